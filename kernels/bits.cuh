@@ -9,6 +9,9 @@
 // Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8).
 #ifndef GPL_BITS_CUH
 #define GPL_BITS_CUH
+#if !defined(GPL_SOURCE_BITS) || !defined(GPL_TARGET_BITS)
+#error "bits.cuh needs GPL_SOURCE_BITS and GPL_TARGET_BITS"
+#endif
 #include "move.cuh"
 
 #define GPL_VALUE_BITS (GPL_SOURCE_BITS < GPL_TARGET_BITS ? GPL_SOURCE_BITS : GPL_TARGET_BITS)

@@ -3,9 +3,13 @@
 // One thread makes GPL_ITEMS bytes of the target, 256 apart, as gather.cu does.  `total` counts the bytes of the target.
 // All slots of a byte are in one run of the minor axis:
 //   bits 4, extents 6, 2: byte 4 holds the places 8 and 9, which are (2, 1) and (3, 1)
+//
+// Macros: those of bits.cuh.  Numbers: GPL_ITEMS.
+#if !defined(GPL_ITEMS)
+#error "bits_any.cu needs GPL_ITEMS"
+#endif
 #include "bits.cuh"
 
-#define GPL_ITEMS 4
 #define GPL_TARGET_SLOTS (8 / GPL_TARGET_BITS)
 
 GPL_KERNEL gpl_bits_any(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {

@@ -5,6 +5,9 @@
 //   half-words of rows p and p + 4, bytes of rows p and p + 2, nibbles of rows p and p + 1.
 #ifndef GPL_BITS_TURN_CUH
 #define GPL_BITS_TURN_CUH
+#if !defined(GPL_SOURCE_BITS)
+#error "bits_turn.cuh needs GPL_SOURCE_BITS"
+#endif
 
 #define GPL_SIDE (32 / GPL_SOURCE_BITS)
 

@@ -28,16 +28,17 @@
 //
 // 4 bits, 1001 x 1003: 5.6 instructions per element.
 //
-// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4), the same.
+// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4), the same; GPL_WORDS (1 2), words of a block in a row of the source.
+// Numbers: GPL_MOST_ACROSS (largest A).
+#if !defined(GPL_WORDS) || !defined(GPL_MOST_ACROSS)
+#error "bits_turn_any.cu needs GPL_WORDS and GPL_MOST_ACROSS"
+#endif
 #include "bits.cuh"
 #include "bits_turn.cuh"
 
-// Words of a block in a row of the source: two, if 64 registers are enough for them.
-#define GPL_WORDS (GPL_SOURCE_BITS == 4 || (GPL_SOURCE_BITS == 2 && GPL_INDEX_BITS == 32) ? 2 : 1)
 #define GPL_WIDE (GPL_WORDS * GPL_SIDE)                                // slots of these: rows of the target
 #define GPL_BATCH 8                                                    // words of a block in shared memory at once
 #define GPL_STEP (GPL_THREADS + GPL_THREADS / 8)                       // words from one of these to the next: A (K + K / 8)
-#define GPL_MOST_ACROSS 32                                             // largest A
 #define GPL_OFFSET(slot) ((gpl_int)((slot) / GPL_SIDE) * 4)            // bytes from an aligned address to the word of a slot
 
 // The rows of the target of a block: the slot of the first, how many there are, and whether they end the target.

@@ -12,8 +12,8 @@
 //             write the elements before the first and after the last of these words, so that no word has two writers:
 //             81 elements at phase 3 are 1 and 20 words; at phase 2 they are 2, 19 words, and 3.
 //
-// Where the elements of a target run are in shared memory depends on the phase and the lane, not on the run: `joint` is a
-// table of 4 places per lane for each phase.  Other tables hold the offset and the place of every run's first element.  A
+// Where the elements of a target run are in shared memory depends on the phase and the lane, not on the run: the gather table
+// has 4 places per lane for each phase.  Other tables hold the offset and the place of every run's first element.  A
 // block fills the tables once and moves several boxes.
 //
 // The box is read without asking which places exist: reading too much is harmless inside the source's memory, and at the
@@ -23,20 +23,20 @@
 // Banks: the host chooses the distances so that the lanes of a row read 4 times from different banks.  `turn` changes the
 // order of the 4 elements: lane l takes r first, then 1 ^ r, 2 ^ r, 3 ^ r, with r = (l >> turn) % 4 for 1 byte, and twice that
 // for 2.  In the example, neighbours in the target are 85 elements apart, so lanes are 170 words apart and lane l reads bank
-// 10 l % 32: lanes l and l + 16 would meet.  With turn = 4, the upper lanes are 85 words ahead, or behind.
+// 10 l % 32: lanes l and l + 16 would have a bank conflict.  With turn = 4, the upper lanes are 85 words ahead, or behind.
 //
 // A row of lanes takes 11 instructions to read and 32 to write, besides what a warp does once for a box.
 //
 // Macros: those of move.cuh.
+// Numbers: GPL_E (elements of a word), GPL_RUN_DIGITS (of a number), GPL_SHARED_BYTES (of all tables and a box).
+#if !defined(GPL_E) || !defined(GPL_RUN_DIGITS) || !defined(GPL_SHARED_BYTES)
+#error "box_words.cu needs GPL_E, GPL_RUN_DIGITS and GPL_SHARED_BYTES"
+#endif
 #include "move.cuh"
 
-#define GPL_E 4                                      // elements of a word
 #define GPL_WORD_BYTES (GPL_E * GPL_ELEMENT_BYTES)
-#define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
 #define GPL_ENDS (2 * (GPL_E - 1))                   // lanes for single elements, the last ones
-#define GPL_RUN_DIGITS 12                            // of a number; the same as in gpu/parameters.py, like the next
-#define GPL_SHARED_BYTES 24064                       // of all tables and a box
 typedef GplChunk<GPL_WORD_BYTES> gpl_word;
 
 // A digit of a run's number, or of an element's number in a run.
@@ -174,10 +174,10 @@ __device__ __forceinline__ GplWord<GPL_WORD_BYTES>::type gpl_joined(const unsign
 #endif
 }
 
-// The places of a lane's 4 elements, or of an end lane's only one.  x is GPL_NONE if the lane has nothing to write.
+// An entry of the gather table: the places of a lane's 4 elements, or of an end lane's only one.  x is GPL_NONE if the lane has nothing to write.
 #define GPL_NONE 0x80000000u
-__device__ __forceinline__ uint4 gpl_joint(unsigned phase, unsigned part, unsigned lane, unsigned length, const unsigned short* place,
-                                           const GplWordsMove& nd) {
+__device__ __forceinline__ uint4 gpl_gathered(unsigned phase, unsigned part, unsigned lane, unsigned length, const unsigned short* place,
+                                              const GplWordsMove& nd) {
   const unsigned head = (GPL_E - phase) % GPL_E, words = length < head ? 0 : (length - head) / GPL_E;
   if (gpl_is_end(part, lane, nd)) {
     const unsigned number = gpl_along(part, lane, length, nd);
@@ -190,7 +190,7 @@ __device__ __forceinline__ uint4 gpl_joint(unsigned phase, unsigned part, unsign
   return make_uint4(place[turned], place[1 ^ turned], place[2 ^ turned], place[3 ^ turned]);
 }
 
-// The tables for target runs of this length: for each part the lanes, and for each part and phase the joints.  The phase is
+// The tables for target runs of this length: for each part the lanes, and for each part and phase the gather table.  The phase is
 // that of the lane's address.
 __device__ __forceinline__ void gpl_fill_lanes(unsigned char* shared, unsigned length, const GplWordsMove& nd) {
   const unsigned lane = threadIdx.x % GPL_LANES, phase = threadIdx.x / GPL_LANES % GPL_E;
@@ -199,7 +199,7 @@ __device__ __forceinline__ void gpl_fill_lanes(unsigned char* shared, unsigned l
     const GplLane own = gpl_lane(part, lane, length, nd);
     if (phase == 0) ((GplLane*)(shared + nd.lanes))[part * GPL_LANES + lane] = own;
     ((uint4*)shared)[(part * GPL_E + phase) * GPL_LANES + lane] =
-        gpl_joint((phase - own.along) % GPL_E, part, lane, length, (const unsigned short*)(shared + nd.places), nd);
+        gpl_gathered((phase - own.along) % GPL_E, part, lane, length, (const unsigned short*)(shared + nd.places), nd);
   }
 }
 
@@ -264,7 +264,7 @@ struct GplWriter {
   gpl_element* target;
   gpl_uint first;                                    // of a run at offset 0
   const unsigned char* box;
-  const unsigned char* joints;                       // of the lane at phase 0
+  const unsigned char* gather;                       // the lane's entry in the gather table, at phase 0
   GplLane lane;
 
   template <int RUNS>
@@ -277,11 +277,11 @@ struct GplWriter {
     for (int i = 0; i < RUNS; ++i) {
       const GplRun entry = run[i * GPL_WARPS];
       const gpl_uint offset = entry.x + (first + lane.along);
-      const uint4 joint = *(const uint4*)(joints + (unsigned)offset % GPL_E * (GPL_LANES * sizeof(uint4)));
+      const uint4 gathered = *(const uint4*)(gather + (unsigned)offset % GPL_E * (GPL_LANES * sizeof(uint4)));
       const unsigned char* const from = box + (unsigned)entry.y;
-      const unsigned place[GPL_E] = {joint.x, joint.y, joint.z, joint.w};
+      const unsigned place[GPL_E] = {gathered.x, gathered.y, gathered.z, gathered.w};
       to[i] = offset & (gpl_uint)(gpl_int)(int)lane.mask;
-      word[i] = WORDS && (int)joint.x >= 0 && !is_end, single[i] = (int)joint.x >= 0 && is_end;
+      word[i] = WORDS && (int)gathered.x >= 0 && !is_end, single[i] = (int)gathered.x >= 0 && is_end;
       if (word[i]) {
 #pragma unroll
         for (int j = 0; j < GPL_E; ++j) element[i][j] = *(const gpl_element*)(from + place[j]);
@@ -328,17 +328,17 @@ __device__ __forceinline__ void gpl_write_box(void* target, const GplBox& which,
   const GplRun* const run = (const GplRun*)(shared + nd.table) + nd.number[0].count + warp;
   gpl_element* const to = gpl_at(target, which.target - phase - nd.below[1]);
   const gpl_uint first = phase + nd.below[1];
-  const unsigned char* joints = shared + lane * sizeof(uint4);
+  const unsigned char* gather = shared + lane * sizeof(uint4);
   const GplLane* own = (const GplLane*)(shared + nd.lanes) + lane;
 #pragma unroll 1
-  for (unsigned part = 0; part + 1 < nd.parts; ++part, joints += GPL_E * GPL_LANES * sizeof(uint4), own += GPL_LANES)
-    gpl_walk(GplWriter<true, false>{to, first, box, joints, *own}, run, count);
-  if ((nd.parts - 1) * GPL_LANES * GPL_E < extent.length) gpl_walk(GplWriter<true, true>{to, first, box, joints, *own}, run, count);
-  else gpl_walk(GplWriter<false, true>{to, first, box, joints, *own}, run, count);
+  for (unsigned part = 0; part + 1 < nd.parts; ++part, gather += GPL_E * GPL_LANES * sizeof(uint4), own += GPL_LANES)
+    gpl_walk(GplWriter<true, false>{to, first, box, gather, *own}, run, count);
+  if ((nd.parts - 1) * GPL_LANES * GPL_E < extent.length) gpl_walk(GplWriter<true, true>{to, first, box, gather, *own}, run, count);
+  else gpl_walk(GplWriter<false, true>{to, first, box, gather, *own}, run, count);
 }
 
 GPL_KERNEL gpl_box_words(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplWordsMove nd) {
-  __shared__ uint4 shared_words[GPL_SHARED_BYTES / 16];           // joints, the other tables, the box
+  __shared__ uint4 shared_words[GPL_SHARED_BYTES / 16];           // the gather table, the other tables, the box
   __shared__ GplBox shared_box;
   unsigned char* const shared = (unsigned char*)shared_words;
   gpl_uint number = gpl_block() * nd.boxes;

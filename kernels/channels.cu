@@ -48,6 +48,9 @@
 //
 // Macros: those of move.cuh, GPL_CHANNELS, GPL_PLANES (the bound of the channel axis: planes that hold elements, at most
 // GPL_CHANNELS), GPL_CHUNKS, GPL_TO_PLANES (1; 0 for planes to pixels).
+#if !defined(GPL_CHANNELS) || !defined(GPL_PLANES) || !defined(GPL_CHUNKS) || !defined(GPL_TO_PLANES)
+#error "channels.cu needs GPL_CHANNELS, GPL_PLANES, GPL_CHUNKS and GPL_TO_PLANES"
+#endif
 #include "move.cuh"
 
 #define GPL_WORD_BYTES (GPL_ELEMENT_BYTES < 4 ? 4 : GPL_ELEMENT_BYTES)

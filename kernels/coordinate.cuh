@@ -1,9 +1,12 @@
-// One coordinate of an index, checked, wrapped or clipped.  This file needs no macros, so it is also the preamble of an
-// elementwise kernel.
+// One coordinate of an index, checked, wrapped or clipped.  No macro depends on the launch, so this file is also the preamble
+// of an elementwise kernel.
+//
+// Numbers: the modes GPL_RAISE, GPL_WRAP, GPL_CLIP and GPL_MARK.
 #ifndef GPL_COORDINATE_CUH
 #define GPL_COORDINATE_CUH
-
-enum GplMode { GPL_RAISE = 0, GPL_WRAP = 1, GPL_CLIP = 2, GPL_MARK = 3 };
+#if !defined(GPL_RAISE) || !defined(GPL_WRAP) || !defined(GPL_CLIP) || !defined(GPL_MARK)
+#error "coordinate.cuh needs GPL_RAISE, GPL_WRAP, GPL_CLIP and GPL_MARK"
+#endif
 
 // Sign-extended to 64 bits: a negative number becomes larger than any bound, so one comparison checks both ends.
 template <typename T>

@@ -10,10 +10,13 @@
 // Each thread moves GPL_ITEMS chunks and loads all before it stores the first, so that 64 bytes are in flight.  If each
 // chunk is cut out of two vectors, a thread moves half as many.
 //
-// Macros: those of move.cuh, GPL_LOAD_BYTES.
+// Macros: those of move.cuh, GPL_LOAD_BYTES.  Numbers: GPL_ALIGNED_ITEMS, GPL_SHIFTED_ITEMS.
+#if !defined(GPL_LOAD_BYTES) || !defined(GPL_ALIGNED_ITEMS) || !defined(GPL_SHIFTED_ITEMS)
+#error "copy.cu needs GPL_LOAD_BYTES, GPL_ALIGNED_ITEMS and GPL_SHIFTED_ITEMS"
+#endif
 #include "shift.cuh"
 
-#define GPL_ITEMS (GPL_LOAD_BYTES < 16 ? 2 : 4)     // the same number as in gpu/copy_rows.py
+#define GPL_ITEMS (GPL_LOAD_BYTES < 16 ? GPL_SHIFTED_ITEMS : GPL_ALIGNED_ITEMS)
 #define GPL_PER_CHUNK (16 / GPL_ELEMENT_BYTES)
 
 GPL_KERNEL gpl_copy(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {

@@ -1,9 +1,12 @@
 // Any move, one target place after another: used by gather.cu for one move and by many.cu for each of many.
+//
+// Numbers: GPL_ITEMS (places of a thread).
 #ifndef GPL_GATHER_CUH
 #define GPL_GATHER_CUH
+#if !defined(GPL_ITEMS)
+#error "gather.cuh needs GPL_ITEMS"
+#endif
 #include "move.cuh"
-
-#define GPL_ITEMS 4
 
 // The places of one block: GPL_ITEMS per thread, 256 apart.  All loads are issued before the first store.
 template <class Move>

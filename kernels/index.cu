@@ -23,6 +23,9 @@
 //
 // Macros: GPL_INDEX_BITS (32 if every linear index fits 31 bits, else 64), GPL_DIGIT_BITS (32 if both parts of them do),
 // GPL_AXES, GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
+#if !defined(GPL_DIGIT_BITS)
+#error "index.cu needs GPL_DIGIT_BITS"
+#endif
 #include "index.cuh"
 
 // The type of digits, and of the numbers that they are taken from.
@@ -47,7 +50,7 @@ struct GplIndexTable {
   unsigned long long count;               // indices to convert
   unsigned long long size;                // one past the largest linear index
   unsigned rank;                          // digits in use
-  unsigned mode;                          // a GplMode
+  unsigned mode;                          // GPL_RAISE or another
   unsigned padded;                        // 1 if some places hold no element
   unsigned low_digits;                    // digits in the lower part of an index that is split
   unsigned long long minus_low, multiplier, shift;   // places of the lower part, as in a digit

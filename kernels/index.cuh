@@ -4,13 +4,15 @@
 // For an index that cannot be converted, only its position is written, to *offender; the lowest one wins.  The host reads it
 // only if it may have to raise.
 //
-// Macros: GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
+// Macros: GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.  Numbers: GPL_ITEMS (indices of a thread).
 #ifndef GPL_INDEX_CUH
 #define GPL_INDEX_CUH
+#if !defined(GPL_IN_BYTES) || !defined(GPL_OUT_BYTES) || !defined(GPL_IN_SIGNED) || !defined(GPL_ITEMS)
+#error "index.cuh needs GPL_IN_BYTES, GPL_OUT_BYTES, GPL_IN_SIGNED and GPL_ITEMS"
+#endif
 #define GPL_ELEMENT_BYTES 8
 #include "move.cuh"
 #include "coordinate.cuh"
-#define GPL_ITEMS 4
 
 #if GPL_IN_BYTES == 1
 #define GPL_IN_WORD char

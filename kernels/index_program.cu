@@ -18,7 +18,7 @@ struct GplProgram {
   unsigned long long count;               // indices to convert
   unsigned long long size;                // one past the largest linear index
   unsigned instructions;
-  unsigned mode;                          // a GplMode
+  unsigned mode;                          // GPL_RAISE or another
   unsigned padded;                        // 1 if a sum may exceed its bound
   unsigned unused;
   GplInstructions list;

@@ -9,19 +9,20 @@
 // for a place of the buffer fits the word.
 //
 // Macros: GPL_INDEX_BITS (32 if every linear index fits 31 bits, else 64).
+// Numbers: GPL_ITEMS (indices of a thread); GPL_INSTRUCTIONS, GPL_TERMS and GPL_REGISTERS (numbers that are kept at once): how
+// many there is room for; GPL_NO_DIVISION (the shift of a divisor of 1).
 #ifndef GPL_INSTRUCTIONS_CUH
 #define GPL_INSTRUCTIONS_CUH
+#if !defined(GPL_ITEMS) || !defined(GPL_INSTRUCTIONS) || !defined(GPL_TERMS) || !defined(GPL_REGISTERS) || \
+    !defined(GPL_NO_DIVISION)
+#error "instructions.cuh needs GPL_ITEMS, GPL_INSTRUCTIONS, GPL_TERMS, GPL_REGISTERS and GPL_NO_DIVISION"
+#endif
 #include "move.cuh"
-#define GPL_ITEMS 4
-#define GPL_INSTRUCTIONS 56
-#define GPL_TERMS 112
-#define GPL_REGISTERS 16                  // numbers that are kept at once
-#define GPL_WHOLE 255
 
 struct GplTerm {
   gpl_uint multiplier, weight;
   unsigned source;                        // of a sum: 0 for the given linear index, else 1 + a register; else unused
-  unsigned shift;                         // GPL_WHOLE: no division
+  unsigned shift;                         // GPL_NO_DIVISION: the divisor is 1
 };
 
 struct GplInstruction {
@@ -41,7 +42,7 @@ typedef gpl_uint gpl_numbers[GPL_ITEMS];
 
 // sum += value / divisor * weight
 __device__ __forceinline__ void gpl_add(gpl_numbers& sum, const gpl_numbers& value, const GplTerm& term) {
-  if (term.shift == GPL_WHOLE) {
+  if (term.shift == GPL_NO_DIVISION) {
 #pragma unroll
     for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += value[k] * term.weight;
   } else {

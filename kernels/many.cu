@@ -9,6 +9,9 @@
 //   first 0 1 4 9: block 5 -> job 2, block 1 of that job
 //
 // Macros: those of move.cuh (GPL_INDEX_BITS is 32), GPL_JOBS.
+#if !defined(GPL_JOBS)
+#error "many.cu needs GPL_JOBS"
+#endif
 #include "gather.cuh"
 
 struct GplJob {

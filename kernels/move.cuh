@@ -5,10 +5,13 @@
 // GPL_ELEMENT_BYTES bytes.
 //
 // Macros of every build: GPL_ELEMENT_BYTES (1 2 4 8 16), GPL_INDEX_BITS (32 64), GPL_AXES (loops in the struct).
+// Numbers: GPL_THREADS (of a block), GPL_LANES (of a warp).
 #ifndef GPL_MOVE_CUH
 #define GPL_MOVE_CUH
-
-#define GPL_THREADS 256
+#if !defined(GPL_ELEMENT_BYTES) || !defined(GPL_INDEX_BITS) || !defined(GPL_AXES) || !defined(GPL_THREADS) || \
+    !defined(GPL_LANES)
+#error "move.cuh needs GPL_ELEMENT_BYTES, GPL_INDEX_BITS, GPL_AXES, GPL_THREADS and GPL_LANES"
+#endif
 
 // All kernels run in blocks of 256 threads and use at most 64 registers, so that 4 blocks fit a multiprocessor.
 #define GPL_KERNEL extern "C" __global__ void __launch_bounds__(GPL_THREADS, 4)
@@ -61,21 +64,26 @@ struct GplSteps {
   gpl_uint source_step, target_step;  // elements in a step
 };
 
+// Two words mean something else in each kernel; the others are the same in all:
+//
+//   kernel          first word                                           second word
+//   copy            head: elements before the first aligned vector
+//   bits            head: bytes before the target in its first           first_slot: the slot of the source at which the
+//                   aligned word                                         move begins
+//   bits_any                                                             first_slot
+//   bits_turn_any   lower: rows of the target from one coordinate of     first_slot
+//                   axis 1 to the next; 0 if there are gaps
+//   bits_turn       target_step: words from one row of a block to        source_step: the same in the source
+//                   the next in the target
+//   tile            ragged: 1 if places are padded, or a bound or an
+//                   extent may lie inside a chunk; else 0
+//   tile_any        depth: matrices of a stack in one tile, or 0         pitch: elements between rows of a tile in shared
+//                                                                        memory
 struct __align__(16) GplMove {
   unsigned int pad[4];     // the pad's bytes, repeated to 16
   gpl_uint total;          // work items of the launch; each kernel defines its items
-  union {
-    gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes before the target in its first aligned word
-    gpl_uint ragged;       // tile: 1 if places are padded, or a bound or an extent may lie inside a chunk; else 0
-    gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
-    gpl_uint depth;        // tile_any: matrices of a stack in one tile, or 0
-    gpl_uint lower;        // bits_turn_any: rows of the target from one coordinate of axis 1 to the next; 0 if there are gaps
-  };
-  union {
-    gpl_uint pitch;        // tile_any: elements between rows of a tile in shared memory
-    gpl_uint first_slot;   // bits, bits_any, bits_turn_any: the slot of the source at which the move begins
-    gpl_uint source_step;  // bits_turn: words from one row of a block to the next in the source
-  };
+  union { gpl_uint head, ragged, target_step, depth, lower; };  // the first word
+  union { gpl_uint pitch, first_slot, source_step; };           // the second word
   gpl_uint low, high;      // the source's memory, in elements relative to its first: the lowest, and one past the highest
   GplDivisor count[2];     // items along the first two axes, for kernels that cut them into pieces
   union {

@@ -20,11 +20,14 @@
 //   chunk 0: elements 0 1        chunk 1: 2 3 4 5        chunk 2: 6 7, which are pad
 // Padding is written in the same pass.  Rows outside the bound of another axis are entirely pad and read nothing.
 //
-// Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.
+// Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.  Numbers: GPL_ALIGNED_ITEMS, GPL_SHIFTED_ITEMS.
+#if !defined(GPL_VECTOR_BYTES) || !defined(GPL_LOAD_BYTES) || !defined(GPL_ALIGNED_ITEMS) || !defined(GPL_SHIFTED_ITEMS)
+#error "rows.cu needs GPL_VECTOR_BYTES, GPL_LOAD_BYTES, GPL_ALIGNED_ITEMS and GPL_SHIFTED_ITEMS"
+#endif
 #include "shift.cuh"
 
-// Chunks of a thread.  Fewer keep it busy if each is cut out of two vectors; the same numbers as in gpu/copy_rows.py.
-#define GPL_ITEMS (GPL_VECTOR_BYTES > GPL_LOAD_BYTES ? 2 : 4)
+// Chunks of a thread.  Fewer keep it busy if each is cut out of two vectors.
+#define GPL_ITEMS (GPL_VECTOR_BYTES > GPL_LOAD_BYTES ? GPL_SHIFTED_ITEMS : GPL_ALIGNED_ITEMS)
 #define GPL_PER_CHUNK (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
 
 // Elements from the last multiple of GPL_VECTOR_BYTES to an element of the target.

@@ -26,22 +26,14 @@
 // loads as many as lie inside the bounds, all before it stores the first, and leaves out those that begin beyond an extent.
 //   f32, tile 64 x 64, extent 48 of b: threads load 3 chunks instead of 4, of rows 0..15, 16..31 and 32..47
 // Only in a `ragged` move may a chunk be pad, or be cut by a bound or an extent; such chunks take a path of their own.
+//
+// Macros: those of move.cuh.  Numbers: GPL_TILE_A, GPL_TILE_B (of a tile, in elements).
+#if !defined(GPL_TILE_A) || !defined(GPL_TILE_B)
+#error "tile.cu needs GPL_TILE_A and GPL_TILE_B"
+#endif
 #include "move.cuh"
 
 #define GPL_N (16 / GPL_ELEMENT_BYTES)
-#if GPL_ELEMENT_BYTES == 1
-#define GPL_TILE_A 128
-#define GPL_TILE_B 128
-#elif GPL_ELEMENT_BYTES == 2 || GPL_ELEMENT_BYTES == 4
-#define GPL_TILE_A 64
-#define GPL_TILE_B 64
-#elif GPL_ELEMENT_BYTES == 8
-#define GPL_TILE_A 32
-#define GPL_TILE_B 64
-#else
-#define GPL_TILE_A 16
-#define GPL_TILE_B 32
-#endif
 #define GPL_WORD_BYTES (GPL_ELEMENT_BYTES < 4 ? 4 : GPL_ELEMENT_BYTES)
 #define GPL_P (GPL_WORD_BYTES / GPL_ELEMENT_BYTES)
 #define GPL_CHUNKS (GPL_TILE_A / GPL_N)              // chunks in a row of shared memory

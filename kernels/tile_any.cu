@@ -37,9 +37,13 @@
 // Where a tile is padded, all its shared memory is filled with the pad first; places outside the bounds are not read.
 //
 // Macros: those of move.cuh, GPL_READ_BYTES, GPL_WRITE_BYTES.
+// Numbers: GPL_SHARED_BYTES (17 / 16 of the largest tile), GPL_FULL_A, GPL_FULL_B (of a full tile, in elements).
+#if !defined(GPL_READ_BYTES) || !defined(GPL_WRITE_BYTES) || !defined(GPL_SHARED_BYTES) || !defined(GPL_FULL_A) || \
+    !defined(GPL_FULL_B)
+#error "tile_any.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_SHARED_BYTES, GPL_FULL_A and GPL_FULL_B"
+#endif
 #include "move.cuh"
 
-#define GPL_SHARED_BYTES 17408                       // 17 / 16 of the largest tile; the same number as in gpu/tile.py
 // Pieces that a thread loads before it stores the first: 16 to 64 bytes.
 #define GPL_BATCH(bytes) ((bytes) == 16 ? 4 : (bytes) >= 4 ? 8 : 16)
 
@@ -83,8 +87,6 @@ __device__ __forceinline__ GplInside gpl_inside(const GplFlexible& tile, const G
 #else
 #define GPL_HAS_FULL 0
 #endif
-#define GPL_FULL_B 64
-#define GPL_FULL_A (GPL_ELEMENT_BYTES > 4 ? 256 / GPL_ELEMENT_BYTES : 64)
 #define GPL_FULL_PITCH (GPL_FULL_A + 1)
 #define GPL_FULL_PIECES (GPL_FULL_A * GPL_FULL_B / GPL_THREADS)
 

@@ -34,14 +34,15 @@
 // everything, and one of two boxes 19.
 //
 // Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, and to the target.
+// Numbers: GPL_FACTORS (of the four parts), GPL_STEPS (boxes of a block, at most), GPL_SHARED_BYTES (of a table and a box),
+// GPL_BATCH (rows that a thread loads at once), GPL_EVEN and GPL_UNEVEN (kinds of walks).
+#if !defined(GPL_READ_BYTES) || !defined(GPL_WRITE_BYTES) || !defined(GPL_FACTORS) || !defined(GPL_STEPS) || \
+    !defined(GPL_SHARED_BYTES) || !defined(GPL_BATCH) || !defined(GPL_EVEN) || !defined(GPL_UNEVEN)
+#error "tile_nd.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_FACTORS, GPL_STEPS, GPL_SHARED_BYTES, GPL_BATCH, GPL_EVEN and GPL_UNEVEN"
+#endif
 #include "move.cuh"
 
-#define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
-#define GPL_FACTORS 128              // of the four parts; the same number as in gpu/parameters.py, like the next two
-#define GPL_STEPS 4                  // boxes of a block, at most
-#define GPL_SHARED_BYTES 16384       // of a table and a box
-#define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 2 : GPL_ELEMENT_BYTES == 8 ? 4 : 8)   // rows that a thread loads at once
 #define GPL_HELD (2 * GPL_BATCH - 1) // rows that it holds while it writes the box before
 #define GPL_FEW (GPL_BATCH < 4 ? GPL_BATCH : 4)        // rows that it loads at once if an axis ends in the box
 typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // read at once
@@ -86,9 +87,6 @@ struct GplSide {
   unsigned limits, guards, scale[2]; // bit 31 of `limits` is set, too
 };
 
-// GPL_EVEN: on both sides, every thread has GPL_BATCH rows.  GPL_UNEVEN: on some side, not all rows have as many lanes.
-enum GplWalkKind { GPL_EVEN = 0, GPL_EQUAL = 1, GPL_UNEVEN = 2 };
-
 struct GplStep {
   gpl_uint source, target;
 };
@@ -100,7 +98,8 @@ struct GplBoxMove {
   unsigned apart[4];                 // bytes from a written piece's first element to each, in shared memory
   unsigned entries, box;             // of the table; bytes from it to the box
   unsigned boxes;                    // of a block
-  unsigned walk;                     // a GplWalkKind
+  unsigned walk;                     // GPL_EVEN: on both sides, every thread has GPL_BATCH rows.  GPL_UNEVEN: on some side,
+                                     // not all rows have as many lanes.  Else neither
   GplStep step[GPL_STEPS + 1];       // from the box before to each; first and last are 0
   GplEntry factor[GPL_FACTORS];
 };

@@ -39,12 +39,15 @@
 // the least for 128 and 1.15 for 207, and a square of 207 bytes is more shared memory than four blocks have.
 // Whole arrays, ends included, take 7.2 instructions per element for u8[1021,1019] and 10.6 for f16[639,833]; a tile inside takes 5.7 and 8.0.
 // tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
+//
+// Macros: those of move.cuh.  Numbers: GPL_TILE_B (of a tile, in elements).
+#if !defined(GPL_TILE_B)
+#error "tile_words.cu needs GPL_TILE_B"
+#endif
 #include "move.cuh"
 
 #define GPL_E (4 / GPL_ELEMENT_BYTES)
-#define GPL_TILE_B 128
 #define GPL_ROWS (GPL_TILE_B + GPL_E - 1)            // of shared memory
-#define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
 #define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)

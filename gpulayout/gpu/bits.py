@@ -6,8 +6,10 @@ import math
 from dataclasses import replace
 
 from gpulayout.gpu.bits_turn import WORD, filled, turn_plan
-from gpulayout.gpu.element_width import Work
-from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
+from gpulayout.gpu.launch import Kernel, KernelPlan, planned
+from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
 
@@ -21,7 +23,7 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
         return None
     if plan := turn_plan(move, source_phase, target_phase):
         return plan
-    work = Work(move, 1, filled(move.axes), 0, target_phase, (_why(move),))
+    work = MoveWork(move, 1, filled(move.axes), 0, target_phase, (_why(move),))
     widths = (("GPL_SOURCE_BITS", move.source_bits), ("GPL_TARGET_BITS", move.target_bits))
     if move.is_dense:
         head = target_phase % WORD
@@ -32,8 +34,7 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             WORD,
             math.ceil(words / THREADS),
             total=move.slots,
-            head=head,
-            first_slot=move.start,
+            own=OwnWords(head, move.start),
             variant=widths,
         )
     else:
@@ -43,7 +44,7 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             1,
             math.ceil(move.bytes_written / (THREADS * ITEMS)),
             total=move.bytes_written,
-            first_slot=move.start,
+            own=OwnWords(second=move.start),
             variant=widths,
         )
     return replace(plan, axes=move.axes)

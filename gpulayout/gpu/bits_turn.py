@@ -6,8 +6,10 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work
-from gpulayout.gpu.launch import THREADS, Kernel, KernelPlan, offset_bits, planned
+from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, THREADS
+from gpulayout.gpu.launch import Kernel, KernelPlan, offset_bits, planned
+from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
@@ -18,9 +20,9 @@ TURN_AXES = (2, 4, 8)  # those of bits_turn_any.cu, which is compiled for three;
 WORD = 4  # bytes that a thread writes
 _WHOLE = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_turn_any.cu", "gpl_bits_turn_any", shared_bytes=0, is_estimated=False)
-# Of a tile along the target, and how much work a tile then takes: runs of up to 32 bytes take more sectors.  A tile has
-# 256 blocks.
-_BLOCKS_ALONG = ((32, 10), (64, 10), (16, 11), (8, 12), (128, 13), (256, 16))
+# Blocks of a tile along the target -> how much work a tile then takes: runs of up to 32 bytes take more sectors.
+# The cost model has no figures for this kernel.
+_WORK = dict(zip(BLOCKS_ALONG, (12, 11, 10, 10, 13, 16)))
 MOST_UNFILLED = 10  # slots of the blocks for each of the move; from there on, slot by slot is as fast
 
 
@@ -70,13 +72,12 @@ def _whole_words(move: PackedMove) -> KernelPlan | None:
     axes = tiled(turn.axes)
     blocks = math.prod(axis.extent for axis in axes)
     plan = planned(
-        Work(replace(move, pad=_pad(move)), WORD, filled(axes), 0, 0, (_reason(move, ""),)),
+        MoveWork(replace(move, pad=_pad(move)), WORD, filled(axes), 0, 0, (_reason(move, ""),)),
         _WHOLE,
         WORD,
         math.ceil(blocks / THREADS),
         total=blocks,
-        source_step=turn.source_step,
-        target_step=turn.target_step,
+        own=OwnWords(turn.target_step, turn.source_step),
         reach=max(move.source_span[1], move.target_span[1]) // WORD,
         variant=(("GPL_SOURCE_BITS", move.bits),),
     )
@@ -91,8 +92,8 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
     """
     minor, found, *others = axes
     side, reach = 8 * WORD // move.bits, move.slots + THREADS * 8 * WORD
-    # Of a block, along the source: two words, if the registers of a thread are enough for them.
-    wide = side * (2 if move.bits == 4 or (move.bits == 2 and offset_bits(axes, reach) == 32) else 1)
+    words_read = words_of_block(move.bits, offset_bits(axes, reach))
+    wide = side * words_read
     # The last slot of a word at which a row begins; a row that begins inside its first word takes up to one more.
     latest = side - math.gcd(side, target_phase * 8 // move.bits, *(axis.target_stride for axis in axes[1:]))
     words, across = math.ceil((minor.extent + latest) / side), math.ceil(found.extent / wide)
@@ -104,21 +105,25 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
         or move.slots * MOST_UNFILLED < (words + tiles.along) * tiles.rows * side * wide
     ):
         return None
-    work = Work(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
+    work = MoveWork(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
     plan = planned(
         work.because(_reason(move, " and rows begin inside words")),
         _ANY,
         WORD,
         tiles.along * tiles.rows * tiles.blocks // THREADS,
         total=rows,
-        lower=found.target_stride // minor.extent if move.is_dense else 0,
-        first_slot=move.start,
+        own=OwnWords(found.target_stride // minor.extent if move.is_dense else 0, move.start),
         counts=(tiles.along, across),
         tile=(THREADS // tiles.blocks, tiles.blocks),
         reach=reach,
-        variant=(("GPL_SOURCE_BITS", move.bits), ("GPL_TARGET_BITS", move.bits)),
+        variant=(("GPL_SOURCE_BITS", move.bits), ("GPL_TARGET_BITS", move.bits), ("GPL_WORDS", words_read)),
     )
     return replace(plan, axes=move.axes, tile=None)
+
+
+def words_of_block(bits: int, index_bits: int) -> int:
+    """Words of a block in a row of the source: two, if 64 registers of a thread are enough for them."""
+    return 2 if bits == 4 or (bits == 2 and index_bits == 32) else 1
 
 
 def _tiles(words: int, rows: int) -> _Tiles:
@@ -127,7 +132,7 @@ def _tiles(words: int, rows: int) -> _Tiles:
     126 words, 64 rows of blocks: 5 tiles of 32 blocks, 8 rows, make 40 in all; 2 of 64 blocks, 4 rows, make 32.
     """
     choices = []
-    for blocks, work in _BLOCKS_ALONG:
+    for blocks, work in _WORK.items():
         along, down = math.ceil(words / (blocks - 1)), THREADS // blocks
         choices.append((along * math.ceil(rows / down) * work, _Tiles(blocks, along, math.ceil(rows / down) * down)))
     return min(choices)[1]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, Work
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
+from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import (
     SHARED_TILE_BYTES,
-    THREADS,
     Access,
     Kernel,
     KernelPlan,
@@ -19,14 +19,13 @@ from gpulayout.gpu.launch import (
 from gpulayout.moves.move import Axis
 
 MOST_CHANNELS = 16
-_WARP = 32
 _MOST_CHUNKS = 8
 _CHANNELS = Kernel(
     "channels", "channels.cu", "gpl_channels", shared_bytes=SHARED_TILE_BYTES, tile_text="{1} channels x {0} pixels"
 )
 
 
-def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
+def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     """The plan or None, and the work; if this kernel cannot move the pixels, the work gets the reason.
 
     The work's axes are the target's minor axis, the source's minor axis, then the others.
@@ -60,7 +59,7 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
         work._replace(axes=axes),
         _CHANNELS,
         planes if to_planes else pixels,
-        math.ceil(total * _WARP / THREADS),
+        math.ceil(total * LANES / THREADS),
         total=total,
         counts=(spans, 1),
         tile=(chunks * chunk, channels),
@@ -81,7 +80,7 @@ def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> st
     return None
 
 
-def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> str | None:
+def _misaligned(work: MoveWork, channel: Axis, channels: int, to_planes: bool) -> str | None:
     """Why the vectors of pixels or the words of planes are not aligned to their size; None if they are."""
     vector, word = vector_bytes(work.width, channels), max(work.width, 4)
     for side, phase, field in (
@@ -114,7 +113,7 @@ def vector_bytes(width: int, channels: int) -> int:
 
 def chunk_pixels(width: int) -> int:
     """Pixels that a warp exchanges at once: each lane holds one word of every plane."""
-    return _WARP * max(4 // width, 1)
+    return LANES * max(4 // width, 1)
 
 
 def most_registers(width: int, bits: int) -> int:

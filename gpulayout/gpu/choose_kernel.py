@@ -23,8 +23,9 @@ from collections.abc import Callable
 from gpulayout.gpu.bits import bits_plan
 from gpulayout.gpu.channels import channel_plan
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
-from gpulayout.gpu.element_width import Work, widened
-from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.gpu.element_width import MoveWork, widened
+from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
+from gpulayout.gpu.launch import Kernel, KernelPlan, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
@@ -85,7 +86,7 @@ _PLANNERS: dict[type, Callable[..., KernelPlan | None]] = {
 }
 
 
-def _why_rows(work: Work) -> str:
+def _why_rows(work: MoveWork) -> str:
     """Why the rows do not form a single run."""
     minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
     if minor.is_padded or not following:
@@ -101,6 +102,6 @@ def _why_rows(work: Work) -> str:
     return f"{row} are {step} bytes apart in the {side}, so they cannot be copied as one run"
 
 
-def _gather(work: Work) -> KernelPlan:
+def _gather(work: MoveWork) -> KernelPlan:
     total = math.prod(axis.extent for axis in work.axes)
     return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), total=total)

@@ -6,21 +6,21 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, Work
-from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
-from gpulayout.gpu.parameters import Steps
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
+from gpulayout.gpu.kernel_numbers import ITEMS, SECTOR, SHIFTED_ITEMS, THREADS
+from gpulayout.gpu.launch import Kernel, KernelPlan, common_step, planned
+from gpulayout.gpu.parameters import OwnWords, ThreadSteps
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
 
 _LONG_ROW = 64  # bytes; rows of at least this length use full vectors even if they start inside one
-_LONG_ROW_CHUNKS = 512  # a warp in a part of such a row rarely meets the end of the row
-_SECTOR = 32  # bytes that memory moves at once
+_LONG_ROW_CHUNKS = 512  # a warp in a part of such a row rarely reaches the end of the row
 _CUT_REQUESTS = 1.15  # their cost, where they begin inside a sector
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
 _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
 
-def copy_plan(work: Work) -> KernelPlan:
+def copy_plan(work: MoveWork) -> KernelPlan:
     """One contiguous run.  Head and tail are the elements before and after the whole vectors of the target."""
     load = common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
@@ -37,12 +37,12 @@ def copy_plan(work: Work) -> KernelPlan:
         VECTOR_BYTES,
         math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1,
         total=total,
-        head=head,
+        own=OwnWords(head),
         variant=(("GPL_LOAD_BYTES", load),),
     )
 
 
-def rows_plan(work: Work) -> KernelPlan:
+def rows_plan(work: MoveWork) -> KernelPlan:
     """Rows, cut at multiples of the vector.  Long rows may start inside a vector; short rows get one that divides all
     their starts.
     """
@@ -92,7 +92,7 @@ class RowLoops(NamedTuple):
     looped    the axes of the parameter struct: places along the axis of the steps are those of threads
     """
 
-    steps: Steps
+    steps: ThreadSteps
     extents: list[int]
     looped: list[Axis]
 
@@ -119,7 +119,7 @@ def _aligned(target_phase: int, others: Sequence[Axis], width: int) -> int:
     return common_step([target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
 
 
-def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: int) -> Steps:
+def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: int) -> ThreadSteps:
     """How the chunks of a thread lie: far apart in a long row, else in different rows.
 
     Best is a part of axis 1 apart, where a block then writes one piece of memory: in a cycle-level simulation, rows of
@@ -129,15 +129,18 @@ def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: in
     others = axes[1:]
     if chunks >= _LONG_ROW_CHUNKS or not others:
         apart = math.ceil(chunks / items)
-        return Steps(0, chunks, chunks, apart, apart * vector // width, apart * vector // width)
-    starts = [axis.target_stride * width % _SECTOR for axis in axes]
+        return ThreadSteps(0, chunks, chunks, apart, apart * vector // width, apart * vector // width)
+    starts = [axis.target_stride * width % SECTOR for axis in axes]
 
     def cost(along: int, apart: int) -> tuple[float, bool, bool, int]:
-        """What counts most: threads without work, and requests that begin inside a sector."""
+        """What counts most: threads without work, and requests that begin inside a sector.
+
+        The cost model does not see the order of chunks: with all these steps a launch has the same sectors.
+        """
         one_piece = along == 1 and chunks * apart <= THREADS
         axis = axes[along]
         threads = math.ceil(axis.extent / items) if apart == 1 else apart
-        is_cut = apart * starts[along] % _SECTOR or any(starts[along + 1 :])
+        is_cut = apart * starts[along] % SECTOR or any(starts[along + 1 :])
         return (
             threads * items / axis.extent * (_CUT_REQUESTS if is_cut else 1),
             not one_piece,
@@ -147,13 +150,13 @@ def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: in
 
     found = [(along, 1) for along in range(2, len(axes))]
     for along, axis in enumerate(others, 1):
-        part, sectors = math.ceil(axis.extent / items), _SECTOR // math.gcd(_SECTOR, starts[along])
+        part, sectors = math.ceil(axis.extent / items), SECTOR // math.gcd(SECTOR, starts[along])
         found += [(along, part), (along, math.ceil(part / sectors) * sectors)]
     along, apart = min(found, key=lambda choice: cost(*choice))
     axis = axes[along]
-    return Steps(along, axis.extent, axis.bound, apart, apart * axis.source_stride, apart * axis.target_stride)
+    return ThreadSteps(along, axis.extent, axis.bound, apart, apart * axis.source_stride, apart * axis.target_stride)
 
 
 def _items(load: int, vector: int) -> int:
-    """Chunks of one thread: half as many when a chunk is assembled from narrower or shifted reads."""
-    return ITEMS if load == vector else ITEMS // 2
+    """Chunks of one thread: fewer when a chunk is assembled from narrower or shifted reads."""
+    return ITEMS if load == vector else SHIFTED_ITEMS

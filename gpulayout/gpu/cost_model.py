@@ -23,14 +23,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.devices import Device
+from gpulayout.gpu.kernel_numbers import LANES, SECTOR
 
 REGISTER_UNIT = 8  # registers are handed out to the threads of a warp in units of this
 NEARLY = 0.75  # of the longest bound
-SECTOR = 32
-LANES = 32
 
 
-class Work(NamedTuple):
+class LaunchWork(NamedTuple):
     """What a launch does, as far as the model knows.
 
     blocks          of which `threads` threads each
@@ -80,11 +79,11 @@ MEMORY, CACHE, ISSUE = "memory", "the path to the cache", "instruction issue"
 LATENCY, TAIL, LAUNCH = "too few bytes in flight", "too few blocks", "the launch"
 
 
-def resident_blocks(work: Work, device: Device) -> int:
+def resident_blocks(work: LaunchWork, device: Device) -> int:
     """The blocks that fit a multiprocessor at a time.
 
     >>> from gpulayout.gpu.devices import DEVICES
-    >>> resident_blocks(Work(100, 256, 48, 16384, 0, 0, (0, 0), 0, 0), DEVICES["V100 SXM2"])
+    >>> resident_blocks(LaunchWork(100, 256, 48, 16384, 0, 0, (0, 0), 0, 0), DEVICES["V100 SXM2"])
     5
     """
     registers = -(-max(work.registers, 1) // REGISTER_UNIT) * REGISTER_UNIT
@@ -93,7 +92,7 @@ def resident_blocks(work: Work, device: Device) -> int:
     return max(1, min(*fits, device.blocks))
 
 
-def predicted(work: Work, device: Device) -> Prediction:
+def predicted(work: LaunchWork, device: Device) -> Prediction:
     """The time of a launch on a device that does nothing else, with data that no cache holds."""
     each = work.blocks / device.multiprocessors  # blocks of one multiprocessor
     resident = resident_blocks(work, device)

@@ -12,7 +12,7 @@ from gpulayout.moves.packed_move import PackedMove
 VECTOR_BYTES = 16  # the widest access of a thread
 
 
-class Work(NamedTuple):
+class MoveWork(NamedTuple):
     """A move on its way to a plan.  `axes` count elements of `width` bytes; phases are addresses modulo 16."""
 
     move: Move | PackedMove
@@ -22,7 +22,7 @@ class Work(NamedTuple):
     target_phase: int
     reasons: tuple[str, ...]
 
-    def because(self, *reasons: str) -> Work:
+    def because(self, *reasons: str) -> MoveWork:
         """The same work, with more reasons why it is not faster."""
         return self._replace(reasons=(*self.reasons, *reasons))
 
@@ -31,7 +31,7 @@ class Work(NamedTuple):
         return self.move.element_count > 0
 
 
-def widened(move: Move, source_phase: int, target_phase: int) -> Work:
+def widened(move: Move, source_phase: int, target_phase: int) -> MoveWork:
     """The move in the widest possible elements: neighbours that stay together move as one.
 
     An f32[8,4] whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
@@ -49,7 +49,7 @@ def widened(move: Move, source_phase: int, target_phase: int) -> Work:
     axes = tuple(
         Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes
     )
-    return Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
+    return MoveWork(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
 
 
 def at_a_time(read: int, write: int) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from gpulayout.gpu.cost_model import LANES, LAUNCH, MEMORY, Work, predicted
+from gpulayout.gpu.cost_model import LAUNCH, MEMORY, LaunchWork, predicted
 from gpulayout.gpu.devices import Device, device_at_hand
 from gpulayout.gpu.kernel_costs import copy_cost
-from gpulayout.gpu.launch import ITEMS, THREADS, KernelPlan
+from gpulayout.gpu.kernel_numbers import ITEMS, LANES, THREADS
+from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.launch_work import launch_work
 from gpulayout.gpu.traffic import sector_fraction
 
@@ -92,16 +93,16 @@ def estimate(
     )
 
 
-def copy_work(nbytes: float) -> Work:
+def copy_work(nbytes: float) -> LaunchWork:
     """A plain copy that reads and writes as many bytes together."""
     cost, half = copy_cost(), nbytes / 2
     blocks = math.ceil(half / (16 * ITEMS * THREADS)) or 1
     issued = cost.instructions(blocks * THREADS // LANES, 1, 1, half / 512)
     sectors = half / 32
-    return Work(blocks, THREADS, cost.registers, cost.shared_bytes, half, half, (sectors, sectors), 0, issued)
+    return LaunchWork(blocks, THREADS, cost.registers, cost.shared_bytes, half, half, (sectors, sectors), 0, issued)
 
 
-def fraction(work: Work, copy: Work, device: Device) -> tuple[float, float, float]:
+def fraction(work: LaunchWork, copy: LaunchWork, device: Device) -> tuple[float, float, float]:
     """(low, middle, high) of the copy's time over the launch's."""
     middle = _ratio(work, copy, device)
     down = up = LAW_ERROR**2
@@ -112,7 +113,7 @@ def fraction(work: Work, copy: Work, device: Device) -> tuple[float, float, floa
     return max(middle - math.sqrt(down), middle / 10), middle, middle + math.sqrt(up)
 
 
-def _ratio(work: Work, copy: Work, device: Device) -> float:
+def _ratio(work: LaunchWork, copy: LaunchWork, device: Device) -> float:
     return predicted(copy, device).seconds / predicted(work, device).seconds
 
 

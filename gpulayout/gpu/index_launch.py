@@ -10,13 +10,12 @@ import math
 from typing import NamedTuple
 
 from gpulayout.gpu.index_table import index_table
-from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS
+from gpulayout.gpu.kernel_numbers import ITEMS, MODES, THREADS
+from gpulayout.gpu.launch import MAX_GRID_X
 from gpulayout.gpu.parameters import axes_variant, index_program_struct, index_table_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.index_program import IndexProgram
-
-MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # as GplMode in kernels/coordinate.cuh
 
 
 class IndexLaunch(NamedTuple):

@@ -6,21 +6,28 @@ import functools
 import pathlib
 import re
 
+from gpulayout.gpu.kernel_numbers import defines
+
 _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 # In a wheel, then in a checkout or an editable install.  The search is for the *file*, since another project may
 # install a folder of the same name.
 _PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 
 
-@functools.cache  # reading takes 0.2 ms, more than planning a launch
+@functools.cache  # reading a file takes longer than planning a launch
 def kernel_text(file_name: str) -> str:
-    """A kernel file with its own headers inlined.
+    """A kernel file with the numbers of `kernel_numbers` in front and its own headers inlined.
 
-    CuPy keys its disk cache by the source text only, so a change in a header on an include path would go unnoticed.
+    CuPy keys its disk cache by the source text and the options, so a change in a header on an include path would go
+    unnoticed.
     """
-    path = _find(file_name)
-    text = path.read_text(encoding="utf-8")
+    text = defines(file_name) + raw_text(file_name)
     return re.sub(r'^#include "([\w.]+)"$', lambda match: kernel_text(match[1]), text, flags=re.MULTILINE)
+
+
+def raw_text(file_name: str) -> str:
+    """A kernel file as it is."""
+    return _find(file_name).read_text(encoding="utf-8")
 
 
 def kernel_files() -> tuple[str, ...]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work
-from gpulayout.gpu.parameters import Steps, axes_variant, move_struct
+from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.kernel_numbers import ITEMS as ITEMS
+from gpulayout.gpu.kernel_numbers import THREADS as THREADS
+from gpulayout.gpu.parameters import OwnWords, Scalars, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
 
-THREADS = 256
-ITEMS = 4  # per thread; copy and rows do half as many when reads are shifted
 MAX_GRID_X = 2**31 - 1
 SHARED_BYTES = 1 << 20  # most that a move in a shared launch writes; moving more takes far longer than a launch
 SHARED_TILE_BYTES = 1 << 16  # the same for kernels that read in runs; the gather of a shared launch does not
@@ -98,15 +98,11 @@ def tile_kernel(file: str, name: str) -> Kernel:
     return Kernel("tile", file, name, shared_bytes=SHARED_TILE_BYTES, in_tiles=True)
 
 
-# Two words of the struct have a name for each kernel that uses them (the unions of `GplMove`), and a default.
-WORDS_OF_KERNELS = (
-    (("head", "ragged", "target_step", "depth", "lower"), 0),
-    (("pitch", "first_slot", "source_step"), 1),
-)
+_NO_OWN_WORDS = OwnWords()
 
 
 def planned(
-    work: Work,
+    work: MoveWork,
     kernel: Kernel,
     vector: int,
     blocks: int,
@@ -115,31 +111,30 @@ def planned(
     variant: Macros = (),
     tile: tuple[int, int] | None = None,
     counts: tuple[int, int] = (1, 1),
-    steps: Steps | None = None,
+    steps: ThreadSteps | None = None,
     looped: Sequence[Axis] = (),
     reach: int = 0,
-    **words: int,
+    own: OwnWords = _NO_OWN_WORDS,
 ) -> KernelPlan:
     """The plan.
 
-    total, counts, tile   fields of the parameter struct; so are `words`, named in `WORDS_OF_KERNELS`
+    total, counts, tile   fields of the parameter struct; `own` are those that mean something else in each kernel
     steps                 the field that takes the place of the tile
     looped                the axes of the parameter struct, if not those of the work
     variant               macros of this kernel only
     reach                 the largest offset, if it is beyond those of the axes
     """
-    axes = work.axes
+    axes, loops = work.axes, looped or work.axes
     bits = offset_bits(axes, reach)
     macros = (
         ("GPL_ELEMENT_BYTES", work.width),
         ("GPL_INDEX_BITS", bits),
-        ("GPL_AXES", axes_variant(len(axes))),
+        ("GPL_AXES", axes_variant(len(loops))),
         *variant,
     )
-    low, high = work.move.source_span
-    own = [next((words[name] for name in names if name in words), default) for names, default in WORDS_OF_KERNELS]
-    scalars = (total, *own, low // work.width, high // work.width)
-    parameters = move_struct(bits, work.move.pad, scalars, counts, steps or tile or (1, 1), looped or axes)
+    low, high = (place // work.width for place in work.move.source_span)
+    scalars = Scalars(total, own, low, high)
+    parameters = move_struct(bits, work.move.pad, scalars, counts, steps or tile or (1, 1), loops)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(
         kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector)
@@ -152,10 +147,15 @@ def offset_bits(axes: Sequence[Axis], reach: int = 0) -> int:
 
 
 def reaches(axes: Sequence[Axis]) -> list[int]:
-    """The number of places, and the largest offsets on both sides, forwards and backwards."""
+    """The number of places, and the largest offsets on both sides, forwards and backwards.
+
+    >>> reaches([Axis(3, 3, -10, 1), Axis(5, 5, 100, 3)])
+    [15, 400, -20, 14, 0]
+    """
     found = [math.prod(axis.extent for axis in axes)]
-    for which in (2, 3):
-        found += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]
+    for strides in ([axis.source_stride for axis in axes], [axis.target_stride for axis in axes]):
+        moved = [(axis.extent - 1) * stride for axis, stride in zip(axes, strides)]
+        found += [sum(each for each in moved if each > 0), sum(each for each in moved if each < 0)]
     return found
 
 

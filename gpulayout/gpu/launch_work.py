@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gpulayout.gpu.cost_model import LANES, Work
+from gpulayout.gpu.cost_model import LaunchWork
 from gpulayout.gpu.kernel_costs import cost_of
-from gpulayout.gpu.launch import THREADS, KernelPlan
+from gpulayout.gpu.kernel_numbers import LANES, THREADS
+from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import Requests, requests
 from gpulayout.moves.move import Axis
 
 
-def launch_work(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> Work | None:
+def launch_work(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> LaunchWork | None:
     """The work of a launch between two addresses, given modulo 16; None for a kernel without figures."""
     cost = cost_of(plan)
     if cost is None or not plan.kind.is_estimated:
@@ -23,7 +24,7 @@ def launch_work(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) 
     asked = math.prod(axis.bound for axis in plan.axes) * plan.element_bytes  # more than `read` where places share it
     blocks = math.prod(plan.grid)
     sides = [(side, nbytes) for side, nbytes in ((source, read), (target, written)) if side]
-    return Work(
+    return LaunchWork(
         blocks,
         THREADS,
         cost.registers,

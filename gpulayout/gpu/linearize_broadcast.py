@@ -9,7 +9,7 @@ import string
 
 import numpy as np
 
-from gpulayout.gpu.index_launch import MODES
+from gpulayout.gpu.kernel_numbers import MODES
 from gpulayout.moves.index_program import IndexProgram
 
 # In CuPy, one upper-case letter names a type that the call decides; L is the result's.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from gpulayout.gpu.element_width import check_whole_elements
-from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS, Access, Kernel, KernelPlan
+from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
+from gpulayout.gpu.launch import MAX_GRID_X, Access, Kernel, KernelPlan
 from gpulayout.gpu.parameters import lookup_struct
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.lookup_move import LookupMove

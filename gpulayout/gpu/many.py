@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.launch import ITEMS, THREADS
+from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.cached import cached_property

@@ -15,18 +15,16 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from gpulayout.gpu.division import divisor, reciprocal
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_STEPS, LANES, NO_DIVISION, RUN_DIGITS
 from gpulayout.moves.index_program import Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
-BOX_LANES, BOX_FACTORS, BOX_STEPS = 32, 128, 4  # of kernels/tile_nd.cu
-BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; one entry of the table
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
-RUN_DIGITS, WORD_SHARED_BYTES = 12, 24064  # of kernels/box_words.cu
 RunDigit = tuple[int, int, int]  # size, step in bytes, stride
 _Row = TypeVar("_Row")
 
 
-class Steps(NamedTuple):
+class ThreadSteps(NamedTuple):
     """A `GplSteps`."""
 
     along: int
@@ -35,6 +33,22 @@ class Steps(NamedTuple):
     apart: int
     source_step: int
     target_step: int
+
+
+class OwnWords(NamedTuple):
+    """The two words of a `GplMove` that mean something else in each kernel; kernels/move.cuh lists what."""
+
+    first: int = 0
+    second: int = 1
+
+
+class Scalars(NamedTuple):
+    """The words of a `GplMove` before its counts."""
+
+    total: int
+    own: OwnWords = OwnWords()
+    low: int = 0
+    high: int = 0
 
 
 class BoxSide(NamedTuple):
@@ -73,21 +87,20 @@ def axes_variant(count: int) -> int:
 def move_struct(
     bits: int,
     pad: bytes,
-    scalars: Sequence[int],
+    scalars: Scalars,
     counts: Sequence[int],
-    tile: Sequence[int] | Steps,
+    tile: Sequence[int] | ThreadSteps,
     axes: Sequence[tuple[int, int, int, int]],
 ) -> bytes:
     """The bytes of a `GplMove`.
 
-    scalars        total, the two words of `WORDS_OF_KERNELS`, low, high
     counts, tile   two extents each; or the steps of a thread instead of a tile
     axes           (extent, bound, source_stride, target_stride) in elements, minor first; padded to a variant
     """
-    words = [*scalars]
+    words = [scalars.total, *scalars.own, scalars.low, scalars.high]
     for value in counts:
         words += divisor(value, bits)
-    if isinstance(tile, Steps):
+    if isinstance(tile, ThreadSteps):
         words += tile
     else:
         for value in tile:
@@ -134,9 +147,9 @@ def box_struct(
 
     apart     offsets in bytes of the elements of a written piece from its first
     steps     offsets of a block's boxes from its first, in the source and in the target
-    kind      0: every thread has one batch of rows on both sides; 1: all rows of a side have the same lanes; 2: others
+    kind      of the walks: EVEN, EQUAL or UNEVEN
     """
-    firsts = [0, BOX_LANES, 2 * BOX_LANES, 2 * BOX_LANES + sides[0][0].rows]
+    firsts = [0, LANES, 2 * LANES, 2 * LANES + sides[0][0].rows]
     data, factors = b"", b""
     for (side, _, _), first in zip(sides, firsts[2:]):
         counts, ends = side[:4], (side.checked, side.limits, side.guards, *side.scales)
@@ -245,10 +258,10 @@ def _instructions(bits: int, instructions: Sequence[Instruction], most: tuple[in
 
 
 def _term(bits: int, register: int | None, divisor: int, weight: int) -> bytes:
-    """A `GplTerm`; the shift 255 stands for a divisor of 1, which takes no division."""
+    """A `GplTerm`."""
     _, multiplier, shift = reciprocal(divisor, bits)
     return _words([multiplier, weight], bits) + struct.pack(
-        "<2I", 0 if register is None else register + 1, 255 if divisor == 1 else shift
+        "<2I", 0 if register is None else register + 1, NO_DIVISION if divisor == 1 else shift
     )
 
 

@@ -24,8 +24,8 @@ from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
 from gpulayout.moves.steps import Steps
 
-# Planning a list takes 40 us per move, so plans of lists of up to 512 moves are kept.  A move takes about 400 bytes,
-# 64 lists at most 13 MB.
+# Planning takes far longer than starting a launch, so plans of lists of up to 512 moves are kept.  A move takes about
+# 400 bytes, 64 lists at most 13 MB.
 MOST_MOVES_KEPT = 512
 _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
 Kind = tuple[Any, ...]  # calls of one kind share a prepared launch
@@ -173,7 +173,7 @@ class MoveLaunches:
         if target is None:
             return self._again_anew(source)
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        # As in `_kind`, without the 0.1 us of calling it.
+        # As in `_kind`, without calling it: this is the path of every repeated call.
         found = self._starts.get(
             (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target))
         )

@@ -6,8 +6,19 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, Work, at_a_time
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, at_a_time
+from gpulayout.gpu.kernel_numbers import (
+    ANY_SHARED_BYTES,
+    ANY_TILE_BYTES,
+    FIXED_TILES,
+    LANES,
+    SECTOR,
+    THREADS,
+    WORD_TILE_B,
+)
+from gpulayout.gpu.kernel_numbers import FULL_TILES as FULL_TILES
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, reaches, tile_kernel
+from gpulayout.gpu.parameters import OwnWords
 from gpulayout.moves.move import Axis
 
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
@@ -19,21 +30,10 @@ _LEAST_ELEMENTS = 2560
 _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
-
-# kernels/tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
-FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
-
-# kernels/tile_any.cu: its tiles without divisions, for single elements, as above.
-FULL_TILES = {4: (64, 64), 8: (32, 64), 16: (16, 64)}
-
-# kernels/tile_words.cu: words of a row of shared memory, and elements along b.
-_ROW_WORDS, _WORD_TILE_B = 32, 128
-
-_SECTOR = 32  # bytes that memory moves at once
-_SMALLEST = 256  # places: one per thread of a block
+_SMALLEST = THREADS  # places: one for each thread of a block
 
 
-def tile_plan(work: Work) -> KernelPlan | None:
+def tile_plan(work: MoveWork) -> KernelPlan | None:
     """The plan; None if a tile would be too small.  The work's axes are b, a, then the others."""
     b, a = work.axes[:2]
     narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
@@ -45,14 +45,14 @@ def tile_plan(work: Work) -> KernelPlan | None:
     return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a, ragged=_ragged(work))
 
 
-def _ragged(work: Work) -> bool:
+def _ragged(work: MoveWork) -> bool:
     """True if a tile may have places of pad, or chunks of 16 bytes that are cut by a bound or an extent."""
     b, a = work.axes[:2]
     per_chunk = VECTOR_BYTES // work.width
     return any(axis.is_padded for axis in work.axes) or bool(a.bound % per_chunk or b.extent % per_chunk)
 
 
-def _words(work: Work, why: str) -> KernelPlan | None:
+def _words(work: MoveWork, why: str) -> KernelPlan | None:
     """Tiles of small elements in words of 4 bytes, at any phase; None if other tiles are better.
 
     On a side with short runs that touch, a tile of any size is a single run of words.
@@ -73,7 +73,7 @@ def _words(work: Work, why: str) -> KernelPlan | None:
     return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))
 
 
-def _flexible(work: Work, why: str) -> KernelPlan | None:
+def _flexible(work: MoveWork, why: str) -> KernelPlan | None:
     """Tiles of any size.  A side whose runs all start at 4-byte words moves small elements in words."""
     width, (b, a) = work.width, work.axes[:2]
     (dense_read, dense_write), (read, write) = _dense(work), _access_bytes(work)
@@ -100,7 +100,7 @@ def _accesses(read: int, write: int) -> tuple[tuple[str, int], ...]:
     return ("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)
 
 
-def _stack(work: Work, tile: tuple[int, int, int]) -> tuple[int, int] | None:
+def _stack(work: MoveWork, tile: tuple[int, int, int]) -> tuple[int, int] | None:
     """(which axis, how many of its places) one tile holds of a stack of small matrices; None if there is no stack.
 
     The matrices touch on both sides, and so do their rows.
@@ -115,7 +115,7 @@ def _stack(work: Work, tile: tuple[int, int, int]) -> tuple[int, int] | None:
     return None
 
 
-def _stacked(work: Work, tile: tuple[int, int], pitch: int, k: int, depth: int) -> KernelPlan:
+def _stacked(work: MoveWork, tile: tuple[int, int], pitch: int, k: int, depth: int) -> KernelPlan:
     """Tiles of `depth` matrices each: the struct's third axis counts tiles, and its bound matrices."""
     axis = work.axes[k]
     groups = Axis(math.ceil(axis.extent / depth), axis.extent, axis.source_stride * depth, axis.target_stride * depth)
@@ -130,13 +130,12 @@ def _stacked(work: Work, tile: tuple[int, int], pitch: int, k: int, depth: int) 
         tile=tile,
         reach=max(reaches(work.axes)),
         variant=_accesses(work.width, work.width),
-        pitch=pitch,
-        depth=depth,
+        own=OwnWords(depth, pitch),
     )
     return replace(plan, axes=work.axes)
 
 
-def _dense(work: Work) -> tuple[bool, bool]:
+def _dense(work: MoveWork) -> tuple[bool, bool]:
     """(source, target): True if the side's minor axis is whole in every tile and its rows touch.
 
     A tile is then a single run on that side.
@@ -145,7 +144,7 @@ def _dense(work: Work) -> tuple[bool, bool]:
     return b.source_stride == a.extent == a.bound <= _SHORT_RUN, a.target_stride == b.extent <= _SHORT_RUN
 
 
-def _access_bytes(work: Work) -> tuple[int, int]:
+def _access_bytes(work: MoveWork) -> tuple[int, int]:
     """Bytes that a lane reads and writes at once in a tile of any size."""
     b, a = work.axes[:2]
     dense_read, dense_write = _dense(work)
@@ -154,7 +153,7 @@ def _access_bytes(work: Work) -> tuple[int, int]:
     )
 
 
-def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
+def _starts(work: MoveWork, side: str, across: Axis | None) -> dict[str, int]:
     """The address and the strides, in bytes, that add up to the starts of a side's runs; the keys describe them.
 
     `across` is the axis from one run to the next in a tile.
@@ -166,18 +165,18 @@ def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
     }
 
 
-def _misaligned(work: Work, side: str, across: Axis) -> str | None:
+def _misaligned(work: MoveWork, side: str, across: Axis) -> str | None:
     """Why the runs of a side do not all start at multiples of 16 bytes; None if they do."""
     return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
-def _side_access(work: Work, side: str, across: Axis | None) -> int:
+def _side_access(work: MoveWork, side: str, across: Axis | None) -> int:
     step = common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
     return _WORD if work.width < _WORD <= step else work.width
 
 
 def _tiles(
-    work: Work,
+    work: MoveWork,
     kernel: Kernel,
     vector: int,
     tile: tuple[int, int],
@@ -189,7 +188,7 @@ def _tiles(
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
     return planned(
-        work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant, ragged=ragged
+        work, kernel, vector, total, total=total, counts=counts, tile=tile, variant=variant, own=OwnWords(ragged, pitch)
     )
 
 
@@ -202,13 +201,13 @@ def smallest_useful_tile() -> int:
 
 
 def tile_elements(width: int) -> int:
-    """The most elements of a tile in kernels/tile_any.cu, 16 KB."""
-    return 16384 // width
+    """The most elements of a tile in kernels/tile_any.cu."""
+    return ANY_TILE_BYTES // width
 
 
 def shared_elements(width: int) -> int:
-    """Elements of its shared memory: a sixteenth more than a tile, for the pitch."""
-    return tile_elements(width) // 16 * 17
+    """Elements of its shared memory: more than a tile, for the pitch."""
+    return ANY_SHARED_BYTES // width
 
 
 def pitch_of(width: int, along_a: int, along_b: int, access: int = 1, touches: bool = True) -> int:
@@ -266,8 +265,8 @@ def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple
     """
     elements = 4 // width
     return (
-        _ROW_WORDS * elements - (0 if source_at_words else elements - 1),
-        _WORD_TILE_B,
+        LANES * elements - (0 if source_at_words else elements - 1),
+        WORD_TILE_B,
         0 if target_at_words else elements - 1,
     )
 
@@ -314,7 +313,7 @@ def flexible_tile(
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
     """The longest side of a tile: the whole extent if it fits, else as many sectors as fit, or else steps."""
-    whole, cut = _up(extent, step), math.lcm(step, max(_SECTOR // width, 1))
+    whole, cut = _up(extent, step), math.lcm(step, max(SECTOR // width, 1))
     if whole <= most and shared(whole) <= shared_elements(width):
         return whole
     for unit in (cut, step):

@@ -11,7 +11,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.gpu import cost_model, devices, estimate
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.cost_model import Work, mean_values, predicted, resident_blocks
+from gpulayout.gpu.cost_model import LaunchWork, mean_values, predicted, resident_blocks
 from gpulayout.gpu.devices import DEVICES, REFERENCE, device_at_hand, device_of
 from gpulayout.gpu.estimate import copy_work, fraction
 from gpulayout.gpu.launch_work import launch_work
@@ -143,7 +143,7 @@ H100 = DEVICES[REFERENCE]
 
 
 def test_one_block_alone_takes_everything_one_after_the_other():
-    work = Work(1, 256, 32, 0, 4096, 4096, (128, 128), 0, 800)
+    work = LaunchWork(1, 256, 32, 0, 4096, 4096, (128, 128), 0, 800)
     found = predicted(work, H100)
     assert found.seconds >= found.bounds[cost_model.LATENCY] + H100.launch
     assert found.binding[0] == cost_model.LAUNCH
@@ -166,7 +166,7 @@ def test_more_of_anything_takes_no_less_time():
     "registers, shared_bytes, blocks", [(32, 0, 8), (40, 0, 6), (48, 16384, 5), (64, 0, 4), (32, 65536, 3), (255, 0, 1)]
 )
 def test_registers_shared_memory_and_threads_limit_the_resident_blocks(registers, shared_bytes, blocks):
-    assert resident_blocks(Work(999, 256, registers, shared_bytes, 1, 1, (1, 1), 0, 1), H100) == blocks
+    assert resident_blocks(LaunchWork(999, 256, registers, shared_bytes, 1, 1, (1, 1), 0, 1), H100) == blocks
 
 
 def test_a_copy_is_a_copy_on_every_device():
@@ -208,7 +208,7 @@ def transposed_tiles(side, run, instructions, threads=256, registers=32):
     """A transpose of `side` x `side` floats in tiles, of which only the executed warp instructions are known."""
     nbytes = 4 * side**2
     blocks = nbytes // 16384
-    return Work(
+    return LaunchWork(
         blocks, threads, registers, 16384, nbytes, nbytes, (nbytes / 32, nbytes / 32), 2 * nbytes / run, instructions
     )
 
@@ -232,7 +232,7 @@ def of_doubles(runs, requested=1, partial=0, instructions=6):
     """A move of 4 GiB of doubles, of which only the runs and sectors are known; the instructions are per element."""
     sectors = (requested * GIB4 / 32, GIB4 / 32)
     apart = sum(GIB4 / run for run in runs if run)
-    return Work(GIB4 // 16384, 256, 32, 8192, GIB4, GIB4, sectors, apart, GIB4 / 256 * instructions, partial)
+    return LaunchWork(GIB4 // 16384, 256, 32, 8192, GIB4, GIB4, sectors, apart, GIB4 / 256 * instructions, partial)
 
 
 # The run of 2026-10-06 of tensor4all/tenferro-benchmark: f64, 4 GiB, fractions of the copy.

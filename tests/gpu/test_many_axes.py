@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
 from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, box_side, check_bits, factor_count
 from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block
 from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
-from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.gpu.tile import flexible_tile, shared_elements
 from gpulayout.moves.move import Axis
 from tests.support.kernel_cases import Case, backwards, many_axes, move_of, transposed
@@ -81,7 +81,7 @@ def test_a_box_fits_the_limits_of_the_kernel(axes, width):
     assert factor_count(walks.read) + factor_count(walks.write) <= BOX_FACTORS
     for walk in (walks.read, walks.write):
         assert check_bits(walk) <= MAX_CHECK_BITS
-        assert 0 < walk.last_lanes <= walk.lane_count <= BOX_LANES and 0 < walk.full <= walk.row_count
+        assert 0 < walk.last_lanes <= walk.lane_count <= LANES and 0 < walk.full <= walk.row_count
 
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from gpulayout.gpu.kernel_numbers import RUN_DIGITS, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.many_axes.shared_box import cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
 from gpulayout.gpu.many_axes.word_plan import best_words
-from gpulayout.gpu.many_axes.word_runs import WORD, table_sizes
-from gpulayout.gpu.parameters import RUN_DIGITS, WORD_SHARED_BYTES
+from gpulayout.gpu.many_axes.word_runs import table_sizes
 from tests.support.kernel_cases import backwards, move_of, transposed
 
 MOVES = {

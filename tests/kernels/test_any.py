@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from gpulayout.gpu.kernel_numbers import FULL_TILES
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.tile import FULL_TILES, full_tile
+from gpulayout.gpu.tile import full_tile
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case, move_of, transposed
 from tests.support.kernel_runs import goes_wrong, written

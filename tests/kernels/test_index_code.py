@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.launch import ITEMS
 from gpulayout.moves.index_program import DIRECTIONS
 from tests.support import nvrtc
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gpulayout.gpu.division import reciprocal
+from gpulayout.gpu.kernel_numbers import NO_DIVISION
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import index_program_struct
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
@@ -29,7 +30,7 @@ needs_sanitizers = pytest.mark.skipif(
 
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplProgram program) {
-  *to++ = sizeof program, *to++ = GPL_REGISTERS;
+  *to++ = sizeof program;
   *to++ = program.count, *to++ = program.size, *to++ = program.instructions, *to++ = program.mode;
   *to++ = program.padded;
   for (int i = 0; i < GPL_INSTRUCTIONS; ++i) {
@@ -61,7 +62,6 @@ def test_a_program_arrives_field_by_field(bits):
     parameters = index_program_struct(bits, (2**40, 2**33, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
     expected = [
         len(parameters),
-        PROGRAM_REGISTERS,
         2**40,
         2**33,
         3,
@@ -92,7 +92,7 @@ def test_a_program_arrives_field_by_field(bits):
     ]
     for source, step, weight in ((0, 1, 5), (0, 7, -9), (0, 12, 3), (16, 1, -1), (0, 1, 1)):
         _, multiplier, shift = reciprocal(step, bits)
-        expected += [multiplier, weight % 2**bits, source, 255 if step == 1 else shift]
+        expected += [multiplier, weight % 2**bits, source, NO_DIVISION if step == 1 else shift]
     expected += [0] * 4 * (MOST_TERMS - 5)
     assert echoed(kernel_text(FILE) + ECHO, macros(bits), parameters, len(expected)) == expected
     assert len(parameters) + 24 <= MOST_PARAMETER_BYTES
@@ -192,7 +192,7 @@ def test_accesses_out_of_bounds_are_caught(right, wrong):
             "<< k;\n  return 0;\n}\n\n__device__ __forceinline__ void gpl_keep",
             "delinearize",
         ),
-        ("if (term.shift == GPL_WHOLE)", "if (true)", "linearize"),
+        ("if (term.shift == GPL_NO_DIVISION)", "if (true)", "linearize"),
         ("term += instruction.adds;", "", "convert_linear"),
         ("if (!instruction.keep) return;", "return;", "convert_linear"),
         ("outside |= (unsigned)(coordinate >= bound) << k;", "", "linearize"),

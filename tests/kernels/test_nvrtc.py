@@ -12,10 +12,10 @@ import re
 import pytest
 
 from gpulayout.gpu.channels import MOST_CHANNELS, chunks_of, most_registers, registers
+from gpulayout.gpu.kernel_numbers import FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
 from gpulayout.gpu.many import JOBS
 from gpulayout.gpu.parameters import AXES_VARIANTS
-from gpulayout.gpu.tile import FIXED_TILES
 from tests.support import nvrtc
 from tests.support.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS, Case, backwards, transposed
 from tests.support.nvrtc import CompileError
@@ -377,7 +377,7 @@ def test_a_kernel_that_needs_a_stack_is_seen():
 
 def test_spills_are_seen():
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 1}
-    text = kernel_text("rows.cu").replace("> GPL_LOAD_BYTES ? 2 : 4)", "> GPL_LOAD_BYTES ? 12 : 4)")
+    text = kernel_text("rows.cu").replace("#define GPL_SHIFTED_ITEMS 2", "#define GPL_SHIFTED_ITEMS 12")
     assert nvrtc.compiled(text, "sm_90", macros).usage["gpl_rows"].spill_bytes > 0
 
 

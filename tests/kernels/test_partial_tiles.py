@@ -10,9 +10,9 @@ import struct
 
 import pytest
 
+from gpulayout.gpu.kernel_numbers import FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import Kernel
-from gpulayout.gpu.tile import FIXED_TILES
 from tests.support import nvrtc
 from tests.support.kernel_cases import BLOCK, WIDTHS, Case, move_of, transposed
 from tests.support.sass.launches import taken

@@ -13,8 +13,8 @@ import pytest
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_launch import index_launch
+from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.launch import ITEMS
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.pieces import relayout_pieces, unpack_pieces
 from tests.support.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed

@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant("tile_any.cu", "pitch of one side plus 1",
            "{in.extent_b, in.extent_a, right, pitch, GPL_ELEMENT_BYTES};",
            "{in.extent_b, in.extent_a, right, pitch + GPL_ELEMENT_BYTES, GPL_ELEMENT_BYTES};"),
-    Mutant("tile_any.cu", "shared memory without room for the pitch", "#define GPL_SHARED_BYTES 17408", "#define GPL_SHARED_BYTES 16384"),
+    Mutant("tile_any.cu", "shared memory without room for the pitch", "shared_any[GPL_SHARED_BYTES / 16]", "shared_any[(GPL_SHARED_BYTES - 1024) / 16]"),
     Mutant("tile_any.cu", "guard of the last row of a 2-D grid dropped",
            "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile_any.cu", "edge of a not asked", "tile.first.inside && tile.a + GPL_FULL_A <= move.axis[1].bound &&", "tile.first.inside &&"),
@@ -331,7 +331,7 @@ MUTANTS = (
 
     # ---- instructions.cuh
     Mutant("instructions.cuh", "bound of a sum off by one", "number[k] >= instruction.bound", "number[k] > instruction.bound"),
-    Mutant("instructions.cuh", "all terms are divided", "if (term.shift == GPL_WHOLE)", "if (false)"),
+    Mutant("instructions.cuh", "all terms are divided", "if (term.shift == GPL_NO_DIVISION)", "if (false)"),
     Mutant("instructions.cuh", "all terms are of the given index",
            "    if (term[t].source) gpl_add(number, kept[term[t].source - 1], term[t]);\n    else gpl_add", "    gpl_add"),
     Mutant("instructions.cuh", "sums in 32 bits", "typedef gpl_uint gpl_numbers[GPL_ITEMS];", "typedef unsigned gpl_numbers[GPL_ITEMS];"),

@@ -12,8 +12,8 @@ EQUIVALENTS = {
      'is_cut = size != axis.extent'):
         "a box is never larger than its axis",
     ("gpulayout/gpu/many_axes/shared_box.py",
-     'return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)',
-     'return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)'):
+     'return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if short % word == 0 else 1)',
+     'return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if not short % word == 0 else 1)'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/shared_box.py",
      'covered = stride * (axes[k].bound if side == "source" else extent)',
@@ -76,8 +76,8 @@ EQUIVALENTS = {
      'if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/bank_spacing.py",
-     'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:',
-     'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 / len(places) >= BOX_LANES:'):
+     'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:',
+     'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 / len(places) >= LANES:'):
         _CHOICE,
     ("gpulayout/moves/view_strides.py",
      'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',

@@ -103,7 +103,8 @@ TESTS = (
     ("gpu/linearize_broadcast.py", ALL, _files("kernels/linearize_broadcast gpu/cupy_runtime moves/index_conversion")),
     ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
     ("gpu/held.py", ALL, _files("gpu/held memory/foreign_memory")),
-    ("gpu/kernel_source.py", ALL, _files("kernels/struct ci/packaging")),
+    ("gpu/kernel_source.py", ALL, _files("kernels/struct kernels/kernel_numbers ci/packaging")),
+    ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
     *(
         (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))
         for name in ("run", "cupy_runtime", "argument_blocks")

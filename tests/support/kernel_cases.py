@@ -14,9 +14,9 @@ import numpy as np
 
 from gpulayout.gpu import choose_kernel, index_table, launch
 from gpulayout.gpu.channels import chunk_pixels
+from gpulayout.gpu.kernel_numbers import FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
 from gpulayout.gpu.many_axes import plan as many_axes_plan
-from gpulayout.gpu.tile import FIXED_TILES
 from gpulayout.moves import index_program
 from gpulayout.moves.move import Axis, Move, coalesce
 from tests.support.simt.record import FRESH, Buffer, Record

@@ -13,8 +13,8 @@ import numpy as np
 
 import gpulayout as gl
 from gpulayout.gpu.index_launch import IndexLaunch, index_launch
+from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.launch import ITEMS
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import DIRECTIONS
 from tests.support.kernel_cases import BLOCK, FILES, forced_bits, forced_part

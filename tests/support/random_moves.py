@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpulayout.gpu.channels import chunk_pixels
-from gpulayout.gpu.launch import ITEMS
-from gpulayout.gpu.tile import FIXED_TILES, flexible_tile, word_tile
+from gpulayout.gpu.kernel_numbers import FIXED_TILES, ITEMS
+from gpulayout.gpu.tile import flexible_tile, word_tile
 from tests.support.kernel_cases import BLOCK, ONLY_WIDTHS, SOME_CHANNELS, WIDTHS, Case, move_of
 
 SEED = int(os.environ.get("GPULAYOUT_TEST_SEED", "1"))

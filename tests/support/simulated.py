@@ -8,7 +8,7 @@ import json
 import pathlib
 from typing import NamedTuple
 
-from gpulayout.gpu.cost_model import Work
+from gpulayout.gpu.cost_model import LaunchWork
 from gpulayout.gpu.devices import Device
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data" / "gpu_simulation.json"
@@ -84,7 +84,7 @@ def work_of(row):
     """What a simulated launch did."""
     facts = FACTS[row["case"], row["kernel"]]
     sides = read, written = 2 * SIDE * facts.read, 2 * SIDE * (1 - facts.read)
-    return Work(
+    return LaunchWork(
         facts.blocks,
         256,
         row["registers"],

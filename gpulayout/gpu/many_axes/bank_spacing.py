@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.kernel_numbers import BANKS, BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
 from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, check_bits, factor_count
 from gpulayout.gpu.many_axes.shared_box import SharedBox
-from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, LaneDigit, Walk, conflicts, walk
-from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, LaneDigit, Walk, conflict_ways, walk
 from gpulayout.moves.move import Axis
 
-_BANKS = 32
 _GOOD = 0.9  # fraction of active lanes from which on the run of the other side is not tried
-_BUDGET = 150  # most steps of single axes that `_apart` looks at
+_BUDGET = 150  # most steps of single axes that a `_StepSearch` looks at
 _TRIES = 40  # sets of steps to try before bank conflicts are accepted
 _WORD = 4  # bytes of a bank; small elements move in words of this size if possible
 
@@ -25,19 +24,19 @@ class Walks(NamedTuple):
 
     steps     in shared memory, from one coordinate of each axis to the next, in elements
     span      elements of shared memory
-    meeting   lanes that access different words of one bank: 1 without conflicts
+    ways      lanes that access different words of one bank: 1 without conflicts
     """
 
     steps: tuple[int, ...]
     span: int
     read: Walk
     write: Walk
-    meeting: float
+    ways: float
 
     @property
     def entries(self) -> int:
         """Entries of the table: 32 lanes and all rows, for both sides."""
-        return 2 * BOX_LANES + self.read.row_count + self.write.row_count
+        return 2 * LANES + self.read.row_count + self.write.row_count
 
     def fits(self, width: int) -> bool:
         """True if the kernel has room for the box and its table, the factors of their sums, and the checks of rows."""
@@ -49,9 +48,9 @@ class Walks(NamedTuple):
         )
 
     @property
-    def is_apart(self) -> bool:
+    def has_few_conflicts(self) -> bool:
         """True if bank conflicts are rare."""
-        return self.meeting <= FEW
+        return self.ways <= FEW
 
     @property
     def efficiency(self) -> float:
@@ -59,7 +58,7 @@ class Walks(NamedTuple):
         return min(self.read.efficiency, self.write.efficiency)
 
 
-class _Side(NamedTuple):
+class _WalkedSide(NamedTuple):
     """A side's axes in its order, their digits without the steps, and the other arguments of `walk`."""
 
     axes: tuple[int, ...]
@@ -90,12 +89,23 @@ def box_walks(
         found, cost = _tried(box, steps, sides)
         if cost < least:
             best, least = found, cost
-        if number > _TRIES or number and not best or best and best.is_apart and (number or best.efficiency > _GOOD):
+        if _is_enough(number, best):
             break
     return best
 
 
-def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
+def _is_enough(number: int, best: Walks | None) -> bool:
+    """True if the steps after this number need not be tried; 0 keeps the run of the source, 1 that of the target."""
+    if number == 0:
+        return best is not None and best.has_few_conflicts and best.efficiency > _GOOD
+    if best is None:  # the box does not fit with the smallest steps, so neither with others
+        return True
+    return best.has_few_conflicts or number > _TRIES
+
+
+def _tried(
+    box: SharedBox, steps: tuple[int, ...], sides: Sequence[_WalkedSide]
+) -> tuple[Walks | None, tuple[bool, float]]:
     """The walks with these steps, and their cost; any walk without bank conflicts is cheaper than one with them.
 
     None and an infinite cost if the box does not fit in shared memory.
@@ -105,16 +115,16 @@ def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tu
     if span * width > BOX_SHARED_BYTES:
         return None, (True, math.inf)
     read, write = (side.walked(steps) for side in sides)
-    meeting = conflicts(read, width), conflicts(write, width)
-    found = Walks(steps, span, read, write, max(meeting))
+    ways = conflict_ways(read, width), conflict_ways(write, width)
+    found = Walks(steps, span, read, write, max(ways))
     if not found.fits(width):
         return None, (True, math.inf)
     # A piece enters shared memory in one access, but leaves it element by element.
-    cost = read.row_count * (REST + meeting[0]) + write.row_count * (REST + meeting[1] * len(write.apart))
-    return found, (not found.is_apart, cost)
+    cost = read.row_count * (REST + ways[0]) + write.row_count * (REST + ways[1] * len(write.apart))
+    return found, (not found.has_few_conflicts, cost)
 
 
-def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, side: str, phase: int) -> _Side:
+def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, side: str, phase: int) -> _WalkedSide:
     reads, word = side == "source", max(_WORD // width, 1)
     strides = [axis.source_stride if reads else axis.target_stride for axis in axes]
     digits = []
@@ -135,13 +145,13 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, 
         step * width % 32 == 0 for step in [*between, *(stride for stride in strides if abs(stride) * width >= 128)]
     )
     order, run = (box.read, box.source_run) if reads else (box.write, box.target_run)
-    return _Side(order, run, tuple(digits), width, word if words else 1, reads, aligned)
+    return _WalkedSide(order, run, tuple(digits), width, word if words else 1, reads, aligned)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------
 
 
-def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
+def _steps(box: SharedBox, sides: Sequence[_WalkedSide]) -> Iterator[tuple[int, ...]]:
     """Steps to try, the most promising first.
 
     The run of one side stays contiguous and the other axes follow in the order of the other side, with gaps that keep
@@ -149,69 +159,99 @@ def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
     """
     orders = []
     for side, other in (sides, sides[::-1]):
-        run = _prefix(box.sizes, side.axes, min(side.run, _BANKS))
+        run = _prefix(box.sizes, side.axes, min(side.run, BANKS))
         orders.append([*run, *(k for k in other.axes if k not in run)])
-        yield _apart(box.sizes, orders[-1], len(run), sides)
+        yield _StepSearch(box.sizes, orders[-1], len(run), sides).found()
     unit = max(_WORD // sides[0].width, 1)
-    first = len(_prefix(box.sizes, sides[0].axes, min(sides[0].run, _BANKS)))
+    first = len(_prefix(box.sizes, sides[0].axes, min(sides[0].run, BANKS)))
     for gaps in itertools.product(range(0, 16 * unit, 4 * unit), range(0, 4 * unit, unit)):
         yield _stepped(box.sizes, orders[0], dict(zip((first, first + 1), gaps)))
     for order in orders:
         for position in range(1, len(order)):
             below = math.prod([box.sizes[k] for k in order[:position]])
-            for gap in range(-below % unit, _BANKS * unit, unit):
+            for gap in range(-below % unit, BANKS * unit, unit):
                 yield _stepped(box.sizes, order, {position: gap})
 
 
-def _apart(sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence[_Side]) -> tuple[int, ...]:
-    """The smallest step for each axis without bank conflicts in a row of lanes; if possible, without gaps in the run.
+class _StepSearch:
+    """Finds the smallest step for each axis that causes no bank conflicts in a row of lanes.
 
-    Depth first: if a later axis finds no step, an earlier one takes its next.
+    Depth first: if a later axis finds no such step, an earlier one takes its next.  32 x 32 elements of 4 bytes, where
+    the source's lanes run along axis 0 and the target's along axis 1:
+
+        axis 0   step 1     lanes of the source are in the banks 0 1 2 ... 31
+        axis 1   step 32    lanes of the target are all in bank 0: 31 conflicts
+                 step 33    in the banks 0 1 2 ... 31: taken
+
+    order   the axes as they get their steps; the first `run` of them are a run, if possible without gaps
     """
-    unit, budget = max(_WORD // sides[0].width, 1), _BUDGET
-    best = [0] * len(sizes)
-    fewest: float = math.inf
 
-    def place(number: int, steps: list[int], room: int, lost: int) -> None:
-        nonlocal best, fewest, budget
-        if number == len(order):
-            best, fewest = list(steps), lost
+    def __init__(self, sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence[_WalkedSide]) -> None:
+        self._sizes, self._order, self._run, self._sides = sizes, order, run, sides
+        self._unit = max(_WORD // sides[0].width, 1)
+        self._budget = _BUDGET
+        self._steps = [0] * len(sizes)  # 0 for an axis that had none yet; later axes keep those of the last attempt
+        self._best = tuple(self._steps)
+        self._fewest: float = math.inf
+
+    def found(self) -> tuple[int, ...]:
+        """The steps of all axes, by their numbers; if all cause conflicts, those that cause few."""
+        self._place(0, 1, 0)
+        return self._best
+
+    def _place(self, number: int, room: int, lost: int) -> None:
+        """Choose the steps of the order's axes from this number on, the first at least `room`.
+
+        lost   conflicts of the axes before
+        """
+        if number == len(self._order):
+            self._best, self._fewest = tuple(self._steps), lost
             return
-        k, found = order[number], []
-        for gap in range(-room % unit if number >= run else 0, _BANKS * unit if number else 1, unit):
-            steps[k] = room + gap
-            found.append((sum([_lost(side, sizes, steps) for side in sides]), steps[k]))
-            budget -= 1
-            if not found[-1][0]:
-                place(number + 1, steps, steps[k] * sizes[k], lost)
-                if not fewest or budget < 0:
-                    return
-        more, steps[k] = min(found)
-        if more and more < fewest:
-            place(number + 1, steps, steps[k] * sizes[k], more)
+        k, tried = self._order[number], []
+        for step in self._free_steps(number, room):
+            self._steps[k] = step
+            more = sum([_lost(side, self._sizes, self._steps) for side in self._sides])
+            tried.append((more, step))
+            self._budget -= 1
+            if more:
+                continue
+            self._place(number + 1, step * self._sizes[k], lost)
+            if not self._fewest or self._budget < 0:
+                return
+        more, step = min(tried)
+        self._steps[k] = step
+        if 0 < more < self._fewest:
+            self._place(number + 1, step * self._sizes[k], more)
 
-    place(0, [0] * len(sizes), 1, 0)
-    return tuple(best)
+    def _free_steps(self, number: int, room: int) -> Iterable[int]:
+        """The steps to try for an axis, from `room` on: whole words, except in the run; the first axis has step 1."""
+        if number == 0:
+            return (room,)
+        gap = -room % self._unit if number >= self._run else 0
+        return range(room + gap, room + BANKS * self._unit, self._unit)
 
 
-def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
-    """Bank conflicts in the first row of lanes, counting only axes that have a step already."""
+def _lost(side: _WalkedSide, sizes: Sequence[int], steps: Sequence[int]) -> int:
+    """Bank conflicts in the first row of lanes, counting only axes that have a step already.
+
+    Of lanes in one bank, all but one are lost: 32 lanes 2 words apart are in 16 banks, so 16 are.
+    """
     places, missing, elements = [0], side.word, 1
     for k in side.axes:
-        if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:
+        if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:
             break
         elements *= sizes[k]
         part = math.gcd(sizes[k], missing)
         missing, step = missing // part, steps[k] * part
         places = [
             place + step * coordinate
-            for coordinate in range(min(sizes[k] // part, BOX_LANES // len(places)))
+            for coordinate in range(min(sizes[k] // part, LANES // len(places)))
             for place in places
         ]
     served, unit = 128 // max(side.width, 4), max(_WORD // side.width, 1)
-    if served == BOX_LANES:
+    if served == LANES:
         words = {place // unit for place in places}
-        return len(words) - len({number % BOX_LANES for number in words})
+        return len(words) - len({number % LANES for number in words})
     parts = [places[first : first + served] for first in range(0, len(places), served)]
     return len(places) - sum([len({place % served for place in part}) for part in parts])
 

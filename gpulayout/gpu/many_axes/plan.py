@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work, at_a_time
-from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
+from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS
+from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
+from gpulayout.gpu.many_axes.box_launch import BoxLoops, box_launch, box_loops
 from gpulayout.gpu.many_axes.place_tables import box_side
-from gpulayout.gpu.many_axes.shared_box import SharedBox, box_reason, boxes, cut_axes, runs
+from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.word_plan import words_plan
-from gpulayout.gpu.parameters import BOX_STEPS, axes_variant, box_struct, move_struct
+from gpulayout.gpu.parameters import box_struct
 from gpulayout.moves.move import Axis
 
 _RUN_BYTES = 64  # two sectors; if runs are shorter, a tile of many axes is tried
@@ -28,7 +29,7 @@ _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
-def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
+def many_axes_plan(work: MoveWork, found: KernelPlan | None) -> KernelPlan | None:
     """A tile of more axes, if that makes longer runs; else `found`, the tile of two axes or None."""
     shortest, fills = 0, True
     if found and found.tile:
@@ -63,79 +64,58 @@ def best_box(
         ):
             break
         walks = box_walks(axes, box, cut_axes(axes, box), width, phases)
-        if walks and (walks.is_apart or not chosen):
+        if walks and (walks.has_few_conflicts or not chosen):
             chosen = box, walks
-        if walks and walks.is_apart:
+        if walks and walks.has_few_conflicts:
             break
     return chosen
 
 
-def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
+def _box_plan(work: MoveWork, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
-    axes, sizes = work.axes, box.sizes
-    cut, counts, boxes, left, steps = block_boxes(axes, box)
-    total = boxes // len(steps)
-    reads, writes = (len(walk.apart) * work.width for walk in (walks.read, walks.write))
-    run_bytes = f"{box.source_run * work.width} bytes in the source, of {box.target_run * work.width} in the target"
-    work = work.because(box_reason(why, len(box.write), run_bytes, at_a_time(reads, writes)))
-    plan = planned(work, _TILE_ND, writes, total, total=total)
-    loops = [*(axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in cut), *left]
-    tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]
-    parameters = move_struct(plan.index_bits, work.move.pad, (total, 0, 1, 0, 0), counts, tile, loops)
-    sides = [box_side(walk, tile, work.width) for walk in (walks.read, walks.write)]
-    parameters += box_struct(
-        plan.index_bits,
-        sides,
-        [place * work.width for place in walks.write.apart],
-        steps,
-        max(walk.kind(_batch(work.width)) for walk in (walks.read, walks.write)),
+    width, found = work.width, block_boxes(work.axes, box)
+    total = found.loops.boxes
+    reads, writes = (len(walk.apart) * width for walk in (walks.read, walks.write))
+    tables = box_struct(
+        offset_bits(work.axes),
+        [box_side(walk, found.loops.tile, width) for walk in (walks.read, walks.write)],
+        [place * width for place in walks.write.apart],
+        found.steps,
+        max(walk.kind(BOX_ROWS[width]) for walk in (walks.read, walks.write)),
     )
-    macros = {
-        **dict(plan.macros),
-        "GPL_AXES": axes_variant(len(loops)),
-        "GPL_READ_BYTES": reads,
-        "GPL_WRITE_BYTES": writes,
-    }
-    return replace(
-        plan,
-        parameters=parameters,
-        macros=tuple(macros.items()),
-        tile=tuple(sizes[k] for k in box.write),
-        reads=Access(reads),
+    return box_launch(
+        work,
+        _TILE_ND,
+        box,
+        found.loops,
+        tables,
+        why=why,
+        blocks=total,
+        total=total,
+        accesses=(reads, writes),
+        in_box=(box.source_run, box.target_run),
         runs=(box.source_run, box.target_run),
         lanes=(walks.read.lane_count, walks.write.lane_count),
+        variant=(("GPL_READ_BYTES", reads), ("GPL_WRITE_BYTES", writes)),
     )
 
 
 class BlockBoxes(NamedTuple):
     """Which boxes a block moves.
 
-    cut      the two axes that may be cut
-    counts   pieces along these
-    boxes    of the whole move
-    left     the outer axes that blocks are counted along
-    steps    offsets of a block's boxes from its first, in the source and in the target
+    loops   those that count blocks
+    steps   offsets of a block's boxes from its first, in the source and in the target
     """
 
-    cut: tuple[int, ...]
-    counts: tuple[int, ...]
-    boxes: int
-    left: list[Axis]
+    loops: BoxLoops
     steps: list[tuple[int, int]]
 
 
 def block_boxes(axes: Sequence[Axis], box: SharedBox) -> BlockBoxes:
-    """The boxes of a move, and those of a block."""
-    cut = cut_axes(axes, box)
-    outer = [axis for k, axis in enumerate(axes) if k not in cut and box.sizes[k] == 1 < axis.extent]
-    counts = tuple(math.ceil(axes[k].extent / box.sizes[k]) for k in cut)
-    boxes = math.prod(counts) * math.prod(axis.extent for axis in outer)
-    return BlockBoxes(tuple(cut), counts, boxes, *boxes_of_a_block(outer, boxes))
-
-
-def _batch(width: int) -> int:
-    """Rows that a thread loads at once, `GPL_BATCH` in the kernel."""
-    return {8: 4, 16: 2}.get(width, 8)
+    """The boxes of each block of a move."""
+    loops = box_loops(axes, box)
+    left, steps = boxes_of_a_block(loops.outer, loops.boxes)
+    return BlockBoxes(loops._replace(outer=left), steps)
 
 
 def boxes_of_a_block(outer: Sequence[Axis], total: int) -> tuple[list[Axis], list[tuple[int, int]]]:

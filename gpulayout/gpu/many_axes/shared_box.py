@@ -10,14 +10,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_SHARED_BYTES, LANES, SECTOR, THREADS
 from gpulayout.moves.move import Axis
 
 MAX_BOX_AXES = 13  # 2^14 elements do not fit beside a table
 _ROW = 24  # elements; a row of lanes nearly always has at least as many
-_SMALLEST = 256  # elements: one per thread of a block
+_SMALLEST = THREADS  # elements: one for each thread of a block
 _RUN_BYTES = 128  # the run to aim for: four sectors
-_SECTOR = 32  # bytes that memory moves at once
 _WRITE_WEIGHT = 1.25  # writing part of a sector also reads it
 
 
@@ -41,7 +40,7 @@ class SharedBox(NamedTuple):
         return math.prod(self.sizes)
 
 
-class _Side(NamedTuple):
+class _RunSide(NamedTuple):
     """One side of a move: absolute strides, the axes of its runs, the elements of a sector and of a lane's access."""
 
     strides: tuple[int, ...]
@@ -50,7 +49,7 @@ class _Side(NamedTuple):
     access: int
 
 
-class _Run(NamedTuple):
+class _CutRun(NamedTuple):
     """Sizes of some minor axes of a side, the elements of the run they make, and its cost."""
 
     sizes: dict[int, int]
@@ -115,17 +114,17 @@ def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
     )[:2]
 
 
-def _most_elements(sides: Sequence[_Side], width: int) -> int:
+def _most_elements(sides: Sequence[_RunSide], width: int) -> int:
     """How many elements fit in shared memory beside the table of both sides' rows, such as 2880 of 4 bytes."""
     rows = sum([1 / side.access for side in sides]) / _ROW
-    return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
+    return int((BOX_SHARED_BYTES - 2 * LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 
 
-def _side(axes: Sequence[Axis], side: str, width: int) -> _Side:
+def _side(axes: Sequence[Axis], side: str, width: int) -> _RunSide:
     strides = tuple([abs(axis.source_stride if side == "source" else axis.target_stride) for axis in axes])
     word = max(4 // width, 1)
     short = math.prod([axis.extent for axis, stride in zip(axes, strides) if stride % word])
-    return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)
+    return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if short % word == 0 else 1)
 
 
 def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple[int, ...]:
@@ -141,7 +140,7 @@ def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple
     return tuple(order)
 
 
-def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_Side], cost: float) -> SharedBox:
+def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_RunSide], cost: float) -> SharedBox:
     """The box of these sizes."""
     read, write = (_box_order(axes, sizes, side.strides) for side in sides)
     source_run, target_run = (_run_length(axes, sizes, side.order) for side in sides)
@@ -163,12 +162,12 @@ def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int
     return length
 
 
-def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run]:
+def _runs(axes: Sequence[Axis], side: _RunSide, width: int, most: int) -> list[_CutRun]:
     """The sizes whose runs come closest to `_RUN_BYTES`, and those that fill a box on their own."""
     found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
     short = sum(length * width < _RUN_BYTES for _, length in found)
     kept = [*found[max(short - 4, 0) : short + 6], *found[short + 6 :][-3:]]
-    return [_Run(sizes, length, _sectors(axes, sizes, length, side)) for sizes, length in kept]
+    return [_CutRun(sizes, length, _sectors(axes, sizes, length, side)) for sizes, length in kept]
 
 
 def _cuts(axes: Sequence[Axis], order: Sequence[int], most: int) -> Iterator[tuple[dict[int, int], int]]:
@@ -191,11 +190,15 @@ def _cost(
     axes: Sequence[Axis],
     sizes: dict[int, int],
     elements: int,
-    chosen: tuple[_Run, _Run],
-    sides: Sequence[_Side],
+    chosen: tuple[_CutRun, _CutRun],
+    sides: Sequence[_RunSide],
     width: int,
 ) -> float:
-    """Roughly how many times the bytes of a box are moved, 2.25 at best; infinite if more than two axes are cut."""
+    """Roughly how many times the bytes of a box are moved, 2.25 at best; infinite if more than two axes are cut.
+
+    The cost model cannot rank boxes: it needs a launch with finished walks, and here hundreds of boxes are compared to
+    find the few that walks are planned for.
+    """
     cut = [k for k, size in sizes.items() if size < axes[k].extent]
     if len(cut) > 2:
         return math.inf
@@ -207,7 +210,7 @@ def _cost(
     return idle * (costs[0] + _WRITE_WEIGHT * costs[1]) + 96 / elements
 
 
-def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Side) -> float:
+def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _RunSide) -> float:
     """Sectors that a run touches, relative to the fewest possible: one more if runs do not begin and end at sectors."""
     aligned = length % side.sector == 0 and starts_are_multiples(axes, sizes, side.strides, side.order, side.sector)
     return 1 + (side.sector / 8 if aligned else side.sector) / length
@@ -226,13 +229,3 @@ def starts_are_multiples(
             break
         within.add(k)
     return all(stride % unit == 0 for k, stride in enumerate(strides) if k not in within)
-
-
-def box_reason(why: str, axes: int, run_bytes: str, accesses: str) -> str:
-    """The reason of a plan with a box.
-
-    >>> box_reason("two axes do not fill a tile", 4, "8 bytes in the source, of 8 in the target", "4 bytes are ...")
-    'two axes do not fill a tile, so a box over 4 axes is moved: its runs are of 8 bytes in the source, of 8 in the \
-target, and 4 bytes are ...'
-    """
-    return f"{why}, so a box over {axes} axes is moved: its runs are of {run_bytes}, and {accesses}"

@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.launch import THREADS
-from gpulayout.gpu.parameters import BOX_LANES as LANES
+from gpulayout.gpu.kernel_numbers import EQUAL, EVEN, LANES, THREADS, UNEVEN
 
 REST = 3  # cost of a row besides its access to shared memory, in such accesses
 FEW = 1.1  # an acceptable average of lanes that access different words of one bank
@@ -57,10 +56,10 @@ class Walk(NamedTuple):
     apart: tuple[int, ...]
 
     def kind(self, batch: int) -> int:
-        """0 if all threads have this many rows, 1 if all rows have the same lanes, else 2: a `GplWalkKind`."""
+        """EVEN if all threads have `batch` rows, EQUAL if all rows have the same lanes, else UNEVEN."""
         if self.full < self.row_count:
-            return 2
-        return 0 if self.row_count * self.lane_count == batch * THREADS else 1
+            return UNEVEN
+        return EVEN if self.row_count * self.lane_count == batch * THREADS else EQUAL
 
     @property
     def efficiency(self) -> float:
@@ -87,11 +86,11 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     least = (True, math.inf)
     for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
         found = _laid_out(order, apart, aligned)
-        meeting = conflicts(found, width)
-        cost = meeting > FEW, found.row_count * (REST + meeting)
+        ways = conflict_ways(found, width)
+        cost = ways > FEW, found.row_count * (REST + ways)
         if best is None or cost < least:
             best, least = found, cost
-        if best.efficiency >= _POOR and meeting == 1:
+        if best.efficiency >= _POOR and ways == 1:
             break
     assert best is not None  # there is at least one order
     return best
@@ -183,12 +182,12 @@ def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple
     return tuple(apart), left
 
 
-def conflicts(found: Walk, width: int) -> float:
+def conflict_ways(found: Walk, width: int) -> float:
     """The most lanes that access different words of one bank, averaged over the parts of a row served together.
 
     Elements smaller than a word may start anywhere in it.  If rows do, this is the average over all these starts.
 
-    >>> [conflicts(walk([LaneDigit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
+    >>> [conflict_ways(walk([LaneDigit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
     [1.0, 32.0]
     """
     served, word = 128 // max(width, 4), max(4 // width, 1)  # lanes that fill all banks, elements of a bank

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-from gpulayout.gpu.element_width import Work, at_a_time
-from gpulayout.gpu.launch import Access, KernelPlan, offset_bits, planned, tile_kernel
-from gpulayout.gpu.many_axes.shared_box import SharedBox, box_reason, boxes, cut_axes
+from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.kernel_numbers import LANES, WORD, WORD_SHARED_BYTES
+from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
+from gpulayout.gpu.many_axes.box_launch import box_launch, box_loops
+from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
-from gpulayout.gpu.many_axes.word_runs import WORD, WordBox, best_walk, table_sizes, walks
-from gpulayout.gpu.parameters import BOX_LANES, WORD_SHARED_BYTES, RunDigit, axes_variant, move_struct, words_struct
+from gpulayout.gpu.many_axes.word_runs import WordBox, best_walk, table_sizes, walks
+from gpulayout.gpu.parameters import RunDigit, words_struct
 from gpulayout.moves.move import Axis
 
 _BOXES = 12  # to try
@@ -21,7 +21,7 @@ ENOUGH_BLOCKS = 512  # for large devices; with fewer, a block moves one box
 _BOX_WORDS = tile_kernel("box_words.cu", "gpl_box_words")
 
 
-def words_plan(work: Work, why: str, most: float) -> KernelPlan | None:
+def words_plan(work: MoveWork, why: str, most: float) -> KernelPlan | None:
     """The plan; None if no box fits, or if all take more than `most` instructions for an element."""
     low, high = (place // work.width for place in work.move.source_span)
     # the kernel compares places with both ends of the source, which may be further apart than any offset is long
@@ -30,29 +30,23 @@ def words_plan(work: Work, why: str, most: float) -> KernelPlan | None:
     if not chosen or chosen[1].instructions > most:
         return None
     box, walk = chosen
-    axes, sizes, access = work.axes, box.sizes, WORD * work.width
-    cut = cut_axes(axes, box)
-    outer = [k for k in range(len(axes)) if k not in cut and sizes[k] == 1 < axes[k].extent]
-    counts = tuple(math.ceil(axes[k].extent / sizes[k]) for k in cut)
-    total = math.prod(counts) * math.prod(axes[k].extent for k in outer)
-    together = max(min(total // ENOUGH_BLOCKS, _MOST_BOXES), 1)
-    runs = f"{walk.length(0) * work.width} bytes in the source, of {walk.length(1) * work.width} in the target"
-    work = work.because(box_reason(why, len(box.write), runs, at_a_time(access, access)))
-    plan = planned(work, _BOX_WORDS, access, -(-total // together), total=total, reach=high - low)
-    loops = [axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in [*cut, *outer]]
-    tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]
-    parameters = move_struct(plan.index_bits, work.move.pad, (total, 0, 1, low, high), counts, tile, loops)
-    parameters += _walk_struct(walk, work.width, plan.index_bits, together)
-    macros = {**dict(plan.macros), "GPL_AXES": axes_variant(len(loops))}
-    lanes = [-(-words // -(-words // BOX_LANES)) for words in (walk.words, walk.length(1) // WORD)]
-    return replace(
-        plan,
-        parameters=parameters,
-        macros=tuple(macros.items()),
-        tile=tuple(sizes[k] for k in box.write),
-        reads=Access(access),
+    loops, access = box_loops(work.axes, box), WORD * work.width
+    together = max(min(loops.boxes // ENOUGH_BLOCKS, _MOST_BOXES), 1)
+    lanes = [-(-words // -(-words // LANES)) for words in (walk.words, walk.length(1) // WORD)]
+    return box_launch(
+        work,
+        _BOX_WORDS,
+        box,
+        loops,
+        _walk_struct(walk, work.width, bits, together),
+        why=why,
+        blocks=-(-loops.boxes // together),
+        total=loops.boxes,
+        accesses=(access, access),
+        in_box=(walk.length(0), walk.length(1)),
         runs=(lanes[0] * WORD, lanes[1] * WORD),
         lanes=(lanes[0], lanes[1]),
+        reach=high - low,
     )
 
 
@@ -60,7 +54,7 @@ def best_words(axes: Sequence[Axis], width: int, bits: int) -> tuple[SharedBox, 
     """The box and its walk with the fewest instructions; None for elements of more than 2 bytes, or if none fits."""
     if width > 2:
         return None
-    most = (WORD_SHARED_BYTES - 16 * WORD * BOX_LANES) // width
+    most = (WORD_SHARED_BYTES - 16 * WORD * LANES) // width
     tried = list(itertools.islice(boxes(axes, width, most), _BOXES))
     found = {walk: box for box in tried for walk in walks(axes, box, cut_axes(axes, box))}
     walk = best_walk(found, width, bits // 4)

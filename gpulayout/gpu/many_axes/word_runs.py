@@ -1,7 +1,7 @@
 """Plans a box of small elements that moves in aligned words of 4 elements, whatever the phases of its runs.
 
-`kernels/box_words.cu` explains runs, words, joints and the places in shared memory.  Sizes, strides and steps are in
-elements.
+`kernels/box_words.cu` explains runs, words, the gather table and the places in shared memory.  Sizes, strides and steps
+are in elements.
 """
 
 from __future__ import annotations
@@ -13,26 +13,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpulayout.gpu.kernel_numbers import BANKS, LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.many_axes.shared_box import SharedBox
 from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT
-from gpulayout.gpu.parameters import BOX_LANES as LANES
-from gpulayout.gpu.parameters import RUN_DIGITS, WORD_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
-WORD = 4  # elements
 _ENDS = 2 * (WORD - 1)  # lanes for single elements
 _RUNS = 16, 500  # elements of a run
-_WARPS, _BANKS = 8, 32
 _READ, _WRITE = 12, 30  # instructions of a row of lanes
-_BLOCK, _ENTRY, _JOINTS = 1000, 80, 60  # of all warps at the start; of a warp for entries of the table, and for joints
+_BLOCK, _ENTRY, _GATHER = 1000, 80, 60  # of all warps at the start; of a warp for 32 entries of each table
 _WALKS = 16  # pairs of runs to try
 _TRIES = 16  # sets of steps to try for each
-_MEETING = (
-    1.2  # an acceptable average of lanes that read different words of one bank; half of all accesses meet no other
-)
+# An acceptable average of lanes that read different words of one bank; half of all accesses have no conflict.
+_MOST_WAYS = 1.2
 
 
-class Piece(NamedTuple):
+class BoxPiece(NamedTuple):
     """`size` coordinates of an axis of the box.
 
     uneven    0 or 1: that axis of the struct, cut so that a box may have fewer coordinates; UNCUT: no box has
@@ -55,10 +51,10 @@ class WordBox(NamedTuple):
     parts    rows of lanes for a target run
     turn     lanes l take the element of number l >> turn of their word first
     idle     places in all boxes relative to those that exist
-    meeting  lanes that access different words of one bank, on average
+    ways     lanes that access different words of one bank, on average
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BoxPiece, ...]
     steps: tuple[int, ...]
     runs: tuple[tuple[int, ...], tuple[int, ...]]
     span: int
@@ -66,7 +62,7 @@ class WordBox(NamedTuple):
     parts: int
     turn: int
     idle: float
-    meeting: float
+    ways: float
 
     def length(self, side: int) -> int:
         """Elements of a run."""
@@ -85,10 +81,14 @@ class WordBox(NamedTuple):
 
     @property
     def instructions(self) -> float:
-        """Roughly, of a warp for each 32 elements, with the tables."""
+        """Roughly, of a warp for each 32 elements, with the tables.
+
+        The cost model cannot rank walks: for box_words.cu it knows one figure for an access, in which reads, writes and
+        tables are mixed, and it needs a launch with finished walks.
+        """
         reads, writes = (self.elements // self.length(side) for side in (0, 1))
         rows = reads * -(-self.words // LANES) * _READ + writes * self.parts * _WRITE
-        tables = _BLOCK + (reads + writes + self.length(1)) / LANES * _ENTRY + WORD * self.parts * _JOINTS
+        tables = _BLOCK + (reads + writes + self.length(1)) / LANES * _ENTRY + WORD * self.parts * _GATHER
         return (rows + tables * self.idle) * LANES / self.elements
 
 
@@ -97,15 +97,13 @@ def best_walk(found: Iterable[WordBox], width: int, entry: int) -> WordBox | Non
 
     entry   bytes of the table for a run
     """
-    failed: set[tuple[int, int]] = (
-        set()
-    )  # lengths of runs; other sizes of the box hardly change what banks they meet in
+    failed: set[tuple[int, int]] = set()  # lengths of runs; other sizes of the box hardly change their banks
     for each in sorted(found, key=lambda each: each.instructions):
         lengths = each.length(0), each.length(1)
         if lengths in failed:
             continue
         placed = _placed(each, width, entry)
-        if placed and placed.meeting <= _MEETING:
+        if placed and placed.ways <= _MOST_WAYS:
             return placed
         if placed:
             failed.add(lengths)
@@ -154,7 +152,7 @@ def _unplaced(
     axes: Sequence[Axis], box: SharedBox, uneven: dict[int, int], source: dict[int, int], target: dict[int, int]
 ) -> WordBox:
     """The walk with these runs, still without steps."""
-    pieces: list[Piece] = []
+    pieces: list[BoxPiece] = []
     runs: tuple[list[int], list[int]] = [], []
     rest: dict[int, int] = {}
     for side, sizes in enumerate((source, target)):
@@ -173,8 +171,8 @@ def _unplaced(
     return WordBox(tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, (read + 6) // WORD, parts, 5, idle, math.inf)
 
 
-def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> Piece:
-    return Piece(k, size, uneven.get(k, UNCUT), (axis.source_stride * unit, axis.target_stride * unit))
+def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> BoxPiece:
+    return BoxPiece(k, size, uneven.get(k, UNCUT), (axis.source_stride * unit, axis.target_stride * unit))
 
 
 # ---- places in shared memory -----------------------------------------------------------------------------
@@ -194,14 +192,14 @@ def _placed(box: WordBox, width: int, entry: int) -> WordBox | None:
         return None
     for k in spread:
         for gap in range(1, 128 // width // WORD):
-            if best.meeting <= _MEETING or tries >= _TRIES:
+            if best.ways <= _MOST_WAYS or tries >= _TRIES:
                 return best
             tries += 1
             wider = [*gaps[:k], gap, *gaps[k + 1 :]]
             found = _turned(box, wider, lanes, width, turns)[0]
             if not _fits(found, width, entry):
                 return None
-            if found.meeting < best.meeting:
+            if found.ways < best.ways:
                 best, gaps = found, wider
     return best
 
@@ -211,7 +209,7 @@ def _fits(box: WordBox, width: int, entry: int) -> bool:
 
 
 def table_sizes(box: WordBox, entry: int) -> tuple[int, int, int, int]:
-    """Bytes of shared memory for the joints, the lanes, the runs of both sides, and the places of a target run's
+    """Bytes of shared memory for the gather table, the lanes, the runs of both sides, and the places of a target run's
     elements.
     """
     runs = sum(box.elements // box.length(side) for side in (0, 1)) * entry
@@ -231,10 +229,10 @@ def _turned(
     found: list[WordBox] = []
     for turn in turns:
         each = box._replace(steps=steps, span=span, turn=turn)
-        found.append(each._replace(meeting=conflicts(each, lanes, width)))
-        if found[-1].meeting <= FEW:
+        found.append(each._replace(ways=conflict_ways(each, lanes, width)))
+        if found[-1].ways <= FEW:
             break
-    return sorted(found, key=lambda each: each.meeting)
+    return sorted(found, key=lambda each: each.ways)
 
 
 def _steps(box: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
@@ -262,7 +260,7 @@ def _lanes(length: int) -> npt.NDArray[np.int64]:
     return np.where(elements < last, elements, -1)
 
 
-def conflicts(box: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
+def conflict_ways(box: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
     """The most lanes that read different words of one bank, averaged over the rows that write, and over all starts."""
     places = np.zeros(1, np.int64)
     for k in box.runs[1]:
@@ -278,7 +276,7 @@ def conflicts(box: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
         first = np.ones(words.shape, bool)
         first[:, 1:] = words[:, 1:] != words[:, :-1]
         row, column = np.nonzero(first & (words >= 0))
-        met = np.bincount(row * _BANKS + words[row, column] % _BANKS, minlength=len(words) * _BANKS)
-        total += met.reshape(-1, _BANKS).max(1).sum()
+        lanes_of_bank = np.bincount(row * BANKS + words[row, column] % BANKS, minlength=len(words) * BANKS)
+        total += lanes_of_bank.reshape(-1, BANKS).max(1).sum()
         count += len(words)
     return float(total / count)

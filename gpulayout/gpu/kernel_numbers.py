@@ -1,0 +1,101 @@
+"""The numbers that the kernels share with their planners.  They stand here, and nowhere in kernels/.
+
+`kernel_source` writes the numbers of a file in front of its text as `#define` lines.  So a changed number is a changed
+text, which CuPy compiles anew.  Macros that differ between the launches of a kernel are in its plan instead.
+"""
+
+from __future__ import annotations
+
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS
+
+LANES = 32  # of a warp
+SECTOR = 32  # bytes that memory moves at once
+BANKS = 32  # of shared memory, 4 bytes wide
+THREADS = 256  # of a block
+ITEMS = 4  # places, indices or chunks of a thread
+SHIFTED_ITEMS = 2  # chunks of a thread of copy.cu and rows.cu if each is assembled from several reads
+
+# tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
+FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
+
+# tile_any.cu: its tiles without divisions, for single elements, as above; the bytes of its largest tile, and of its
+# shared memory, a sixteenth more for the pitch.
+FULL_TILES = {4: (64, 64), 8: (32, 64), 16: (16, 64)}
+ANY_TILE_BYTES = 16384
+ANY_SHARED_BYTES = ANY_TILE_BYTES // 16 * 17
+
+WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row of shared memory has a word per lane
+
+# tile_nd.cu: factors of the sums in its table, boxes of a block, bytes of its table and a box, bytes of an entry, and
+# element bytes -> rows that a thread loads at once
+BOX_FACTORS, BOX_STEPS, BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 128, 4, 16384, 16
+BOX_ROWS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
+EVEN, EQUAL, UNEVEN = 0, 1, 2  # kinds of walks
+
+# box_words.cu: elements of a word, digits of a number, bytes of its tables and a box
+WORD, RUN_DIGITS, WORD_SHARED_BYTES = 4, 12, 24064
+
+BLOCKS_ALONG = (8, 16, 32, 64, 128, 256)  # bits_turn_any.cu: blocks of a tile along the target; it has one per thread
+NO_DIVISION = 255  # instructions.cuh: the shift of a divisor of 1
+MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # coordinate.cuh: what becomes of an index out of bounds
+
+_Number = int | dict[int, int]  # or one for each size of an element in bytes
+_FILES: dict[str, dict[str, _Number]] = {
+    "move.cuh": {"THREADS": THREADS, "LANES": LANES},
+    "coordinate.cuh": {name.upper(): number for name, number in MODES.items()},
+    "index.cuh": {"ITEMS": ITEMS},
+    "instructions.cuh": {
+        "ITEMS": ITEMS,
+        "INSTRUCTIONS": MOST_INSTRUCTIONS,
+        "TERMS": MOST_TERMS,
+        "REGISTERS": MOST_REGISTERS,
+        "NO_DIVISION": NO_DIVISION,
+    },
+    "gather.cuh": {"ITEMS": ITEMS},
+    "bits_any.cu": {"ITEMS": ITEMS},
+    "bits_turn_any.cu": {"MOST_ACROSS": THREADS // min(BLOCKS_ALONG)},
+    "copy.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS},
+    "rows.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS},
+    "tile.cu": {
+        "TILE_A": {width: along_a for width, (along_a, _) in FIXED_TILES.items()},
+        "TILE_B": {width: along_b for width, (_, along_b) in FIXED_TILES.items()},
+    },
+    "tile_any.cu": {
+        "SHARED_BYTES": ANY_SHARED_BYTES,
+        "FULL_A": {width: along_a for width, (along_a, _) in FULL_TILES.items()},
+        "FULL_B": {width: along_b for width, (_, along_b) in FULL_TILES.items()},
+    },
+    "tile_words.cu": {"TILE_B": WORD_TILE_B},
+    "tile_nd.cu": {
+        "FACTORS": BOX_FACTORS,
+        "STEPS": BOX_STEPS,
+        "SHARED_BYTES": BOX_SHARED_BYTES,
+        "BATCH": BOX_ROWS,
+        "EVEN": EVEN,
+        "UNEVEN": UNEVEN,
+    },
+    "box_words.cu": {"E": WORD, "RUN_DIGITS": RUN_DIGITS, "SHARED_BYTES": WORD_SHARED_BYTES},
+}
+
+
+def defines(file_name: str) -> str:
+    """The `#define` lines of a file in kernels/.
+
+    >>> print(defines("tile_words.cu"), end="")
+    #define GPL_TILE_B 128
+
+    Some numbers depend on the size of an element:
+    >>> print(defines("tile_any.cu"), end="")
+    #define GPL_SHARED_BYTES 17408
+    #define GPL_FULL_A (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 32 : 16)
+    #define GPL_FULL_B (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 64 : 64)
+    """
+    return "".join(f"#define GPL_{name} {_text(number)}\n" for name, number in _FILES.get(file_name, {}).items())
+
+
+def _text(number: _Number) -> str:
+    """The number in C; one that depends on the size of an element as a chain of questions, the last size unasked."""
+    if isinstance(number, int):
+        return str(number)
+    *asked, last = number.items()
+    return f"({''.join(f'GPL_ELEMENT_BYTES == {width} ? {value} : ' for width, value in asked)}{last[1]})"

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import ITEMS as ITEMS
-from gpulayout.gpu.kernel_numbers import THREADS as THREADS
 from gpulayout.gpu.parameters import OwnWords, Scalars, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_width import index_bits

@@ -11,12 +11,12 @@ from gpulayout.gpu.kernel_numbers import (
     ANY_SHARED_BYTES,
     ANY_TILE_BYTES,
     FIXED_TILES,
+    FULL_TILES,
     LANES,
     SECTOR,
     THREADS,
     WORD_TILE_B,
 )
-from gpulayout.gpu.kernel_numbers import FULL_TILES as FULL_TILES
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, reaches, tile_kernel
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.moves.move import Axis

@@ -16,8 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.kernel_numbers import LANES as LANES
-from gpulayout.gpu.kernel_numbers import SECTOR as SECTOR
+from gpulayout.gpu.kernel_numbers import LANES, SECTOR
 from gpulayout.gpu.launch import Access, KernelPlan
 
 

@@ -24,8 +24,6 @@ _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 class JaxArrays:
     """See `Library`."""
 
-    flat = "{role}.reshape(-1) is its elements in row-major order"
-
     def dtype(self, given: Any) -> np.dtype[Any]:
         return ElementType.of(given.dtype).dtype
 

@@ -20,11 +20,6 @@ from gpulayout.moves.backend import Array, Backend
 class Library(Protocol):
     """What the functions need to know about the arrays of one library.  `given` is always such an array."""
 
-    @property
-    def flat(self) -> str:
-        """How to get a 1-D array of an N-d one, for messages, with places for its {role} and {size}."""
-        ...
-
     def dtype(self, given: Any) -> np.dtype[Any]:
         """The element type; TypeError for one that XLA lacks."""
         ...

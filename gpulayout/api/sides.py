@@ -17,8 +17,6 @@ from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import Array, Backend
 from gpulayout.moves.view_strides import view_strides
 
-FLAT = "{role}.ravel('K') is the memory of a dense one, in its own order"  # for NumPy and CuPy
-
 
 class BufferSide:
     """A 1-D buffer of a shape.
@@ -37,20 +35,18 @@ class BufferSide:
         """The dtype of new memory."""
         return backend.held(self.shape.buffer_dtype)
 
-    def memory(self, backend: Backend, array: Array, role: str, flat: str = FLAT) -> Array:
+    def memory(self, backend: Backend, array: Array, role: str) -> Array:
         """The buffer as a 1-D array; TypeError or BufferError unless the array is one for this shape, contiguous and
         large enough, or an N-d array that lies in memory as the shape says.
 
         Packed elements must be in an array of uint8.
-
-        flat   what messages say about getting a 1-D array in the caller's library: `Library.flat`
         """
         shape = self.shape
         # NumPy has one object for each of its own dtypes, so `is` settles the usual case
         if array.dtype is not shape.buffer_dtype:
             check_buffer_dtype(array, shape, role)
         if array.ndim != 1:
-            return self._flattened(backend, array, role, flat)
+            return self._flattened(backend, array, role)
         if array.size < shape.buffer_length:
             raise BufferError(too_short(array, shape, role))
         if array.size > 1 and array.strides[0] != array.itemsize:
@@ -60,7 +56,7 @@ class BufferSide:
             )
         return array
 
-    def _flattened(self, backend: Backend, array: Array, role: str, flat: str) -> Array:
+    def _flattened(self, backend: Backend, array: Array, role: str) -> Array:
         """The memory of an N-d array from its first to its last element.  Without elements, any strides will do.
 
         A padded buffer ends after that, but moves never read padding: f32[2,3]{0,1:PD(3,5)} has 15 places, and the last
@@ -74,7 +70,7 @@ class BufferSide:
             if strides is None or any(
                 size > 1 and stride != own for size, stride, own in zip(array.shape, array.strides, strides)
             ):
-                raise BufferError(self._not_a_buffer(array, strides, role, flat))
+                raise BufferError(self._not_a_buffer(array, strides, role))
             length = sum((size - 1) * stride for size, stride in zip(array.shape, strides)) // shape.itemsize + 1
         if length < shape.buffer_length and (role == "out" or (shape.is_tiled and length)):
             raise BufferError(
@@ -83,17 +79,22 @@ class BufferSide:
             )
         return backend.strided(array, (length,), (shape.itemsize,))
 
-    def _not_a_buffer(self, array: Array, strides: tuple[int, ...] | None, role: str, flat: str) -> str:
+    def _not_a_buffer(self, array: Array, strides: tuple[int, ...] | None, role: str) -> str:
         """The message about an N-d array that does not lie in memory as the shape says, in these strides if any."""
         shape = self.shape
         own = "" if strides is None else f", which has strides {strides}"
-        call = "gl.unpack writes" if role == "out" else "gl.pack takes"
         found = None if shape.is_packed else _shape_of_memory(array, shape)
-        is_dense = shape.is_packed or (found is not None and not found.is_padded)
-        advice = f", and {flat.format(role=role, size=array.size)}" if is_dense else ""
+        if role == "out":
+            advice = "gl.unpack and gl.transpose write an array with any strides"
+        elif found is not None and found.dimensions == shape.dimensions:
+            advice = f"pass its own shape, gl.shape_of({role}); or call gl.pack, which takes an array with any strides"
+        else:
+            advice = "gl.pack takes an array with any strides"
+        if array.flags.c_contiguous and tuple(array.shape) != shape.dimensions:
+            advice += f"; {role}.reshape(-1) is the same memory as a flat buffer"
         return (
             f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
-            f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {call} an array with any strides{advice}"
+            f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {advice}"
         )
 
 
@@ -129,7 +130,7 @@ class ArraySide:
         """The dtype of new memory."""
         return backend.held(self.shape.dtype)
 
-    def memory(self, backend: Backend, array: Array, role: str, flat: str = FLAT) -> Array:
+    def memory(self, backend: Backend, array: Array, role: str) -> Array:
         """The array, checked as `check` does."""
         self.check(array, role)
         return array

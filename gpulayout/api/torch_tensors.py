@@ -21,8 +21,6 @@ _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers 
 class TorchTensors:
     """See `Library`."""
 
-    flat = "{role}.as_strided(({size},), (1,)) is the memory of a dense one, in its own order"
-
     def dtype(self, given: Any) -> np.dtype[Any]:
         return _dtype(given.dtype)
 

@@ -14,7 +14,7 @@ from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, Result, same_kind
-from gpulayout.api.sides import FLAT, Side
+from gpulayout.api.sides import Side
 from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
 
@@ -70,9 +70,7 @@ class Transfer:
     def source_memory(self, backend: Backend, array: Array, result: Result | None) -> Array:
         """An array that `open_array` returned, as the pieces read it, with every check."""
         source = self.sides[0]
-        if result is None:
-            return source.memory(backend, array, source.role)
-        return source.memory(backend, array, source.role, result.library.flat)
+        return source.memory(backend, array, source.role)
 
     def prepared_by(self, backend: Backend) -> Prepared:
         """The pieces, prepared by a backend."""
@@ -101,5 +99,4 @@ class Transfer:
 def opened(side: Side, given: Any, role: str) -> tuple[Backend, Array]:
     """The backend of an array, and the array with every check of its side; `out` will be written."""
     backend, array = arrays.open_array(given, role, writing=role == "out")
-    library = library_of(given)
-    return backend, side.memory(backend, array, role, FLAT if library is None else library.flat)
+    return backend, side.memory(backend, array, role)

@@ -12,7 +12,7 @@ from gpulayout.api import arrays
 from gpulayout.api.array_types import Array, Kind, OwnKind, Scalar, ShapeLike
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import array_shape
-from gpulayout.api.sides import FLAT, BufferSide
+from gpulayout.api.sides import BufferSide
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
@@ -83,7 +83,7 @@ def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type:
         dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), sizes)
         seen = backend.strided(opened, dimensions, strides)
     else:
-        source = BufferSide(whole).memory(backend, opened, "buffer", FLAT if library is None else library.flat)
+        source = BufferSide(whole).memory(backend, opened, "buffer")
         seen = backend.strided(source, whole.dimensions, strides)
     if library is not None:
         return library.view(buffer, seen)

@@ -58,8 +58,8 @@ def buffer_cases():
             lambda a, o: gl.relayout(a(floats(6).reshape(3, 2)), SOURCE, TARGET, out=o),
             BufferError,
             "buffer has shape (3, 2) and strides (8, 4), so its memory is f32[3,2]{1,0}, not a buffer of "
-            "f32[2,3]{1,0}: gl.pack takes an array with any strides, and "
-            "buffer.ravel('K') is the memory of a dense one, in its own order",
+            "f32[2,3]{1,0}: gl.pack takes an array with any strides; buffer.reshape(-1) is the same memory as a flat "
+            "buffer",
         ),
         "not contiguous": (
             lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o),

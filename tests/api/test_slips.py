@@ -79,7 +79,7 @@ SLIPS = {
     ),
     "an N-d array to relayout": (
         lambda: gl.relayout(np.asfortranarray(MATRIX), SHAPE, "{0,1}"),
-        "gl.pack takes an array with any strides, and buffer.ravel('K') is the memory of a dense one, in its own order",
+        "pass its own shape, gl.shape_of(buffer); or call gl.pack, which takes an array with any strides",
     ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),

@@ -208,10 +208,7 @@ class InPlace:
         return {
             "workspace": self.workspace,
             "bytes_moved": self.bytes_moved,
-            "steps": [
-                {"kind": type(step).__name__.lower(), "count": step.count, "bytes_each": step.part_bytes}
-                for step in self.steps
-            ],
+            "steps": [{"kind": step.kind, "count": step.count, "bytes_each": step.part_bytes} for step in self.steps],
         }
 
     def __repr__(self) -> str:

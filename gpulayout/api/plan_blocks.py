@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 
 from gpulayout.api.host_block import run_on_host
 from gpulayout.layout import checks
-from gpulayout.moves.blocks import Cut, cut
+from gpulayout.moves.blocks import BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 
 
@@ -84,7 +84,7 @@ class Blocks(Sequence[Block]):
 
     def __init__(self, plan: Any, max_bytes: SupportsIndex):
         self.plan, self.max_bytes = plan, checks.whole_number("max_bytes", max_bytes, "")
-        self._cut: Cut = cut(plan.source, plan.target, self.max_bytes)
+        self._cut: BoxGrid = box_grid(plan.source, plan.target, self.max_bytes)
 
     def __len__(self) -> int:
         return self._cut.block_count

@@ -51,7 +51,7 @@ def host_program(
     # Without a division, narrow words take 17 % longer, since they are copied twice.
     if program.is_dot_product and given_bytes == result_bytes == 8:
         bits = 64
-    writer = _Writer(program, bits, is_checked and program.direction == "linearize")
+    writer = _NodeWriter(program, bits, is_checked and program.direction == "linearize")
     if result_bytes and program.direction != "delinearize":
         writer.write("store", writer.linear(), number=0)
     for position, instruction in enumerate(program.instructions):
@@ -77,7 +77,7 @@ class _Addend(NamedTuple):
 _WeightedNode = tuple[int, Callable[[], int]]  # a weight, and a function that writes the node of its number
 
 
-class _Writer:
+class _NodeWriter:
     """Collects nodes in the order in which they are computed.  Equal nodes are computed once."""
 
     def __init__(self, program: IndexProgram, bits: int, checks_loads: bool):

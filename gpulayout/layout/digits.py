@@ -348,7 +348,7 @@ Part = tuple[int, int, int]  # a digit without its stride, which comes last: (di
 Entry = Sequence[Part]  # what tiles have made of a size, most major first
 
 
-class Cuts(NamedTuple):
+class CutSizes(NamedTuple):
     """The result of cutting a list of sizes by tiles.
 
     entries    most major first; the `dim` of a part is the position of a size, or that of a number after the sizes
@@ -361,7 +361,7 @@ class Cuts(NamedTuple):
     numbers: tuple[Digits, ...]
 
 
-def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
+def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> CutSizes:
     """Physical sizes, most major first, cut by one tile after the other.
 
     >>> found = cuts((4, 8), (Tile((2, 4)), Tile((2, 1))))
@@ -374,11 +374,11 @@ def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
     entries: list[Entry] = [((position, 1, size),) for position, size in enumerate(sizes)]
     for tile in tiles:
         cutter.cut_by(tile, entries)
-    return Cuts(tuple(entries), tuple(map(_size, entries)), tuple(cutter.numbers))
+    return CutSizes(tuple(entries), tuple(map(_size, entries)), tuple(cutter.numbers))
 
 
 class _Cutter:
-    """Cuts and joins entries; `numbers` collects the numbers that cuts need."""
+    """CutSizes and joins entries; `numbers` collects the numbers that cuts need."""
 
     def __init__(self, sizes: Sequence[int]):
         self.sizes = list(sizes)  # the number of values of every position, then of every number

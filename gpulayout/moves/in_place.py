@@ -36,7 +36,17 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.steps import Blocks, Chain, Kept, Slabs, Steps, Swaps, move_of, resized, through_workspace
+from gpulayout.moves.steps import (
+    BlockCycles,
+    Chain,
+    Leftover,
+    SlabReorders,
+    Steps,
+    Swaps,
+    move_of,
+    resized,
+    through_workspace,
+)
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
 MOST_TRIED = 1024  # sizes of a slab
@@ -91,10 +101,10 @@ def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int, 
     size = min(max(min(workspace, enough) // inner, 1), major.extent)
     count, rest = divmod(major.extent, size)
     at_once = min(workspace // (size * inner), count, at_once)
-    slabs = Slabs(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
+    slabs = SlabReorders(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
     if not rest:
         return (slabs,)
-    return slabs, Slabs(1, *through_workspace([*minor, resized(major, rest)], itemsize), count * size * inner)
+    return slabs, SlabReorders(1, *through_workspace([*minor, resized(major, rest)], itemsize), count * size * inner)
 
 
 def _partners(axes: Sequence[Axis]) -> tuple[int, ...] | None:
@@ -121,7 +131,7 @@ def _sizes(axes: Sequence[Axis], partners: Sequence[int], elements: int) -> tupl
 
 
 @dataclass(frozen=True)
-class Cut:
+class SlabCut:
     """How both sides are cut into slabs that fit the workspace.
 
     axes    of the whole array
@@ -142,7 +152,7 @@ class Cut:
         axis = self.axes[number]
         return resized(axis, axis.extent - self.rest(number))
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SlabDigit]:
         """The digits of what is not left over."""
         inside = [set[int](), set[int]()]
         for side, end in enumerate(self.ends):
@@ -151,13 +161,15 @@ class Cut:
         for number in range(len(self.axes)):
             axis, size = self.whole(number), self.sizes.get(number, 1)
             outer = Axis(axis.extent // size, axis.bound // size, axis.source_stride * size, axis.target_stride * size)
-            found.append(Part(outer, *(number in each for each in inside)))
+            found.append(SlabDigit(outer, *(number in each for each in inside)))
             if number in self.sizes:
                 inner = resized(axis, size)
-                found.append(Part(inner, *(number in each or number == end for each, end in zip(inside, self.ends))))
+                found.append(
+                    SlabDigit(inner, *(number in each or number == end for each, end in zip(inside, self.ends)))
+                )
         return [part for part in found if part.axis.extent > 1]
 
-    def kept(self, itemsize: int, above: int) -> Iterator[tuple[Kept, Kept]]:
+    def kept(self, itemsize: int, above: int) -> Iterator[tuple[Leftover, Leftover]]:
         """What is left over, on its way to the workspace, behind its first `above` bytes, and back."""
         whole = list(self.axes)
         for number in self.sizes:
@@ -169,11 +181,11 @@ class Cut:
                 there, back = through_workspace(part, itemsize)
                 _, _, read, written = whole[number]
                 first = whole[number].extent
-                yield Kept(there, False, first * read, above), Kept(back, True, first * written, above)
+                yield Leftover(there, False, first * read, above), Leftover(back, True, first * written, above)
                 above += there.bytes_read
 
 
-class Part(NamedTuple):
+class SlabDigit(NamedTuple):
     """A digit of the array: an axis, or what lies inside the slabs that it is cut into, or what counts them.
 
     in_source, in_target   whether it lies inside the slabs of that side
@@ -191,7 +203,7 @@ class Part(NamedTuple):
 def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int) -> Steps:
     """Slabs of the source, blocks, slabs of the target."""
     half = max(workspace // 2, itemsize)
-    cuts = _cut(axes, itemsize, workspace, 0), _cut(axes, itemsize, half, (workspace - half) // 2)
+    cuts = _slab_cut(axes, itemsize, workspace, 0), _slab_cut(axes, itemsize, half, (workspace - half) // 2)
     cut = max(cuts, key=lambda cut: math.prod(part.axis.extent for part in cut.parts() if part.in_block))
     parts, is_whole = cut.parts(), not any(map(cut.rest, cut.sizes))
     steps = min((_steps(parts, itemsize, by_target, is_whole) for by_target in (True, False)), key=len)
@@ -199,7 +211,7 @@ def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int) -> Steps:
     return (*(there for there, _ in kept), *steps, *(back for _, back in kept))
 
 
-def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
+def _steps(parts: Sequence[SlabDigit], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
     """The steps of what is not left over.
 
     by_target   elements of a block are in the order of the target, else in that of the source
@@ -219,7 +231,7 @@ def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool
     count = math.prod(part.axis.extent for part in block)
     moved = [p.axis._replace(source_stride=left[p], target_stride=right[p]) for p in after if not p.in_block]
     ahead = [sum(chain.part_bytes for chain in chains) // (count * itemsize) for chains in (first, last)]
-    blocks = Blocks(
+    blocks = BlockCycles(
         coalesce(moved)[0], move_of([Axis(count, count, itemsize, itemsize)], itemsize), (ahead[0], ahead[1])
     )
     return (*first, blocks, *last)
@@ -232,7 +244,7 @@ def _chain(axes: Sequence[tuple[Axis, bool]], itemsize: int, backwards: bool) ->
     return Chain(tuple(loops), move_of(slab, itemsize), *through_workspace(slab, itemsize), backwards)
 
 
-def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
+def _strides(order: Iterable[SlabDigit], itemsize: int) -> dict[SlabDigit, int]:
     """Strides of digits that follow one another without gaps, minor first."""
     found = {}
     for part in order:
@@ -241,7 +253,7 @@ def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
     return found
 
 
-def _cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> Cut:
+def _slab_cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> SlabCut:
     """Slabs of at most `limit` bytes on both sides, so that each of the two cuts leaves over at most `spare` bytes."""
     ends, most = [], dict[int, int]()
     for side in (0, 1):
@@ -257,7 +269,7 @@ def _cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> Cut:
     for number, size in most.items():
         extent = axes[number].extent
         sizes[number] = _size(extent, size, spare * extent // whole)
-    return Cut(axes, (ends[0], ends[1]), sizes)
+    return SlabCut(axes, (ends[0], ends[1]), sizes)
 
 
 def _size(extent: int, most: int, spare: int) -> int:

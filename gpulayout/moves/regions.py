@@ -85,7 +85,7 @@ def fused(whole: Region) -> Region:
     return Region(extents, rows, tuple([dimensions for _, _, dimensions in loops]))
 
 
-def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
+def cut_at_multiples(whole: Region, number: int, size: int) -> Iterator[Region]:
     """Regions that together make up the whole; in each, row `number` has a linear quotient and remainder by `size`."""
     waiting = [whole]
     while waiting:
@@ -244,7 +244,7 @@ def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int)
         if not any(whole.rows[row]):
             yield whole
             continue
-        for part in cut(whole, row, step) if step > 1 else (whole,):
+        for part in cut_at_multiples(whole, row, step) if step > 1 else (whole,):
             rows = list(part.rows)
             outer, inner = divided(rows[row], step)
             rows[row], rows[into] = inner, plus(rows[into], outer, factor)

@@ -38,6 +38,8 @@ UPWARD = {
     ("gpulayout.layout.shape", "gpulayout.pictures.shape_picture"),
     ("gpulayout.layout.layout", "gpulayout.pictures.example"),
 }
+# Class names that still have two meanings, a leading underscore aside.
+SHARED_NAMES = {"Piece", "Side", "Work"}
 FILE_LINES = 500
 FUNCTION_LINES = 45
 EXECUTES_TEXT = {"eval", "exec", "compile", "__import__"}
@@ -156,6 +158,22 @@ def test_every_file(check):
 def test_every_module_stands_in_a_room():
     assert {room(module) for module in MODULES} == set(ROOMS)
     assert MAY_IMPORT_CUPY in MODULES
+
+
+def shared_names(sources):
+    """The names of classes that several files define, a leading underscore aside, and these files."""
+    files = {}
+    for module, source in sources.items():
+        for name in {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)}:
+            files.setdefault(name.lstrip("_"), []).append(module)
+    return {name: modules for name, modules in files.items() if len(modules) > 1}
+
+
+def test_the_name_of_a_class_has_one_meaning():
+    shared = shared_names({module: path.read_text() for module, path in MODULES.items()})
+    assert {name: modules for name, modules in shared.items() if name not in SHARED_NAMES} == {}
+    assert shared_names({"a": "class Part: ...", "b": "class _Part: ..."}) == {"Part": ["a", "b"]}
+    assert shared_names({"a": "class Part: ...", "b": "class Parts: ..."}) == {}
 
 
 def circles(graph):

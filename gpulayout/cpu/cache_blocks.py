@@ -26,7 +26,7 @@ BLOCK_BYTES = 1 << 19
 LEAST_BLOCKS = 16  # at least this many cache blocks, unless they would be smaller than BLOCK_RUN x BLOCK_RUN elements
 LEAST_KEPT = 128  # places; with fewer, a scratch array is faster
 LEAST_BYTES = 1 << 18  # moves up to this size and of fewer than LEAST_ELEMENTS use no cache blocks,
-LEAST_ELEMENTS = 1 << 16  # because a scratch array takes 5 microseconds and saves at least a fifth of a ns per element
+LEAST_ELEMENTS = 1 << 16  # because they would gain less than it takes to make a scratch array
 SCRATCH_BYTES = 4 << 20  # of all threads together
 SMALL_SCRATCH = (
     96 << 10
@@ -107,9 +107,9 @@ def _evict_each_other(itemsize: int, step: int, places: int) -> bool:
 
     f32[256,256]: lines are 1024 bytes apart and fall into 64 * 64 / 1024 = 4 sets.  These hold 4 * 8 = 32 lines of 256.
 
-    NumPy then waits for the second-level cache at every element, some 0.2 ns each, and longer in fewer sets.  A scratch
-    array costs about 0.03 ns per byte, so with long elements only very few sets justify it.  Rows that the scratch
-    array does not space out would evict each other there too.
+    NumPy then waits for the second-level cache at every element, and longer in fewer sets.  In the time of one such
+    wait, some 7 bytes go through a scratch array, so with long elements only very few sets justify it.  Rows that the
+    scratch array does not space out would evict each other there too.
     """
     all_sets = FIRST_CACHE.sets * LINE_BYTES
     sets = all_sets // max(math.gcd(step, all_sets), LINE_BYTES)

@@ -27,7 +27,7 @@ from gpulayout.layout.shape import Shape
 
 Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
 
-PACKED_BLOCK = 1 << 27  # bytes; packed elements move at 200 MB a second, and a signal waits for the plan of a block
+PACKED_BLOCK = 1 << 27  # bytes; packed elements move slowly, and a signal waits until the plan of a block has run
 
 
 @dataclass(frozen=True)

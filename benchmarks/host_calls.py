@@ -73,7 +73,7 @@ def _rows(xp) -> list[Row]:
         lambda: xp.ravel_multi_index((index[0], index[1]), (SIDE, SIDE), mode="wrap"),
     )
     return [
-        Row("plan(buffer, out)", lambda: plan(buffer, out=out), *into),
+        Row("plan(buffer, out=)", lambda: plan(buffer, out=out), *into),
         Row("relayout(out=), shapes", lambda: gl.relayout(buffer, source, target, out=out), *into),
         Row("relayout(out=), texts", lambda: gl.relayout(buffer, SOURCE, ORDER, out=out), *into),
         Row("pack(out=), a shape's text", lambda: gl.pack(matrix, TARGET, out=out), *into),

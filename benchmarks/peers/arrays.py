@@ -57,7 +57,7 @@ def as_copy(case: MoveCase, given: Any, out: Any) -> tuple[Any, Any]:
 
 def _relayout(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
     flat = [(given.reshape(-1), out) for given, out in pairs]
-    return gl.plan(case.source, case.target), flat, _copies(xp, [as_copy(case, given, out) for given, out in pairs])
+    return _planned(case), flat, _copies(xp, [as_copy(case, given, out) for given, out in pairs])
 
 
 def _strided(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
@@ -100,10 +100,15 @@ def _pack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
 
 
 def _packed(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
-    return gl.plan(case.source, case.target), pairs, plain_ways(xp, case, pairs)
+    return _planned(case), pairs, plain_ways(xp, case, pairs)
 
 
 _MOVES = {"relayout": _relayout, "pack": _pack, "unpack": _unpack, "strided": _strided, "packed": _packed}
+
+
+def _planned(case: MoveCase) -> Callable[..., Any]:
+    plan = gl.plan(case.source, case.target)
+    return lambda given, out=None: plan(given, out=out)
 
 
 def _packing(case: MoveCase) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import Cut, cut, passes
+from gpulayout.moves.blocks import BoxGrid, box_grid, passes
 from gpulayout.moves.kinds import AnyMove, Pieces
 
 
@@ -87,15 +87,15 @@ def picture_facts(pieces: Pieces) -> list[str]:
 def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[str]:
     """How a limit cuts a relayout: blocks, the length of runs, and what two passes would cost."""
     limit = byte_count("max_bytes", max_bytes)
-    found = [cut(*each, limit) for each in passes(source, target, limit)]
+    found = [box_grid(*each, limit) for each in passes(source, target, limit)]
     try:
-        one: Cut | LayoutError = cut(source, target, limit)
+        one: BoxGrid | LayoutError = box_grid(source, target, limit)
     except LayoutError as error:
         one = error
     return _explain_cut(one, found)
 
 
-def _explain_cut(one: Cut | LayoutError, passes: Sequence[Cut]) -> list[str]:
+def _explain_cut(one: BoxGrid | LayoutError, passes: Sequence[BoxGrid]) -> list[str]:
     """How a limit cuts a relayout: in one pass, or why not, and in the passes that suit files."""
     if isinstance(one, LayoutError):
         instead, lines = "", [f"  blocks   none in one pass: {one}"]

@@ -29,7 +29,7 @@ from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
-from gpulayout.moves.steps import Blocks, Steps
+from gpulayout.moves.steps import BlockCycles, Steps
 
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
 
@@ -222,10 +222,7 @@ class InPlace:
             "workspace": self.workspace,
             "device_workspace": self.device_workspace,
             "bytes_moved": self.bytes_moved,
-            "steps": [
-                {"kind": type(step).__name__.lower(), "count": step.count, "bytes_each": step.part_bytes}
-                for step in self.steps
-            ],
+            "steps": [{"kind": step.kind, "count": step.count, "bytes_each": step.part_bytes} for step in self.steps],
         }
 
     def __repr__(self) -> str:
@@ -237,7 +234,9 @@ class InPlace:
 
 def _allocated(steps: Steps) -> int:
     """Bytes that steps allocate one after the other."""
-    return max((step.workspace + (step.bitmap_bytes if isinstance(step, Blocks) else 0) for step in steps), default=0)
+    return max(
+        (step.workspace + (step.bitmap_bytes if isinstance(step, BlockCycles) else 0) for step in steps), default=0
+    )
 
 
 def _anew(source: Shape, target: Shape, limit: int) -> InPlace:

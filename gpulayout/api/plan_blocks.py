@@ -9,7 +9,7 @@ from gpulayout.api.array_types import ByteCount, Out
 from gpulayout.api.host_block import run_on_host
 from gpulayout.layout import checks
 from gpulayout.layout.byte_counts import byte_count
-from gpulayout.moves.blocks import Cut, cut
+from gpulayout.moves.blocks import BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 
 
@@ -92,7 +92,7 @@ class Blocks(Sequence[Block]):
 
     def __init__(self, plan: Any, max_bytes: ByteCount):
         self.plan, self.max_bytes = plan, byte_count("max_bytes", max_bytes)
-        self._cut: Cut = cut(plan.source, plan.target, self.max_bytes)
+        self._cut: BoxGrid = box_grid(plan.source, plan.target, self.max_bytes)
 
     def __len__(self) -> int:
         return self._cut.block_count

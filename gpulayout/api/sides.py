@@ -90,7 +90,7 @@ class BufferSide:
             advice = f"pass its own shape, gl.shape_of({role}); or call gl.pack, which takes an array with any strides"
         else:
             advice = "gl.pack takes an array with any strides"
-        if array.flags.c_contiguous and tuple(array.shape) != shape.dimensions:
+        if array.flags.c_contiguous and (role == "out" or tuple(array.shape) != shape.dimensions):
             advice += f"; {role}.reshape(-1) is the same memory as a flat buffer"
         return (
             f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "

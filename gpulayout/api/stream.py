@@ -32,7 +32,7 @@ from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, Lane
-from gpulayout.moves.blocks import BlockShapes, Cut, cut
+from gpulayout.moves.blocks import BlockShapes, BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 
 Planner = Callable[[Shape, Shape], Callable[..., Any]]  # the function `plan`
@@ -127,7 +127,7 @@ def _lanes(
     shapes: tuple[Shape, Shape],
     on_host: tuple[bool, bool],
     max_bytes: int | None,
-) -> tuple[Cut, Sequence[Lane]]:
+) -> tuple[BoxGrid, Sequence[Lane]]:
     """The blocks, and lanes that hold them; MemoryError unless there is memory for all of it.
 
     Without a limit, the lanes are as large as the memory allows.
@@ -135,9 +135,9 @@ def _lanes(
     limit = DEFAULT if max_bytes is None else max_bytes
     while True:
         try:
-            found, count = cut(*shapes, limit // 2 - ALIGN), 2
+            found, count = box_grid(*shapes, limit // 2 - ALIGN), 2
         except LayoutError:
-            found, count = cut(*shapes, limit), 1
+            found, count = box_grid(*shapes, limit), 1
         host_bytes = found.most_bytes(*on_host)
         try:
             return found, entered.enter_context(
@@ -169,7 +169,7 @@ class _Work:
         device: Backend,
         source: _Side,
         target: _Side,
-        found: Cut,
+        found: BoxGrid,
         lanes: Sequence[Lane],
         progress: Progress | None,
     ):

@@ -13,7 +13,7 @@ from gpulayout.api.backends import gpu_versions
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.backends import array_module, backends_here
 from gpulayout.cli.benchmark_table import Row, table_lines
-from gpulayout.cli.index_jobs import Job, index_arrays, jobs
+from gpulayout.cli.index_jobs import IndexJob, index_arrays, jobs
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.timing import medians_in_turns
 from gpulayout.cpu.thread_count import thread_count
@@ -92,7 +92,7 @@ def _rows(shape: Shape, count: int, backends: list[Backend]) -> Iterator[Row]:
             yield _row(job, backend, shape)
 
 
-def _row(job: Job, backend: Backend, shape: Shape) -> Row:
+def _row(job: IndexJob, backend: Backend, shape: Shape) -> Row:
     """The median times of a job, after a check of its results."""
     equal, calls = job.is_equal(), job.calls()
     seconds = dict(zip(calls, medians_in_turns(list(calls.values()), array_module(backend), repeats=REPEATS)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """Median seconds of the calls of a `Job`; None for a call that it does not have."""
+    """Median seconds of the calls of an `IndexJob`; None for a call that it does not have."""
 
     shape: str
     name: str

@@ -10,7 +10,7 @@ import numpy as np
 from gpulayout.api.backends import host_backend
 from gpulayout.api.packing import pack
 from gpulayout.cli.backends import array_module, backends_here, on_host
-from gpulayout.cli.demo_jobs import FULL, QUICK, Job, Sizes, jobs
+from gpulayout.cli.demo_jobs import FULL, QUICK, DemoJob, Sizes, jobs
 from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
 from gpulayout.layout.text import parse_array_shape
@@ -101,7 +101,7 @@ def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
     return [_timing(job, plain, backend, sizes) for job, plain in zip(here, jobs(host_backend(), np, sizes))]
 
 
-def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
+def _timing(job: DemoJob, plain: DemoJob, backend: Backend, sizes: Sizes) -> Timing:
     xp = array_module(backend)
     equal = np.array_equal(on_host(job.run()), on_host(plain.peer()))
     seconds = median_seconds(job.run, xp, repeats=sizes.repeats)

@@ -39,7 +39,7 @@ QUICK = Sizes((60, 80, 3), (128, 128), 1 << 12, 3)
 
 
 @dataclass(frozen=True)
-class Job:
+class DemoJob:
     """One piece of work.
 
     run, peer   this library, and plain array code: each fills and returns its own array or tuple of rows
@@ -69,7 +69,7 @@ def matrix(dimensions: tuple[int, int]) -> NDArray[np.float32]:
     return np.arange(dimensions[0] * dimensions[1], dtype=np.float32).reshape(dimensions)
 
 
-def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
+def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[DemoJob]:
     """All jobs on one backend, made one at a time so that few arrays are alive.  `xp` is numpy or cupy."""
     pixels = backend.array(picture(sizes.picture), None)
     yield _to_planes(pixels, xp)
@@ -85,7 +85,7 @@ def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
     yield _to_places(places, shape, xp)
 
 
-def _to_planes(pixels: Array, xp: ModuleType) -> Job:
+def _to_planes(pixels: Array, xp: ModuleType) -> DemoJob:
     source = Shape("u8", pixels.shape)
     target = source.with_layout(Layout.from_major_to_minor((2, 0, 1)))
     height, width, _ = pixels.shape
@@ -95,7 +95,7 @@ def _to_planes(pixels: Array, xp: ModuleType) -> Job:
         xp.copyto(expected.reshape(3, height, width), pixels.transpose(2, 0, 1))
         return expected
 
-    return Job(
+    return DemoJob(
         "RGB to planes",
         "copyto",
         partial(relayout, pixels.reshape(-1), source, target, out=out),
@@ -104,7 +104,7 @@ def _to_planes(pixels: Array, xp: ModuleType) -> Job:
     )
 
 
-def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
+def _to_four_channels(pixels: Array, xp: ModuleType) -> DemoJob:
     """A fourth channel of padding that holds the highest u8, an opaque alpha."""
     source = Shape("u8", pixels.shape)
     wide = (*pixels.shape[:2], 4)
@@ -117,7 +117,7 @@ def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
         channels[..., 3] = 255
         return expected
 
-    return Job(
+    return DemoJob(
         "RGB to RGBA",
         "copyto, fill",
         partial(relayout, pixels.reshape(-1), source, target, out=out),
@@ -126,7 +126,7 @@ def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
     )
 
 
-def _to_columns(values: Array, xp: ModuleType) -> Job:
+def _to_columns(values: Array, xp: ModuleType) -> DemoJob:
     source = Shape("f32", values.shape)
     target = source.with_layout(Layout.ascending(2))
     out, expected = _two_buffers(target, xp)
@@ -135,7 +135,7 @@ def _to_columns(values: Array, xp: ModuleType) -> Job:
         xp.copyto(expected.reshape(values.shape[::-1]), values.T)
         return expected
 
-    return Job(
+    return DemoJob(
         "rows to columns",
         "copyto",
         partial(relayout, values.reshape(-1), source, target, out=out),
@@ -150,7 +150,7 @@ def _pitched(values: Array) -> Shape:
     return Shape("f32", values.shape, Layout((1, 0), padded_dimensions=(rows, columns + PITCH)))
 
 
-def _to_padded_pitch(values: Array, xp: ModuleType) -> Job:
+def _to_padded_pitch(values: Array, xp: ModuleType) -> DemoJob:
     shape, columns = _pitched(values), values.shape[1]
     out, expected = _two_buffers(shape, xp)
 
@@ -160,12 +160,12 @@ def _to_padded_pitch(values: Array, xp: ModuleType) -> Job:
         wide[:, columns:] = 0
         return expected
 
-    return Job(
+    return DemoJob(
         "pack to a pitch", "copyto, fill", partial(pack, values, shape, out=out), peer, values.nbytes + shape.nbytes
     )
 
 
-def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
+def _from_padded_pitch(values: Array, xp: ModuleType) -> DemoJob:
     shape, columns = _pitched(values), values.shape[1]
     buffer, out, expected = pack(values, shape), xp.empty_like(values), xp.empty_like(values)
 
@@ -173,14 +173,14 @@ def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
         xp.copyto(expected, buffer.reshape(shape.buffer_dimensions)[:, :columns])
         return expected
 
-    return Job("unpack a pitch", "copyto", partial(unpack, buffer, shape, out=out), peer, 2 * values.nbytes)
+    return DemoJob("unpack a pitch", "copyto", partial(unpack, buffer, shape, out=out), peer, 2 * values.nbytes)
 
 
 # The peers of index conversion know only row-major order without padding, so the jobs use that.
 
 
-def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> Job:
-    return Job(
+def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> DemoJob:
+    return DemoJob(
         "delinearize",
         "unravel_index",
         partial(delinearize, places, shape),
@@ -189,9 +189,9 @@ def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> Job:
     )
 
 
-def _to_places(places: Array, shape: Shape, xp: ModuleType) -> Job:
+def _to_places(places: Array, shape: Shape, xp: ModuleType) -> DemoJob:
     indices = delinearize(places, shape)
-    return Job(
+    return DemoJob(
         "linearize",
         "ravel_multi_index",
         partial(linearize, indices, shape),

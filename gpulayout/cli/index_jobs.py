@@ -31,7 +31,7 @@ STEP = 1_000_003  # a prime: consecutive places are far apart
 
 
 @dataclass(frozen=True)
-class Job:
+class IndexJob:
     """One conversion of an index array on one backend: calls that each do all of it, and the right result.
 
     warm      checks every index and writes into `out`; a pass that only checks comes first, so that an index out of
@@ -76,16 +76,16 @@ def index_arrays(shape: Shape, count: int) -> tuple[Indices, Indices]:
     return logical, linearize(logical, shape)
 
 
-def jobs(backend: Backend, shape: Shape, logical: Indices, linear: Indices) -> Iterator[Job]:
+def jobs(backend: Backend, shape: Shape, logical: Indices, linear: Indices) -> Iterator[IndexJob]:
     """Both directions on one backend."""
     yield _job("linearize", backend, shape, logical, linear)
     yield _job("delinearize", backend, shape, linear, logical)
 
 
-def _job(name: str, backend: Backend, shape: Shape, given: Indices, expected: Indices) -> Job:
+def _job(name: str, backend: Backend, shape: Shape, given: Indices, expected: Indices) -> IndexJob:
     source, out = (backend.empty(array.shape, array.dtype) for array in (given, expected))
     convert = linearize if name == "linearize" else delinearize
-    job = Job(
+    job = IndexJob(
         name,
         out,
         expected,

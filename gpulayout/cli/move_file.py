@@ -15,7 +15,7 @@ from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
-from gpulayout.files.job import Job, job
+from gpulayout.files.file_plan import FilePlan, file_plan
 from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
 from gpulayout.files.move import Route, move
@@ -89,7 +89,7 @@ class FileMove:
         check_output(self.target, self.source, overwrite=self.overwrite)
         self._check_report()
         with open_source(self.source, from_, raw=self.raw) as source:
-            found = job(source, self.target, from_, to, raw=self.raw, flat=flat)
+            found = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat)
             way = sensible_route(found.plan, self.memory, self.scratch)
             seconds = None if self.dry_run else self._execute(found, way)
         if self.quiet:
@@ -103,7 +103,7 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _execute(self, found: Job, way: Route) -> float:
+    def _execute(self, found: FilePlan, way: Route) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""
         with shown_progress(quiet=self.quiet, as_json=self.as_json) as progress:
             return move(found, self.target, way, progress, overwrite=self.overwrite, note=print_note)
@@ -113,7 +113,7 @@ class FileMove:
         if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
             check_standard_output_open()
 
-    def _report(self, found: Job, way: Route, seconds: float | None) -> None:
+    def _report(self, found: FilePlan, way: Route, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
@@ -124,7 +124,7 @@ class FileMove:
         else:
             print_remark(text)
 
-    def _as_json(self, found: Job, way: Route, seconds: float | None) -> dict[str, Any]:
+    def _as_json(self, found: FilePlan, way: Route, seconds: float | None) -> dict[str, Any]:
         return {
             "input": str(self.source),
             "output": str(self.target),
@@ -137,7 +137,7 @@ class FileMove:
             "plan": plan_as_json(found.plan),
         }
 
-    def _lines(self, found: Job, way: Route, seconds: float | None) -> list[str]:
+    def _lines(self, found: FilePlan, way: Route, seconds: float | None) -> list[str]:
         source, target = found.plan.source, found.plan.target
         name = output_name(self.target)
         lines = [
@@ -155,7 +155,7 @@ class FileMove:
         return lines
 
 
-def _kind(found: Job) -> str:
+def _kind(found: FilePlan) -> str:
     """What the new file holds."""
     if found.plain:
         return "plain bytes"

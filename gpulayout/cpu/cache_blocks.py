@@ -26,7 +26,7 @@ BLOCK_BYTES = 1 << 19
 LEAST_BLOCKS = 16  # at least this many cache blocks, unless they would be smaller than BLOCK_RUN x BLOCK_RUN elements
 LEAST_KEPT = 128  # places; with fewer, a scratch array is faster
 LEAST_BYTES = 1 << 18  # moves up to this size and of fewer than LEAST_ELEMENTS use no cache blocks,
-LEAST_ELEMENTS = 1 << 16  # because a scratch array takes 5 microseconds and saves at least a fifth of a ns per element
+LEAST_ELEMENTS = 1 << 16  # because they would gain less than it takes to make a scratch array
 SCRATCH_BYTES = 4 << 20  # of all threads together
 SMALL_SCRATCH = (
     96 << 10
@@ -107,9 +107,9 @@ def _evict_each_other(itemsize: int, step: int, places: int) -> bool:
 
     f32[256,256]: lines are 1024 bytes apart and fall into 64 * 64 / 1024 = 4 sets.  These hold 4 * 8 = 32 lines of 256.
 
-    NumPy then waits for the second-level cache at every element, some 0.2 ns each, and longer in fewer sets.  A scratch
-    array costs about 0.03 ns per byte, so with long elements only very few sets justify it.  Rows that the scratch
-    array does not space out would evict each other there too.
+    NumPy then waits for the second-level cache at every element, and longer in fewer sets.  In the time of one such
+    wait, some 7 bytes go through a scratch array, so with long elements only very few sets justify it.  Rows that the
+    scratch array does not space out would evict each other there too.
     """
     all_sets = FIRST_CACHE.sets * LINE_BYTES
     sets = all_sets // max(math.gcd(step, all_sets), LINE_BYTES)
@@ -135,16 +135,38 @@ def _block_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[i
 
 
 def _scratch_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int) -> tuple[int, ...]:
-    """The sizes of a cache block with a scratch array: BLOCK_RUN elements along target and source, over several axes if
-    needed.
+    """The sizes of a cache block with a scratch array: at first BLOCK_RUN elements along target and source.
 
     The block then grows along the source, to whole rows if it can, so that NumPy is called less often: between calls,
-    threads wait for each other.
+    threads wait for each other.  At last it shrinks to what a thread's share of SCRATCH_BYTES holds.
+
+    f32[4096,4096]{1,0} to {0,1} with 2 threads, as (elements along the target, elements along the source):
+
+        256 x 256     at first
+        256 x 1024    1024 elements along the source are LONG_RUN; whole rows of 4096 would be 4 MB
+        256 x 1024    in rows of 4160 bytes, of which the last has 4096: 1,064,896 bytes of 2 MB
     """
-    most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize  # leaves a fifth for gaps between rows
+    share = max(threads, 2)
     if _size(itemsize, axes) <= BLOCK_BYTES:
         most = SMALL_SCRATCH // itemsize
+    else:
+        most = SCRATCH_BYTES * 4 // 5 // share // itemsize  # leaves a fifth for gaps between rows
     wanted = min(max(math.prod(axis.bound for axis in axes) // LEAST_BLOCKS, BLOCK_RUN**2), most)
+    block = _grown(_least_block(axes, source_order), itemsize, axes, source_order, wanted)
+    while math.prod(block) > most:
+        longest = block.index(max(block))
+        block[longest] = max(block[longest] * most // math.prod(block), 1)
+    while scratch_bytes(itemsize, block, scratch_strides(itemsize, axes, source_order, block)) > SCRATCH_BYTES // share:
+        longest = block.index(max(block))  # the gaps can exceed a fifth: rows of 328 bytes begin 448 apart
+        block[longest] = max(block[longest] * 7 // 8, 1)
+    return tuple(block)
+
+
+def _least_block(axes: Sequence[Axis], source_order: Sequence[int]) -> list[int]:
+    """The sizes of a block of BLOCK_RUN elements along the target and as many along the source, over several axes if
+    they are short: 3 channels of 1000 columns of 1000 rows, planes to pixels, give 3 x 86 elements along the target and
+    1 x 256 along the source, which is 3 x 256.
+    """
     block = [1] * len(axes)
     for order in (range(len(axes)), source_order):
         covered = 1
@@ -153,23 +175,31 @@ def _scratch_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence
             covered *= block[k]
             if covered >= BLOCK_RUN:
                 break
-    run, is_open = 1, True  # every axis so far is whole and continues
+    return block
+
+
+def _grown(
+    block: list[int], itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], wanted: int
+) -> list[int]:
+    """The block, longer along the source, of up to `wanted` elements.
+
+    An axis becomes whole if that is not too much and the axes below it are whole.  Otherwise it grows until the block
+    has BLOCK_BYTES or LONG_RUN elements along the source, whichever is later.
+    """
+    block = list(block)
+    run, is_run = 1, True  # elements along the source so far; whether they are all whole axes, without gaps
     for k, above in zip(source_order, [*source_order[1:], None]):
-        if is_open and math.prod(block) // block[k] * axes[k].bound <= wanted:
+        others = math.prod(block) // block[k]
+        if is_run and others * axes[k].bound <= wanted:
             block[k] = axes[k].bound
-        enough = max(min(wanted, LONG_RUN * math.prod(block) // (run * block[k])), BLOCK_BYTES // itemsize)
-        block[k] = min(axes[k].bound, max(block[k] * min(wanted, enough) // math.prod(block), block[k]))
+        elements = others * block[k]
+        of_long_run = LONG_RUN * elements // (run * block[k])  # elements of the block if its runs are LONG_RUN
+        enough = max(min(wanted, of_long_run), BLOCK_BYTES // itemsize)
+        longer = block[k] * min(wanted, enough) // elements
+        block[k] = min(axes[k].bound, max(longer, block[k]))
         run *= block[k]
-        is_open &= _continues(axes, k, above, block)
-    while math.prod(block) > most:
-        longest = block.index(max(block))
-        block[longest] = max(block[longest] * most // math.prod(block), 1)
-    while scratch_bytes(itemsize, block, scratch_strides(itemsize, axes, source_order, block)) > SCRATCH_BYTES // max(
-        threads, 2
-    ):
-        longest = block.index(max(block))  # the gaps can exceed a fifth: rows of 328 bytes begin 448 apart
-        block[longest] = max(block[longest] * 7 // 8, 1)
-    return tuple(block)
+        is_run &= _continues(axes, k, above, block)
+    return block
 
 
 def scratch_strides(

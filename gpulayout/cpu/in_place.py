@@ -16,7 +16,7 @@ from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.threads import share
 from gpulayout.moves.move import Move
-from gpulayout.moves.steps import Blocks, Step, Steps
+from gpulayout.moves.steps import BlockCycles, Step, Steps
 
 SLAB_BYTES = 1 << 19  # a slab and its copy fit the second-level cache
 AT_ONCE = 16  # the most slabs or parts, and so threads, that the workspace has room for
@@ -37,10 +37,10 @@ class HostSteps:
     def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
         """See `PreparedSteps.execute`.  A bad number of threads, or no memory for what follows, is an error here."""
         threads = thread_count()
-        bitmaps = [step.bitmap_bytes for step in self.steps if isinstance(step, Blocks)]
+        bitmaps = [step.bitmap_bytes for step in self.steps if isinstance(step, BlockCycles)]
         np.empty(max(min(SCRATCH_BYTES, buffer.size), *bitmaps, 0), np.uint8)
         for step in self.steps:
-            if isinstance(step, Blocks):
+            if isinstance(step, BlockCycles):
                 least = max(SHARE_BYTES, step.part_bytes // threads)  # a portion for each: it visits every block
                 share(functools.partial(_move_blocks, step, buffer, workspace), step.part_bytes, least, threads)
             else:
@@ -58,7 +58,7 @@ class HostSteps:
                 execute(memory[from_workspace][source:], memory[to_workspace][target:])
 
 
-def _move_blocks(step: Blocks, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int) -> None:
+def _move_blocks(step: BlockCycles, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int) -> None:
     """Move the bytes `first` to `last - 1` of every block."""
     size = step.part_bytes
     blocks, kept = buffer[: step.count * size].reshape(-1, size)[:, first:last], workspace[first:last]

@@ -101,7 +101,7 @@ def _move_blocks(
             strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(
                 values, move.target_bits, np.empty_like(values), values
             )[:count]
-        elif move.is_apart:
+        elif move.has_strided_target:
             target.view(word).flat[begin:end] = values
         else:
             strided_view(target, word, (end - begin,), begin * move.itemsize, (move.itemsize,))[...] = values

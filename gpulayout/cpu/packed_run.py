@@ -126,11 +126,11 @@ def _move_chunks(
             values[end - begin :] = 0
             _read_chunk(plan, reading, begin, end, values[: end - begin], spare)
         found, done = packed(values, move.target_bits, spare, scratch), 0
-        for slab in written(move, begin, end):
-            count = math.prod(slab.shape)
-            writing.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)[...] = found[
+        for places in written(move, begin, end):
+            count = math.prod(places.shape)
+            writing.view(_BYTE, places.shape, places.target_offset, places.target_strides)[...] = found[
                 done : done + count
-            ].reshape(slab.shape)
+            ].reshape(places.shape)
             done += count
 
 
@@ -172,8 +172,8 @@ def _read_chunk(
             np.bitwise_and(reading.view(_BYTE, places.shape, stretch.source, strides), mask, out=places)
         else:
             for part in parts(move, stretch):
-                slab = part.source
-                read = reading.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)
+                where = part.source
+                read = reading.view(_BYTE, where.shape, where.target_offset, where.target_strides)
                 np.right_shift(read, part.shift, out=places[part.elements[::-1]])
             places &= mask
 

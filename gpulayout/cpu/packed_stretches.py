@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.moves.move import Slab
+from gpulayout.moves.move import StridedPlaces
 from gpulayout.moves.packed_move import PackedMove
 
 
@@ -37,7 +37,7 @@ class Stretch(NamedTuple):
     source: int
 
 
-class Part(NamedTuple):
+class SameBitElements(NamedTuple):
     """Elements of a stretch that begin at the same bit of their bytes.
 
     shift      that bit
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     """
 
     shift: int
-    source: Slab
+    source: StridedPlaces
     elements: tuple[slice, ...]
 
 
@@ -59,17 +59,17 @@ def stretches(move: PackedMove, begin: int, end: int) -> Iterator[Stretch]:
         yield Stretch(first, sizes, inside, place - begin, move.start + source)
 
 
-def written(move: PackedMove, begin: int, end: int) -> Iterator[Slab]:
-    """The slabs of the target that hold the bytes of the slots begin..end-1, in order."""
+def written(move: PackedMove, begin: int, end: int) -> Iterator[StridedPlaces]:
+    """The places in the target of the bytes of the slots begin..end-1, in order."""
     per = 8 // move.target_bits
     if move.is_dense:
-        yield Slab((-(-(end - begin) // per),), (), begin // per, (1,))
+        yield StridedPlaces((-(-(end - begin) // per),), (), begin // per, (1,))
         return
     minor, *others = move.axes
     extents = [minor.extent // per, *(axis.extent for axis in others)]
     strides = [1 if per > 1 else minor.target_stride, *(axis.target_stride // per for axis in others)]
     for first, sizes in _ranges(extents, begin // per, end // per):
-        yield Slab(sizes[::-1], (), sum(map(int.__mul__, first, strides)), tuple(reversed(strides)))
+        yield StridedPlaces(sizes[::-1], (), sum(map(int.__mul__, first, strides)), tuple(reversed(strides)))
 
 
 def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -92,7 +92,7 @@ def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tupl
     yield from _ranges(extents, begin + rows * inner, end)
 
 
-def whole_bytes(move: PackedMove, stretch: Stretch) -> Slab | None:
+def whole_bytes(move: PackedMove, stretch: Stretch) -> StridedPlaces | None:
     """The source bytes of a stretch; None unless its elements are whole bytes, in order."""
     per = 8 // move.source_bits
     minor, *others = move.axes
@@ -105,10 +105,12 @@ def whole_bytes(move: PackedMove, stretch: Stretch) -> Slab | None:
     ):
         return None
     shape = (*stretch.inside[:0:-1], stretch.inside[0] // per)
-    return Slab(shape, (), stretch.source // per, (*(axis.source_stride // per for axis in reversed(others)), 1))
+    return StridedPlaces(
+        shape, (), stretch.source // per, (*(axis.source_stride // per for axis in reversed(others)), 1)
+    )
 
 
-def parts(move: PackedMove, stretch: Stretch) -> Iterator[Part]:
+def parts(move: PackedMove, stretch: Stretch) -> Iterator[SameBitElements]:
     """The elements of a stretch in parts of one shift each."""
     per = 8 // move.source_bits
     found = periods(move)
@@ -116,10 +118,10 @@ def parts(move: PackedMove, stretch: Stretch) -> Iterator[Part]:
         slot = stretch.source + sum(residue * axis.source_stride for residue, axis in zip(residues, move.axes))
         sizes = [-(-(size - residue) // period) for size, residue, period in zip(stretch.inside, residues, found)]
         strides = [axis.source_stride * period // per for axis, period in zip(move.axes, found)]
-        slab = Slab(tuple(reversed(sizes)), (), slot // per, tuple(reversed(strides)))
-        yield Part(
+        places = StridedPlaces(tuple(reversed(sizes)), (), slot // per, tuple(reversed(strides)))
+        yield SameBitElements(
             slot % per * move.source_bits,
-            slab,
+            places,
             tuple(slice(residue, size, period) for residue, size, period in zip(residues, stretch.inside, found)),
         )
 

@@ -20,18 +20,18 @@ from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
-from gpulayout.moves.move import Move, Slab
+from gpulayout.moves.move import Move, StridedPlaces
 from gpulayout.moves.texts import tile_text
 
 
 class Fill(NamedTuple):
     """Places that get the padding value.
 
-    slab     the places, axes as in the move, major first
+    places   the places, axes as in the move, major first
     share    the fewest places along the major axis for a thread, if not filled by chunks; 0 uses no threads
     """
 
-    slab: Slab
+    places: StridedPlaces
     share: int
 
 
@@ -42,11 +42,11 @@ class StridedPlan:
     move           the move to execute
     threads        number of threads
     itemsize       bytes of an element as NumPy moves it: one or more contiguous elements of the move
-    slab           all elements as one strided copy, axes major first
+    elements       all elements as one strided copy, axes major first
     by_channels    copy the places of the last axis one after the other
     cache_block    sizes of a cache block, major first; () copies without cache blocks
-    scratch        strides of its scratch array in bytes, axes as in the slab; () copies without one
-    cut, fill_cut  the axis along which work without cache blocks is cut: its index in the slab, and in the fills
+    scratch        strides of its scratch array in bytes, axes as in `elements`; () copies without one
+    cut, fill_cut  the axis along which work without cache blocks is cut: its index in `elements`, and in the fills
     chunk          places along it that are filled and copied together; 0 takes a thread's whole share
     count          places along it, or number of cache blocks
     share          the fewest of them for a thread; 0 uses no threads
@@ -57,7 +57,7 @@ class StridedPlan:
     move: Move
     threads: int
     itemsize: int
-    slab: Slab
+    elements: StridedPlaces
     by_channels: bool
     cache_block: tuple[int, ...]
     scratch: tuple[int, ...]
@@ -82,9 +82,9 @@ class StridedPlan:
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
-        word, slab = self._words[0], self.slab
-        reading = strided_view(source, word, slab.shape, source_offset, slab.source_strides)
-        writing = strided_view(target, word, slab.shape, target_offset, slab.target_strides)
+        word, elements = self._words[0], self.elements
+        reading = strided_view(source, word, elements.shape, source_offset, elements.source_strides)
+        writing = strided_view(target, word, elements.shape, target_offset, elements.target_strides)
         fills = self._padding(target, target_offset) if self.fills else ()
         if self.cache_block:
             _copy_blocked(reading, writing, self, fills)
@@ -99,20 +99,21 @@ class StridedPlan:
         _, word, pad = self._words
         return [
             _Padding(
-                strided_view(target, word, fill.slab.shape, offset + fill.slab.target_offset, fill.slab.target_strides),
+                strided_view(target, word, places.shape, offset + places.target_offset, places.target_strides),
                 pad,
                 fill,
             )
             for fill in self.fills
+            for places in [fill.places]
         ]
 
     def describe(self) -> str:
         """The plan in words."""
-        text = f"one np.copyto over {counted(len(self.slab.shape), 'axis')}"
+        text = f"one np.copyto over {counted(len(self.elements.shape), 'axis')}"
         if self.cache_block:
             text = f"cache blocks of {tile_text(self.cache_block)}" + ", through a scratch array" * bool(self.scratch)
         elif self.by_channels:
-            channels, axes = counted(self.slab.shape[-1], "channel"), counted(len(self.slab.shape), "axis")
+            channels, axes = counted(self.elements.shape[-1], "channel"), counted(len(self.elements.shape), "axis")
             text = f"{channels} one after the other, over {axes}"
         if self.itemsize > self.move.itemsize:
             text += f", elements of {self.itemsize} bytes"
@@ -122,7 +123,12 @@ class StridedPlan:
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values.  The copy can have fewer axes and larger elements than the move."""
-        axes = zip(*(values[::-1] for values in (self.slab.shape, self.slab.source_strides, self.slab.target_strides)))
+        axes = zip(
+            *(
+                values[::-1]
+                for values in (self.elements.shape, self.elements.source_strides, self.elements.target_strides)
+            )
+        )
         return {
             "element_bytes": self.itemsize,
             "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
@@ -130,7 +136,7 @@ class StridedPlan:
             "by_channels": self.by_channels,
             "chunk_places": self.chunk,
             "threads": self.most_threads,
-            "fills": [math.prod(fill.slab.shape) for fill in self.fills],
+            "fills": [math.prod(fill.places.shape) for fill in self.fills],
             "fills_first": self.fills_first,
         }
 

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeGuard
 from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block
 from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
-from gpulayout.moves.move import Axis, Move, Slab
+from gpulayout.moves.move import Axis, Move, StridedPlaces
 
 SMALL_BYTES = 1 << 16  # for moves up to this size the remedies cost more than they save
 LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element
@@ -41,7 +41,7 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
     scratch: tuple[int, ...] = ()
     if not by_channels and axes:
         block, scratch = cache_block(itemsize, axes, order, threads)
-    slab = Slab(
+    elements = StridedPlaces(
         tuple(axis.bound for axis in reversed(axes)),
         tuple(axis.source_stride for axis in reversed(axes)),
         0,
@@ -51,11 +51,11 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
         move,
         threads,
         itemsize,
-        slab,
+        elements,
         by_channels,
         block[::-1],
         scratch[::-1],
-        *_Cut.of(move, axes, block, by_channels),
+        *_WorkUnits.of(move, axes, block, by_channels),
         *_fills(move),
     )
 
@@ -103,7 +103,7 @@ def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
     return move.itemsize, axes
 
 
-class _Cut(NamedTuple):
+class _WorkUnits(NamedTuple):
     """How the work is counted: fields of `StridedPlan`, with `places` for its `count`."""
 
     cut: int
@@ -113,13 +113,13 @@ class _Cut(NamedTuple):
     share: int
 
     @staticmethod
-    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool) -> _Cut:
+    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool) -> _WorkUnits:
         weight = max(move.bytes_read, move.bytes_written)
         if block:
             count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, block))
-            return _Cut(0, 0, 0, count, _share(count, weight))
+            return _WorkUnits(0, 0, 0, count, _share(count, weight))
         if not axes:
-            return _Cut(0, 0, 0, 0, 0)
+            return _WorkUnits(0, 0, 0, 0, 0)
         chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
         fine = CHUNK_BYTES if chunked else weight // 64
         # Never the channels: there are at most RECORD_BYTES of them, and at least SHORT_RUN pixels.
@@ -128,7 +128,7 @@ class _Cut(NamedTuple):
             max(range(len(axes)), key=lambda k: axes[k].bound),
         )
         count = axes[k].extent
-        return _Cut(
+        return _WorkUnits(
             len(axes) - 1 - k,
             len(move.axes) - 1 - move.axes.index(axes[k]),
             max(CHUNK_BYTES * count // weight, 1) if chunked else 0,
@@ -147,10 +147,14 @@ def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
 
     Filling everything is faster when the padding consists of many short runs.
     """
-    slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
+    padding, whole = move.padding_places, _are_scattered([move], [Piece(move)])
     if whole:
-        slabs = (Slab(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.slab.target_strides),)
-    return tuple(Fill(slab, _fill_share(move, slab)) for slab in slabs), whole
+        padding = (
+            StridedPlaces(
+                tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.element_places.target_strides
+            ),
+        )
+    return tuple(Fill(places, _fill_share(move, places)) for places in padding), whole
 
 
 def host_pieces(pieces: Pieces) -> Pieces:
@@ -178,14 +182,14 @@ def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
     Runs of one place between long runs of elements do not count: NumPy fills them in one strided loop.
     """
     runs = sum(
-        math.prod(slab.shape[:-1])
+        math.prod(places.shape[:-1])
         for move in fills
-        for slab in move.padding_slabs
-        if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES
+        for places in move.padding_places
+        if places.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES
     )
     return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
 
 
-def _fill_share(move: Move, slab: Slab) -> int:
-    weight = math.prod(slab.shape) * move.itemsize
-    return _share(slab.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0
+def _fill_share(move: Move, padding: StridedPlaces) -> int:
+    weight = math.prod(padding.shape) * move.itemsize
+    return _share(padding.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0

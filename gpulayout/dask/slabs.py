@@ -22,7 +22,7 @@ from gpulayout.moves.boxes import boxes, rounded
 
 Sizes = tuple[int, ...]
 Chunks = tuple[Sizes, ...]  # for every dimension, the sizes of its pieces
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
 
 
 class Unit(NamedTuple):
@@ -116,7 +116,7 @@ class Slabs:
         order = self.shape.layout.major_to_minor
         return Slabs(self.shape.permute_dimensions(order), tuple(self.borders[dim] for dim in order))
 
-    def _in_order(self, pieces: Sequence[Sequence[Piece]]) -> Iterator[tuple[Piece, ...]]:
+    def _in_order(self, pieces: Sequence[Sequence[Item]]) -> Iterator[tuple[Item, ...]]:
         """One piece of every dimension, in the order of the slabs in the buffer."""
         order, position = self.shape.layout.major_to_minor, self.shape.layout.logical_to_physical()
         for found in itertools.product(*(pieces[dim] for dim in order)):

@@ -28,7 +28,7 @@ import numpy as np
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.plan_blocks import Block, Blocks
 from gpulayout.files.linux_files import start_write_back
-from gpulayout.files.pieces import Crew, Run
+from gpulayout.files.pieces import RunPart, RunThreads
 from gpulayout.files.source import Bytes, Source
 from gpulayout.files.target import Target
 from gpulayout.layout.errors import LayoutError
@@ -52,7 +52,7 @@ def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, 
     shorter; OSError with the name of the file when a disk fails or is full.
     """
     run = _run_through_gpu(blocks) if len(blocks) > 1 and default_backend() is not host_backend() else _run
-    reader, writer = _Reader(source, pairs), _Writer(target, pairs)
+    reader, writer = _BlockReader(source, pairs), _BlockWriter(target, pairs)
     try:
         reading: list[Future[int]] = []
         writing: deque[list[Future[int]]] = deque()
@@ -71,8 +71,8 @@ def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, 
                 reading = reader.begin(following, number + 1)
         _wait([future for each in writing for future in each], report)
     finally:
-        for crew in (reader.crew, writer.crew):
-            crew.stop()
+        for threads in (reader.threads, writer.threads):
+            threads.stop()
 
 
 def _run(block: Block, read: Bytes, written: Bytes) -> None:
@@ -109,7 +109,7 @@ def _wait(pending: list[Future[int]], report: Report) -> None:
         report(sum(future.result() for future in done))
 
 
-class _Buffers:
+class _BlockBuffers:
     """As many buffers as there are pairs, which blocks use in turn."""
 
     def __init__(self, count: int) -> None:
@@ -123,13 +123,13 @@ class _Buffers:
         return self._all[place]
 
 
-class _Reader(_Buffers):
+class _BlockReader(_BlockBuffers):
     """Reads blocks into its buffers."""
 
     def __init__(self, source: Source, pairs: int) -> None:
         super().__init__(pairs)
         self.source = source
-        self.crew = Crew(READERS)
+        self.threads = RunThreads(READERS)
         if source.stream is not None and hasattr(os, "posix_fadvise"):
             # Otherwise Linux also reads what follows a run, and reads it again for a later block.
             os.posix_fadvise(source.stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -138,13 +138,13 @@ class _Reader(_Buffers):
         """Begin to read a block."""
         memory = self.buffer(number, block.source_runs.nbytes).data
 
-        def read(run: Run) -> None:
+        def read(run: RunPart) -> None:
             self.source.read_into(memory[run.place : run.end], run.start)
 
-        return self.crew.share(block.source_runs, read)
+        return self.threads.share(block.source_runs, read)
 
 
-class _Writer(_Buffers):
+class _BlockWriter(_BlockBuffers):
     """Writes blocks from its buffers, in whole pages of the file.
 
     A page that two blocks write in parts is read in between, if the system does not hold it any more.  With 36 blocks
@@ -160,7 +160,7 @@ class _Writer(_Buffers):
         self.target = target
         self.waits = pairs == 1  # a block is written before the next one begins
         self.tails: list[bytes] = []  # of the runs of the last block; none if they were written
-        self.crew = Crew(WRITERS)
+        self.threads = RunThreads(WRITERS)
 
     def begin(self, block: Block, following: Block | None, number: int) -> list[Future[int]]:
         """Begin to write a block."""
@@ -169,7 +169,7 @@ class _Writer(_Buffers):
         tails, self.tails = self.tails, [b""] * runs.run_count if keeps else []
         kept = self.tails
 
-        def write(run: Run) -> None:
+        def write(run: RunPart) -> None:
             end = run.end - (self.target.offset + run.start + run.end - run.place) % PAGE if kept else run.end
             part, start = memory[run.place : end], run.start
             if tails:
@@ -179,8 +179,8 @@ class _Writer(_Buffers):
                 kept[run.number] = bytes(memory[end : run.end])
             self.target.write_from(part, start)
 
-        futures = self.crew.share(runs, write)
-        return [*futures, self.crew.begin(self._start_write_back)]
+        futures = self.threads.share(runs, write)
+        return [*futures, self.threads.begin(self._start_write_back)]
 
     def _start_write_back(self) -> int:
         if self.target.stream is not None:

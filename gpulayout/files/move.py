@@ -1,4 +1,4 @@
-"""A job in one pass over its files or in two, each in blocks of bounded memory."""
+"""The move of a file in one pass or in two, each in blocks of bounded memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpulayout.api.plan import Plan
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.engine import LONG_RUN, move_blocks
 from gpulayout.files.errors import Note, warn
-from gpulayout.files.job import Job
+from gpulayout.files.file_plan import FilePlan
 from gpulayout.files.npy import Header
 from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File
@@ -27,12 +27,12 @@ from gpulayout.layout.shape import Shape
 
 Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
 
-PACKED_BLOCK = 1 << 27  # bytes; packed elements move at 200 MB a second, and a signal waits for the plan of a block
+PACKED_BLOCK = 1 << 27  # bytes; packed elements move slowly, and a signal waits until the plan of a block has run
 
 
 @dataclass(frozen=True)
 class Route:
-    """How a job goes: the blocks of one pass, or of a pass into a scratch file and a pass out of it.
+    """How a file is moved: the blocks of one pass, or of a pass into a scratch file and a pass out of it.
 
     scratch    the folder of that file; None for one pass
     max_bytes  the limit for all buffers together
@@ -91,7 +91,9 @@ def _has_two_passes(plan: Plan, max_bytes: int) -> bool:
     return False
 
 
-def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:
+def move(
+    plan: FilePlan, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn
+) -> float:
     """Write the new file.  Returns seconds, with the time to write it to the disk."""
     start = time.perf_counter()
     done, total = 0, found.bytes_read + found.bytes_written
@@ -106,12 +108,12 @@ def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite:
         pairs = 2 if runs_are_long and 2 * blocks.block_bytes <= found.max_bytes else 1
         move_blocks(blocks, source, result, report, pairs=pairs)
 
-    with new_target(target, job.header, plain=job.plain, overwrite=overwrite, note=note) as result:
+    with new_target(target, plan.header, plain=plan.plain, overwrite=overwrite, note=note) as result:
         if found.scratch is None:
-            run(found.passes[0], job.source, result)
+            run(found.passes[0], plan.source, result)
         else:
             with _scratch_file(found.scratch, found.passes[0].plan.target) as (written, read):
-                run(found.passes[0], job.source, written)
+                run(found.passes[0], plan.source, written)
                 run(found.passes[1], read, result)
     return time.perf_counter() - start
 

@@ -12,7 +12,7 @@ PIECE = 1 << 19  # bytes that a thread moves between two looks at whether to sto
 MOST_RUNS = 1 << 12  # runs in a piece: their offsets take memory too
 
 
-class Run(NamedTuple):
+class RunPart(NamedTuple):
     """A run, or a part of a long one: its number, where it begins in the block's buffer and in the file, and its end
     in the block's buffer.
     """
@@ -23,14 +23,14 @@ class Run(NamedTuple):
     end: int
 
 
-class Crew:
+class RunThreads:
     """Threads that share the runs of one block after the other."""
 
     def __init__(self, size: int) -> None:
         self._threads = ThreadPoolExecutor(size)
         self._stopped = False
 
-    def share(self, runs: Runs, move: Callable[[Run], None]) -> list[Future[int]]:
+    def share(self, runs: Runs, move: Callable[[RunPart], None]) -> list[Future[int]]:
         """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes."""
         return [self._threads.submit(self._move_all, runs, move, *each) for each in _pieces(runs)]
 
@@ -43,12 +43,14 @@ class Crew:
         self._stopped = True
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _move_all(self, runs: Runs, move: Callable[[Run], None], first: int, last: int, begin: int, end: int) -> int:
+    def _move_all(
+        self, runs: Runs, move: Callable[[RunPart], None], first: int, last: int, begin: int, end: int
+    ) -> int:
         """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
         for number, start in enumerate(runs.starts(first, last).tolist(), first):
             if self._stopped:
                 break
-            move(Run(number, number * runs.length + begin, start + begin, number * runs.length + end))
+            move(RunPart(number, number * runs.length + begin, start + begin, number * runs.length + end))
         return (last - first) * (end - begin)
 
 

@@ -119,7 +119,7 @@ def relayout_file(
     >>> folder.cleanup()
     """
     # Loaded late, so that `import gpulayout` need not wait for them.
-    from gpulayout.files.job import job
+    from gpulayout.files.file_plan import file_plan
     from gpulayout.files.least_memory import sensible_route
     from gpulayout.files.move import move
     from gpulayout.files.new_file import check_output
@@ -131,13 +131,13 @@ def relayout_file(
     shape = None if source is None else as_shape(source, "source")
     check_output(found, given, overwrite=overwrite)
     with open_source(given, shape, raw=raw) as opened:
-        work = job(opened, found, shape, target, raw=raw)
-        way = sensible_route(work.plan, max_bytes, folder)
-        seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
+        planned = file_plan(opened, found, shape, target, raw=raw)
+        way = sensible_route(planned.plan, max_bytes, folder)
+        seconds = move(planned, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
-        work.plan.source,
-        work.plan.target,
-        work.header.dimensions,
+        planned.plan.source,
+        planned.plan.target,
+        planned.header.dimensions,
         tuple(map(len, way.passes)),
         way.bytes_read,
         way.bytes_written,

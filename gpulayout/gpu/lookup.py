@@ -32,7 +32,7 @@ def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> Kerne
     parameters = lookup_struct(
         program.index_bits,
         move.pad,
-        (move.place_count, head, move.is_apart),
+        (move.place_count, head, move.has_strided_target),
         program.instructions,
         (MOST_INSTRUCTIONS, MOST_TERMS),
     )

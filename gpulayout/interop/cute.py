@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from numpy.typing import DTypeLike
 
-from gpulayout.interop.cute_text import Mode, Part, modes_text, parse_modes
+from gpulayout.interop.cute_text import Mode, ModeDigit, modes_text, parse_modes
 from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import product, value_text
@@ -147,13 +147,13 @@ def _check(number: int, mode: Mode, text: str) -> None:
 
 def _coalesced(mode: Mode) -> Mode:
     """The same mode in the fewest parts: parts of size 1 go, and a part that continues the one below joins it."""
-    found: list[Part] = []
+    found: list[ModeDigit] = []
     for part in mode:
         if found and part.stride == found[-1].extent * found[-1].stride:
-            found[-1] = Part(found[-1].extent * part.extent, found[-1].stride)
+            found[-1] = ModeDigit(found[-1].extent * part.extent, found[-1].stride)
         elif part.extent > 1:
             found.append(part)
-    return tuple(found) or mode[:1] or (Part(1, 0),)
+    return tuple(found) or mode[:1] or (ModeDigit(1, 0),)
 
 
 def _coordinate_digits(shape: Shape) -> Iterator[Digit]:
@@ -187,7 +187,7 @@ def _mode(dim: int, digits: Sequence[Digit], shape: Shape) -> Mode:
                 f"{_tiles_of(shape)} have no CuTe layout: dimension {dim} of size {size} ends inside a tile "
                 f"of {digit.step}; whole tiles need {extent * digit.step}"
             )
-        parts.append(Part(extent, digit.stride))
+        parts.append(ModeDigit(extent, digit.stride))
     return tuple(parts)
 
 

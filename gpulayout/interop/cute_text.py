@@ -22,8 +22,8 @@ from gpulayout.layout.text_reader import Reader
 MAX_DEPTH = 32  # of parentheses; every level is a call
 
 
-class Part(NamedTuple):
-    """A piece of a mode: `extent` values, each `stride` elements after the one before."""
+class ModeDigit(NamedTuple):
+    """A digit of a mode's coordinate: `extent` values, each `stride` elements after the one before."""
 
     extent: int
     stride: int
@@ -32,7 +32,7 @@ class Part(NamedTuple):
         return f"{self.extent}:{self.stride}"
 
 
-Mode = tuple[Part, ...]  # lowest part first; the leftmost in text
+Mode = tuple[ModeDigit, ...]  # lowest part first; the leftmost in text
 Tree = int | list["Tree"]
 
 
@@ -40,7 +40,7 @@ def parse_modes(text: str) -> list[Mode]:
     """The modes of a CuTe layout, with sizes and strides as they stand in the text.
 
     >>> parse_modes("((2,2),3):((1,4),2)")
-    [(Part(extent=2, stride=1), Part(extent=2, stride=4)), (Part(extent=3, stride=2),)]
+    [(ModeDigit(extent=2, stride=1), ModeDigit(extent=2, stride=4)), (ModeDigit(extent=3, stride=2),)]
     """
     reader = Reader(text, "CuTe layout")
     if re.search(r"Sw|\bo\b", text):
@@ -56,14 +56,16 @@ def parse_modes(text: str) -> list[Mode]:
     reader.end()
     if not _congruent(sizes, strides):
         raise reader.error("the strides are not nested as the sizes are", start)
-    return [tuple(map(Part, *mode)) for mode in zip(_modes(sizes), _modes(strides))]
+    return [tuple(map(ModeDigit, *mode)) for mode in zip(_modes(sizes), _modes(strides))]
 
 
 def modes_text(modes: Sequence[Mode]) -> str:
     """The text of modes: the inverse of `parse_modes`, without spaces.
 
-    >>> modes_text([(Part(2, 1), Part(2, 4)), (Part(3, 2),)]), modes_text([(Part(6, 1),)]), modes_text([])
-    ('((2,2),3):((1,4),2)', '6:1', '():()')
+    >>> modes_text([(ModeDigit(2, 1), ModeDigit(2, 4)), (ModeDigit(3, 2),)])
+    '((2,2),3):((1,4),2)'
+    >>> modes_text([(ModeDigit(6, 1),)]), modes_text([])
+    ('6:1', '():()')
     """
     is_number = [len(mode) for mode in modes] == [1]
     sides = []
@@ -129,7 +131,7 @@ def _compact(sizes: list[list[int]]) -> list[Mode]:
     for mode in sizes:
         parts = []
         for size in mode:
-            parts.append(Part(size, stride))
+            parts.append(ModeDigit(size, stride))
             stride *= size
         modes.append(tuple(parts))
     return modes

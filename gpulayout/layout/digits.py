@@ -294,34 +294,47 @@ def table_of(
     >>> table_of((9,), (9,), (0,), (Tile((8,)),), 32).digits
     (Digit(dim=0, step=1, extent=8, stride=1), Digit(dim=0, step=8, extent=4, stride=8))
     """
-    found = cuts([widths[dim] for dim in major_to_minor], tiles)
-    parts, numbers = [part for entry in found.entries for part in entry], found.numbers
-    places = checks.product(found.sizes)
+    physical = [widths[dim] for dim in major_to_minor]
+    tiled = cuts(physical, tiles)
+    bare, numbers = [digit for entry in tiled.entries for digit in entry], tiled.numbers
+    places = checks.product(tiled.sizes)
     buffer_size = -(-places // tail) * tail
     if buffer_size > places:
-        parts, numbers = _with_tail(parts, numbers, [widths[dim] for dim in major_to_minor], buffer_size)
+        bare, numbers = _with_tail(bare, numbers, physical, buffer_size)
+    # `cuts` numbers the dimensions by their position in memory.
     names = [*major_to_minor, *range(len(widths), len(widths) + len(numbers))]
-    kept = [(names[dim], step, extent) for dim, step, extent in parts if extent != 1 or not tiles]
+    kept = [(names[dim], step, extent) for dim, step, extent in bare if extent != 1 or not tiles]
     named = tuple(tuple(Digit(names[dim], *others) for dim, *others in digits) for digits in numbers)
     return StrideTable(_with_strides(kept), dimensions, buffer_size, named)
 
 
 def _with_tail(
-    parts: list[Part], numbers: tuple[Digits, ...], widths: Sequence[int], buffer_size: int
-) -> tuple[list[Part], tuple[Digits, ...]]:
-    """The digits, most major first, with more values of the first digit for the places of the tail.
+    digits: list[BareDigit], numbers: tuple[Digits, ...], widths: Sequence[int], buffer_size: int
+) -> tuple[list[BareDigit], tuple[Digits, ...]]:
+    """The digits, most major first, with another extent of the first one, or one digit more, for `buffer_size` places.
 
-    This works if the first digit is the most major one of its value; otherwise the new values would belong to elements.
-    Then the tail is a digit of a number that is always 0.
+    Places of the tail hold no element.  So their index must be past the end of its dimension, or of its number:
+
+        f32[6]{0:T(4)}         (0, 4, 2) (0, 1, 4)              indices 0..7, of which 6 and 7 are padding
+        f32[6]{0:T(4)L(16)}    (0, 4, 4) (0, 1, 4)              indices 0..15: the first digit gets more values
+
+    That is so if the first digit is the most major one of its value.  A digit of extent 1 is always 0 and can become
+    that, with a step past all indices of the other digits: f32[1]{0:T(2)(4)} has (0, 2, 1) (0, 4, 1) (0, 1, 4), indices
+    0..3.  With L(16) its first digit is (0, 4, 4); (0, 2, 4) would give indices 2 and 3 twice.
+
+    Otherwise the tail is a digit of a number that is always 0: f32[]{:T(2,3)L(16)} has (0, 1, 2) (0, 1, 3) from the
+    tile, and (1, 1, 3) in front of them.
     """
     sizes = [*widths, *map(size_of, numbers)]
-    dim, step, extent = parts[0] if parts else (len(sizes), 1, 1)
-    ends = [below * size for digits in (parts, *numbers) for value, below, size, *_ in digits if value == dim]
-    if not ends or step * extent < max(sizes[dim], *ends) and extent > 1:
-        return [(len(sizes), 1, -(-buffer_size // _size(parts))), *parts], (*numbers, ())
-    others = parts[1:]
-    # past all indices in tiles
-    return [(dim, step if extent > 1 else max(ends), -(-buffer_size // _size(others))), *others], numbers
+    if digits:
+        (dim, step, extent), *minor = digits
+        # Past all values that the digits of this dimension or number can have.
+        end = max(step * extent for each in (digits, *numbers) for of, step, extent, *_ in each if of == dim)
+        step = step if extent > 1 else end
+        if extent <= 1 or step * extent >= max(sizes[dim], end):
+            return [(dim, step, -(-buffer_size // _size(minor))), *minor], numbers
+    always_0 = len(sizes)
+    return [(always_0, 1, -(-buffer_size // _size(digits))), *digits], (*numbers, ())
 
 
 def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles: tuple[Tile, ...]) -> tuple[int, ...]:
@@ -333,10 +346,10 @@ def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles:
     >>> [widths_in_tiles((5, 3), (0, 1), (Tile(tile),)) for tile in ((2, 2), ("*", 2), (6,))]
     [(6, 4), (5, 3), (5, 6)]
     """
-    found = cuts([widths[dim] for dim in major_to_minor], tiles)
-    reached = [1] * (len(widths) + len(found.numbers))
-    parts = [part[:3] for parts in (*found.entries, *found.numbers) for part in parts]
-    for dim, step, extent in sorted(parts, key=lambda part: part[1:]):
+    tiled = cuts([widths[dim] for dim in major_to_minor], tiles)
+    reached = [1] * (len(widths) + len(tiled.numbers))
+    bare = [digit[:3] for digits in (*tiled.entries, *tiled.numbers) for digit in digits]
+    for dim, step, extent in sorted(bare, key=lambda digit: digit[1:]):
         if step == reached[dim]:
             reached[dim] *= extent
     return tuple(size for _, size in sorted(zip(major_to_minor, reached)))
@@ -344,14 +357,14 @@ def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles:
 
 # ---- the law of tiles ------------------------------------------------------------------------------------------
 
-Part = tuple[int, int, int]  # a digit without its stride, which comes last: (dim, step, extent)
-Entry = Sequence[Part]  # what tiles have made of a size, most major first
+BareDigit = tuple[int, int, int]  # (dim, step, extent): a digit before its stride is known; plain, as many are made
+Entry = Sequence[BareDigit]  # what tiles have made of a size, most major first
 
 
-class Cuts(NamedTuple):
+class CutSizes(NamedTuple):
     """The result of cutting a list of sizes by tiles.
 
-    entries    most major first; the `dim` of a part is the position of a size, or that of a number after the sizes
+    entries    most major first; the `dim` of a digit is the position of a size, or that of a number after the sizes
     sizes      of the entries
     numbers    as in a `StrideTable`
     """
@@ -361,7 +374,7 @@ class Cuts(NamedTuple):
     numbers: tuple[Digits, ...]
 
 
-def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
+def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> CutSizes:
     """Physical sizes, most major first, cut by one tile after the other.
 
     >>> found = cuts((4, 8), (Tile((2, 4)), Tile((2, 1))))
@@ -374,11 +387,11 @@ def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
     entries: list[Entry] = [((position, 1, size),) for position, size in enumerate(sizes)]
     for tile in tiles:
         cutter.cut_by(tile, entries)
-    return Cuts(tuple(entries), tuple(map(_size, entries)), tuple(cutter.numbers))
+    return CutSizes(tuple(entries), tuple(map(_size, entries)), tuple(cutter.numbers))
 
 
 class _Cutter:
-    """Cuts and joins entries; `numbers` collects the numbers that cuts need."""
+    """CutSizes and joins entries; `numbers` collects the numbers that cuts need."""
 
     def __init__(self, sizes: Sequence[int]):
         self.sizes = list(sizes)  # the number of values of every position, then of every number
@@ -389,7 +402,7 @@ class _Cutter:
         entries[:0] = [()] * (len(tile) - len(entries))
         outer: list[Entry] = []
         inner: list[Entry] = []
-        joined: list[Part] = []
+        joined: list[BareDigit] = []
         for entry, size in zip(entries[-len(tile) :], tile):
             joined += entry
             if size is not COMBINE:
@@ -400,23 +413,44 @@ class _Cutter:
         entries[-len(tile) :] = outer + inner
 
     def _cut(self, entry: Entry, size: int) -> tuple[Entry, Entry]:
-        """The part of an entry above a cut and the part below it."""
+        """The digits above a cut, which count blocks of `size` values, and those below it, which count inside a block.
+
+        The value v of an entry becomes v // size and v % size.  From the most minor digit up, there are five cases:
+
+            the cut divides the digit     12 rows by 4               (0, 1, 12)          (0, 4, 3) | (0, 1, 4)
+            the digit divides the cut     rows of 2 x 4 by 8         (0, 1, 2) (1, 1, 4) (0, 2, 1) | (0, 1, 2) (1, 1, 4)
+            the last block is not full    6 rows by 4                (0, 1, 6)           (0, 4, 2) | (0, 1, 4)
+            neither divides the other     6 rows by 3, these by 2    (0, 1, 3)           (1, 2, 2) | (1, 1, 2)
+            nothing is left to cut        f32[] by 4                 ()                  () | (0, 1, 4)
+
+        In the second case the whole digit lies below the cut, and the digits above it are cut by the rest, 8 // 4 = 2.
+        The third needs the most major digit of a value: the last block has only rows 4 and 5.  In the fourth a digit
+        lies above, index // 3, so every block of 3 would be cut, and index % 3 // 2 is not of the form index // step %
+        extent.  So the entry becomes a number of its own, n = index % 3, called 1 here: n // 2 and n % 2 are its
+        digits.  In the fifth no element fills the places: they get a digit of a number that is always 0, here 0.
+        """
         below: Entry = ()
         while entry:
-            *above, (dim, step, extent) = entry
-            if extent % size:
-                if above and size % extent == 0:
-                    entry, below, size = above, (entry[-1], *below), size // extent  # it lies wholly below the cut
-                    continue
-                if above or step * extent < self.sizes[dim]:  # c // step can be cut by any size
-                    dim, step, extent = self._named(entry if above or extent > 1 else ())
-                    above = []
-            outer = dim, min(step * size, checks.TOO_LARGE), -(-extent // size)
-            return (*above, outer), ((dim, step, size), *below)
-        return (), ((*self._named(())[:2], size), *below) if size != 1 else below
+            *major, digit = entry
+            dim, step, extent = digit
+            if extent % size == 0:
+                outer, inner = _halves(digit, size)
+                return (*major, outer), (inner, *below)
+            if major and size % extent == 0:
+                entry, below, size = major, (digit, *below), size // extent
+                continue
+            is_most_major = not major and step * extent >= self.sizes[dim]
+            if not is_most_major:
+                digit = self._named(entry if major or extent > 1 else ())
+            outer, inner = _halves(digit, size)
+            return (outer,), (inner, *below)
+        if size == 1:
+            return (), below
+        _, inner = _halves(self._named(()), size)
+        return (), (inner, *below)
 
-    def _named(self, entry: Entry) -> Part:
-        """An entry as a number of its own, in one part."""
+    def _named(self, entry: Entry) -> BareDigit:
+        """The one digit of a number that consists of these digits; no digits are a number that is always 0."""
         digits = _with_strides(entry)
         if digits not in self.numbers:
             self.numbers[digits] = len(self.sizes)
@@ -425,17 +459,31 @@ class _Cutter:
         return number, 1, self.sizes[number]
 
 
+def _halves(digit: BareDigit, size: int) -> tuple[BareDigit, BareDigit]:
+    """A digit cut by a size: which block of `size` values, and the value inside the block.
+
+    >>> _halves((0, 1, 12), 4), _halves((0, 1, 6), 4)
+    (((0, 4, 3), (0, 1, 4)), ((0, 4, 2), (0, 1, 4)))
+    """
+    dim, step, extent = digit
+    return (dim, min(step * size, checks.TOO_LARGE), -(-extent // size)), (dim, step, size)
+
+
 def _merged(entry: Entry) -> Entry:
-    """The same entry in fewer parts: a part that continues the next more minor one joins it."""
+    """The same entry in fewer digits: one that continues the next more minor one joins it.
+
+    >>> _merged([(0, 4, 3), (0, 1, 4), (1, 1, 5)])
+    [(0, 1, 12), (1, 1, 5)]
+    """
     if len(entry) < 2:
         return entry
-    kept: list[Part] = []
+    merged: list[BareDigit] = []
     for dim, step, extent in entry:
-        if kept and kept[-1][:2] == (dim, step * extent):
-            kept[-1] = dim, step, kept[-1][2] * extent
+        if merged and merged[-1][:2] == (dim, step * extent):
+            merged[-1] = dim, step, merged[-1][2] * extent
         elif extent != 1:
-            kept.append((dim, step, extent))
-    return kept or entry[-1:]
+            merged.append((dim, step, extent))
+    return merged or entry[-1:]
 
 
 def _with_strides(major_first: Entry) -> Digits:

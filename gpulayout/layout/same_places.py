@@ -42,7 +42,7 @@ CHUNK = 1 << 14  # elements compared together
 MOST = 1 << 24  # elements to compare; beyond it none are compared
 
 
-class Run(NamedTuple):
+class DimensionRun(NamedTuple):
     """Dimensions of two shapes that hold the same elements, and how many of these to compare."""
 
     source: tuple[int, ...]
@@ -104,7 +104,7 @@ def _same_law(source: Shape, target: Shape) -> bool:
     )
 
 
-def _runs(source: Shape, target: Shape) -> Iterator[Run]:
+def _runs(source: Shape, target: Shape) -> Iterator[DimensionRun]:
     """The shortest runs: for (2, 6, 5) and (3, 4, 5), dimensions 0 and 1 with 0 and 1, then 2 with 2."""
     ends = [
         {count: dim for dim, count in enumerate(itertools.accumulate(shape.dimensions, operator.mul, initial=1))}
@@ -113,7 +113,7 @@ def _runs(source: Shape, target: Shape) -> Iterator[Run]:
     for before, after in itertools.pairwise(sorted(ends[0].keys() & ends[1].keys())):
         here, there = (tuple(range(end[before], end[after])) for end in ends)
         repeated = math.lcm(period(source, here), period(target, there))
-        yield Run(here, there, min(after // before, repeated + 1))
+        yield DimensionRun(here, there, min(after // before, repeated + 1))
 
 
 def period(shape: Shape, run: Sequence[int]) -> int:
@@ -139,7 +139,7 @@ def period(shape: Shape, run: Sequence[int]) -> int:
     return times * math.prod(shape.dimensions[dim] for dim in run[1:])
 
 
-def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:
+def _agree(source: Shape, target: Shape, runs: Sequence[DimensionRun], box: Sequence[int]) -> bool:
     """True when the first elements of the runs, `box` of them in each, have the same places; stops at a difference."""
     tables = stride_table(source), stride_table(target)
     for coordinates in row_major_indices(box):

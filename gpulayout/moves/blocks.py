@@ -5,9 +5,9 @@ the source's minor dimensions; one of the target, if it covers the target's.  Me
 
     f32[39000,39001]{1,0} to {0,1} in 384 MB    boxes of 6500 x 6501: 169 MB on each side, runs of 26 KB on both
 
-`cut` finds the longest runs that both sides can have.  Where they are too short, two passes through a scratch file move
-longer ones.  The scratch file has one more layout, whose tiles are what a slab of the source and a slab of the target
-have in common:
+`box_grid` finds the longest runs that both sides can have.  Where they are too short, two passes through a scratch file
+move longer ones.  The scratch file has one more layout, whose tiles are what a slab of the source and a slab of the
+target have in common:
 
     f32[39000,39001]{1,0}  to  {1,0:T(1148,1148)}    slabs of 1148 rows: one run of 179 MB on both sides
     {1,0:T(1148,1148)}     to  {0,1}                 slabs of 1148 columns: runs of 5.3 MB (a tile), and one of 179 MB
@@ -46,8 +46,8 @@ class BlockShapes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A relayout cut into boxes.
+class BoxGrid:
+    """A relayout cut into a grid of boxes over the logical array.
 
     source, target   the two sides
     whole_target     the target with its tail, which is filled after the boxes
@@ -178,7 +178,7 @@ class Cut:
         return -(-math.prod(found) * self.source.shape.bits_per_element // 8)
 
 
-def cut(source: Shape, target: Shape, max_bytes: int) -> Cut:
+def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
     """The relayout in blocks whose two buffers have at most `max_bytes` together, with runs as long as possible.
 
     LayoutError when the shapes are not the same array, or when even the smallest block is larger.
@@ -189,11 +189,11 @@ def cut(source: Shape, target: Shape, max_bytes: int) -> Cut:
     reading, writing = boxes(source, reads=True), boxes(target)
     least = tuple(_least(reading, writing, dim) for dim in range(source.rank))
 
-    def limited(length: int, other: int) -> Cut:
+    def limited(length: int, other: int) -> BoxGrid:
         """With runs of these lengths, in the source and in the target."""
         wanted = zip(least, map(min, reading.sizes_for(length), source.dimensions), writing.sizes_for(other))
         sizes = tuple(rounded(max(unit, read, written), unit) for unit, read, written in wanted)
-        return Cut(reading, writing, target, tuple(map(min, sizes, map(_at_least_1, writing.widths))), max_bytes)
+        return BoxGrid(reading, writing, target, tuple(map(min, sizes, map(_at_least_1, writing.widths))), max_bytes)
 
     smallest = limited(1, 1)
     if smallest.block_bytes > max_bytes:
@@ -230,13 +230,13 @@ def _longest(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _balanced(found: Cut, least: Sequence[int]) -> Cut:
+def _balanced(found: BoxGrid, least: Sequence[int]) -> BoxGrid:
     """The same number of blocks, of about equal sizes."""
     sizes = tuple(
         min(rounded(-(-_at_least_1(width) // max(count, 1)), unit), size)
         for width, count, unit, size in zip(found.target.widths, found.counts, least, found.sizes)
     )
-    return Cut(found.source, found.target, found.whole_target, sizes, found.max_bytes)
+    return BoxGrid(found.source, found.target, found.whole_target, sizes, found.max_bytes)
 
 
 # ---- two passes ------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def passes(source: Shape, target: Shape, max_bytes: int) -> tuple[tuple[Shape, S
     """
     shortest, refused = 0, None
     try:
-        one = cut(source, target, max_bytes)
+        one = box_grid(source, target, max_bytes)
         shortest = min(one.source_run_bytes, one.target_run_bytes)
         if shortest >= SHORT_RUN or one.block_count < 2:
             return ((source, target),)
@@ -259,7 +259,7 @@ def passes(source: Shape, target: Shape, max_bytes: int) -> tuple[tuple[Shape, S
     if scratch is not None:
         two = (source, scratch), (scratch, target)
         with contextlib.suppress(LayoutError):  # tiles that both sides have in common may be larger than those of one
-            found = [cut(*each, max_bytes) for each in two]
+            found = [box_grid(*each, max_bytes) for each in two]
             if min(min(each.source_run_bytes, each.target_run_bytes) for each in found) >= 2 * shortest:
                 return two
     if refused:

@@ -42,14 +42,14 @@ class Lead(NamedTuple):
     """How the coordinate of a dimension reaches its most major digit.
 
     position   of the digit, minor first
-    hops       step and stride into each number on the way to the linear index; the last hop is the digit itself
+    path       (step, stride) of one digit of each number on the way to the linear index; the last is the digit itself
     align      cuts at multiples of it leave all other digits as they are
     width      of the dimension
     extent     of the digit: its values for the whole width, and for what tiles add at its end
     """
 
     position: int
-    hops: tuple[tuple[int, int], ...]
+    path: tuple[tuple[int, int], ...]
     align: int
     width: int
     extent: int
@@ -58,20 +58,20 @@ class Lead(NamedTuple):
         """How many values the digit has for the first so many coordinates: a multiple of `align`, or the width."""
         if coordinates >= self.width:
             return self.extent
-        for step, stride in self.hops[:-1]:
+        for step, stride in self.path[:-1]:
             coordinates = -(-coordinates // step) * stride
-        return -(-coordinates // self.hops[-1][0])
+        return -(-coordinates // self.path[-1][0])
 
     def places(self, coordinate: int) -> int:
         """Where a multiple of `align` begins, in places."""
-        for step, stride in self.hops:
+        for step, stride in self.path:
             coordinate = coordinate // step * stride
         return coordinate
 
     def coordinates(self, values: int) -> int:
         """The fewest coordinates that give the digit so many values."""
-        values *= self.hops[-1][0]
-        for step, stride in reversed(self.hops[:-1]):
+        values *= self.path[-1][0]
+        for step, stride in reversed(self.path[:-1]):
             values = -(-values // stride) * step
         return values
 
@@ -193,7 +193,7 @@ def _needs(table: StrideTable, per_byte: int) -> list[int]:
 
 def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lead | None:
     """The way of a dimension to its most major digit; None if the dimension is never cut."""
-    value, place, hops = dim, -1, list[tuple[int, int]]()
+    value, place, path = dim, -1, list[tuple[int, int]]()
     sums = (*table.numbers, table.digits)
     while value < len(table.dimensions) + len(table.numbers):
         shares = [
@@ -205,14 +205,14 @@ def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lea
         if not shares:
             return None
         step, into, place = max(shares)
-        hops.append((step, sums[into][place].stride))
+        path.append((step, sums[into][place].stride))
         value = len(table.dimensions) + into
     align = needs[place]
-    for step, stride in [(hops[-1][0], 1), *reversed(hops[:-1])]:
+    for step, stride in [(path[-1][0], 1), *reversed(path[:-1])]:
         align = step * (align // math.gcd(align, stride))
     if not align:
         return None
-    return Lead(place, tuple(hops), align, width, table.digits[place].extent)
+    return Lead(place, tuple(path), align, width, table.digits[place].extent)
 
 
 def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:

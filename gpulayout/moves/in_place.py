@@ -26,7 +26,9 @@ for in-place matrix transposition" (2014).  Blocks that follow cycles are those 
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -36,7 +38,17 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.steps import Blocks, Chain, Kept, Slabs, Steps, Swaps, move_of, resized, through_workspace
+from gpulayout.moves.steps import (
+    BlockCycles,
+    Chain,
+    Leftover,
+    SlabReorders,
+    Steps,
+    Swaps,
+    move_of,
+    resized,
+    through_workspace,
+)
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
 MOST_TRIED = 1024  # sizes of a slab
@@ -91,10 +103,10 @@ def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int, 
     size = min(max(min(workspace, enough) // inner, 1), major.extent)
     count, rest = divmod(major.extent, size)
     at_once = min(workspace // (size * inner), count, at_once)
-    slabs = Slabs(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
+    slabs = SlabReorders(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
     if not rest:
         return (slabs,)
-    return slabs, Slabs(1, *through_workspace([*minor, resized(major, rest)], itemsize), count * size * inner)
+    return slabs, SlabReorders(1, *through_workspace([*minor, resized(major, rest)], itemsize), count * size * inner)
 
 
 def _partners(axes: Sequence[Axis]) -> tuple[int, ...] | None:
@@ -118,10 +130,31 @@ def _sizes(axes: Sequence[Axis], partners: Sequence[int], elements: int) -> tupl
 
 
 # ---- slabs, blocks, slabs ------------------------------------------------------------------------------------------
+#
+# Both sides are cut into slabs, so that every axis is one digit or two.  f32[1000,600]{1,0} to {0,1} in 240 KB, with
+# slabs of 100 rows in the source and of 60 columns in the target:
+#
+#     digit            inside a slab of the source    inside a slab of the target
+#     row // 100       no: counts the slabs           yes
+#     row % 100        yes                            yes                            } these two
+#     column // 60     yes                            no: counts the slabs
+#     column % 60      yes                            yes                            } make a block
+#
+# The three steps put these digits in another order.  Most major first, with the digits of a block in brackets:
+#
+#     source           row // 100     row % 100      column // 60   column % 60
+#       first chain    within each slab of the source
+#     before           row // 100     column // 60   [column % 60   row % 100]
+#       blocks         from place to place, unchanged
+#     after            column // 60   row // 100     [column % 60   row % 100]
+#       last chain     within each slab of the target
+#     target           column // 60   column % 60    row // 100     row % 100
+#
+# The order inside a block is that of the target or of the source: that which makes a chain superfluous, if one does.
 
 
 @dataclass(frozen=True)
-class Cut:
+class SlabCut:
     """How both sides are cut into slabs that fit the workspace.
 
     axes    of the whole array
@@ -142,22 +175,23 @@ class Cut:
         axis = self.axes[number]
         return resized(axis, axis.extent - self.rest(number))
 
-    def parts(self) -> list[Part]:
-        """The digits of what is not left over."""
-        inside = [set[int](), set[int]()]
-        for side, end in enumerate(self.ends):
-            inside[side] = {n for n, axis in enumerate(self.axes) if axis[2 + side] < self.axes[end][2 + side]}
+    def digits(self) -> list[SlabDigit]:
+        """The digits of what is not left over, without those that are always 0."""
+        below = [  # for each side, the axes that a slab has all of
+            {number for number, axis in enumerate(self.axes) if _stride(axis, side) < _stride(self.axes[end], side)}
+            for side, end in enumerate(self.ends)
+        ]
         found = []
         for number in range(len(self.axes)):
             axis, size = self.whole(number), self.sizes.get(number, 1)
             outer = Axis(axis.extent // size, axis.bound // size, axis.source_stride * size, axis.target_stride * size)
-            found.append(Part(outer, *(number in each for each in inside)))
+            found.append(SlabDigit(outer, *(number in inside for inside in below)))
             if number in self.sizes:
-                inner = resized(axis, size)
-                found.append(Part(inner, *(number in each or number == end for each, end in zip(inside, self.ends))))
-        return [part for part in found if part.axis.extent > 1]
+                is_inside = (number in inside or number == end for inside, end in zip(below, self.ends))
+                found.append(SlabDigit(resized(axis, size), *is_inside))
+        return [digit for digit in found if digit.axis.extent > 1]
 
-    def kept(self, itemsize: int, above: int) -> Iterator[tuple[Kept, Kept]]:
+    def leftovers(self, itemsize: int, above: int) -> Iterator[tuple[Leftover, Leftover]]:
         """What is left over, on its way to the workspace, behind its first `above` bytes, and back."""
         whole = list(self.axes)
         for number in self.sizes:
@@ -165,15 +199,16 @@ class Cut:
             if rest:
                 part = list(whole)
                 part[number] = resized(self.axes[number], rest)
-                whole[number] = self.whole(number)
+                whole[number] = axis = self.whole(number)
                 there, back = through_workspace(part, itemsize)
-                _, _, read, written = whole[number]
-                first = whole[number].extent
-                yield Kept(there, False, first * read, above), Kept(back, True, first * written, above)
+                yield (
+                    Leftover(there, False, axis.extent * axis.source_stride, above),
+                    Leftover(back, True, axis.extent * axis.target_stride, above),
+                )
                 above += there.bytes_read
 
 
-class Part(NamedTuple):
+class SlabDigit(NamedTuple):
     """A digit of the array: an axis, or what lies inside the slabs that it is cut into, or what counts them.
 
     in_source, in_target   whether it lies inside the slabs of that side
@@ -188,41 +223,69 @@ class Part(NamedTuple):
         return self.in_source and self.in_target
 
 
+def _stride(axis: Axis, side: int) -> int:
+    """The stride of an axis in the source, side 0, or in the target, side 1."""
+    return axis.target_stride if side else axis.source_stride
+
+
 def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int) -> Steps:
-    """Slabs of the source, blocks, slabs of the target."""
+    """Slabs of the source, blocks, slabs of the target.
+
+    Of two ways to cut, that with the larger blocks: slabs as large as the workspace that leave nothing over, or half as
+    large, and what they leave over fits the other half.
+    """
     half = max(workspace // 2, itemsize)
-    cuts = _cut(axes, itemsize, workspace, 0), _cut(axes, itemsize, half, (workspace - half) // 2)
-    cut = max(cuts, key=lambda cut: math.prod(part.axis.extent for part in cut.parts() if part.in_block))
-    parts, is_whole = cut.parts(), not any(map(cut.rest, cut.sizes))
-    steps = min((_steps(parts, itemsize, by_target, is_whole) for by_target in (True, False)), key=len)
-    kept = list(cut.kept(itemsize, max(step.workspace for step in steps)))
-    return (*(there for there, _ in kept), *steps, *(back for _, back in kept))
+    cuts = _slab_cut(axes, itemsize, workspace, 0), _slab_cut(axes, itemsize, half, (workspace - half) // 2)
+    cut = max(cuts, key=lambda cut: math.prod(digit.axis.extent for digit in cut.digits() if digit.in_block))
+    digits, is_whole = cut.digits(), not any(map(cut.rest, cut.sizes))
+    steps = min((_steps(digits, itemsize, by_target, is_whole) for by_target in (True, False)), key=len)
+    leftovers = list(cut.leftovers(itemsize, max(step.workspace for step in steps)))
+    return (*(there for there, _ in leftovers), *steps, *(back for _, back in leftovers))
 
 
-def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
-    """The steps of what is not left over.
+def _steps(digits: Sequence[SlabDigit], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
+    """The steps of what is not left over: see above.
 
     by_target   elements of a block are in the order of the target, else in that of the source
     is_whole    nothing is left over
     """
-    source, target = (sorted(parts, key=lambda part: part.axis[2 + side]) for side in (0, 1))
-    block = [part for part in (target if by_target else source) if part.in_block]
-    # The order of digits before and after the blocks move, minor first: those of a block, of a slab, of the array.
-    before = sorted(source, key=lambda part: (not part.in_block, not part.in_source))
-    after = sorted(target, key=lambda part: (not part.in_block, not part.in_target))
-    before[: len(block)] = after[: len(block)] = block
-    left, right = _strides(before, itemsize), _strides(after, itemsize)
-    into = [(part.axis._replace(target_stride=left[part]), part.in_source) for part in source]
-    back = [(part.axis._replace(source_stride=right[part]), part.in_target) for part in target]
-    first = [_chain(into, itemsize, False)] if before != source or not is_whole else []
-    last = [_chain(back, itemsize, True)] if after != target or not is_whole else []
-    count = math.prod(part.axis.extent for part in block)
-    moved = [p.axis._replace(source_stride=left[p], target_stride=right[p]) for p in after if not p.in_block]
-    ahead = [sum(chain.part_bytes for chain in chains) // (count * itemsize) for chains in (first, last)]
-    blocks = Blocks(
-        coalesce(moved)[0], move_of([Axis(count, count, itemsize, itemsize)], itemsize), (ahead[0], ahead[1])
+    source, target = (sorted(digits, key=lambda digit: _stride(digit.axis, side)) for side in (0, 1))
+    block = [digit for digit in (target if by_target else source) if digit.in_block]
+    # Minor first: the digits of a block, the others of a slab, those that count the slabs.
+    before = [
+        *block,
+        *(digit for digit in source if digit.in_source and not digit.in_block),
+        *(digit for digit in source if not digit.in_source),
+    ]
+    after = [
+        *block,
+        *(digit for digit in target if digit.in_target and not digit.in_block),
+        *(digit for digit in target if not digit.in_target),
+    ]
+    strides_before, strides_after = _strides(before, itemsize), _strides(after, itemsize)
+
+    # What is left over makes a gap, which the first chain closes and the last one opens again.
+    chains: list[Chain | None] = [None, None]
+    if before != source or not is_whole:
+        axes = [(digit.axis._replace(target_stride=strides_before[digit]), digit.in_source) for digit in source]
+        chains[0] = _chain(axes, itemsize, False)
+    if after != target or not is_whole:
+        axes = [(digit.axis._replace(source_stride=strides_after[digit]), digit.in_target) for digit in target]
+        chains[1] = _chain(axes, itemsize, True)
+
+    elements = math.prod(digit.axis.extent for digit in block)
+    moved = [
+        digit.axis._replace(source_stride=strides_before[digit], target_stride=strides_after[digit])
+        for digit in after
+        if not digit.in_block
+    ]
+    before_blocks, after_blocks = (chain.part_bytes // (elements * itemsize) if chain else 0 for chain in chains)
+    blocks = BlockCycles(
+        coalesce(moved)[0],
+        move_of([Axis(elements, elements, itemsize, itemsize)], itemsize),
+        (before_blocks, after_blocks),
     )
-    return (*first, blocks, *last)
+    return tuple(step for step in (chains[0], blocks, chains[1]) if step)
 
 
 def _chain(axes: Sequence[tuple[Axis, bool]], itemsize: int, backwards: bool) -> Chain:
@@ -232,32 +295,34 @@ def _chain(axes: Sequence[tuple[Axis, bool]], itemsize: int, backwards: bool) ->
     return Chain(tuple(loops), move_of(slab, itemsize), *through_workspace(slab, itemsize), backwards)
 
 
-def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
+def _strides(order: Iterable[SlabDigit], itemsize: int) -> dict[SlabDigit, int]:
     """Strides of digits that follow one another without gaps, minor first."""
-    found = {}
-    for part in order:
-        found[part] = itemsize
-        itemsize *= part.axis.extent
-    return found
+    strides, stride = {}, itemsize
+    for digit in order:
+        strides[digit] = stride
+        stride *= digit.axis.extent
+    return strides
 
 
-def _cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> Cut:
+def _slab_cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> SlabCut:
     """Slabs of at most `limit` bytes on both sides, so that each of the two cuts leaves over at most `spare` bytes."""
-    ends, most = [], dict[int, int]()
-    for side in (0, 1):
-        below = itemsize
-        for number in sorted(range(len(axes)), key=lambda number: axes[number][2 + side]):
-            if below * axes[number].extent > limit:
-                ends.append(number)
-                most[number] = min(limit // below, most.get(number, limit))
-                break
-            below *= axes[number].extent
+    (source_end, source_most), (target_end, target_most) = (_end(axes, itemsize, limit, side) for side in (0, 1))
+    most = {source_end: source_most, target_end: target_most}
+    if source_end == target_end:
+        most = {source_end: min(source_most, target_most)}
     whole = math.prod(axis.extent for axis in axes) * itemsize
-    sizes = {}
-    for number, size in most.items():
-        extent = axes[number].extent
-        sizes[number] = _size(extent, size, spare * extent // whole)
-    return Cut(axes, (ends[0], ends[1]), sizes)
+    sizes = {
+        number: _size(axes[number].extent, coordinates, spare * axes[number].extent // whole)
+        for number, coordinates in most.items()
+    }
+    return SlabCut(axes, (source_end, target_end), sizes)
+
+
+def _end(axes: tuple[Axis, ...], itemsize: int, limit: int, side: int) -> tuple[int, int]:
+    """The first axis of a side that a slab of `limit` bytes has only a part of, and the most coordinates of it."""
+    order = sorted(range(len(axes)), key=lambda number: _stride(axes[number], side))
+    steps = itertools.accumulate((axes[number].extent for number in order), operator.mul, initial=itemsize)
+    return next((number, limit // step) for number, step in zip(order, steps) if step * axes[number].extent > limit)
 
 
 def _size(extent: int, most: int, spare: int) -> int:

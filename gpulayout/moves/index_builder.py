@@ -29,7 +29,7 @@ def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
     table, builder = _checked_table(shape), _Builder()
     if for_kernel:
         _check_digits(table, shape)
-    sums = builder.put_together(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
+    sums = builder.linearized(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
     program = IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size)
     return _checked(program, shape, table.is_strided) if for_kernel else program
 
@@ -39,7 +39,7 @@ def delinearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
     table, builder = _checked_table(shape), _Builder()
     if for_kernel:
         _check_digits(table, shape)
-    for dim, value in enumerate(builder.taken_apart(table)):
+    for dim, value in enumerate(builder.delinearized(table)):
         value.store = dim
     program = IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size)
     return _checked(program, shape, table.is_strided) if for_kernel else program
@@ -53,9 +53,9 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
     if is_strided:
         table, strides = _merged(*tables)
         _check_digits(table, source)
-        sums = _weighted(builder.taken_apart(table), strides)
+        sums = _weighted(builder.delinearized(table), strides)
     else:
-        sums = builder.put_together(tables[1], builder.taken_apart(tables[0]))
+        sums = builder.linearized(tables[1], builder.delinearized(tables[0]))
     return _checked(
         IndexProgram(
             "convert_linear",
@@ -70,23 +70,21 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
 
 
 def place_program(
-    numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int
+    numbered: Shape, source: Shape | Sequence[int], unit: int, target_strides: Sequence[int], reach: int
 ) -> IndexProgram:
     """From the linear index of each place of `numbered` to its place in the source, a buffer or an array.
 
-    source   a shape, whose places are counted in `unit`s; or the strides of an array
-    apart    strides of the target, if it is an array with its own strides; each coordinate stores its stride there
-    reach    the largest distance between two places on either side
+    source           a shape, whose places are counted in `unit`s; or the strides of an array
+    target_strides   of the target, if it is an array with its own strides; each coordinate stores its stride there
+    reach            the largest distance between two places on either side
     """
     builder = _Builder()
-    coordinates = builder.taken_apart(_checked_table(numbered))
+    coordinates = builder.delinearized(_checked_table(numbered))
     if isinstance(source, Shape):
-        sums = {
-            term: unit * weight for term, weight in builder.put_together(_checked_table(source), coordinates).items()
-        }
+        sums = {term: unit * weight for term, weight in builder.linearized(_checked_table(source), coordinates).items()}
     else:
         sums = _weighted(coordinates, source)
-    for value, stride in zip(coordinates, apart):
+    for value, stride in zip(coordinates, target_strides):
         value.store = stride or None
     return _checked(
         IndexProgram(
@@ -182,14 +180,14 @@ class _Builder:
         """A given coordinate."""
         return self._new(_Value(size, load=dim, is_checked=True))
 
-    def put_together(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
+    def linearized(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
         """The terms of the linear index; adds the table's numbers as values."""
         values = list(coordinates)
         for digits, size in zip(table.numbers, table.sizes[len(table.dimensions) :]):
             values.append(self._new(_Value(size, terms=_terms_of(digits, values))))
         return _terms_of(table.digits, values)
 
-    def taken_apart(self, table: StrideTable) -> list[_Value]:
+    def delinearized(self, table: StrideTable) -> list[_Value]:
         """The coordinates of the given linear index.  The table's numbers are computed first, in reverse order."""
         values = [_Value(size) for size in table.sizes]
         rank, largest = len(table.dimensions), [0] * len(values)

@@ -92,7 +92,7 @@ class LookupMove(Frozen):
         return -(-self.place_count * self.target_bits // 8)
 
     @property
-    def is_apart(self) -> bool:
+    def has_strided_target(self) -> bool:
         """True when the target is an array with its own strides."""
         return bool(self.strides[1])
 
@@ -100,8 +100,10 @@ class LookupMove(Frozen):
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Places of the source, and of the target, are sums of multiples of these; () when the source is packed."""
         instructions = self.program.instructions
-        apart = tuple(each.store for each in instructions if each.store is not None)
-        return tuple(add.weight for each in instructions for add in each.adds) if self.source_bits >= 8 else (), apart
+        target_strides = tuple(each.store for each in instructions if each.store is not None)
+        return tuple(
+            add.weight for each in instructions for add in each.adds
+        ) if self.source_bits >= 8 else (), target_strides
 
 
 def relayout_lookup(source: Shape, target: Shape, why: object) -> LookupMove:
@@ -121,8 +123,10 @@ def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> Lo
     """The look-up from a buffer of `shape` to a logical array with these byte strides."""
     dense = shape.with_layout(None)
     strides, reach = _array(array_strides, shape)
-    apart = () if strides == _array(dense.byte_strides, shape)[0] else strides
-    return _lookup(dense, shape, (shape.bits_per_element, 8 * shape.itemsize), (0, shape.nbytes), reach, why, apart)
+    target_strides = () if strides == _array(dense.byte_strides, shape)[0] else strides
+    return _lookup(
+        dense, shape, (shape.bits_per_element, 8 * shape.itemsize), (0, shape.nbytes), reach, why, target_strides
+    )
 
 
 def _array(strides: Sequence[int], shape: Shape) -> tuple[tuple[int, ...], tuple[int, int]]:
@@ -138,14 +142,14 @@ def _lookup(
     source_span: tuple[int, int],
     target_span: tuple[int, int],
     why: object,
-    apart: Sequence[int] = (),
+    target_strides: Sequence[int] = (),
 ) -> LookupMove:
     """The move that looks up each place of `numbered` in turn."""
     unit = max(bits[0] // 8, 1)  # the bytes of a place, or 1 slot
     per = [8 // side if side < 8 else 1 for side in bits]  # slots per byte
     # The distance from the lowest place to the highest, in bytes or slots.
     reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))
-    program = place_program(numbered, source, unit, apart, reach)
+    program = place_program(numbered, source, unit, target_strides, reach)
     return LookupMove(
         program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
     )

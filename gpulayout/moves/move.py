@@ -42,8 +42,8 @@ class Axis(NamedTuple):
         return self.bound < self.extent
 
 
-class Slab(NamedTuple):
-    """A strided block of places: shape and strides major first, strides and offset in bytes."""
+class StridedPlaces(NamedTuple):
+    """The places that a shape and strides reach, major first; strides and offset in bytes."""
 
     shape: tuple[int, ...]
     source_strides: tuple[int, ...]
@@ -100,10 +100,10 @@ class Move(Frozen):
         return self.place_count * self.itemsize
 
     @cached_property
-    def slab(self) -> Slab:
+    def element_places(self) -> StridedPlaces:
         """All elements, as one strided copy."""
         shape = tuple(axis.bound for axis in reversed(self.axes))
-        return Slab(
+        return StridedPlaces(
             shape,
             tuple(axis.source_stride for axis in reversed(self.axes)),
             0,
@@ -111,21 +111,23 @@ class Move(Frozen):
         )
 
     @cached_property
-    def padding_slabs(self) -> tuple[Slab, ...]:
+    def padding_places(self) -> tuple[StridedPlaces, ...]:
         """All padding, each place once: for every padded axis, the part past its bound.
 
         That part covers more major axes up to their bounds and more minor axes up to their extents.  Extents 3 x 5 with
-        bounds 2 x 3 give 2 slabs: 3 - 2 places in each of the first 3 columns, and 5 - 3 columns of 3 places.
+        bounds 2 x 3 give 2 of them: 3 - 2 places in each of the first 3 columns, and 5 - 3 columns of 3 places.
         """
-        slabs = []
+        found = []
         for k, axis in enumerate(self.axes):
             if axis.is_padded:
                 lower = [below.extent for below in self.axes[:k]]
                 upper = [above.bound for above in self.axes[k + 1 :]]
                 shape = tuple(reversed([*lower, axis.extent - axis.bound, *upper]))
                 if math.prod(shape):
-                    slabs.append(Slab(shape, (), axis.bound * axis.target_stride, self.slab.target_strides))
-        return tuple(slabs)
+                    found.append(
+                        StridedPlaces(shape, (), axis.bound * axis.target_stride, self.element_places.target_strides)
+                    )
+        return tuple(found)
 
     @cached_property
     def source_span(self) -> tuple[int, int]:

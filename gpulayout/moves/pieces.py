@@ -33,7 +33,7 @@ from gpulayout.moves.regions import Region, array_side, element_regions, regions
 from gpulayout.moves.supported import check_storable, is_plain
 
 LEAST_PIECES, MOST_PIECES = 64, 1 << 16
-PLACES_A_PIECE = 512  # NumPy looks up this many in 3 us, the cost of starting a piece
+PLACES_A_PIECE = 512  # NumPy looks up this many in the time that it takes to begin a piece
 
 
 def relayout_pieces(source: Shape, target: Shape) -> Pieces:

@@ -85,7 +85,7 @@ def fused(whole: Region) -> Region:
     return Region(extents, rows, tuple([dimensions for _, _, dimensions in loops]))
 
 
-def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
+def cut_at_multiples(whole: Region, number: int, size: int) -> Iterator[Region]:
     """Regions that together make up the whole; in each, row `number` has a linear quotient and remainder by `size`."""
     waiting = [whole]
     while waiting:
@@ -155,8 +155,19 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 # ---- regions of a move, read from the stride tables of its two sides ----------------------------------
 #
 # From coordinates to a place, a table works value by value: each value is cut at the steps of its digits, and each
-# digit is added to its sum.  f32[20,256]{1,0:T(8,128)} takes the rows (i, j) of a region, cuts i by 8 and j by 128, and
-# adds i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  A strided array needs no cuts.
+# digit moves from the row of its value to the row of the linear index, times its stride.  f32[20,256]{1,0:T(8,128)} has
+# the digits i // 8 * 2048, i % 8 * 128, j // 128 * 1024 and j % 128.  Cuts of i by 8 give 2 whole tiles, where
+# i = 8 a + b with a < 2 and b < 8, and a region of the last 4 rows.  Cuts of j by 128 give j = 128 c + d.  In the whole
+# tiles, with a row-major array as the other side:
+#
+#     rows            the other side's place         value 0      value 1        linear index
+#     at first        256 (8 a + b) + 128 c + d      8 a + b      128 c + d      0
+#     digit i // 8    the same                       b            128 c + d      2048 a
+#     digit i % 8     the same                       0            128 c + d      2048 a + 128 b
+#     digit j // 128  the same                       0            d              2048 a + 128 b + 1024 c
+#     digit j % 128   the same                       0            0              2048 a + 128 b + 1024 c + d
+#
+# A digit with step 1 that is a whole value needs no cut, so the rows of a strided array are ready before the first.
 #
 # From a place to coordinates, a table has a loop for every digit, and each coordinate is a sum over these loops.  The
 # loops are cut where a coordinate, or a number of the table, exceeds its size: the rest is padding, tail included.
@@ -168,29 +179,35 @@ class SideTable(NamedTuple):
     table: StrideTable
     unit: int
 
-    def started(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
-        """Rows of all values and of the place, after all steps without a division; values that are used up are 0."""
-        rows = [*coordinates, *[(0,) * length] * (len(self.table.numbers) + 1)]
-        waiting = set()
+    def rows_before_cuts(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
+        """A row of `length` for every value of the table, and one for the linear index, with all digits moved that
+        need no cut.
+
+        f32[2,3]{0,1} ends with (0, 0, i + 2 j), and f32[20,256]{1,0:T(8,128)} still has (i, j, 0).  A number waits for
+        the values that it consists of: in f32[6]{0:T(3)(2)}, index % 3 is one, and known after a cut of the index by 3.
+        """
+        nothing = (0,) * length
+        rows = [*coordinates, *[nothing] * (len(self.table.numbers) + 1)]
+        incomplete = set()  # numbers, and the linear index, that digits are missing from
         for value, shares in enumerate(self.table.shares):
-            if value in waiting or any(share.step > 1 for share in shares):
-                waiting |= {share.into for share in shares}
+            if value in incomplete or any(share.step > 1 for share in shares):
+                incomplete |= {share.into for share in shares}
                 continue
             for share in shares:
                 rows[share.into] = plus(rows[share.into], rows[value], share.stride)
-            rows[value] = (0,) * length
+            rows[value] = nothing
         return tuple(rows)
 
-    def places(self, parts: Iterable[Region], carried: int) -> Iterator[Region]:
-        """The regions with two kinds of rows: the first `carried` rows unchanged, and last the place in memory.
+    def with_places(self, parts: Iterable[Region], first: int) -> Iterator[Region]:
+        """The regions with the place in memory as last row, behind their first rows.
 
-        The rows between them come from `started`.
+        Of the given rows, the `first` ones are kept; the others come from `rows_before_cuts`.
         """
         for value, shares in enumerate(self.table.shares):
             for share in shares:
-                parts = _taken(parts, carried + value, carried + share.into, share.step, share.stride)
-        for whole in parts:
-            yield whole.with_rows((*whole.rows[:carried], self.place(whole.rows[-1])))
+                parts = _digit_moved(parts, first + value, first + share.into, share.step, share.stride)
+        for part in parts:
+            yield part.with_rows((*part.rows[:first], self.place(part.rows[-1])))
 
     def place(self, linear: Row) -> Row:
         """The place in memory of a linear index."""
@@ -219,12 +236,16 @@ def regions(source: SideTable, target: SideTable) -> Iterator[tuple[Region, bool
     if not is_separable:
         yield from ((part, True) for part in element_regions(source, target))
     for part, is_element in _all_places(target.table):
-        place = target.place(part.rows[0])
+        linear, *values = part.rows
+        place = target.place(linear)
         if not is_element:
-            yield fused(Region(part.extents, ((0,) * len(place), place), ((),) * len(part.extents))), False
+            no_source = (0,) * len(place)
+            yield fused(Region(part.extents, (no_source, place), ((),) * len(part.extents))), False
         elif is_separable:
-            whole = fused(part.with_rows((place, *source.started(part.rows[1 : 1 + rank], len(place)))))
-            yield from ((fused(found.with_rows(found.rows[::-1])), True) for found in source.places((whole,), 1))
+            whole = fused(part.with_rows((place, *source.rows_before_cuts(values[:rank], len(place)))))
+            for found in source.with_places((whole,), 1):
+                target_place, source_place = found.rows
+                yield fused(found.with_rows((source_place, target_place))), True
 
 
 def element_regions(source: SideTable, target: SideTable) -> Iterator[Region]:
@@ -232,22 +253,29 @@ def element_regions(source: SideTable, target: SideTable) -> Iterator[Region]:
     if 0 in source.table.dimensions:
         return
     whole = region(source.table.dimensions)
-    waiting = target.started(whole.rows, 1 + len(whole.extents))
-    whole = fused(whole.with_rows((*waiting, *source.started(whole.rows, 1 + len(whole.extents)))))
-    for part in source.places((whole,), len(waiting)):
-        yield from target.places((fused(part.with_rows((part.rows[-1], *part.rows[:-1]))),), 1)
+    length = 1 + len(whole.extents)
+    # The target's rows wait in front, while the source's become a place.
+    target_rows = target.rows_before_cuts(whole.rows, length)
+    whole = fused(whole.with_rows((*target_rows, *source.rows_before_cuts(whole.rows, length))))
+    for part in source.with_places((whole,), len(target_rows)):
+        *target_rows_of_part, source_place = part.rows
+        yield from target.with_places((fused(part.with_rows((source_place, *target_rows_of_part))),), 1)
 
 
-def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int) -> Iterator[Region]:
-    """The regions after the quotient of a row by `step`, times `factor`, moves to row `into`; the remainder stays."""
+def _digit_moved(parts: Iterable[Region], row: int, into: int, step: int, factor: int) -> Iterator[Region]:
+    """The regions after a digit moves from one row to another: row `row` keeps its remainder by `step`, and its
+    quotient, times `factor`, is added to row `into`.
+
+    i < 20 with step 8 and factor 2048 gives 2 x 8 places with the rows b and 2048 a, and 4 places with i and 2 * 2048.
+    """
     for whole in parts:
-        if not any(whole.rows[row]):
+        if not any(whole.rows[row]):  # 0 everywhere: both are 0
             yield whole
             continue
-        for part in cut(whole, row, step) if step > 1 else (whole,):
+        for part in cut_at_multiples(whole, row, step) if step > 1 else (whole,):
             rows = list(part.rows)
-            outer, inner = divided(rows[row], step)
-            rows[row], rows[into] = inner, plus(rows[into], outer, factor)
+            quotient, remainder = divided(rows[row], step)
+            rows[row], rows[into] = remainder, plus(rows[into], quotient, factor)
             yield Region(part.extents, tuple(rows), part.dimensions)
 
 
@@ -267,10 +295,10 @@ def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
             if is_place and 0 in table.dimensions:
                 yield part, False
             elif is_place:
-                yield from _taken_apart(part, table, _checked_first(table))
+                yield from _elements_or_padding(part, table, _order_of_checks(table))
 
 
-def _checked_first(table: StrideTable) -> list[int]:
+def _order_of_checks(table: StrideTable) -> list[int]:
     """All values in an order that gives few regions.  A value comes after the numbers that contain it, since these are
     cut for it.
 
@@ -290,31 +318,34 @@ def _checked_first(table: StrideTable) -> list[int]:
     return found
 
 
-def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:
+def _elements_or_padding(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:
     """The region in parts that hold either elements or padding.  Values are checked in the given order; a number is
     split into the values that it contains.
+
+    The rows are those of `_all_places`: row `value + 1` is a value, and must be below its reach.
     """
     if not values:
         yield whole, True
         return
     value, *others = values
+    number = value - len(table.dimensions)
     for part, is_inside in split_below(whole, value + 1, table.reaches[value]):
         if not is_inside:
             yield part, False
             continue
         parts: Iterable[Region] = (part,)
-        number = value - len(table.dimensions)
-        for digit in reversed(table.numbers[number]) if number >= 0 and not _is_full(table, number) else ():
-            parts = _taken(parts, value + 1, digit.dim + 1, digit.stride, digit.step)
+        if number >= 0 and not _is_full(table, number):
+            for digit in reversed(table.numbers[number]):
+                parts = _digit_moved(parts, value + 1, digit.dim + 1, digit.stride, digit.step)
         for smaller in parts:
-            yield from _taken_apart(smaller, table, others)
+            yield from _elements_or_padding(smaller, table, others)
 
 
 def _is_full(table: StrideTable, number: int) -> bool:
     """True when all values of a number below its reach are elements: the dimensions it joins have no padding.
 
-    Then the number need not be cut into its coordinates: planning u8[1000,1001,1003] under T(*,*,1024) takes 1 ms
-    instead of 35 s.
+    Then the number need not be cut into its coordinates, which would give a region for every plane or row that begins
+    inside a tile: planning u8[1000,1001,1003] under T(*,*,1024) would take 35,000 times as long.
     """
     dimensions = table.dimensions
     return not table.is_separable and all(

@@ -2,6 +2,7 @@
 
 Every step has
 
+    kind                    its name in `InPlace.as_json`
     count, part_bytes       how many slabs, parts or blocks there are, and the bytes of one
     workspace               bytes that it takes; the workspace begins anew with every step, except for what is kept
     bytes_moved             bytes of the buffer that are read or written
@@ -39,7 +40,7 @@ Loops = tuple[tuple[int, int, int], ...]  # count, and bytes of a step on either
 
 
 @dataclass(frozen=True)
-class Slabs:
+class SlabReorders:
     """Slab by slab: read into the workspace, and written back in another order.
 
     count        of the slabs, one behind the other
@@ -53,6 +54,7 @@ class Slabs:
     write: Move
     offset: int = 0
     at_once: int = 1
+    kind: ClassVar = "slabs"
 
     def __str__(self) -> str:
         return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order"
@@ -71,7 +73,7 @@ class Slabs:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """See the module."""
+        """For each slab: a read into the workspace, and a write to the place where it was."""
         for number in range(first, self.count, every):
             place = self.offset + number * self.part_bytes
             yield Copy(self.read, False, place, True, 0)
@@ -96,6 +98,7 @@ class Chain:
     write: Move
     backwards: bool
     at_once: ClassVar = 1
+    kind: ClassVar = "chain"
 
     def __str__(self) -> str:
         first = ", the last one first" if self.backwards else ""
@@ -119,7 +122,9 @@ class Chain:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """See the module."""
+        """The first slab to the workspace; each of the others to the place that its predecessor left; the first slab to
+        the place that the last one left.
+        """
         turn, left = -1 if self.backwards else 1, -1
         for place in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
             read, write = (sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2))
@@ -146,6 +151,7 @@ class Swaps:
     partners: tuple[int, ...]
     itemsize: int
     at_once: int = 1
+    kind: ClassVar = "swaps"
 
     def __str__(self) -> str:
         sizes = " x ".join(map(str, self.sizes[::-1]))
@@ -170,7 +176,9 @@ class Swaps:
         return 2 * math.prod(axis.extent for axis in self.axes) * self.itemsize
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """See the module."""
+        """For each pair of parts: the first one to the workspace, the second to the first's place, the first from the
+        workspace to the second's.  A part that is its own partner goes through the workspace and back.
+        """
         corners = itertools.product(*(range(0, axis.extent, size) for axis, size in zip(self.axes, self.sizes)))
         for corner in itertools.islice(corners, first, None, every):
             here = sum(start * axis.source_stride for start, axis in zip(corner, self.axes))
@@ -190,7 +198,7 @@ class Swaps:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockCycles:
     """Equal blocks of consecutive bytes, moved along the cycles of their permutation.
 
     axes    extents, and strides in bytes of the blocks before and after
@@ -202,6 +210,7 @@ class Blocks:
     block: Move
     ahead: tuple[int, int] = (0, 0)
     at_once: ClassVar = 1
+    kind: ClassVar = "blocks"
 
     def __str__(self) -> str:
         return f"{counted(self.count, 'block')} of {counted(self.part_bytes, 'byte')}, moved along cycles"
@@ -229,7 +238,9 @@ class Blocks:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """See the module."""
+        """The moves of `numbers` with offsets in bytes: for each cycle of the permutation its first block to the
+        workspace, every other block to its target, and the first one to the place left at last.
+        """
         size = self.part_bytes
         for source, target in self.numbers():
             yield Copy(self.block, source is None, (source or 0) * size, target is None, (target or 0) * size)
@@ -267,13 +278,13 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Leftover:
     """Elements that wait in the workspace while the others move.
 
     move     to the workspace, or back
     back     True for the way back
     offset   in the buffer
-    kept     where they begin in the workspace
+    kept     the byte of the workspace where they begin
     """
 
     move: Move
@@ -282,6 +293,7 @@ class Kept:
     kept: int
     at_once: ClassVar = 1
     count: ClassVar = 1
+    kind: ClassVar = "kept"
 
     def __str__(self) -> str:
         return f"{counted(self.move.bytes_read, 'byte')} {'back from' if self.back else 'to'} the workspace"
@@ -300,14 +312,14 @@ class Kept:
         return self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """See the module."""
+        """The one move, in either direction."""
         if self.back:
             yield Copy(self.move, True, self.kept, False, self.offset)
         else:
             yield Copy(self.move, False, self.offset, True, self.kept)
 
 
-Step = Slabs | Swaps | Chain | Blocks | Kept
+Step = SlabReorders | Swaps | Chain | BlockCycles | Leftover
 Steps = tuple[Step, ...]
 
 

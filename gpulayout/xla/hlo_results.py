@@ -25,14 +25,14 @@ _COMPUTATION = re.compile(r"^[ \t]*(?:ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*
 _MOST_BEFORE = 1 << 10  # characters of a name and its equals sign
 
 
-class Result(NamedTuple):
+class HloResult(NamedTuple):
     """A shape, and the name of the instruction whose result it is; "" in a text without instructions."""
 
     name: str
     found: FoundShape
 
 
-class _Instruction(NamedTuple):
+class _HloInstruction(NamedTuple):
     """An instruction: its name, which begins at `start`, its opcode, and the span of its result."""
 
     start: int
@@ -42,7 +42,7 @@ class _Instruction(NamedTuple):
     span: Span
 
 
-def find_results(text: str) -> Iterator[Result]:
+def find_results(text: str) -> Iterator[HloResult]:
     """The results of a program's instructions in the order of the text, without those that only rename others.
 
     A text without instructions, such as an allocation report, gives all its shapes.
@@ -55,15 +55,16 @@ def find_results(text: str) -> Iterator[Result]:
     spans = list(scan(seen))
     instructions = list(_instructions(seen, spans))
     if not instructions:
-        return (Result("", found) for found in with_lines(text, iter(spans)))
+        return (HloResult("", found) for found in with_lines(text, iter(spans)))
     renamed = _renamed_in_fusions(seen, instructions)
     own = [each for each in instructions if each.opcode not in NO_MEMORY and each.start not in renamed]
     return (
-        Result(each.name, found) for each, found in zip(own, with_lines(text, (each.span for each in own)), strict=True)
+        HloResult(each.name, found)
+        for each, found in zip(own, with_lines(text, (each.span for each in own)), strict=True)
     )
 
 
-def _instructions(seen: str, spans: list[Span]) -> Iterator[_Instruction]:
+def _instructions(seen: str, spans: list[Span]) -> Iterator[_HloInstruction]:
     """The instructions of a program without strings and comments."""
     for span in spans:
         before = seen[max(span.start - _MOST_BEFORE, 0) : span.start].rstrip()
@@ -75,10 +76,10 @@ def _instructions(seen: str, spans: list[Span]) -> Iterator[_Instruction]:
         name = reverse[0][::-1] if reverse else ""
         start = max(span.start - _MOST_BEFORE, 0) + len(before) - len(name)
         is_root = before[: len(before) - len(name)].rstrip("% \t").endswith("ROOT")
-        yield _Instruction(start, name, is_root, opcode[1], span)
+        yield _HloInstruction(start, name, is_root, opcode[1], span)
 
 
-def _renamed_in_fusions(seen: str, instructions: list[_Instruction]) -> set[int]:
+def _renamed_in_fusions(seen: str, instructions: list[_HloInstruction]) -> set[int]:
     """Where the instructions begin whose results are operands or results of a fusion under another name."""
     ends = [each.start for each in instructions[1:]] + [len(seen)]
     rest = {
@@ -95,7 +96,7 @@ def _renamed_in_fusions(seen: str, instructions: list[_Instruction]) -> set[int]
     return renamed
 
 
-def _by_computation(seen: str, instructions: list[_Instruction]) -> Iterator[tuple[str, list[_Instruction]]]:
+def _by_computation(seen: str, instructions: list[_HloInstruction]) -> Iterator[tuple[str, list[_HloInstruction]]]:
     """The name and the instructions of every computation."""
     begins = list(_COMPUTATION.finditer(seen))
     starts = [each.start for each in instructions]
@@ -104,7 +105,7 @@ def _by_computation(seen: str, instructions: list[_Instruction]) -> Iterator[tup
         yield begin[1], instructions[first:last]
 
 
-def _renamed_by_root(inside: list[_Instruction], rest: dict[int, str]) -> set[int]:
+def _renamed_by_root(inside: list[_HloInstruction], rest: dict[int, str]) -> set[int]:
     """Where the root of a computation begins, and what it renames."""
     named = {each.name: each for each in inside}
     renamed: set[int] = set()

@@ -136,7 +136,7 @@ def test_a_longer_buffer_keeps_its_end():
 
 def test_an_array_of_n_dimensions_is_given_as_a_line():
     array = np.arange(6.0).reshape(2, 3)
-    with pytest.raises(BufferError, match=r"^out has shape \(2, 3\) .* out.ravel\('K'\) is the memory"):
+    with pytest.raises(BufferError, match=r"^out has shape \(2, 3\) .* out.reshape\(-1\) is the same memory"):
         gl.relayout(array, "f64[2,3]", "{0,1}", out=array)
     gl.relayout(array, "f64[2,3]", "{0,1}", out=array.reshape(-1))
     assert array.tolist() == [[0, 3, 1], [4, 2, 5]]

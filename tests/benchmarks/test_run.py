@@ -201,7 +201,7 @@ def test_letter_case_of_a_wanted_name_does_not_matter(options, capsys):
     for text in ("f16 8x8", "F16 8X8"):
         assert command.main(["--quick", "--rounds", "1", "--only", text, *options.split()]) == 0
         printed = capsys.readouterr().out
-        assert "\nf16 8x8x8 " in printed and "\nf32 16x16 " not in printed
+        assert "\nf16 8x8x8, quick: " in printed and "\nf32 16x16, quick: " not in printed
 
 
 @pytest.mark.parametrize("option", ["--json", "--tables"])

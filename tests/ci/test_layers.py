@@ -33,6 +33,8 @@ def rooms(page):
 
 
 ROOMS = rooms(PAGE.read_text(encoding="utf-8"))
+# Class names that still have two meanings, a leading underscore aside.
+SHARED_NAMES = {"Piece", "Side", "Work"}
 FILE_LINES = 500
 FUNCTION_LINES = 45
 EXECUTES_TEXT = {"eval", "exec", "compile", "__import__"}
@@ -191,6 +193,22 @@ def test_arrows_point_up_in_the_page_s_list():
     )
     page = "\n## Rooms\n| `a/` | What? | `x.py` | |\n| `b.py` | | | `a` |\n| `__init__.py` | | | `a`, `b` |\n## Words\n"
     assert rooms(page) == {"a": (), "b": ("a",), "": ("a", "b")}
+
+
+def shared_names(sources):
+    """The names of classes that several files define, a leading underscore aside, and these files."""
+    files = {}
+    for module, source in sources.items():
+        for name in {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)}:
+            files.setdefault(name.lstrip("_"), []).append(module)
+    return {name: modules for name, modules in files.items() if len(modules) > 1}
+
+
+def test_the_name_of_a_class_has_one_meaning():
+    shared = shared_names({module: path.read_text() for module, path in MODULES.items()})
+    assert {name: modules for name, modules in shared.items() if name not in SHARED_NAMES} == {}
+    assert shared_names({"a": "class Part: ...", "b": "class _Part: ..."}) == {"Part": ["a", "b"]}
+    assert shared_names({"a": "class Part: ...", "b": "class Parts: ..."}) == {}
 
 
 def circles(graph):

@@ -51,7 +51,7 @@ def test_too_many_blocks_are_refused_though_their_runs_are_long():
 
 def test_a_scratch_folder_is_named_where_it_lets_less_memory_do():
     text = refusal("u8[30000,50000]{0,1}", "{1,0}", "1M")
-    assert text.endswith("; with a scratch folder this memory is enough") and LEAST.search(text)
+    assert text.endswith("; with a scratch folder this limit is enough") and LEAST.search(text)
     assert "scratch" not in refusal("f32[39000,39001]", "{0,1}", "1K")
     with pytest.raises(gl.LayoutError) as caught:
         sensible_route(gl.plan("u8[30000,50000]{0,1}", "{1,0}"), "4K", FOLDER)
@@ -62,7 +62,7 @@ def test_a_limit_below_the_smallest_block_gets_the_same_advice():
     text = refusal("f32[1000,1000]{1,0:T(1000,1000)}", "{0,1}", "1M")
     assert text.startswith("max_bytes 262144 is too small") and text.endswith("; the least limit is 8M")
     text = refusal("u4[20001,20001]{1,0:E(4)}", "{0,1:E(4)}", "100M")
-    assert text.endswith("; with a scratch folder this memory is enough")
+    assert text.endswith("; with a scratch folder this limit is enough")
 
 
 def test_no_limit_is_named_if_none_helps():

@@ -90,8 +90,8 @@ def test_a_thread_enters_the_context_of_a_device_before_it_launches(cupy):
     plan, buffer, out = on_device_one(cupy)
     _, mine, my_out = prepared(cupy)
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(plan, buffer, out).result() is out
-        assert pool.submit(plan, mine, my_out).result() is my_out
+        assert pool.submit(plan, buffer, out=out).result() is out
+        assert pool.submit(plan, mine, out=my_out).result() is my_out
         with pytest.raises(AssertionError, match="has not entered the device's context"):  # and it had to
             pool.submit(launch_without_context, cupy, plan).result()
 
@@ -126,7 +126,7 @@ def two_at_once(plan, jobs):
     fake_cuda.before_reading = together.wait
     with ThreadPoolExecutor(2) as pool:
         for pair in zip(jobs[::2], jobs[1::2]):
-            for done in [pool.submit(plan, *job) for job in pair]:
+            for done in [pool.submit(plan, job[0], out=job[1]) for job in pair]:
                 done.result()
 
 
@@ -136,10 +136,12 @@ def one_inside_the_other(plan, jobs):
 
     def launch_the_next():
         if waiting:
-            plan(*waiting.pop())
+            buffer, out = waiting.pop()
+            plan(buffer, out=out)
 
     fake_cuda.before_reading = launch_the_next
-    plan(*waiting.pop())
+    buffer, out = waiting.pop()
+    plan(buffer, out=out)
 
 
 @pytest.mark.parametrize("calls", [two_at_once, one_inside_the_other])

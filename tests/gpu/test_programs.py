@@ -76,7 +76,7 @@ def work(number):
             values = np.random.default_rng([number, turn]).random(2800, np.float32)
             buffer = cupy.asarray(values)
             out = cupy.empty(plan.target.buffer_size, np.float32)
-            plan(buffer, out)
+            plan(buffer, out=out)
             fresh = plan(buffer)
             del buffer
             places = gl.linearize((cupy.arange(40), 3), plan.target)

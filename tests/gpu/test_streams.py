@@ -122,7 +122,7 @@ def test_a_thread_that_never_used_a_device_launches_there(cp, device):
         out[...] = 0
         cp.cuda.get_current_stream().synchronize()
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(plan, buffer, out).result() is out
+        assert pool.submit(plan, buffer, out=out).result() is out
         assert pool.submit(cp.cuda.runtime.getDevice).result() == 0
     with cp.cuda.Device(device):
         assert same_bytes(cp, out, plan(values))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.moves.blocks import cut
+from gpulayout.moves.blocks import box_grid
 from tests.support import strategies
 from tests.support.block_cases import check, smallest_limit
 
@@ -132,7 +132,7 @@ def test_joined_dimensions(source, target):
 def test_the_largest_buffers_of_one_side_and_of_both(source, target):
     source, target = gl.parse_shape(source), gl.parse_shape(target)
     for limit in limits_of(source, target):
-        blocks, found = gl.plan(source, target).blocks(limit), cut(source, target, limit)
+        blocks, found = gl.plan(source, target).blocks(limit), box_grid(source, target, limit)
         sizes = [(block.source_runs.nbytes, block.target_runs.nbytes) for block in blocks]
         for sides in ((True, False), (False, True), (True, True)):
             largest = max(sum(nbytes for nbytes, wanted in zip(both, sides) if wanted) for both in sizes)

@@ -212,8 +212,8 @@ def test_tilings_that_divide_each_other_are_one_move():
 
 
 def test_padding_after_joined_dimensions_is_found_without_their_coordinates(monkeypatch):
-    cuts, cut = [], regions.cut
-    monkeypatch.setattr(regions, "cut", lambda *given: cuts.append(given) or cut(*given))
+    cuts, cut_at_multiples = [], regions.cut_at_multiples
+    monkeypatch.setattr(regions, "cut_at_multiples", lambda *given: cuts.append(given) or cut_at_multiples(*given))
     source, target = (gl.parse_shape(f"u8[50,51,53]{layout}") for layout in ("", "{2,1,0:T(*,*,1024)}"))
     (piece,) = relayout_pieces(source, target)
     assert piece.move.place_count == target.buffer_size and len(cuts) < 20

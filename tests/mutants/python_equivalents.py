@@ -72,8 +72,8 @@ EQUIVALENTS = {
      'even = {-(-extent // pieces) for pieces in range(1, 9)}'):
         _CHOICE,
     ("gpulayout/cpu/strided_plan.py",
-     'if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES',
-     'if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
+     'if places.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES',
+     'if places.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/bank_spacing.py",
      'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:',

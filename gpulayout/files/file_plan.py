@@ -16,7 +16,7 @@ from gpulayout.layout.shape import Shape
 
 
 @dataclass(frozen=True)
-class Job:
+class FilePlan:
     """A move from an open file to a new one.
 
     plan       between the shapes of the two files; a buffer's bytes are those of a file's elements
@@ -32,7 +32,7 @@ class Job:
     is_array: bool
 
 
-def job(
+def file_plan(
     source: Source,
     target: File,
     from_: Shape | None,
@@ -40,7 +40,7 @@ def job(
     *,
     raw: bool = False,
     flat: bool = False,
-) -> Job:
+) -> FilePlan:
     """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
 
     to     what the new file gets, as `api.targets` reads it; None for an N-d array in C order
@@ -57,4 +57,4 @@ def job(
     dimensions = (found.target.buffer_length,) if order is None else found.target.dimensions
     dtype = found.target.buffer_dtype if found.target.is_packed else source.header.dtype
     header = Header(output_name(target), dtype, dimensions, order == "F")
-    return Job(source, found, header, plain, order is not None)
+    return FilePlan(source, found, header, plain, order is not None)

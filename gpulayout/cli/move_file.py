@@ -89,13 +89,13 @@ class FileMove:
         check_output(self.target, self.source, overwrite=self.overwrite)
         self._check_report()
         with open_source(self.source, from_, raw=self.raw) as source:
-            found = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat)
-            way = sensible_route(found.plan, self.memory, self.scratch)
-            seconds = None if self.dry_run else self._execute(found, way)
+            plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat)
+            way = sensible_route(plan.relayout, self.memory, self.scratch)
+            seconds = None if self.dry_run else self._execute(plan, way)
         if self.quiet:
             return
         try:
-            self._report(found, way, seconds)
+            self._report(plan, way, seconds)
         except OSError as error:
             if self.dry_run:
                 raise
@@ -103,63 +103,63 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _execute(self, found: FilePlan, way: Route) -> float:
+    def _execute(self, plan: FilePlan, way: Route) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""
         with shown_progress(quiet=self.quiet, as_json=self.as_json) as progress:
-            return move(found, self.target, way, progress, overwrite=self.overwrite, note=print_note)
+            return move(plan, self.target, way, progress, overwrite=self.overwrite, note=print_note)
 
     def _check_report(self) -> None:
         """Check that what was asked for can be printed, before anything is done."""
         if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
             check_standard_output_open()
 
-    def _report(self, found: FilePlan, way: Route, seconds: float | None) -> None:
+    def _report(self, plan: FilePlan, way: Route, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
-            return print_json(self._as_json(found, way, seconds), err=aside)
-        text = "\n".join(self._lines(found, way, seconds))
+            return print_json(self._as_json(plan, way, seconds), err=aside)
+        text = "\n".join(self._lines(plan, way, seconds))
         if aside:
             click.echo(text, err=True)
         else:
             print_remark(text)
 
-    def _as_json(self, found: FilePlan, way: Route, seconds: float | None) -> dict[str, Any]:
+    def _as_json(self, plan: FilePlan, way: Route, seconds: float | None) -> dict[str, Any]:
         return {
             "input": str(self.source),
             "output": str(self.target),
-            "output_dimensions": found.header.dimensions,
-            "output_order": "F" if found.header.fortran_order else "C",
-            "output_format": "plain bytes" if found.plain else "npy",
+            "output_dimensions": plan.header.dimensions,
+            "output_order": "F" if plan.header.fortran_order else "C",
+            "output_format": "plain bytes" if plan.plain else "npy",
             "dry_run": seconds is None,
             "seconds": seconds,
             "passes": [pass_as_json(blocks) for blocks in way.passes],
-            "plan": plan_as_json(found.plan),
+            "plan": plan_as_json(plan.relayout),
         }
 
-    def _lines(self, found: FilePlan, way: Route, seconds: float | None) -> list[str]:
-        source, target = found.plan.source, found.plan.target
+    def _lines(self, plan: FilePlan, way: Route, seconds: float | None) -> list[str]:
+        source, target = plan.relayout.source, plan.relayout.target
         name = output_name(self.target)
         lines = [
-            f"{printable(found.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
-            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(found)}",
+            f"{printable(plan.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
+            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(plan)}",
         ]
         if seconds is None:
-            explained = found.plan.explain(max_bytes=block_limit(self.memory))
+            explained = plan.relayout.explain(max_bytes=block_limit(self.memory))
             return [*lines, f"\n{explained}\n", *_passes(way), "dry run: nothing was written"]
         lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(way)]
-        if not found.is_array and isinstance(self.target, Path):
+        if not plan.is_array and isinstance(self.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
             back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
             lines.append(f"back to an N-d array:  {printable(shlex.join(back))}")
         return lines
 
 
-def _kind(found: FilePlan) -> str:
+def _kind(plan: FilePlan) -> str:
     """What the new file holds."""
-    if found.plain:
+    if plan.plain:
         return "plain bytes"
-    return f"dimensions {found.header.dimensions}{', Fortran order' if found.header.fortran_order else ''}"
+    return f"dimensions {plan.header.dimensions}{', Fortran order' if plan.header.fortran_order else ''}"
 
 
 def _passes(way: Route) -> list[str]:

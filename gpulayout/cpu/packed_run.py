@@ -189,10 +189,10 @@ def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.nda
 def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
     """The elements in these slots of packed bytes, one per byte."""
     per = 8 // bits
-    found = memory.take(slots >> per.bit_length() - 1)
-    found >>= ((slots & per - 1) * bits).astype(np.uint8)
-    found &= (1 << bits) - 1
-    return found
+    elements = memory.take(slots >> per.bit_length() - 1)
+    elements >>= ((slots & per - 1) * bits).astype(np.uint8)
+    elements &= (1 << bits) - 1
+    return elements
 
 
 def _spread(read: np.ndarray, places: np.ndarray, bits: int, spare: np.ndarray) -> None:

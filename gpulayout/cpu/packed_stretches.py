@@ -113,16 +113,16 @@ def whole_bytes(move: PackedMove, stretch: Stretch) -> StridedPlaces | None:
 def parts(move: PackedMove, stretch: Stretch) -> Iterator[SameBitElements]:
     """The elements of a stretch in parts of one shift each."""
     per = 8 // move.source_bits
-    found = periods(move)
-    for residues in itertools.product(*(range(min(period, size)) for period, size in zip(found, stretch.inside))):
+    period_of = periods(move)
+    for residues in itertools.product(*(range(min(period, size)) for period, size in zip(period_of, stretch.inside))):
         slot = stretch.source + sum(residue * axis.source_stride for residue, axis in zip(residues, move.axes))
-        sizes = [-(-(size - residue) // period) for size, residue, period in zip(stretch.inside, residues, found)]
-        strides = [axis.source_stride * period // per for axis, period in zip(move.axes, found)]
+        sizes = [-(-(size - residue) // period) for size, residue, period in zip(stretch.inside, residues, period_of)]
+        strides = [axis.source_stride * period // per for axis, period in zip(move.axes, period_of)]
         places = StridedPlaces(tuple(reversed(sizes)), (), slot // per, tuple(reversed(strides)))
         yield SameBitElements(
             slot % per * move.source_bits,
             places,
-            tuple(slice(residue, size, period) for residue, size, period in zip(residues, stretch.inside, found)),
+            tuple(slice(residue, size, period) for residue, size, period in zip(residues, stretch.inside, period_of)),
         )
 
 

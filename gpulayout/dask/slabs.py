@@ -50,14 +50,14 @@ def units(shape: Shape) -> tuple[Unit, ...]:
     """
     whole = boxes(shape)
     leads = {lead.position: (dim, lead) for dim, lead in enumerate(whole.leads) if lead}
-    found: list[Unit] = []
+    units: list[Unit] = []
     for position in reversed(range(len(whole.table.digits))):
         if position in leads:
             dim, lead = leads[position]
-            found.append(Unit(dim, lead.align, lead.places(lead.align), lead.values(lead.align) == 1))
-        if whole.table.digits[position].extent != 1 and not (position in leads and found[-1].is_single):
+            units.append(Unit(dim, lead.align, lead.places(lead.align), lead.values(lead.align) == 1))
+        if whole.table.digits[position].extent != 1 and not (position in leads and units[-1].is_single):
             break
-    return tuple(found)
+    return tuple(units)
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,15 @@ class Slabs:
         """The shape of every slab, in the order of the buffer.  Slabs of the same sizes share one object."""
         whole, bounds = boxes(self.shape), self.shape.bounds
         tail = self.shape.buffer_size - whole.table.buffer_size
-        made: dict[tuple[tuple[int, int], ...], Shape] = {}  # by the logical size and the width of every dimension
-        found = []
+        shape_of: dict[tuple[tuple[int, int], ...], Shape] = {}  # by the logical size and the width of every dimension
+        shapes = []
         in_order = list(self._in_order([list(itertools.pairwise(borders)) for borders in self.borders]))
         for box in in_order:
             sizes = tuple((max(min(end, size) - start, 0), end - start) for (start, end), size in zip(box, bounds))
-            if sizes not in made:
-                made[sizes] = whole.part(box)
-            found.append(made[sizes])
-        return (*found[:-1], whole.part(in_order[-1], tail=tail)) if tail else tuple(found)
+            if sizes not in shape_of:
+                shape_of[sizes] = whole.part(box)
+            shapes.append(shape_of[sizes])
+        return (*shapes[:-1], whole.part(in_order[-1], tail=tail)) if tail else tuple(shapes)
 
     @cached_property
     def blocks(self) -> tuple[Sizes | None, ...]:
@@ -119,8 +119,8 @@ class Slabs:
     def _in_order(self, pieces: Sequence[Sequence[Item]]) -> Iterator[tuple[Item, ...]]:
         """One piece of every dimension, in the order of the slabs in the buffer."""
         order, position = self.shape.layout.major_to_minor, self.shape.layout.logical_to_physical()
-        for found in itertools.product(*(pieces[dim] for dim in order)):
-            yield tuple(found[place] for place in position)
+        for cell in itertools.product(*(pieces[dim] for dim in order)):
+            yield tuple(cell[place] for place in position)
 
 
 def _sizes(borders: Sizes, size: int) -> Sizes:

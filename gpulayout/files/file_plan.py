@@ -19,14 +19,14 @@ from gpulayout.layout.shape import Shape
 class FilePlan:
     """A move from an open file to a new one.
 
-    plan       between the shapes of the two files; a buffer's bytes are those of a file's elements
+    relayout   the plan between the shapes of the two files; a buffer's bytes are those of a file's elements
     header     of the new file
     plain      True when the new file is its elements alone, without a header
     is_array   True when its header says all about it: an N-d array; False for a buffer, which is 1-D
     """
 
     source: Source
-    plan: Plan
+    relayout: Plan
     header: Header
     plain: bool
     is_array: bool
@@ -51,10 +51,10 @@ def file_plan(
     if isinstance(to, str):
         to = layout_for(to, (from_ or source.header).dimensions) if is_only_layout(to) else as_shape(to, "target")
     shape = array_shape(source.header, to) if from_ is None else buffer_shape(source.header, from_)
-    found = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to, names=names)
+    relayout = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to, names=names)
     plain = (raw and to is not None) or not is_npy_name(target)
-    order = None if plain or flat else npy_order(found.target)
-    dimensions = (found.target.buffer_length,) if order is None else found.target.dimensions
-    dtype = found.target.buffer_dtype if found.target.is_packed else source.header.dtype
+    order = None if plain or flat else npy_order(relayout.target)
+    dimensions = (relayout.target.buffer_length,) if order is None else relayout.target.dimensions
+    dtype = relayout.target.buffer_dtype if relayout.target.is_packed else source.header.dtype
     header = Header(output_name(target), dtype, dimensions, order == "F")
-    return FilePlan(source, found, header, plain, order is not None)
+    return FilePlan(source, relayout, header, plain, order is not None)

@@ -92,11 +92,11 @@ def _has_two_passes(plan: Plan, max_bytes: int) -> bool:
 
 
 def move(
-    plan: FilePlan, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn
+    plan: FilePlan, target: File, route: Route, progress: Progress, *, overwrite: bool, note: Note = warn
 ) -> float:
     """Write the new file.  Returns seconds, with the time to write it to the disk."""
     start = time.perf_counter()
-    done, total = 0, found.bytes_read + found.bytes_written
+    done, total = 0, route.bytes_read + route.bytes_written
 
     def report(more: int) -> None:
         nonlocal done
@@ -105,16 +105,16 @@ def move(
 
     def run(blocks: Blocks, source: Source, result: Target) -> None:
         runs_are_long = min(blocks.source_run_bytes, blocks.target_run_bytes) >= LONG_RUN
-        pairs = 2 if runs_are_long and 2 * blocks.block_bytes <= found.max_bytes else 1
+        pairs = 2 if runs_are_long and 2 * blocks.block_bytes <= route.max_bytes else 1
         move_blocks(blocks, source, result, report, pairs=pairs)
 
     with new_target(target, plan.header, plain=plan.plain, overwrite=overwrite, note=note) as result:
-        if found.scratch is None:
-            run(found.passes[0], plan.source, result)
+        if route.scratch is None:
+            run(route.passes[0], plan.source, result)
         else:
-            with _scratch_file(found.scratch, found.passes[0].plan.target) as (written, read):
-                run(found.passes[0], plan.source, written)
-                run(found.passes[1], read, result)
+            with _scratch_file(route.scratch, route.passes[0].plan.target) as (written, read):
+                run(route.passes[0], plan.source, written)
+                run(route.passes[1], read, result)
     return time.perf_counter() - start
 
 

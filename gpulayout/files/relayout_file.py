@@ -126,18 +126,18 @@ def relayout_file(
     from gpulayout.files.source import open_source
 
     # Absolute: the folder of the process may change during the call.
-    given, found = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
+    source_file, new_file = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
     folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
     shape = None if source is None else as_shape(source, "source")
-    check_output(found, given, overwrite=overwrite)
-    with open_source(given, shape, raw=raw) as opened:
-        planned = file_plan(opened, found, shape, target, raw=raw)
-        way = sensible_route(planned.plan, max_bytes, folder)
-        seconds = move(planned, found, way, _ignore if progress is None else progress, overwrite=overwrite)
+    check_output(new_file, source_file, overwrite=overwrite)
+    with open_source(source_file, shape, raw=raw) as opened:
+        plan = file_plan(opened, new_file, shape, target, raw=raw)
+        way = sensible_route(plan.relayout, max_bytes, folder)
+        seconds = move(plan, new_file, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
-        planned.plan.source,
-        planned.plan.target,
-        planned.header.dimensions,
+        plan.relayout.source,
+        plan.relayout.target,
+        plan.header.dimensions,
         tuple(map(len, way.passes)),
         way.bytes_read,
         way.bytes_written,

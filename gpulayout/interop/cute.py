@@ -147,13 +147,13 @@ def _check(number: int, mode: Mode, text: str) -> None:
 
 def _coalesced(mode: Mode) -> Mode:
     """The same mode in the fewest parts: parts of size 1 go, and a part that continues the one below joins it."""
-    found: list[ModeDigit] = []
+    joined: list[ModeDigit] = []
     for part in mode:
-        if found and part.stride == found[-1].extent * found[-1].stride:
-            found[-1] = ModeDigit(found[-1].extent * part.extent, found[-1].stride)
+        if joined and part.stride == joined[-1].extent * joined[-1].stride:
+            joined[-1] = ModeDigit(joined[-1].extent * part.extent, joined[-1].stride)
         elif part.extent > 1:
-            found.append(part)
-    return tuple(found) or mode[:1] or (ModeDigit(1, 0),)
+            joined.append(part)
+    return tuple(joined) or mode[:1] or (ModeDigit(1, 0),)
 
 
 def _coordinate_digits(shape: Shape) -> Iterator[Digit]:

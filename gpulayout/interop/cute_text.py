@@ -86,13 +86,13 @@ def _tree(reader: Reader, what: str, depth: int = 0) -> Tree:
     if depth == MAX_DEPTH:
         raise reader.error(f"more than {counted(MAX_DEPTH, 'level')} of parentheses")
     reader.mark("(")
-    found: list[Tree] = []
-    while not reader.ahead(")") or found:
-        found.append(_tree(reader, what, depth + 1))
+    branches: list[Tree] = []
+    while not reader.ahead(")") or branches:
+        branches.append(_tree(reader, what, depth + 1))
         if not reader.accept(","):
             break
     reader.mark(")")
-    return found
+    return branches
 
 
 def _number(reader: Reader, what: str) -> int:

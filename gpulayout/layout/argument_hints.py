@@ -1,4 +1,9 @@
-"""Arguments that are almost right, such as Tile(8, 128): the error says what to write instead."""
+"""Arguments that are almost right, such as Tile(8, 128): the error says what to write instead.
+
+Most of these slips fail while Python binds the arguments, before any line of `__init__` or `__post_init__` runs: no
+check there could see them, and an `__init__` that takes anything would have no signature for `help` and type checkers.
+So a call is tried, and only after an error its arguments are compared with the slips that people make.
+"""
 
 from __future__ import annotations
 
@@ -14,47 +19,43 @@ from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
-Made = TypeVar("Made")
-Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
+Corrected = TypeVar("Corrected")
 Called = TypeVar("Called", bound=Callable[..., Any])
+Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]  # of a class; what to write, or None
+CallSlip = Callable[[tuple[Any, ...], dict[str, Any]], str | None]  # of a function
 
 
-def corrects(slip: Slip, **accepted: str) -> Callable[[type[Made]], type[Made]]:
+def corrects(slip: Slip, **accepted: str) -> Callable[[type[Corrected]], type[Corrected]]:
     """A decorator for classes: when the constructor fails and `slip` knows why, LayoutTypeError says what to write.
 
     accepted    for `help`, the types of parameters that accept more than their fields hold
     """
 
-    def decorate(made: type[Made]) -> type[Made]:
-        init: Any = made.__init__
+    def decorate(cls: type[Corrected]) -> type[Corrected]:
+        init: Any = cls.__init__
         init.__annotations__.update(accepted)
-        init.__qualname__ = f"{made.__qualname__}.__init__"  # Python's own errors about arguments show it
-
-        @functools.wraps(init)
-        def __init__(self: Any, *values: Any, **fields: Any) -> None:
-            try:
-                init(self, *values, **fields)
-            except (LayoutError, TypeError):
-                problem = slip(made, values, fields)
-                if problem is None:
-                    raise
-                raise LayoutTypeError(problem) from None
-
-        made.__init__ = __init__  # type: ignore[method-assign]
-        return made
+        init.__qualname__ = f"{cls.__qualname__}.__init__"  # Python's own errors about arguments show it
+        correct = corrects_call(lambda values, fields: slip(cls, values[1:], fields), LayoutError)
+        cls.__init__ = correct(init)  # type: ignore[method-assign]
+        return cls
 
     return decorate
 
 
-def corrects_call(slip: Callable[[tuple[Any, ...], dict[str, Any]], str | None]) -> Callable[[Called], Called]:
-    """A decorator for functions: when Python refuses the arguments and `slip` knows why, LayoutTypeError says it."""
+def corrects_call(slip: CallSlip, *errors: type[Exception]) -> Callable[[Called], Called]:
+    """A decorator for functions: when a call fails and `slip` knows why, LayoutTypeError says what to write.
+
+    errors    that a slip can cause, beside the TypeError of Python when it refuses the arguments
+    """
+
+    caught: tuple[type[Exception], ...] = (TypeError, *errors)
 
     def decorate(called: Called) -> Called:
         @functools.wraps(called)
         def corrected(*values: Any, **fields: Any) -> Any:
             try:
                 return called(*values, **fields)
-            except TypeError:
+            except caught:
                 problem = slip(values, fields)
                 if problem is None:
                     raise
@@ -65,7 +66,7 @@ def corrects_call(slip: Callable[[tuple[Any, ...], dict[str, Any]], str | None])
     return decorate
 
 
-def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
+def of_one_sequence(cls: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """The slip of passing separate arguments to a class that takes one sequence.
 
     >>> from gpulayout import Tile
@@ -76,13 +77,13 @@ def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any])
     """
     if len(values) < 2:
         return None
-    field = next(iter(dataclasses.fields(made))).name
-    problem = f"{field} of a {made.__name__} must be one sequence, not {len(values)} arguments"
+    field = next(iter(dataclasses.fields(cls))).name
+    problem = f"{field} of a {cls.__name__} must be one sequence, not {len(values)} arguments"
     try:
-        made(values)
+        cls(values)
     except (LayoutError, TypeError):  # arguments of another kind, such as whole tiles
         return problem
-    return f"{problem}: write {made.__module__.replace('gpulayout', 'gl')}.{made.__name__}({checks.shown(values)})"
+    return f"{problem}: write {cls.__module__.replace('gpulayout', 'gl')}.{cls.__name__}({checks.shown(values)})"
 
 
 def numbers_in(text: str) -> str | None:
@@ -153,7 +154,7 @@ def of_name(values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
 # ---- a layout ------------------------------------------------------------------------------------------
 
 
-def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
+def of_layout(cls: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """The slips of `Layout`: separate dimension numbers, fields without a name or with a wrong one, text."""
     if wrong := next((name for name in fields if name in _LAYOUT_NAMES), None):
         return f"a Layout has no field {wrong}: {_LAYOUT_NAMES[wrong](fields[wrong])}"
@@ -161,7 +162,7 @@ def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> st
         return None
     first = values[0]
     if isinstance(first, numbers.Integral):
-        return of_one_sequence(made, values, fields)
+        return of_one_sequence(cls, values, fields)
     if len(values) > 1:
         return (
             f"a Layout takes only minor_to_major without a name, not {len(values)} arguments: "
@@ -233,7 +234,7 @@ _SHAPE_NAMES = {
 _LAYOUT_FIELDS = ("padded_dimensions", "padding_value", "tiles", "tail_padding_alignment", "element_size_in_bits")
 
 
-def of_shape(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
+def of_shape(cls: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """The slips of `Shape`: text of a shape, separate sizes, arguments in the wrong order, fields of the layout."""
     first = values[0] if values else fields.get("element_type")
     if isinstance(first, str) and re.match(r"\s*[\w(][^\[]*\[", first):

@@ -159,10 +159,10 @@ class StrideTable:
     @cached_property
     def reaches(self) -> tuple[int, ...]:
         """Like `sizes`, but a number's range ends at its largest value for an element: padded widths are ignored."""
-        found = list(self.dimensions)
+        reaches = list(self.dimensions)
         for digits in self.numbers:
-            found.append(1 + sum(min(d.extent - 1, (found[d.dim] - 1) // d.step) * d.stride for d in digits))
-        return tuple(found)
+            reaches.append(1 + sum(min(d.extent - 1, (reaches[d.dim] - 1) // d.step) * d.stride for d in digits))
+        return tuple(reaches)
 
     @cached_property
     def is_strided(self) -> bool:
@@ -189,13 +189,13 @@ class StrideTable:
     @cached_property
     def shares(self) -> tuple[tuple[Share, ...], ...]:
         """For every coordinate, then every number, its digits, most major first, without those that are always 0."""
-        found: list[list[Share]] = [[] for _ in self.sizes]
+        unsorted: list[list[Share]] = [[] for _ in self.sizes]
         for into, digits in enumerate((*self.numbers, self.digits), len(self.dimensions)):
             for dim, *others in digits:
-                found[dim].append(Share(into, *others))
+                unsorted[dim].append(Share(into, *others))
         return tuple(
             tuple(sorted((share for share in shares if share.step < size), key=lambda share: -share.step))
-            for shares, size in zip(found, self.reaches)
+            for shares, size in zip(unsorted, self.reaches)
         )
 
     def linear_of(self, index: Sequence[Any]) -> Any:
@@ -237,11 +237,11 @@ class StrideTable:
         >>> [place for place in range(table.buffer_size) if table.is_element(place)]
         [0, 1, 2, 4, 5, 6]
         """
-        found = (linear >= 0) & (linear < self.buffer_size)
+        is_element = (linear >= 0) & (linear < self.buffer_size)
         if self.buffer_size:
             for value, size in zip(self.values_of(linear), self.sizes):
-                found = found & (value < size)
-        return found
+                is_element = is_element & (value < size)
+        return is_element
 
     def is_padding(self, linear: int) -> bool:
         """True when a place holds no element.

@@ -167,8 +167,8 @@ def row_major_indices(dimensions: Sequence[int]) -> Iterator[list[np.ndarray]]:
 
 def split_row_major(linear: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
     """A row-major linear index as one index for each size; the most major one takes the rest."""
-    found = []
+    minor_first = []
     for size in reversed(sizes[1:]):
-        found.append(linear % max(size, 1))
+        minor_first.append(linear % max(size, 1))
         linear = linear // max(size, 1)
-    return [linear, *reversed(found)] if sizes else []
+    return [linear, *reversed(minor_first)] if sizes else []

@@ -91,12 +91,12 @@ class BoxGrid:
 
     def box(self, number: int) -> tuple[Interval, ...]:
         """The coordinates of a box.  Boxes that follow one another in the target have consecutive numbers."""
-        found = [(0, 0)] * len(self.sizes)
+        intervals = [(0, 0)] * len(self.sizes)
         for dim in self.target.shape.layout.minor_to_major:
             number, place = divmod(number, self.counts[dim])
             first = place * self.sizes[dim]
-            found[dim] = first, min(first + self.sizes[dim], self.target.widths[dim])
-        return tuple(found)
+            intervals[dim] = first, min(first + self.sizes[dim], self.target.widths[dim])
+        return tuple(intervals)
 
     def block(self, number: int) -> BlockShapes:
         """One of the blocks."""
@@ -169,13 +169,13 @@ class BoxGrid:
         """Bytes of all source runs: elements, and the padding between them that is cheaper to read than to skip."""
         if not self.source.shape.element_count:
             return 0
-        found = self.source.extents([(0, width) for width in self.source.widths])
+        extents = self.source.extents([(0, width) for width in self.source.widths])
         for dim, lead in enumerate(self.source.leads):
             if lead:  # one box begins where the one before it ends, so only the end of the last one matters
                 size = self.sizes[dim]
                 first = (self.source.shape.dimensions[dim] - 1) // size * size
-                found[lead.position] = lead.values(self._read_along(dim, first, first + size)[1])
-        return -(-math.prod(found) * self.source.shape.bits_per_element // 8)
+                extents[lead.position] = lead.values(self._read_along(dim, first, first + size)[1])
+        return -(-math.prod(extents) * self.source.shape.bits_per_element // 8)
 
 
 def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
@@ -230,13 +230,13 @@ def _longest(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _balanced(found: BoxGrid, least: Sequence[int]) -> BoxGrid:
+def _balanced(grid: BoxGrid, least: Sequence[int]) -> BoxGrid:
     """The same number of blocks, of about equal sizes."""
     sizes = tuple(
         min(rounded(-(-_at_least_1(width) // max(count, 1)), unit), size)
-        for width, count, unit, size in zip(found.target.widths, found.counts, least, found.sizes)
+        for width, count, unit, size in zip(grid.target.widths, grid.counts, least, grid.sizes)
     )
-    return BoxGrid(found.source, found.target, found.whole_target, sizes, found.max_bytes)
+    return BoxGrid(grid.source, grid.target, grid.whole_target, sizes, grid.max_bytes)
 
 
 # ---- two passes ------------------------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def passes(source: Shape, target: Shape, max_bytes: int) -> tuple[tuple[Shape, S
     if scratch is not None:
         two = (source, scratch), (scratch, target)
         with contextlib.suppress(LayoutError):  # tiles that both sides have in common may be larger than those of one
-            found = [box_grid(*each, max_bytes) for each in two]
-            if min(min(each.source_run_bytes, each.target_run_bytes) for each in found) >= 2 * shortest:
+            grids = [box_grid(*each, max_bytes) for each in two]
+            if min(min(each.source_run_bytes, each.target_run_bytes) for each in grids) >= 2 * shortest:
                 return two
     if refused:
         raise refused

@@ -102,11 +102,11 @@ class Boxes:
 
     def extents(self, box: Sequence[Interval]) -> list[int]:
         """Values of every digit in a box, minor first."""
-        found = [digit.extent for digit in self.table.digits]
+        extents = [digit.extent for digit in self.table.digits]
         for lead, (first, last) in zip(self.leads, box):
             if lead:
-                found[lead.position] = lead.values(last) - lead.values(first)
-        return found
+                extents[lead.position] = lead.values(last) - lead.values(first)
+        return extents
 
     def nbytes(self, box: Sequence[Interval]) -> int:
         """Bytes of a box."""
@@ -146,8 +146,8 @@ class Boxes:
                 length *= max(digit.extent, 1)
                 continue
             dim, lead = leads[position]
-            found = lead.coordinates(max(-(-wanted // length), 1))
-            sizes[dim] = min(rounded(found, lead.align), self.widths[dim])
+            coordinates = lead.coordinates(max(-(-wanted // length), 1))
+            sizes[dim] = min(rounded(coordinates, lead.align), self.widths[dim])
             if sizes[dim] < self.widths[dim] or lead.values(sizes[dim]) < lead.extent:
                 break
             length *= max(digit.extent, 1)
@@ -230,8 +230,8 @@ def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:
     extents = whole.extents([(0, each) for each in whole.widths])
     extents[lead.position] = lead.places(width) // whole.table.digits[lead.position].stride
     widths = [*whole.widths[:dim], width, *whole.widths[dim + 1 :]]
-    found = table_of(whole.shape.dimensions, widths, layout.major_to_minor, layout.tiles).digits
-    return [digit[:3] for digit in found if digit.extent != 1] == [
+    digits = table_of(whole.shape.dimensions, widths, layout.major_to_minor, layout.tiles).digits
+    return [digit[:3] for digit in digits if digit.extent != 1] == [
         (digit.dim, digit.step, extent) for digit, extent in zip(whole.table.digits, extents) if extent != 1
     ]
 

@@ -112,10 +112,10 @@ def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int, 
 def _partners(axes: Sequence[Axis]) -> tuple[int, ...] | None:
     """For every axis the number of the one with its strides exchanged; None if there is not always one."""
     numbers = {axis: number for number, axis in enumerate(axes)}
-    found = [
+    partners = [
         numbers.get(axis._replace(source_stride=axis.target_stride, target_stride=axis.source_stride)) for axis in axes
     ]
-    return None if None in found else tuple(number for number in found if number is not None)
+    return None if None in partners else tuple(number for number in partners if number is not None)
 
 
 def _sizes(axes: Sequence[Axis], partners: Sequence[int], elements: int) -> tuple[int, ...]:
@@ -181,15 +181,15 @@ class SlabCut:
             {number for number, axis in enumerate(self.axes) if _stride(axis, side) < _stride(self.axes[end], side)}
             for side, end in enumerate(self.ends)
         ]
-        found = []
+        digits = []
         for number in range(len(self.axes)):
             axis, size = self.whole(number), self.sizes.get(number, 1)
             outer = Axis(axis.extent // size, axis.bound // size, axis.source_stride * size, axis.target_stride * size)
-            found.append(SlabDigit(outer, *(number in inside for inside in below)))
+            digits.append(SlabDigit(outer, *(number in inside for inside in below)))
             if number in self.sizes:
                 is_inside = (number in inside or number == end for inside, end in zip(below, self.ends))
-                found.append(SlabDigit(resized(axis, size), *is_inside))
-        return [digit for digit in found if digit.axis.extent > 1]
+                digits.append(SlabDigit(resized(axis, size), *is_inside))
+        return [digit for digit in digits if digit.axis.extent > 1]
 
     def leftovers(self, itemsize: int, above: int) -> Iterator[tuple[Leftover, Leftover]]:
         """What is left over, on its way to the workspace, behind its first `above` bytes, and back."""

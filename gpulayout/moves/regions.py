@@ -70,15 +70,15 @@ def fused(whole: Region) -> Region:
     """
     starts, *columns = zip(*whole.rows)
     loops = [loop for loop in zip(whole.extents, columns, whole.dimensions) if loop[0] != 1]
-    found = True
-    while found:
-        found = False
+    has_merged = True
+    while has_merged:
+        has_merged = False
         for upper, lower in itertools.permutations(range(len(loops)), 2):
             extent, steps, dimensions = loops[lower]
             if loops[upper][1] == tuple([step * extent for step in steps]):
                 loops[lower] = extent * loops[upper][0], steps, dimensions + loops[upper][2]
                 del loops[upper]
-                found = True
+                has_merged = True
                 break
     extents = tuple([extent for extent, _, _ in loops])
     rows = tuple(zip(starts, *[steps for _, steps, _ in loops]))
@@ -243,9 +243,9 @@ def regions(source: SideTable, target: SideTable) -> Iterator[tuple[Region, bool
             yield fused(Region(part.extents, (no_source, place), ((),) * len(part.extents))), False
         elif is_separable:
             whole = fused(part.with_rows((place, *source.rows_before_cuts(values[:rank], len(place)))))
-            for found in source.with_places((whole,), 1):
-                target_place, source_place = found.rows
-                yield fused(found.with_rows((source_place, target_place))), True
+            for cut in source.with_places((whole,), 1):
+                target_place, source_place = cut.rows
+                yield fused(cut.with_rows((source_place, target_place))), True
 
 
 def element_regions(source: SideTable, target: SideTable) -> Iterator[Region]:
@@ -306,7 +306,7 @@ def _order_of_checks(table: StrideTable) -> list[int]:
     the most major digit first.
     """
     rank = len(table.dimensions)
-    found: list[int] = []
+    order: list[int] = []
     empty = (number for number, digits in enumerate(table.numbers, rank) if not digits)
     dims = (digit.dim for digits in (table.digits, *table.numbers) for digit in reversed(digits) if digit.dim < rank)
     for last in dict.fromkeys((*empty, *dims)):
@@ -314,8 +314,8 @@ def _order_of_checks(table: StrideTable) -> list[int]:
         for number, digits in enumerate(table.numbers, rank):
             if any(digit.dim in needed for digit in digits):
                 needed.add(number)
-        found += [*sorted(needed.difference(found, [last]), reverse=True), last]
-    return found
+        order += [*sorted(needed.difference(order, [last]), reverse=True), last]
+    return order
 
 
 def _elements_or_padding(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:

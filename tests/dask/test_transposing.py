@@ -145,7 +145,7 @@ def test_other_chunks_are_made_boxes_first():
     assert gl.dask.transpose(rows, "(h w) c -> c h w", w=1000).chunks == ((4,), (1,) * 6, (1000,))
 
 
-def test_axes_that_change_places_within_one_are_taken_apart_first():
+def test_axes_that_change_places_within_one_are_split_first():
     """No chunks of (a b) but the whole array are chunks of (b a) too."""
     array = numbered((40 * 50,))
     source = da.from_array(array, chunks=100)

@@ -288,6 +288,15 @@ def test_views_of_tensors_and_strided_arrays():
     assert gl.view(np.broadcast_to(array[:1], (3, 3)), "a b -> b a").strides == (array.strides[1], 0)
 
 
+def test_axes_of_size_1_have_strides_in_a_view():
+    torch = pytest.importorskip("torch")
+    assert gl.view(np.zeros((1, 5)), "a b -> b 1 a").strides == (8, 8, 40)
+    assert gl.view(np.zeros((2, 1, 1)), "a b c -> (b c) a (1)").strides == (8, 8, 8)
+    for pattern in ("a -> a", "a -> (a)", "a -> a 1", "(a b) -> (b a)"):
+        seen = gl.view(torch.ones(1), pattern, **({"a": 1} if "b" in pattern else {}))
+        assert seen.view(torch.uint8).numel() == 4  # torch asks for a last stride of one element
+
+
 def test_sizes_belong_to_a_pattern():
     with pytest.raises(TypeError, match="^sizes h belong to a pattern"):
         gl.view(np.zeros(6, np.float32), "f32[2,3]", h=2)

@@ -147,6 +147,9 @@ def test_plans_with_names_are_values():
     assert plain != named and named == gl.plan("f32[4,6]", "h w -> w h") and hash(named) == hash(named)
     assert eval(repr(named), {"plan": gl.plan}) == named == pickle.loads(pickle.dumps(named))
     assert named.blocks(96)[0].plan.names == ("h", "w")
+    assert named.passes(192) == (named,)
+    two = gl.plan("f32[3900,3901]", "h w -> w h").passes(1 << 20)
+    assert len(two) == 2 and all(each.names == ("h", "w") for each in two)
     buffer = np.arange(24, dtype=np.float32)
     assert np.array_equal(plain(buffer), named(buffer))
 

@@ -209,7 +209,7 @@ class Plan:
         f32[39000,39001]{1,0:T(200,201)} f32[39000,39001]{0,1}
         """
         pairs = passes(self.source, self.target, byte_count("max_bytes", max_bytes))
-        return tuple(plan(*pair) for pair in pairs)
+        return tuple(self.part(*pair) for pair in pairs)
 
     def stream(
         self, buffer: Array, *, out: Out, max_bytes: ByteCount | None = None, progress: Progress | None = None

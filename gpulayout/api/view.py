@@ -80,7 +80,7 @@ def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type:
     library = library_of(buffer)
     backend, opened = arrays.open_array(buffer, "buffer")
     if whole is None:
-        dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), sizes)
+        dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), opened.itemsize, sizes)
         seen = backend.strided(opened, dimensions, strides)
     else:
         source = BufferSide(whole).memory(backend, opened, "buffer")
@@ -96,19 +96,20 @@ def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type:
 
 
 def _after(
-    text: str, dimensions: tuple[int, ...], strides: tuple[int, ...], sizes: dict[str, int]
+    text: str, dimensions: tuple[int, ...], strides: tuple[int, ...], itemsize: int, sizes: dict[str, int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dimensions and byte strides of the array after a pattern; LayoutError for a joined axis without a single stride.
 
     Axes joined as (a b) have the stride of b if a steps over exactly the elements of b: stride a = size b * stride b.
-    Axes of size 1 take no step, and an array without elements none at all.
+    Axes of size 1 take no step, and an array without elements none at all.  They get strides all the same: those that
+    they had, and new ones the item size.  PyTorch and others refuse a last axis whose stride is not one element.
     """
     pattern = read_pattern(text, len(dimensions), "shape")
     named = pattern.axis_sizes(dimensions, sizes)
     stepped = pattern.axis_strides(named, strides)
     found = []
     for group in pattern.after:
-        steps = [name for name in group if named[name] != 1]
+        steps = [name for name in group if named[name] != 1] or list(group[-1:])
         for outer, inner in zip(steps, steps[1:]):
             if 0 not in dimensions and stepped[outer] != named[inner] * stepped[inner]:
                 raise LayoutError(
@@ -116,7 +117,7 @@ def _after(
                     f"{outer} is {stepped[outer]} bytes, and {inner} takes {named[inner] * stepped[inner]}; "
                     "gl.transpose copies the array"
                 )
-        found.append((math.prod(named[name] for name in group), stepped[steps[-1]] if steps else 0))
+        found.append((math.prod(named[name] for name in group), stepped[steps[-1]] if steps else itemsize))
     if len(found) > MAX_AXES:
         raise LayoutError(f"{pattern.shown} has {len(found)} axes: {MAX_AXES} is the limit")
     return tuple(size for size, _ in found), tuple(stride for _, stride in found)

@@ -12,6 +12,7 @@ INT64_MAX = 2**63 - 1
 TOO_LARGE = 2**256  # `product` stops here
 _MOST_SHOWN = 16  # entries of a sequence in an error message
 _MOST_BITS = 256  # of a number that an error message writes in full
+_MOST_CHARACTERS = 10_000  # of a text that is read in time quadratic in its length
 
 
 # ---- how errors show values ----------------------------------------------------------------------
@@ -70,6 +71,12 @@ def value_text(value: object) -> str:
     if "\n" in text:  # arrays
         text = " ".join(text.split())
     return clipped(text, 100)
+
+
+def check_length(shown: str, text: str) -> None:
+    """LayoutError for a text that would take seconds to read; `shown` is the argument and its value."""
+    if len(text) > _MOST_CHARACTERS:
+        raise LayoutError(f"{shown} has {len(text)} characters: {_MOST_CHARACTERS} is the limit")
 
 
 # ---- whole numbers -------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.tile import COMBINE, Tile
 
 _NUMBER = "([0-9]+)"
-_MOST_CHARACTERS = 10_000
 _TOKEN = f"([A-Za-z])(?:/{_NUMBER})?|{_NUMBER}([A-Za-z]?)"
 
 
@@ -46,8 +45,7 @@ def read_name(name: str, logical: str) -> tuple[tuple[int, ...], tuple[Tile, ...
     shown = f"name {checks.value_text(name)}"
     if not isinstance(name, str):
         raise LayoutTypeError(f"{shown} is not text such as 'NHWC': it is {checks.type_text(name)}")
-    if len(name) > _MOST_CHARACTERS:
-        raise LayoutError(f"{shown} has {len(name)} characters: {_MOST_CHARACTERS} is the limit")
+    checks.check_length(shown, name)
     letters = _letters(logical)
     tokens = _tokens(name, shown)
     outer = [(letter, divisor) for letter, divisor, _, _ in tokens if letter]

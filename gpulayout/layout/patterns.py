@@ -125,6 +125,7 @@ def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
     (('c',), ('~0',), ('~1',))
     """
     shown = f"{role} {checks.value_text(text)}"
+    checks.check_length(shown, text)  # Unicode sorts the marks on a letter in quadratic time
     sides = unicodedata.normalize("NFKC", text).split("->")  # as Python normalizes identifiers, so sizes by keyword
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1

@@ -147,6 +147,9 @@ def test_plans_with_names_are_values():
     assert plain != named and named == gl.plan("f32[4,6]", "h w -> w h") and hash(named) == hash(named)
     assert eval(repr(named), {"plan": gl.plan}) == named == pickle.loads(pickle.dumps(named))
     assert named.blocks(96)[0].plan.names == ("h", "w")
+    assert named.passes(192) == (named,)
+    two = gl.plan("f32[3900,3901]", "h w -> w h").passes(1 << 20)
+    assert len(two) == 2 and all(each.names == ("h", "w") for each in two)
     buffer = np.arange(24, dtype=np.float32)
     assert np.array_equal(plain(buffer), named(buffer))
 
@@ -286,6 +289,15 @@ def test_views_of_tensors_and_strided_arrays():
     assert np.array_equal(gl.view(array, "a b -> b a"), array.T)
     assert gl.view(array[:0], "a b -> (b a)").shape == (0,)
     assert gl.view(np.broadcast_to(array[:1], (3, 3)), "a b -> b a").strides == (array.strides[1], 0)
+
+
+def test_axes_of_size_1_have_strides_in_a_view():
+    torch = pytest.importorskip("torch")
+    assert gl.view(np.zeros((1, 5)), "a b -> b 1 a").strides == (8, 8, 40)
+    assert gl.view(np.zeros((2, 1, 1)), "a b c -> (b c) a (1)").strides == (8, 8, 8)
+    for pattern in ("a -> a", "a -> (a)", "a -> a 1", "(a b) -> (b a)"):
+        seen = gl.view(torch.ones(1), pattern, **({"a": 1} if "b" in pattern else {}))
+        assert seen.view(torch.uint8).numel() == 4  # torch asks for a last stride of one element
 
 
 def test_sizes_belong_to_a_pattern():

@@ -243,8 +243,9 @@ def test_what_does_not_fit_is_refused(axes, sizes, message):
         (" ".join(f"a{number}" for number in range(20_000)) + " a19999 -> b", {}),
         ("(" * 200_000 + "->", {}),
         ("(" + "a" * 200_000 + "." * 200_000, {}),
+        ("a" + "\u0301\u0316" * 60_000 + " b -> b a", {}),
     ],
-    ids=["a name twice", "parentheses", "dots"],
+    ids=["a name twice", "parentheses", "dots", "marks on a letter"],
 )
 def test_a_long_pattern_is_refused_at_once(axes, sizes):
     start = time.process_time()

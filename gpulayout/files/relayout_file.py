@@ -119,6 +119,7 @@ def relayout_file(
     >>> folder.cleanup()
     """
     # Loaded late, so that `import gpulayout` need not wait for them.
+    from gpulayout.files.errors import OutputExistsError
     from gpulayout.files.job import job
     from gpulayout.files.least_memory import sensible_route
     from gpulayout.files.move import move
@@ -129,11 +130,14 @@ def relayout_file(
     given, found = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
     folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
     shape = None if source is None else as_shape(source, "source")
-    check_output(found, given, overwrite=overwrite)
-    with open_source(given, shape, raw=raw) as opened:
-        work = job(opened, found, shape, target, raw=raw)
-        way = sensible_route(work.plan, max_bytes, folder)
-        seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
+    try:
+        check_output(found, given, overwrite=overwrite)
+        with open_source(given, shape, raw=raw) as opened:
+            work = job(opened, found, shape, target, raw=raw)
+            way = sensible_route(work.plan, max_bytes, folder)
+            seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
+    except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
+        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
     return FileRelayout(
         work.plan.source,
         work.plan.target,

@@ -7,6 +7,7 @@ argument's name in messages.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,9 @@ def _advice(given: object, role: str) -> str:
         return f"; {module}.stack({role}) makes one"
     if isinstance(given, (list, tuple, range)):
         return f"; numpy.array({role}) makes one"
+    with contextlib.suppress(TypeError):
+        memoryview(given)  # type: ignore[arg-type]  # TypeError for an object without a buffer, such as bytes have
+        return f"; numpy.frombuffer({role}, dtype) makes one"
     module = type(given).__module__
     if module == "cupy.cuda.memory":
         return "; cupy.ndarray(shape, dtype, pointer) makes one of a MemoryPointer"

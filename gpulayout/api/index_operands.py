@@ -26,7 +26,8 @@ def integers(array: Array, role: str) -> Array:
         raise TypeError(f"{role} has dtype {array.dtype}: indices must be integers")
     if not array.dtype.isnative:
         raise TypeError(
-            f"{role} has dtype {array.dtype.str}, which is big-endian: convert it to native byte order first"
+            f"{role} has dtype {array.dtype.str}, which is big-endian: convert it with "
+            f".astype({array.dtype.newbyteorder('=').name!r})"
         )
     return array
 

@@ -354,7 +354,7 @@ def plan(source: ShapeLike, target: TargetLike, *, names: str | Sequence[str] | 
         as ``"F"`` or ``"torch:channels_last"``, or a pattern such as ``"n h w c -> n c h w"``, which means the memory
         of the array after it.
     names : str or sequence of str, optional
-        What `explain` and `draw` call the dimensions, dimension 0 first: ``"nhwc"``, or ``"batch channel"``, or a list.
+        What `explain` and `draw` call the dimensions, dimension 0 first: ``"nhwc"``, or ``"batch,channel"``, or a list.
         By default the names in a pattern.
 
     Returns

@@ -13,6 +13,7 @@ from gpulayout.api.array_types import Array, Kind, OwnKind, Scalar, ShapeLike
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import array_shape
 from gpulayout.api.sides import BufferSide
+from gpulayout.layout import checks
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
@@ -72,6 +73,11 @@ def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type:
     ((2, 8, 16, 64), (32768, 256, 2048, 4))
     """
     shape = sizes.pop("shape") if "shape" in sizes and shape == "" else shape
+    if isinstance(shape, (tuple, list)) and checks.are_sizes(shape) and sorted(shape) == [*range(len(shape))] != []:
+        raise TypeError(
+            f"shape {checks.shown(shape)} is not a shape: view takes a pattern such as 'h w c -> c h w'; axis numbers "
+            "are for gl.transpose"
+        )
     is_pattern = isinstance(shape, str) and "->" in shape and is_only_layout(shape)
     if sizes and not is_pattern:
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")

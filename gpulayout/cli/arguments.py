@@ -11,8 +11,11 @@ import click
 
 from gpulayout.api.targets import check_layout_text
 from gpulayout.cli.failures import printable
+from gpulayout.cli.show_file import read_shape
+from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
 from gpulayout.layout.arguments import is_only_layout
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
@@ -41,7 +44,22 @@ class ShapeArgument(ShapeType):
             check_layout_text(value)
             return value
         except LayoutError as error:
-            self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
+            self.fail(printable(f"{error}{self._hint(value)}"), param, ctx)
+
+    def _hint(self, text: str) -> str:
+        """What to write instead of text that a shell changed, or that is something other than a shape; or nothing."""
+        if text.lstrip().startswith("{") and not self.or_layout:
+            return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
+        if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
+            return "; quote SHAPE, or the shell interprets its braces"
+        return self._hint_for_file(text) if text.lower().endswith(".npy") or os.path.isfile(text) else ""
+
+    def _hint_for_file(self, name: str) -> str:
+        """What to write instead of a file's name: the shape of its array, if it has one."""
+        return (
+            f"; this is a file, write the shape of its array, '{_shape_in(name)}', or "
+            "gpulayout relayout IN OUT --to LAYOUT --dry-run to explain the move of a file"
+        )
 
 
 class ShapeOrFile(ShapeArgument):
@@ -55,16 +73,17 @@ class ShapeOrFile(ShapeArgument):
             return FILE_NAME.convert(value, param, ctx)
         return super().convert(value, param, ctx)
 
-
-def _hint(text: str, or_layout: bool) -> str:
-    """What to write instead of text that a shell has changed, or that is something other than a shape; or nothing."""
-    if text.lstrip().startswith("{") and not or_layout:
-        return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
-    if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
-        return "; quote SHAPE, or the shell interprets its braces"
-    if os.path.isfile(text):
+    def _hint_for_file(self, name: str) -> str:
         return "; gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file"
-    return ""
+
+
+def _shape_in(name: str) -> str:
+    """The shape of the array in a .npy file, or an example for a file that has none."""
+    try:
+        shape, _ = read_shape(Path(name))
+    except (FileError, OSError, ValueError):
+        return "u8[480,640,3]"
+    return str(shape).partition("{")[0] if shape.layout.is_descending else str(shape)
 
 
 class FileName(click.Path):
@@ -95,4 +114,12 @@ FILE_NAME = FileName()
 SHAPE_OR_FILE = ShapeOrFile()
 MEMORY = MemorySize()
 
-names_option = click.option("--names", metavar="NAMES", help="What dimensions are called: nhwc, or 'batch channel'.")
+names_option = click.option("--names", metavar="NAMES", help="What dimensions are called: nhwc, or batch,channel.")
+
+
+def names_for(shape: Shape, names: str | None) -> tuple[str, ...] | None:
+    """The value of --names, or None; a usage error for names that do not fit the shape."""
+    try:
+        return None if names is None else named_dimensions(names, shape.rank, shape)
+    except LayoutError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="'--names'") from None

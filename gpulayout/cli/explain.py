@@ -10,7 +10,7 @@ from gpulayout.api.explain import explain as explained
 from gpulayout.api.explain import explain_blocks
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.plan_blocks import Blocks
-from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT, names_option
+from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT, names_for, names_option
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cpu import choose_plan
@@ -71,7 +71,7 @@ def explain(
       gpulayout explain 'u8[8,224,224,3]' 'n h w c -> n c h w'
       gpulayout explain 'f32[39000,39001]' '{0,1}' --memory 64M
     """
-    found = plan(source, target, names=names)
+    found = plan(source, target, names=names_for(source, names))
     if html and as_json:
         raise click.UsageError("give one of --html and --json")
     if html and (memory is not None or in_place):

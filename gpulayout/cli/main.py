@@ -1,14 +1,13 @@
 """The command `gpulayout`: its subcommands, its exit codes and its signals.
 
 Exit codes: 0 done; 1 failed, with one line on stderr that says why; 2 wrong usage, for example a SHAPE that cannot be
-read.
+read; 128 + the number of a signal that ended it, see `signals`.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 
 import click
@@ -23,6 +22,7 @@ from gpulayout.cli.info import info
 from gpulayout.cli.packing import pack, unpack
 from gpulayout.cli.relayout import relayout
 from gpulayout.cli.show import show
+from gpulayout.cli.signals import Stopped, stop_on_signals
 from gpulayout.version import __version__
 
 
@@ -62,33 +62,18 @@ for _command in (demo, show, index, pack, unpack, relayout, explain, info, bench
     commands.add_command(_command)
 
 
-ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
-
-
-def _leave(number: int, frame: object) -> None:
-    """Exit on a signal.  Unfinished files are removed on the way out, and no later signal interrupts that.
-
-    Later signals get a handler that does nothing, not SIG_IGN: Python reports an error if a signal that has arrived is
-    then set to SIG_IGN.
-    """
-    for ending in ENDINGS:
-        signal.signal(ending, lambda *_: None)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    sys.exit(128 + number)
-
-
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
-    for ending in ENDINGS:
-        if signal.getsignal(ending) != signal.SIG_IGN:  # nohup and background jobs ignore some of them
-            signal.signal(ending, _leave)
+    stop_on_signals()
     take_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name need not fit the terminal's encoding
     try:
         try:
             commands(prog_name="gpulayout")
+        except Stopped as stopped:
+            stopped.show()
+            raise
         finally:
             sys.stdout.flush()
     except OSError as error:  # of standard output: commands report those of other files themselves

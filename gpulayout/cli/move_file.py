@@ -15,6 +15,7 @@ from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
+from gpulayout.cli.signals import says_what_is_missing
 from gpulayout.files.file_plan import FilePlan, file_plan
 from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
@@ -105,7 +106,10 @@ class FileMove:
 
     def _execute(self, plan: FilePlan, way: Route) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""
-        with shown_progress(quiet=self.quiet, as_json=self.as_json) as progress:
+        with (
+            says_what_is_missing(self.target),
+            shown_progress(quiet=self.quiet, as_json=self.as_json) as progress,
+        ):
             return move(plan, self.target, way, progress, overwrite=self.overwrite, note=print_note)
 
     def _check_report(self) -> None:

@@ -49,24 +49,58 @@ def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
     return table
 
 
-def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> None:
-    """A table of text: on a terminal as `new_table` has it, without empty columns, elsewhere for programs such as awk.
+def print_columns(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str], below: Sequence[str]
+) -> None:
+    """A table of text without blanks: elsewhere than on a terminal for programs such as awk.
 
-    They get all columns, and every row in one line.  Names and cells have no blanks, and an empty cell is "-".
+    They get all columns, every row in one line, and "-" for an empty cell.  A terminal gets no empty columns.  No cell
+    is folded there: if a row is too wide, the columns of `below` get a second line, indented, which may be of any
+    length.  Columns of `left` hold text; the others hold numbers.
     """
-    if sys.stdout.isatty():
+    if not sys.stdout.isatty():
+        lines = _aligned(columns, [[cell or "-" for cell in row] for row in rows], left)
+    else:
         full = [number for number in range(len(columns)) if any(row[number] for row in rows)]
-        table = new_table(*(columns[number] for number in full), left=left)
-        for row in rows:
-            table.add_row(*(clipped(row[number], MOST_CELL) for number in full))
-        return print_table(table)
-    lines = [[cell.replace(" ", "_") or "-" for cell in row] for row in (columns, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
+        cells = [[clipped(row[number], MOST_CELL) for number in full] for row in rows]
+        lines = _fitted([columns[number] for number in full], cells, left, below)
+    click.echo("\n".join(["", *lines, ""]))
+
+
+def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
+    """A line for the names of the columns, and one for every row."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows)]
     sides = ["<" if column in left else ">" for column in columns]
-    click.echo()
-    for line in lines:
-        click.echo("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths)).rstrip())
-    click.echo()
+    return [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths)).rstrip()
+        for line in (columns, *rows)
+    ]
+
+
+def _fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]
+) -> list[str]:
+    """The lines of a table on a terminal: two for every row if one is too wide."""
+    lines = _aligned(columns, rows, left)
+    if max(map(len, lines)) > shutil.get_terminal_size().columns:
+        first = [number for number, column in enumerate(columns) if column not in below]
+        second = [number for number, column in enumerate(columns) if column in below]
+        upper, lower = (
+            _aligned([columns[n] for n in part], [[row[n] for n in part] for row in rows], left)
+            for part in (first, second)
+        )
+        return [
+            upper[0],
+            f"    {lower[0]}",
+            _rule(upper),
+            *(line for pair in zip(upper[1:], lower[1:]) for line in (pair[0], f"    {pair[1]}")),
+        ]
+    return [lines[0], _rule(lines), *lines[1:]]
+
+
+def _rule(lines: Sequence[str]) -> str:
+    """A line below a heading, as wide as the widest of the others."""
+    return ("─" if glyphs() is UNICODE else "-") * max(map(len, lines))
 
 
 def print_table(table: Table) -> None:

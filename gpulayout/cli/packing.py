@@ -24,8 +24,9 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
     Types that NumPy cannot name
     (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
 
-    The buffer is 1-D in every layout; gpulayout relayout --to C or F keeps the dimensions.  If the name of OUT does not
-    end in .npy, it is plain bytes.
+    The buffer is 1-D in every layout; gpulayout relayout --to C or F keeps the dimensions.  For the planes of a picture
+    as an N-d array, unpack the buffer as that array: gpulayout unpack planes.npy chw.npy --from 'u8[3,480,640]'.  If
+    the name of OUT does not end in .npy, it is plain bytes.
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 

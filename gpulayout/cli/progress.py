@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SOON = 0.5  # seconds; what ends before shows no bar
 BETWEEN_JSON = 1.0  # seconds between two lines
 BETWEEN_LOG = 30.0
+LONG = 1 << 30  # bytes read and written; a log says at once that so long a move has begun
 
 
 @contextlib.contextmanager
@@ -29,7 +31,7 @@ def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Progress]:
     elif quiet:
         yield _nothing
     elif not sys.stderr.isatty():
-        yield _Lines(BETWEEN_LOG, _log_line)
+        yield _Lines(BETWEEN_LOG, _log_line, at_once=LONG)
     else:
         bar = _LateBar()
         try:
@@ -43,16 +45,16 @@ def _nothing(done: int, total: int) -> None:
 
 
 class _Lines:
-    """A line every so many seconds."""
+    """A line every so many seconds, and one with the first report of a move of `at_once` bytes or more."""
 
-    def __init__(self, between: float, line: Callable[[int, int, float], str]) -> None:
-        self.between, self.line = between, line
+    def __init__(self, between: float, line: Callable[[int, int, float], str], *, at_once: float = math.inf) -> None:
+        self.between, self.line, self.at_once = between, line, at_once
         self.begin = self.last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self.last >= self.between:
-            self.last = now
+        if now - self.last >= self.between or total >= self.at_once:
+            self.last, self.at_once = now, math.inf
             with contextlib.suppress(OSError):  # a log that is full or gone does not end the move
                 click.echo(self.line(done, total, now - self.begin), err=True)
 

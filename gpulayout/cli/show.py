@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from gpulayout.api.code import Language, code
-from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE, names_option
+from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE, names_for, names_option
 from gpulayout.cli.output import json_option
 from gpulayout.cli.page_file import html_option, overwrite_option, write_page
 from gpulayout.cli.show_file import read_shape
@@ -89,7 +89,7 @@ def show(
         return show_hlo(program, sort or "bytes", most or 20, as_json)
     assert given is not None
     shape, header = (given, None) if isinstance(given, Shape) else read_shape(given)
-    labels = named_dimensions(names, shape.rank, shape)
+    labels = named_dimensions(names_for(shape, names), shape.rank, shape)
     if language:
         click.echo(_code(shape, language, name), nl=False)
     elif html:

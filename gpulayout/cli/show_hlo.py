@@ -58,8 +58,9 @@ SORTS: dict[str, Callable[[Entry], int]] = {
     "line": lambda entry: entry.line,
 }
 
-TEXT_COLUMNS = ("instruction", "shape", "least order")
-COLUMNS = ("times", "bytes", "padding", "of it", "line", *TEXT_COLUMNS, "least bytes")
+SHAPE_COLUMNS = ("instruction", "shape")
+TEXT_COLUMNS = (*SHAPE_COLUMNS, "least_order")
+COLUMNS = ("times", "bytes", "padding", "of_it", "line", *TEXT_COLUMNS, "least_bytes")
 
 
 def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
@@ -82,7 +83,7 @@ def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
     click.echo(f"{name}\n{_summary(entries, unknown)}")
     if not entries:
         return
-    print_columns(COLUMNS, [_row(entry) for entry in entries[:most]], left=TEXT_COLUMNS)
+    print_columns(COLUMNS, [_row(entry) for entry in entries[:most]], left=TEXT_COLUMNS, below=SHAPE_COLUMNS)
     if len(entries) > most:
         click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
     click.echo(_saving(entries))
@@ -108,7 +109,7 @@ def _entries(name: str, text: str) -> tuple[list[Entry], int]:
         for shape in arrays(found.shape):
             names.setdefault(shape, []).append(instruction)
             lines.setdefault(shape, found.line)
-    if not results:
+    if not names:
         hint = ": StableHLO tensors have no layout; use the text of the compiled program" if "tensor<" in text else ""
         raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
     sized = [
@@ -146,7 +147,7 @@ def _saving(entries: list[Entry]) -> str:
     wasted, saved = _total_wasted(entries), _total_saved(entries)
     if not saved:
         return "no other order of the dimensions needs fewer bytes"
-    return f"the orders under 'least order' would save {saved} of the {counted(wasted, 'byte')} of padding"
+    return f"the orders under 'least_order' would save {saved} of the {counted(wasted, 'byte')} of padding"
 
 
 def _row(entry: Entry) -> list[str]:

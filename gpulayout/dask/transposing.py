@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 import dask.array as da
@@ -75,6 +76,8 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
            [2, 5]])
     """
     check_dask(array, "array", "transpose")
+    if "out" in sizes and not isinstance(sizes["out"], Integral):  # else it is the size of an axis
+        raise TypeError("transpose of a Dask array has no out: Dask calls return a new collection")
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
     before, after, lengths = _named(array, axes, sizes)

@@ -106,7 +106,7 @@ def array_shape(source: Header, to: Shape | Layout | None) -> Shape:
             f", such as {'gpulayout show' if to is None else '--to'} {example}",
         )
     try:
-        return Shape(source.dtype, source.dimensions, layout)
+        return Shape(source.dtype.newbyteorder("="), source.dimensions, layout)
     except TypeError as error:
         raise FileError(f"{source.name}: {error}") from None
 

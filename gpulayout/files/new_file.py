@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple
 
 from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
 from gpulayout.files.other_formats import refuse_other_output
-from gpulayout.files.standard_streams import File, check_standard_output, opened, status_of
+from gpulayout.files.standard_streams import File, check_standard_output, names_stream, opened, status_of
 
 NAME_BYTES = 255  # of a name, on nearly every file system
 PARTIAL = ".gpulayout-partial-"  # then as many hexadecimal digits
@@ -36,6 +36,8 @@ def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
     if not isinstance(path, Path):
         return check_standard_output()
     refuse_other_output(path)
+    if names_stream(path, 1):
+        raise FileError(f"{path}: not a new file", "; write - for standard output")
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

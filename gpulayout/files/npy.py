@@ -35,7 +35,7 @@ class Header:
     """What the elements of a file are: the header of a .npy file, or what the caller says about plain bytes.
 
     name            what messages call the file
-    dtype           the dtype in the file: native byte order, no objects, no fields
+    dtype           the dtype in the file: no objects, no fields; in native byte order once `check_native` has passed
     dimensions      logical sizes; with `fortran_order` dimension 0 varies fastest
     needed          what asks for `nbytes` bytes, for messages about a file that has fewer or more
     """
@@ -60,8 +60,8 @@ class Header:
 def read_header(file: File) -> Header:
     """The checked header of a .npy file.  No element is read, and nothing after the header from a pipe.
 
-    `FileError` names the file if it is not a .npy file, has another size than its header says, or holds objects, fields
-    or big-endian numbers.  The size of what a pipe still holds is not known, so it is not checked.
+    `FileError` names the file if it is not a .npy file, has another size than its header says, or holds objects or
+    fields.  The size of what a pipe still holds is not known, so it is not checked.
     """
     with opened(file) as stream:
         header = parse_header(input_name(file), stream)
@@ -111,8 +111,15 @@ def _check_dtype(name: str, dtype: Dtype) -> None:
         raise FileError(f"{name}: its dtype {str(dtype)[:80]} has fields, but a layout has plain elements")
     if not dtype.itemsize:
         raise FileError(f"{name}: its elements ({dtype.str}) take no bytes")
-    if not dtype.isnative:
-        raise FileError(f"{name}: its dtype {dtype.str} is big-endian: convert it to native byte order first")
+
+
+def check_native(header: Header) -> None:
+    """`FileError` for big-endian numbers, which can be described but not moved."""
+    if not header.dtype.isnative:
+        raise FileError(
+            f"{header.name}: its dtype {header.dtype.str} is big-endian: load the array and save "
+            "array.astype(array.dtype.newbyteorder('='))"
+        )
 
 
 def check_size(header: Header, stream: BinaryIO) -> None:

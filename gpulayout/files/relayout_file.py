@@ -119,6 +119,7 @@ def relayout_file(
     >>> folder.cleanup()
     """
     # Loaded late, so that `import gpulayout` need not wait for them.
+    from gpulayout.files.errors import OutputExistsError
     from gpulayout.files.file_plan import file_plan
     from gpulayout.files.least_memory import sensible_route
     from gpulayout.files.move import move
@@ -129,11 +130,14 @@ def relayout_file(
     source_file, new_file = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
     folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
     shape = None if source is None else as_shape(source, "source")
-    check_output(new_file, source_file, overwrite=overwrite)
-    with open_source(source_file, shape, raw=raw) as opened:
-        plan = file_plan(opened, new_file, shape, target, raw=raw)
-        way = sensible_route(plan.relayout, max_bytes, folder)
-        seconds = move(plan, new_file, way, _ignore if progress is None else progress, overwrite=overwrite)
+    try:
+        check_output(new_file, source_file, overwrite=overwrite)
+        with open_source(source_file, shape, raw=raw) as opened:
+            plan = file_plan(opened, new_file, shape, target, raw=raw)
+            way = sensible_route(plan.relayout, max_bytes, folder)
+            seconds = move(plan, new_file, way, _ignore if progress is None else progress, overwrite=overwrite)
+    except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
+        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
     return FileRelayout(
         plan.relayout.source,
         plan.relayout.target,

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from gpulayout.files.errors import FileError
-from gpulayout.files.npy import MAGIC, Header, check_size, is_npy_name, parse_header
+from gpulayout.files.npy import MAGIC, Header, check_native, check_size, is_npy_name, parse_header
 from gpulayout.files.other_formats import refuse_other_format
 from gpulayout.files.positioned import read_at
 from gpulayout.files.standard_streams import File, input_name, opened, status_of
@@ -65,7 +65,8 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
     raw     the file is plain bytes, whatever its name and its first bytes are
 
     With a shape, a file is plain bytes too if neither its name ends in .npy nor its first bytes are those of .npy.
-    `FileError` names the file if it has another size than its header or `shape` says, and as in `read_header`.
+    `FileError` names the file if it has another size than its header or `shape` says, for big-endian
+    numbers, and as in `read_header`.
     """
     name = input_name(file)
     with opened(file) as stream:
@@ -73,6 +74,7 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
             header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
         else:
             header = parse_header(name, stream, "; plain bytes need " + ("--raw" if shape else "--from SHAPE"))
+            check_native(header)
         check_size(header, stream)
         if status_of(stream):
             yield Source(header, stream.tell(), stream, np.empty(0, np.uint8))

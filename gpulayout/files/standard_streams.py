@@ -30,6 +30,11 @@ def output_name(file: File) -> str:
     return "standard output" if file == "-" else str(file)
 
 
+def names_stream(path: Path, number: int) -> bool:
+    """True for the names of standard input (0) and output (1) in the file system, such as /dev/stdout."""
+    return str(path) in (f"/dev/{('stdin', 'stdout')[number]}", f"/dev/fd/{number}", f"/proc/self/fd/{number}")
+
+
 def standard_input() -> BinaryIO:
     """The bytes of standard input; `FileError` if it is closed."""
     if sys.stdin is None:
@@ -45,7 +50,8 @@ def opened(file: File) -> Iterator[BinaryIO]:
         if stat.S_ISDIR(status.st_mode):
             refuse_other_folder(file)
         if not stat.S_ISREG(status.st_mode):
-            raise FileError(f"{file}: not a regular file")
+            advice = "; write - for standard input" if names_stream(file, 0) else ""
+            raise FileError(f"{file}: not a regular file", advice)
         with open(file, "rb") as stream:
             yield stream
         return

@@ -8,6 +8,7 @@ named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 
 from gpulayout.interop.cute import from_cute
@@ -19,7 +20,8 @@ from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
-NAMES = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS), "cute:SIZES:STRIDES", "named:NHWC:NCHW")
+FIXED = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS))
+NAMES = (*FIXED, "cute:SIZES:STRIDES", "named:NHWC:NCHW")
 LayoutFor = Callable[[Sequence[int]], Layout]  # the layout for an array of these dimensions; LayoutError without one
 
 
@@ -40,12 +42,19 @@ def layout_name(text: str) -> LayoutFor:
     if library == "named":
         layout = _named(name, text)
         return lambda dimensions: _of_rank(layout, text, dimensions)
-    hint = named_layout(text, "'named:{name}:{logical}'")
+    hint = named_layout(text, "'named:{name}:{logical}'") or _did_you_mean(text)
     raise ShapeTextError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
         f"name of one: names are {', '.join(NAMES)}{f'; {hint}' if hint else ''}",
         0,
     )
+
+
+def _did_you_mean(text: str) -> str:
+    """A hint for text that is almost a name, also without its library; or nothing."""
+    known = {part.lower(): name for name in FIXED for part in (name, name.partition(":")[2]) if part}
+    found = difflib.get_close_matches(text[:100].lower(), known, 1, cutoff=0.75)
+    return f"did you mean {known[found[0]]!r}?" if found else ""
 
 
 def _of_cute(shape: Shape, text: str, dimensions: Sequence[int]) -> Layout:

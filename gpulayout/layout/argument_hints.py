@@ -110,10 +110,10 @@ def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={log
     if len({*letters.lower()}) < len(letters) or not (name[2] or letters.isupper() or letters.islower()):
         return None
     logical = letters
-    if {*letters} <= {*"NCDHW"}:  # images: an example in which the name changes the order
-        logical = "".join(sorted(letters, key="NCDHW".index))
+    if {*letters.upper()} <= {*"NCDHW"}:  # images: an example in which the name changes the order
+        logical = "".join(sorted(letters, key=lambda letter: "NCDHW".index(letter.upper())))
         if logical == letters and not name[2]:
-            logical = "".join(sorted(letters, key="NDHWC".index))
+            logical = "".join(sorted(letters, key=lambda letter: "NDHWC".index(letter.upper())))
     listed = f"{', '.join(logical[:-1])} and {logical[-1]}"
     return f"write {write.format(name=text, logical=logical)} if the array's dimensions are {listed}"
 

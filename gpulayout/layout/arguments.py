@@ -40,6 +40,11 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
     if type(value) is Shape:
         return value
     if isinstance(value, str):
+        if "->" in value and is_only_layout(value):
+            raise ShapeTextError(
+                f"{role} {value_text(value)} is a pattern: write the whole shape; gl.plan(shape, pattern).target is "
+                "one, for the shape of the array before the pattern"
+            )
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
                 f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"

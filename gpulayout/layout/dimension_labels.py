@@ -23,18 +23,21 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
 def named_dimensions(names: str | Sequence[str] | None, rank: int, of: object) -> tuple[str, ...]:
     """The names that a caller gives to the dimensions of a shape, or the short ones; `of` is shown in messages.
 
-    >>> named_dimensions("hwc", 3, "u8[4,5,3]"), named_dimensions(["row", "column"], 2, "f32[2,3]")
+    Text is one letter for each, or names with blanks or commas between them.
+
+    >>> named_dimensions("hwc", 3, "u8[4,5,3]"), named_dimensions("row, column", 2, "f32[2,3]")
     (('h', 'w', 'c'), ('row', 'column'))
     """
     if names is None:
         return dimension_labels(rank)
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise LayoutTypeError(f"names {value_text(names)} of {of} is not text such as 'nhwc', nor a list of texts")
-    found = tuple(names.split() if isinstance(names, str) and " " in names.strip() else names)
+    is_listed = isinstance(names, str) and ("," in names or " " in names.strip())
+    found = tuple(str(names).replace(",", " ").split() if is_listed else names)
     if len(found) != rank:
         raise LayoutError(
             f"names {value_text(names)} of {of} has {counted(len(found), 'name')}, but there are "
-            f"{counted(rank, 'dimension')}: one name for each, such as 'nhwc' or 'batch channel'"
+            f"{counted(rank, 'dimension')}: one name for each, such as 'nhwc' or 'batch,channel'"
         )
     for dim, name in enumerate(found):
         if not name or not name.isprintable() or name.isspace():

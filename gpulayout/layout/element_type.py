@@ -287,7 +287,9 @@ def _of_dtype(value: Any) -> ElementType:
         hint = did_you_mean(value) if isinstance(value, str) else ""
         raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype{hint}") from None
     if not dtype.isnative:
-        raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")
+        raise TypeError(
+            f"element type {dtype.str!r} is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))"
+        )
     found = _BY_DTYPE.get(dtype)
     if found is None:
         raise TypeError(

@@ -169,7 +169,7 @@ def _check_names(before: Groups, after: Groups, shown: str, meant: str) -> None:
         lost = next((name for name in one if name not in known), None)
         if lost:
             raise LayoutError(
-                f"{shown} has no {checks.clipped(lost, 40)} on the {side}: both sides name the same axes, since no "
+                f"{shown} has no {checks.clipped(lost, 40)} on the {side}: both sides must name the same axes: no "
                 f"element is dropped or repeated{meant}"
             )
 

@@ -411,7 +411,7 @@ class Shape(ShapeSizes):
         Parameters
         ----------
         names : str or sequence of str, optional
-            A name for every dimension, dimension 0 first: ``"nhwc"``, or ``"batch channel"``, or a list.  By default
+            A name for every dimension, dimension 0 first: ``"nhwc"``, or ``"batch,channel"``, or a list.  By default
             z, y and x, the letters of XLA's document.
         elements : sequence, optional
             A name for every element, in row-major order, such as ``"abcdef"``; without it, elements are named by their

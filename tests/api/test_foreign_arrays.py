@@ -85,7 +85,7 @@ def test_a_layout_without_a_shape_of_dlpack_memory():
             FLOATS.astype(">f4"),
             "{0}",
             TypeError,
-            "element type '>f4' is big-endian: convert it to native byte order first",
+            "element type '>f4' is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))",
         ),
         (
             np.array(["a"]),

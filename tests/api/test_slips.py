@@ -81,6 +81,33 @@ SLIPS = {
         lambda: gl.relayout(np.asfortranarray(MATRIX), SHAPE, "{0,1}"),
         "pass its own shape, gl.shape_of(buffer); or call gl.pack, which takes an array with any strides",
     ),
+    "a pattern to unpack": (
+        lambda: gl.unpack(LINE, "h w -> w h"),
+        "shape 'h w -> w h' is a pattern: write the whole shape; gl.plan(shape, pattern).target is one",
+    ),
+    "a pattern as a source": (lambda: gl.relayout(LINE, "h w -> w h", "F"), "source 'h w -> w h' is a pattern: write"),
+    "axis numbers to view": (
+        lambda: gl.view(IMAGE, (0, 2, 1)),
+        "shape (0, 2, 1) is not a shape: view takes a pattern such as 'h w c -> c h w'; axis numbers are for "
+        "gl.transpose",
+    ),
+    "bytes": (lambda: gl.relayout(bytes(24), SHAPE, "F"), "; numpy.frombuffer(buffer, dtype) makes one"),
+    "a bytearray": (lambda: gl.unpack(bytearray(24), SHAPE), "; numpy.frombuffer(buffer, dtype) makes one"),
+    "a memoryview": (lambda: gl.pack(memoryview(LINE), SHAPE), "; numpy.frombuffer(array, dtype) makes one"),
+    "a bytearray as out": (lambda: gl.pack(MATRIX, SHAPE, out=bytearray(24)), "; numpy.frombuffer(out, dtype) makes"),
+    "a name in lower case": (lambda: gl.plan("f32[2,3,4,5]", "nhwc"), "; write 'named:nhwc:nchw' if the array's"),
+    "a name of torch alone": (lambda: gl.plan(SHAPE, "channels_last"), "; did you mean 'torch:channels_last'?"),
+    "a name with a hyphen": (lambda: gl.plan(SHAPE, "torch:channels-last"), "; did you mean 'torch:channels_last'?"),
+    "an order in lower case": (lambda: gl.plan(SHAPE, "f"), "; did you mean 'F'?"),
+    "the other one": (lambda: gl.pack(MATRIX, "c"), "; did you mean 'C'?"),
+    "big-endian numbers": (
+        lambda: gl.pack(MATRIX.astype(">f4"), "F"),
+        "is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))",
+    ),
+    "big-endian indices": (
+        lambda: gl.delinearize(np.zeros(3, ">i4"), SHAPE),
+        "is big-endian: convert it with .astype('int32')",
+    ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),
         ": call gl.parse_shape to read the text of a shape",
@@ -129,6 +156,13 @@ def test_what_is_written_instead_is_accepted():
     assert gl.linearize(np.array([[0, 1], [1, 2], [0, 0]]).T, SHAPE).tolist() == [1, 5, 0]
     assert gl.relayout(np.array([1.0], "f4"), "f32[1]", "{0}").tolist() == [1.0]
     assert gl.relayout(LINE, SHAPE, gl.Layout((0, 1))).tolist() == [0, 3, 1, 4, 2, 5]
+    assert gl.unpack(LINE, gl.plan(SHAPE, "h w -> w h").target).tolist() == [[0, 2, 4], [1, 3, 5]]
+    out = np.frombuffer(bytearray(24), np.float32)
+    assert gl.pack(MATRIX, SHAPE, out=out) is out and out.tolist() == LINE.tolist()
+    big = MATRIX.astype(">f4")
+    assert gl.pack(big.astype(big.dtype.newbyteorder("=")), "F").tolist() == [0, 3, 1, 4, 2, 5]
+    layout = gl.plan("f32[2,3,4,5]", "named:nhwc:nchw").target.layout
+    assert layout == gl.Layout.named("NHWC", logical="NCHW")
 
 
 def test_objects_that_only_resemble_a_slip_get_no_hint():

@@ -148,13 +148,13 @@ def test_sizes_of_0_and_1():
         (
             "h w c -> h w",
             {},
-            "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no "
+            "axes 'h w c -> h w' has no c on the right: both sides must name the same axes: no "
             "element is dropped or repeated",
         ),
         (
             "h w c -> h w c d",
             {},
-            "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no "
+            "axes 'h w c -> h w c d' has no d on the left: both sides must name the same axes: no "
             "element is dropped or repeated",
         ),
         ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
@@ -173,7 +173,7 @@ def test_sizes_of_0_and_1():
         (
             "h w c -> c ...",
             {},
-            "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no "
+            "axes 'h w c -> c ...' has no h on the right: both sides must name the same axes: no "
             "element is dropped or repeated",
         ),
         (
@@ -185,7 +185,7 @@ def test_sizes_of_0_and_1():
         (
             "hwc->chw",
             {},
-            "axes 'hwc->chw' has no hwc on the right: both sides name the same axes, since no element is dropped or "
+            "axes 'hwc->chw' has no hwc on the right: both sides must name the same axes: no element is dropped or "
             "repeated; spaces separate the names, write 'h w c -> c h w'",
         ),
         (
@@ -197,7 +197,7 @@ def test_sizes_of_0_and_1():
         (
             "hw->wh",
             {},
-            "axes 'hw->wh' has no hw on the right: both sides name the same axes, since no element is "
+            "axes 'hw->wh' has no hw on the right: both sides must name the same axes: no element is "
             "dropped or repeated",
         ),
         (

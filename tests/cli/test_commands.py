@@ -90,11 +90,43 @@ def test_wrong_usage_exits_with_2(args):
             "gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file",
         ),
         (["explain", "{1,0}", "{0,1}"], "write the whole shape, such as 'f32[2,3]{0,1}'"),
+        (["show", PADDED, "--names", "rows"], "one name for each, such as 'nhwc' or 'batch,channel'"),
+        (["explain", PADDED, "F", "--names", "a b c"], "one name for each, such as 'nhwc' or 'batch,channel'"),
         (["index", PADDED, "1", "2"], "has 2 dimensions: write 1,2"),
     ],
 )
 def test_a_slip_is_answered_with_what_to_write(args, hint):
     assert run(*args, code=2).stderr.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["explain", "FILE", "F"], ["explain", "u8[2]", "FILE"], ["relayout", "a", "b", "--to", "F", "--from", "FILE"]],
+)
+@pytest.mark.parametrize(
+    "name, shape",
+    [
+        ("img.npy", "u8[480,640,3]"),
+        ("columns.npy", "f32[2,3]{0,1}"),
+        ("missing.npy", "u8[480,640,3]"),
+        ("text", "u8[480,640,3]"),
+    ],
+)
+def test_a_file_where_a_shape_is_wanted_is_answered_with_its_shape(name, shape, args, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("img.npy", np.zeros((480, 640, 3), np.uint8))
+    np.save("columns.npy", np.zeros((2, 3), np.float32, order="F"))
+    (tmp_path / "text").write_text("text")
+    assert refusal(*(name if each == "FILE" else each for each in args)).endswith(
+        f"; this is a file, write the shape of its array, '{shape}', or gpulayout relayout IN OUT --to LAYOUT "
+        "--dry-run to explain the move of a file"
+    )
+
+
+@pytest.mark.parametrize("names", ["row,column", "row, column", "row column", " row column "])
+def test_names_have_blanks_or_commas_between_them(names):
+    assert "order         row varies fastest, then column" in run("show", PADDED, "--names", names).stdout
+    assert "  row: " in run("explain", PADDED, "{1,0}", "--names", names).stdout
 
 
 @pytest.mark.parametrize("language", ["cuda", "c", "python"])

@@ -115,8 +115,8 @@ def test_json_comes_with_lines_of_progress_on_stderr(folder, values):
     assert json.loads(done.stdout)["passes"][0]["bytes_written"] == values.nbytes
 
 
-def in_a_terminal(folder, *arguments):
-    """What a slow command prints when stderr is a terminal."""
+def in_a_terminal(folder, *arguments, until=None):
+    """(exit code, what a slow command prints) when stderr is a terminal; Ctrl-C once the text `until` appears."""
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     ours, theirs = pty.openpty()
     with subprocess.Popen(**slow_command(folder, *arguments), stdout=subprocess.DEVNULL, stderr=theirs) as process:
@@ -125,20 +125,29 @@ def in_a_terminal(folder, *arguments):
         with contextlib.suppress(OSError):  # EIO, when the other side has ended
             while part := os.read(ours, 1 << 16):
                 shown += part
+                if until is not None and until in shown:
+                    until = process.send_signal(signal.SIGINT)
     os.close(ours)
-    assert process.returncode == 0
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    return process.returncode, shown.decode()
 
 
 def test_a_terminal_shows_a_bar_with_bytes_rate_and_time_left(folder, values):
-    shown = in_a_terminal(folder)
-    assert re.search(r"\d+% +\d+\.\d/48\.0 MB +\d+\.\d MB/s +\d:\d\d:\d\d", shown), shown
+    code, shown = in_a_terminal(folder)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert code == 0 and re.search(r"\d+% +\d+\.\d/48\.0 MB +\d+\.\d MB/s +\d:\d\d:\d\d", shown), shown
     check(folder, values)
 
 
 def test_quiet_shows_no_bar(folder, values):
-    assert in_a_terminal(folder, "--quiet") == ""
+    assert in_a_terminal(folder, "--quiet") == (0, "")
     check(folder, values)
+
+
+def test_ctrl_c_clears_the_bar_and_says_what_is_missing(folder):
+    code, shown = in_a_terminal(folder, until=b"MB/s")
+    erase_line = "\x1b[2K"
+    assert shown.endswith(f"{erase_line}gpulayout: stopped by SIGINT: out.npy was not written\r\n")
+    assert code == 130 and os.listdir(folder) == ["in.npy"]
 
 
 # ---- signals -------------------------------------------------------------------------------------------------------

@@ -42,6 +42,16 @@ def test_they_are_relayout_under_other_names(folder):
         assert (folder / one).read_bytes() == (folder / other).read_bytes()
 
 
+def test_unpack_as_another_array_gives_planes_their_dimensions(folder):
+    """As the help of pack and the page of the command line say it."""
+    image = np.random.default_rng(0).integers(0, 256, (480, 640, 3), np.uint8)
+    np.save("img.npy", image)
+    run("pack", "img.npy", "planes.npy", "--to", "h w c -> c h w")
+    assert np.load("planes.npy").ndim == 1
+    run("unpack", "planes.npy", "chw.npy", "--from", "u8[3,480,640]")
+    np.testing.assert_array_equal(np.load("chw.npy"), image.transpose(2, 0, 1), strict=True)
+
+
 @pytest.mark.parametrize("raw", [[], ["--raw"]])
 def test_the_printed_way_back_works(raw, folder):
     line = (

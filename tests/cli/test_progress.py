@@ -53,6 +53,20 @@ def test_a_log_gets_no_line_of_a_short_move(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_log_says_at_once_that_a_long_move_has_begun(clock, capsys, monkeypatch):
+    for long, begins in ((TOTAL, True), (TOTAL + 1, False)):
+        monkeypatch.setattr(progress, "LONG", long)
+        reports(clock, 40, quiet=False, as_json=False)
+        first, *rest = capsys.readouterr().err.splitlines()
+        if begins:
+            assert first == "gpulayout: 0%, 0 of 4000000 bytes read and written, 0 s"
+            first, *rest = rest
+        assert first.startswith("gpulayout: 75%, 3000000 of") and not rest
+    monkeypatch.setattr(progress, "LONG", TOTAL)
+    reports(clock, 1, quiet=True, as_json=False)
+    assert capsys.readouterr() == ("", "")
+
+
 def test_json_has_its_own_line_every_second_and_no_other(clock, capsys):
     reports(clock, 100, quiet=False, as_json=True)
     out, err = capsys.readouterr()

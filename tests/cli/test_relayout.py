@@ -13,6 +13,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api.plan import Plan
+from gpulayout.files.standard_streams import names_stream
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
@@ -248,6 +249,16 @@ def test_an_input_that_is_not_npy_is_refused(name, message, folder):
     (folder / "text.npy").write_text("hello")
     assert message in failure("relayout", name, "out.npy", "--to", "{0}")
     assert not os.path.exists("out.npy")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="this system has no names for standard streams")
+@pytest.mark.parametrize("kind", ["dev/std", "dev/fd/", "proc/self/fd/"])
+def test_names_of_standard_streams_are_answered_with_a_hyphen(kind, folder):
+    output, input_ = (f"/{kind}{name if kind == 'dev/std' else number}" for number, name in ((1, "out"), (0, "in")))
+    assert failure("relayout", "array.npy", output, "--to", "F") == (
+        f"{output}: not a new file; write - for standard output"
+    )
+    assert names_stream(pathlib.Path(input_), 0) and not names_stream(pathlib.Path(output), 0)
 
 
 def test_types_without_a_layout_are_refused(folder):

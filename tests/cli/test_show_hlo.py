@@ -37,7 +37,7 @@ times   bytes  padding  of_it  line  instruction  shape                      lea
     2  131072   114688  87.5%     1  a            f32[16,256]{0,1:T(8,128)}  {1,0}              16384
     1       8        3  37.5%     2  b            s8[5]{0:T(4)}              -                      -
 
-the orders under 'least order' would save 229376 of the 229379 bytes of padding
+the orders under 'least_order' would save 229376 of the 229379 bytes of padding
 """
     )
 
@@ -130,7 +130,7 @@ def test_the_last_line_is_what_the_better_orders_save_in_all(path):
     assert found["padding_nbytes"] == sum(one["count"] * one["padding_nbytes"] for one in found["buffers"])
     last = run("show", "--hlo", path, "--top", "1").stdout.splitlines()[-1]
     assert last == (
-        f"the orders under 'least order' would save {saved} of the {found['padding_nbytes']} bytes of padding"
+        f"the orders under 'least_order' would save {saved} of the {found['padding_nbytes']} bytes of padding"
         if saved
         else "no other order of the dimensions needs fewer bytes"
     )
@@ -172,16 +172,49 @@ def test_in_a_pipe_every_array_is_one_line_of_the_same_columns(path, sort):
         assert cells[8:] == [str(least) if least < one["nbytes"] else "-"] and len(one["instructions"]) == one["count"]
 
 
-def test_a_terminal_gets_a_table_without_empty_columns(monkeypatch):
-    monkeypatch.setattr(
-        "gpulayout.cli.output.sys", types.SimpleNamespace(stdout=types.SimpleNamespace(isatty=lambda: True))
-    )
-    monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert listed(PROGRAM).stdout.split("\n\n")[1].splitlines()[0].split("  ")[-1].strip() == "least bytes"
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal, whose width the test sets with the function that this gives."""
+    stdout = types.SimpleNamespace(isatty=lambda: True, encoding="utf-8")
+    monkeypatch.setattr("gpulayout.cli.output.sys", types.SimpleNamespace(stdout=stdout))
+    return lambda columns: monkeypatch.setenv("COLUMNS", str(columns))
+
+
+def test_a_terminal_gets_a_table_without_empty_columns(terminal):
+    terminal(140)
+    assert listed(PROGRAM).stdout.split("\n\n")[1].splitlines()[0].split("  ")[-1].strip() == "least_bytes"
     header, line, row = listed("Shape: f32[4]{0}").stdout.split("\n\n")[1].splitlines()
-    assert header.split() == "times bytes padding of it line shape".split() and set(line.strip()) == {"─"}
+    assert header.split() == "times bytes padding of_it line shape".split() and set(line.strip()) == {"─"}
     assert row.split() == ["1", "16", "0", "0.0%", "1", "f32[4]{0}"]
+
+
+@pytest.mark.parametrize("path", sorted(DUMPS.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("width", [20, 80, 100, 300])
+def test_a_terminal_of_any_width_folds_no_shape_and_no_heading(width, path, terminal):
+    found = json.loads(run("show", "--hlo", path, "--json").stdout)
+    terminal(width)
+    table = run("show", "--hlo", path, "--top", "999").stdout.split("\n\n")[1]
+    words = table.split()
+    assert all(one["shape"] in words and one["instructions"][0] in words for one in found["buffers"])
+    assert {"times", "bytes", "padding", "of_it", "line", "instruction", "shape"} <= {*words}
+    assert [int(word) for line in table.splitlines()[2:] if (word := line.split()[0]).isdecimal()] == [
+        one["count"] for one in found["buffers"]
+    ]
+
+
+def test_a_narrow_terminal_gets_the_shape_on_a_line_of_its_own(terminal):
+    terminal(80)
+    assert (
+        listed(PROGRAM).stdout.split("\n\n")[1]
+        == """\
+times   bytes  padding  of_it  line  least_order  least_bytes
+    instruction  shape
+─────────────────────────────────────────────────────────────
+    2  131072   114688  87.5%     1  {1,0}              16384
+    a            f32[16,256]{0,1:T(8,128)}
+    1       8        3  37.5%     2
+    b            s8[5]{0:T(4)}"""
+    )
 
 
 def test_a_text_without_instructions_has_no_names_and_the_same_columns():
@@ -204,7 +237,16 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 
 
 @pytest.mark.parametrize(
-    "text", [*HOSTILE[:2], "\0" * 100, "no shape", "%t = (f32[2]) tuple(%a)", "f32[2]{0,0}", "\u202e\x1b[31m"]
+    "text",
+    [
+        *HOSTILE[:2],
+        "\0" * 100,
+        "no shape",
+        "%t = (f32[2]) tuple(%a)",
+        "%t = token[] after-all()",
+        "f32[2]{0,0}",
+        "\u202e\x1b[31m",
+    ],
 )
 def test_a_file_without_a_shape_is_a_failure(text, tmp_path):
     path = tmp_path / "a.txt"

@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from gpulayout.cli.signals import Stopped, says_what_is_missing
+
 SIGNALLED = """
 import os, signal, sys, time
 from gpulayout.cli.main import main
@@ -61,9 +63,33 @@ def signalled(folder, first, second, ignored):
 @pytest.mark.parametrize("first", ("SIGINT", "SIGTERM", "SIGHUP"))
 def test_a_second_signal_does_not_interrupt_the_removal_of_a_half_written_file(tmp_path, first, second):
     done = signalled(tmp_path, getattr(signal, first), getattr(signal, second), False)
-    assert done.returncode == (1 if first == "SIGINT" else 128 + getattr(signal, first)), done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}[first], done.stderr
+    assert done.stderr == f"gpulayout: stopped by {first}: {tmp_path / 'out.npy'} was not written\n"
     assert os.listdir(tmp_path) == ["in.npy"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("new", [False, True])
+def test_the_message_says_whether_the_file_was_complete_when_the_signal_came(old, new, tmp_path, capsys):
+    path, other = tmp_path / "out.npy", tmp_path / "other"
+    if old:
+        path.write_bytes(b"old")
+    with pytest.raises(Stopped) as stopped, says_what_is_missing(path):
+        if new:
+            other.write_bytes(b"new")
+            os.replace(other, path)
+        raise Stopped(signal.SIGTERM)
+    stopped.value.show()
+    assert capsys.readouterr() == (
+        "",
+        f"gpulayout: stopped by SIGTERM: {path} {'is complete' if new else 'was not written'}\n",
+    )
+
+
+def test_standard_output_may_have_a_part_of_the_data():
+    with pytest.raises(Stopped) as stopped, says_what_is_missing("-"):
+        raise Stopped(signal.SIGINT)
+    assert (stopped.value.code, stopped.value.left) == (130, "standard output is not complete")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")

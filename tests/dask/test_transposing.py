@@ -220,6 +220,15 @@ def test_errors_are_those_of_gl_transpose_before_anything_is_computed(axes, size
     assert (found.type, str(found.value)) == (expected.type, str(expected.value))
 
 
+def test_dask_calls_have_no_out():
+    array = da.zeros((4, 6), chunks=2)
+    for out in (np.zeros((6, 4)), array.T, None):
+        with pytest.raises(TypeError, match="^transpose of a Dask array has no out: Dask calls return a new"):
+            gl.dask.transpose(array, "h w -> w h", out=out)
+    split = gl.dask.transpose(array, "(out h) w -> w out h", out=2)  # an axis may be called so
+    assert split.shape == (6, 2, 2)
+
+
 def test_too_many_axes_and_elements_that_cannot_move():
     many = " ".join(f"a{number}" for number in range(70))
     with pytest.raises(gl.LayoutError, match="has 70 axes: 64 is the limit"):

@@ -157,12 +157,21 @@ def test_objects_are_refused_and_never_unpickled(path):
     assert not os.path.exists(str(path) + ".exploded")
 
 
-def test_fields_and_big_endian_numbers_are_refused(path):
+def test_fields_are_refused(path):
     assert "has fields" in refusal(path, npy_bytes(np.zeros(3, [("a", "<f4")])))
-    assert (
-        refusal(path, npy_bytes(np.zeros(3, ">f4")))
-        == "its dtype >f4 is big-endian: convert it to native byte order first"
+
+
+def test_big_endian_numbers_are_described_but_not_read(path):
+    np.save(path, np.zeros(3, ">f4"))
+    assert read_header(path).dtype == ">f4"
+    with pytest.raises(FileError) as caught:
+        elements(path)
+    assert str(caught.value) == (
+        f"{path}: its dtype >f4 is big-endian: load the array and save array.astype(array.dtype.newbyteorder('='))"
     )
+    array = np.load(path)
+    np.save(path, array.astype(array.dtype.newbyteorder("=")))
+    assert elements(path) == bytes(12)
 
 
 def test_elements_without_bytes_are_refused(path):

@@ -22,3 +22,19 @@ def test_a_progress_that_is_false_is_called(tmp_path):
     np.save(tmp_path / "in.npy", np.zeros(3))
     gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", progress=calls)
     assert calls[-1] == (48, 48)
+
+
+def test_a_name_that_is_taken_is_answered_with_the_argument(tmp_path):
+    before, after, link = (tmp_path / name for name in ("in.npy", "out.npy", "link.npy"))
+    np.save(before, np.zeros(3))
+    after.write_bytes(b"old")
+    link.symlink_to("target.npy")
+    for out, message in (
+        (after, "the file exists; overwrite=True replaces it"),
+        (link, "a symbolic link to target.npy, which does not exist; overwrite=True writes that file"),
+    ):
+        with pytest.raises(FileExistsError) as caught:
+            gl.relayout_file(before, out)
+        assert str(caught.value) == f"{out}: {message}" and isinstance(caught.value, ValueError)
+        gl.relayout_file(before, out, overwrite=True)
+        assert np.load(out).tolist() == [0, 0, 0]

@@ -89,7 +89,9 @@ def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
         strides[name] = stride
         stride *= sizes[name]
     digits = list(_digits(pattern, sizes, strides))
-    return layout_of(digits, dimensions, pattern.shown) if digits else Layout.descending(len(dimensions))
+    if not digits:
+        return Layout.descending(len(dimensions))
+    return layout_of(digits, dimensions, pattern.shown, "gl.transpose takes this pattern, for the N-d array")
 
 
 def _digits(pattern: Pattern, sizes: Mapping[str, int], strides: Mapping[str, int]) -> Iterator[Digit]:

@@ -83,7 +83,8 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
             return shape_from_strides([mode[0].stride for mode in modes], sizes, element_type)
         except LayoutError:  # padded dimensions alone cannot say it
             pass
-    return Shape(element_type, sizes, layout_of(digits, sizes, f"CuTe layout {value_text(text)}"))
+    what, instead = f"CuTe layout {value_text(text)}", "split its modes into more of them"
+    return Shape(element_type, sizes, layout_of(digits, sizes, what, instead))
 
 
 def to_cute(shape: Shape | str) -> str:

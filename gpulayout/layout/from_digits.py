@@ -40,10 +40,13 @@ Entry = tuple[Digit, ...]  # digits of one dimension, highest first
 _MOST_EMPTY = 1000
 
 
-def layout_of(digits: Sequence[Digit], sizes: Sequence[int], what: str) -> Layout:
-    """The layout of dimensions `sizes` with these digits; `what` names it in errors.
+def layout_of(digits: Sequence[Digit], sizes: Sequence[int], what: str, instead: str) -> Layout:
+    """The layout of dimensions `sizes` with these digits.
 
-    >>> str(layout_of([Digit(0, 1, 2, 1), Digit(0, 2, 4, 5)], (8,), "a mode"))
+    what      names it in errors
+    instead   what to do where no layout is small enough
+
+    >>> str(layout_of([Digit(0, 1, 2, 1), Digit(0, 2, 4, 5)], (8,), "a mode", "split it"))
     '{0:T(2)(5)}'
     """
     minor_first = sorted(digits, key=lambda digit: digit.stride)
@@ -56,7 +59,7 @@ def layout_of(digits: Sequence[Digit], sizes: Sequence[int], what: str) -> Layou
         own = sorted((digit for digit in padded if digit.dim == dim), key=lambda digit: -digit.step)
         entries.append(tuple(own))
         padded_sizes[dim] = own[0].step * own[0].extent if own else 1
-    tiles, entries = _sorting_tiles(entries, padded[::-1], what)
+    tiles, entries = _sorting_tiles(entries, padded[::-1], what, instead)
     widening, entries = _widening_tiles(entries, widths, padded[0].stride)
     tiles += widening + _joining_tiles(entries, padded)
     return Layout(order, padded_dimensions=padded_sizes if padded_sizes != list(sizes) else None, tiles=tiles)
@@ -96,7 +99,9 @@ def _widening_tiles(entries: list[Entry], widths: dict[Digit, int], lowest: int)
     return [*tiles, Tile(sizes[first:])], entries[:first] + empty + entries[first:]
 
 
-def _sorting_tiles(entries: list[Entry], wanted: list[Digit], what: str) -> tuple[list[Tile], list[Entry]]:
+def _sorting_tiles(
+    entries: list[Entry], wanted: list[Digit], what: str, instead: str
+) -> tuple[list[Tile], list[Entry]]:
     """Tiles that bring the digits of `entries`, most major first, into the order `wanted`, and the entries then."""
     tiles: list[Tile] = []
     settled: list[Entry] = []
@@ -117,9 +122,7 @@ def _sorting_tiles(entries: list[Entry], wanted: list[Digit], what: str) -> tupl
         if not run:
             upper, lower = _cut_above(wanted[0], entries)
         if len(lower) > most:
-            raise LayoutError(
-                f"{what} needs tiles of more than {most} sizes to reorder its parts: split its modes into more of them"
-            )
+            raise LayoutError(f"{what} needs tiles of more than {most} sizes to reorder its parts: {instead}")
         tiles.append(Tile([product(digit.extent for digit in entry) for entry in lower]))
         settled += upper if run else []
         entries = lower if run else upper + lower

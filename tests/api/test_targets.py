@@ -291,6 +291,15 @@ def test_views_of_tensors_and_strided_arrays():
     assert gl.view(np.broadcast_to(array[:1], (3, 3)), "a b -> b a").strides == (array.strides[1], 0)
 
 
+def test_a_pattern_that_takes_too_large_tiles_names_the_call_that_takes_it():
+    names = [f"b{number}" for number in range(12)]
+    pattern = f"({' '.join(f'{name}=2' for name in names)}) -> {' '.join(reversed(names))}"
+    with pytest.raises(gl.LayoutError, match=": gl.transpose takes this pattern, for the N-d array$"):
+        gl.plan("u8[4096]", pattern)
+    array = np.arange(4096)
+    assert np.array_equal(gl.transpose(array, pattern), array.reshape([2] * 12).T)
+
+
 def test_axes_of_size_1_have_strides_in_a_view():
     torch = pytest.importorskip("torch")
     assert gl.view(np.zeros((1, 5)), "a b -> b 1 a").strides == (8, 8, 40)

@@ -103,7 +103,7 @@ class InPlace:
     >>> import gpulayout as gl
     >>> gl.plan("f32[1000,600]", "{0,1}").in_place(240000)
     in place f32[1000,600]{1,0} -> f32[1000,600]{0,1}
-      memory   240000 bytes, 10.0% of the buffer
+      memory   240000 bytes, 10.0% of the buffer; on a GPU 240000, 10.0%
       moved    14400000 bytes: 3.00 times what a relayout to another buffer moves
         step 0  10 slabs of 240000 bytes, each to the place before
         step 1  100 blocks of 24000 bytes, moved along cycles

@@ -224,9 +224,13 @@ def test_a_pipe_whose_header_claims_more_than_memory_holds_is_refused(sizes):
     assert result.stdout_bytes == b"" and result.stderr.startswith("gpulayout: error: standard input: its header (<f4")
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", npy(np.zeros(3, ">f4")), npy(np.zeros(3, [("a", "<f4")]))])
+BIG_ENDIAN = npy(np.zeros(3, ">f4"))
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", BIG_ENDIAN, npy(np.zeros(3, [("a", "<f4")]))])
 def test_other_data_on_standard_input_is_refused_in_one_line(data):
-    for args in (["pack", "-", "-", "--to", "{0}"], ["unpack", "-", "-", "--from", "f32[3]"], ["show", "-"]):
+    reads_elements = ["pack", "-", "-", "--to", "{0}"], ["unpack", "-", "-", "--from", "f32[3]"]
+    for args in (*reads_elements, *([["show", "-"]] if data is not BIG_ENDIAN else [])):
         result = piped(*args, data=data, code=1)
         assert result.stdout_bytes == b"" and result.stderr.startswith("gpulayout: error: standard input: ")
         assert result.stderr.count("\n") == 1

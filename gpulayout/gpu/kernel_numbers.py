@@ -40,7 +40,7 @@ NO_DIVISION = 255  # instructions.cuh: the shift of a divisor of 1
 MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # coordinate.cuh: what becomes of an index out of bounds
 
 _Number = int | dict[int, int]  # or one for each size of an element in bytes
-_FILES: dict[str, dict[str, _Number]] = {
+FILES: dict[str, dict[str, _Number]] = {
     "move.cuh": {"THREADS": THREADS, "LANES": LANES},
     "coordinate.cuh": {name.upper(): number for name, number in MODES.items()},
     "index.cuh": {"ITEMS": ITEMS},
@@ -90,7 +90,7 @@ def defines(file_name: str) -> str:
     #define GPL_FULL_A (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 32 : 16)
     #define GPL_FULL_B (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 64 : 64)
     """
-    return "".join(f"#define GPL_{name} {_text(number)}\n" for name, number in _FILES.get(file_name, {}).items())
+    return "".join(f"#define GPL_{name} {_text(number)}\n" for name, number in FILES.get(file_name, {}).items())
 
 
 def _text(number: _Number) -> str:

@@ -71,6 +71,6 @@ def preprocessed(text, macros):
 def test_a_changed_number_is_another_text(monkeypatch):
     """CuPy's cache is keyed by the text and the options, so it compiles anew."""
     before = kernel_text.__wrapped__("tile_any.cu")
-    monkeypatch.setitem(kernel_numbers._FILES["tile_any.cu"], "SHARED_BYTES", 8192)
+    monkeypatch.setitem(kernel_numbers.FILES["tile_any.cu"], "SHARED_BYTES", 8192)
     after = kernel_text.__wrapped__("tile_any.cu")
     assert "#define GPL_SHARED_BYTES 17408\n" in before and "#define GPL_SHARED_BYTES 8192\n" in after

@@ -83,10 +83,10 @@ class Program:
         self.wait(place, other)
         self.items.append([other, plan.target, result, plan(values)])
 
-    def call(self, plan, *arrays):
+    def call(self, plan, buffer, out=None):
         """The library's own call, with any device current."""
         with self.cp.cuda.Device(self.random.choice(self.streams)[0]):
-            return plan(*arrays)
+            return plan(buffer, out=out)
 
     def fresh(self, plan, array, place):
         return self.call(plan, array)

@@ -95,7 +95,7 @@ class Program:
         out = device_buffer(self.cp, host_buffer(plan.target, 1), self.random.randrange(20))
         if place[1] is self.cp.cuda.Stream.null and self.random.random() < 0.5:
             with ThreadPoolExecutor(1) as thread:  # a thread that has not used any device
-                assert thread.submit(plan, array, out).result() is out
+                assert thread.submit(plan, array, out=out).result() is out
         else:
             assert self.call(plan, array, out) is out
         return out

@@ -23,7 +23,7 @@ from gpulayout.layout.shape import Shape
 
 
 def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") -> Shape:
-    """A target as a shape; LayoutError for text that is none, TypeError for anything but a shape, a layout or text.
+    """A target as a shape; LayoutError for other text, TypeError for anything but a shape, a layout or text.
 
     like    the shape whose array the target describes
 

@@ -59,7 +59,10 @@ def test_one_command_runs_the_suite_the_wheel_check_and_the_real_cupy(run_ci_tes
         line.startswith("python -m pytest benchmarks/bench_") and "--quick --benchmark-disable" in line
         for line in lines
     )
-    assert lines[:2] == ["python -m ruff check --quiet .", "python -m ruff format --check --quiet ."]
+    assert [line for line in lines if "ruff" in line] == [
+        "python -m ruff check --quiet .",
+        "python -m ruff format --check --quiet .",
+    ]
     left_out = [line for line in lines if line.startswith("ci/test: left out: ")]
     assert len(left_out) == 4 and all("ci/test --all" in line for line in left_out[:3]) and "ci/gpu" in left_out[3]
 
@@ -68,6 +71,7 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
     status, lines = run_ci_test("--all")
     assert status == 0 and "check_wheel " in lines
     assert [line for line in lines if line.startswith("real_cupy")] == [
+        "real_cupy --install",
         "real_cupy ",
         "real_cupy --cuda 12",
         "real_cupy --cupy lowest",
@@ -96,8 +100,10 @@ def test_each_part_can_fail_the_run(run_ci_test, part):
 
 
 def test_a_machine_that_cannot_run_the_real_cupy_passes_and_says_so(run_ci_test):
+    """What cannot be installed is not tried again."""
     status, lines = run_ci_test(cupy=77)
     assert status == 0 and "ci/test: left out: ci/real_cupy --quick: this machine cannot run it, see above" in lines
+    assert "real_cupy --install" in lines and "real_cupy --quick" not in lines
 
 
 @pytest.mark.parametrize("status, left_out", [(1, 0), (77, 1)])
@@ -176,11 +182,23 @@ def test_the_help_of_real_cupy_fits_a_screen_and_names_every_option(option):
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and not done.stderr and len(lines) <= 24 and max(map(len, lines)) <= 130
     options = re.findall(r"^ +(--[a-z-]+)(?: \| -h)?\)", (CI / "real_cupy").read_text(), re.MULTILINE)
-    assert {"--quick", "--host-calls", "--cuda", "--cupy", "--help"} == set(options)
+    assert {"--quick", "--install", "--host-calls", "--cuda", "--cupy", "--help"} == set(options)
     assert all(option in done.stdout for option in options if option != "--help")
 
 
-@pytest.mark.parametrize("arguments", [["--cuda"], ["--cuda", "11"], ["--cupy"], ["--quick", "--host-calls"]])
+def test_the_quick_form_leaves_out_tests_that_exist():
+    """A name that is gone would leave out nothing, and pytest would not say so."""
+    [tests] = re.findall(r"^  long=\(.*?\)\n", (CI / "real_cupy").read_text(), re.MULTILINE | re.DOTALL)
+    names = subprocess.run(["bash", "-c", tests + 'printf "%s\\n" "${long[@]}"'], capture_output=True, text=True).stdout
+    for file, function in re.findall(r"^(\S+\.py)::(\w+)", names, re.MULTILINE):
+        text = (CI.parent / "tests" / file).read_text()
+        assert f"\ndef {function}(" in text, (file, function)
+    assert len(names.splitlines()) > 10
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--cuda"], ["--cuda", "11"], ["--cupy"], ["--quick", "--host-calls"], ["--quick", "--install"]]
+)
 def test_wrong_usage(arguments):
     done = real_cupy(*arguments)
     assert done.returncode == 2 and done.stderr.startswith("usage: ci/real_cupy")

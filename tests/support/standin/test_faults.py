@@ -42,6 +42,13 @@ def test_every_program_has_a_twin():
     assert set(faults.PROGRAMS) == set(TWINS)
 
 
+def test_every_replacement_has_its_line():
+    """Otherwise the twin without its check, which `ci/real_cupy` builds, but not with --quick, would be refused."""
+    for name, twin in TWINS.items():
+        file, line, _ = twin.replacement
+        assert (libraries.DRIVER / file).read_text().count(line) == 1, name
+
+
 def test_a_replacement_whose_line_is_gone_is_refused():
     file, line, other = EAGER
     with pytest.raises(ValueError, match=r"^work.cpp has .* 0 times$"):

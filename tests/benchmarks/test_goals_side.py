@@ -27,8 +27,12 @@ def missing(name, found):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    """No pauses, no peers that happen to be installed, and the number of threads restored afterwards."""
+    """No pauses, no peers that happen to be installed, and the number of threads restored afterwards.
+
+    Nor garbage collections, one for each case: they visit all that a worker holds after thousands of other tests.
+    """
     monkeypatch.setattr(goals_side, "QUIET", 0)
+    monkeypatch.setattr(goals_side, "gc", types.SimpleNamespace(collect=int))
     monkeypatch.setattr("benchmarks.peers.stages.optional", missing)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "2")

@@ -108,7 +108,7 @@ def test_page_locked_memory_is_bounded_and_its_lack_is_a_memory_error(cp):
 
 
 def wrong_results(cp, direction, random=RANDOM):
-    """The orders of work in which something is wrong.
+    """Yield the orders of work in which something is wrong.
 
     The array on the device is written just before the call, the target on the device is read just before it, and the
     host writes its source just after it.
@@ -116,7 +116,6 @@ def wrong_results(cp, direction, random=RANDOM):
     plan = gl.plan(*PLAN)
     old, new = (host_buffer(plan.source, seed) for seed in (1, 2))
     expected, up, down = plan(new), direction != "down", direction != "up"
-    wrong = []
     for order in orders(random):
         with cp.cuda.Stream(non_blocking=True) as stream:
             values, buffer, late = new.copy(), cp.asarray(old), cp.asarray(new)
@@ -131,15 +130,15 @@ def wrong_results(cp, direction, random=RANDOM):
                 plan.stream(values if up else buffer, out=out, max_bytes=LIMIT)
             values[...] = buffer[...] = 0
             found = out.tobytes() if down else cp.asnumpy(out.copy()).tobytes()
-            if found != expected.tobytes() or not bool((read == 2).all()):
-                wrong.append(order)
-    return wrong
+            right = found == expected.tobytes() and bool((read == 2).all())
+        if not right:
+            yield order
 
 
 @on_gpu_alone
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_in_every_order_of_copies_and_launches_the_result_is_the_same(cp, direction):
-    assert wrong_results(cp, direction) == []
+    assert list(wrong_results(cp, direction)) == []
 
 
 @on_gpu_alone
@@ -224,13 +223,13 @@ def stop_after(blocks, error=Stop):
 @pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_an_error_leaves_nothing_under_way_and_says_what_is_written(cp, direction, error):
-    assert unfinished(cp, direction, error) == []
+    assert list(unfinished(cp, direction, error)) == []
 
 
 def unfinished(cp, direction, error=Stop, random=RANDOM):
-    """The orders of work in which something is written after a stream has failed, or the note is wrong."""
+    """Yield the orders of work in which something is written after a stream has failed, or the note is wrong."""
     plan = gl.plan(*PLAN)
-    values, down, wrong = host_buffer(plan.source), direction != "up", []
+    values, down = host_buffer(plan.source), direction != "up"
     blocks = plan.blocks(LIMIT // 2 - 16)
     expected = plan(values).view(np.uint8)
     for order in orders(random):
@@ -250,8 +249,7 @@ def unfinished(cp, direction, error=Stop, random=RANDOM):
         note = f"plan.stream has written the first 5 of {cut}, and nothing is under way"
         said = getattr(raised.value, "__notes__", raised.value.args)
         if before != after.tobytes() or not all(complete[:5]) or all(complete) or list(said) != [note]:
-            wrong.append(order)
-    return wrong
+            yield order
 
 
 @on_gpu_alone

@@ -56,6 +56,12 @@ def no_wait_at_the_end(lane, patch):
     patch(lane, "__exit__", lambda self, *error: None)
 
 
+def any_order(found):
+    """Whether there is one; the first is enough."""
+    with contextlib.closing(found):
+        return next(found, None) is not None
+
+
 TWINS = [
     *[(no_wait_for_a_lane, direction) for direction in ALL],
     *[(no_wait_for_the_callers_stream, direction) for direction in ON_DEVICE],
@@ -69,10 +75,10 @@ TWINS = [
 @pytest.mark.parametrize("twin, direction", TWINS)
 def test_a_stream_without_a_wait_is_wrong_in_some_order(cp, twin, direction, monkeypatch):
     twin(backends.gpu_module().CupyLane, monkeypatch.setattr)
-    assert wrong_results(cp, direction, SEEDS)
+    assert any_order(wrong_results(cp, direction, SEEDS))
 
 
 @on_gpu_alone
 def test_without_the_wait_at_the_end_an_error_leaves_launches_under_way(cp, monkeypatch):
     no_wait_at_the_end(backends.gpu_module().CupyLane, monkeypatch.setattr)
-    assert unfinished(cp, "up", random=SEEDS)
+    assert any_order(unfinished(cp, "up", random=SEEDS))

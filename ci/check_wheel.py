@@ -6,6 +6,7 @@ dependencies of the Python that runs this.  Stops at the first error.
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -170,7 +171,9 @@ def check_install(
 
 
 def run(command: list[str], folder: pathlib.Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    # a PYTHONPATH to a checkout would hide what is installed
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=outside)
     if done.returncode:
         sys.exit(f"wheel check: {' '.join(command[:4])} ... failed in {folder.name}:\n{done.stdout}{done.stderr}")
     return done.stdout

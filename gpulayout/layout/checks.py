@@ -1,7 +1,7 @@
 """Checks that several values of the model share: whole numbers, permutations, dimension numbers."""
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,30 @@ TOO_LARGE = 2**256  # `product` stops here
 _MOST_SHOWN = 16  # entries of a sequence in an error message
 _MOST_BITS = 256  # of a number that an error message writes in full
 _MOST_CHARACTERS = 10_000  # of a text that is read in time quadratic in its length
+_INTS = frozenset({int})  # as types: bool is not one of them
 
 
 # ---- how errors show values ----------------------------------------------------------------------
+
+
+class Later:
+    """A text for error messages, made only when a message prints it.
+
+    >>> context = Later(lambda: f" for {2 + 3}")
+    >>> f"it is too large{context}"
+    'it is too large for 5'
+    """
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], str]):
+        self.make = make
+
+    def __str__(self) -> str:
+        return self.make()
+
+
+Text = str | Later  # what an error message prints
 
 
 def number_text(number: int) -> str:
@@ -82,7 +103,7 @@ def check_length(shown: str, text: str) -> None:
 # ---- whole numbers -------------------------------------------------------------------------------
 
 
-def whole_number(field: str, value: object, context: str = "") -> int:
+def whole_number(field: str, value: object, context: Text = "") -> int:
     """`value` as an int.  NumPy integers are accepted; bool and float are refused."""
     found = _index(value)
     if found is None:
@@ -90,12 +111,14 @@ def whole_number(field: str, value: object, context: str = "") -> int:
     return found
 
 
-def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, ordered: bool = True) -> tuple[int, ...]:
+def whole_numbers(field: str, values: Iterable[Any], context: Text = "", *, ordered: bool = True) -> tuple[int, ...]:
     """`values` as a tuple of ints; an error names the first one that is not an integer.
 
     Text and mappings are refused, and so are sets where order matters: Layout({0, 1}) looks like the text form, but
     a set has no order.
     """
+    if type(values) is tuple and {*map(type, values)} <= _INTS:  # the usual case
+        return values
     if ordered and isinstance(values, Set):
         raise LayoutTypeError(
             f"{field} {value_text(values)} is not a sequence of integers{context}: a set has no order"
@@ -128,7 +151,7 @@ def _index(value: Any) -> int | None:
         return None
 
 
-def sizes(field: str, values: Iterable[Any], context: str = "") -> tuple[int, ...]:
+def sizes(field: str, values: Iterable[Any], context: Text = "") -> tuple[int, ...]:
     """`values` as a tuple of sizes, ints in 0..2^63-1."""
     found = whole_numbers(field, values, context)
     for dim, size in enumerate(found):
@@ -149,7 +172,7 @@ def are_sizes(values: Sequence[object]) -> bool:
     return all(size is not None and 0 <= size <= INT64_MAX for size in found)
 
 
-def count(field: str, value: object, context: str = "") -> int:
+def count(field: str, value: object, context: Text = "") -> int:
     """`value` as an int of at least 0."""
     found = whole_number(field, value, context)
     if found < 0:
@@ -177,7 +200,7 @@ def product(numbers: Iterable[int]) -> int:
 
 
 def permutation(
-    field: str, values: Iterable[Any], rank: int | None = None, context: str = "", *, from_end: bool = False
+    field: str, values: Iterable[Any], rank: int | None = None, context: Text = "", *, from_end: bool = False
 ) -> tuple[int, ...]:
     """`values` as an ordering of dimensions 0..rank-1; a rank of None means the number of values.
 
@@ -190,20 +213,19 @@ def permutation(
             f"{field} {shown(found)} has {counted(len(found), 'entry')}{context}: "
             f"it must order {counted(rank, 'dimension')}"
         )
-    order = tuple(dim + rank if from_end and dim < 0 else dim for dim in found)
+    order = tuple(dim + rank if dim < 0 else dim for dim in found) if from_end else found
+    if sorted(order) == [*range(rank)]:
+        return order
     problem = f"{field} {shown(found)} is not an ordering of {dimension_range(rank)}{context}: dimension"
-    seen = set()
-    for given, dim in zip(found, order):
-        if not 0 <= dim < rank:
-            hint = ", negative numbers do not count from the end here" if given < 0 and not from_end else ""
-            raise LayoutError(f"{problem} {number_text(given)} does not exist{hint}")
-        if dim in seen:
-            raise LayoutError(f"{problem} {dim} appears twice")
-        seen.add(dim)
-    return order
+    position = next(i for i, dim in enumerate(order) if not 0 <= dim < rank or dim in order[:i])
+    given, dim = found[position], order[position]
+    if 0 <= dim < rank:
+        raise LayoutError(f"{problem} {dim} appears twice")
+    hint = ", negative numbers do not count from the end here" if given < 0 and not from_end else ""
+    raise LayoutError(f"{problem} {number_text(given)} does not exist{hint}")
 
 
-def dimension_number(value: object, rank: int, context: str = "", field: str = "dimension") -> int:
+def dimension_number(value: object, rank: int, context: Text = "", field: str = "dimension") -> int:
     """A dimension number in 0..rank-1 from one in -rank..rank-1 (-1 is the last, as in Python)."""
     number = whole_number(field, value, context)
     if not -rank <= number < rank:
@@ -214,7 +236,7 @@ def dimension_number(value: object, rank: int, context: str = "", field: str = "
     return number % rank
 
 
-def dimension_numbers(values: Iterable[Any], rank: int, context: str = "") -> tuple[int, ...]:
+def dimension_numbers(values: Iterable[Any], rank: int, context: Text = "") -> tuple[int, ...]:
     """Distinct dimension numbers, negative ones counted from the end.
 
     Their order does not matter, so sets are accepted.
@@ -229,7 +251,7 @@ def dimension_numbers(values: Iterable[Any], rank: int, context: str = "") -> tu
     return found
 
 
-def insertion_point(value: object, rank: int, context: str = "") -> int:
+def insertion_point(value: object, rank: int, context: Text = "") -> int:
     """The place of a new dimension, 0..rank.
 
     Negative numbers are refused: -1 could mean "before the last" or "at the end".

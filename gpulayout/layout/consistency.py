@@ -11,7 +11,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.split_config import texts
 
 
-def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None:
+def check_layout(dimensions: tuple[int, ...], layout: Layout, text: checks.Text) -> None:
     """LayoutError unless the layout has the right rank and is wide enough; `text` is the shape without its layout."""
     rank = len(dimensions)
     if layout.rank != rank:
@@ -41,7 +41,7 @@ def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None
             )
 
 
-def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text: str) -> None:
+def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text: checks.Text) -> None:
     """LayoutError unless every stride and the size in bytes fit in 63 bits.
 
     Sizes of 0 and unbounded sizes count as 1, so the order of the dimensions does not matter.  XLA multiplies from the
@@ -49,15 +49,18 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
     """
     widths = layout.padded_dimensions or tuple(1 if size is UNBOUNDED else size for size in dimensions)
     bits = layout.element_size_in_bits or 8 * itemsize
+    most = 8 * checks.INT64_MAX // bits
+    field = "padded_dimensions" if layout.padded_dimensions else "dimensions"
     places = checks.product(max(width, 1) for width in widths)
-    field, shown = "padded_dimensions" if layout.padded_dimensions else "dimensions", checks.shown(widths)
-    if layout.tiles and places * bits <= 8 * checks.INT64_MAX:
+    if layout.tiles and places <= most:
+        field = "tiles"
         places = checks.product(cuts([max(widths[dim], 1) for dim in layout.major_to_minor], layout.tiles).sizes)
-        field, shown = "tiles", "".join(map(str, layout.tiles))
-    if places * bits <= 8 * checks.INT64_MAX and layout.tail_padding_alignment != 1:
+    if layout.tail_padding_alignment != 1 and places <= most:
+        field = "tail_padding_alignment"
         places = -(-places // layout.tail_padding_alignment) * layout.tail_padding_alignment
-        field, shown = "tail_padding_alignment", str(layout.tail_padding_alignment)
-    if places * bits > 8 * checks.INT64_MAX:
+    if places > most:
+        tiles, tail = "".join(map(str, layout.tiles)), str(layout.tail_padding_alignment)
+        shown = {"tiles": tiles, "tail_padding_alignment": tail}.get(field, checks.shown(widths))
         zeros = ", zeros counted as 1" if 0 in widths else ""
         nbytes = str(-(-places * bits // 8)) if places < checks.TOO_LARGE else "at least 2^253"
         raise LayoutError(
@@ -65,11 +68,11 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
         )
 
 
-def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
+def check_storage(element_type: ElementType, layout: Layout, text: checks.Text) -> None:
     """LayoutError unless one dense buffer can hold elements of this type in this layout; `text` is the shape."""
     bits = layout.element_size_in_bits
-    allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
-    if bits not in allowed:
+    if bits and bits != 8 * element_type.itemsize and not (element_type.is_sub_byte and bits == element_type.bits):
+        allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
         raise LayoutError(
             f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
             f"it must be one of {', '.join(map(str, sorted(allowed)))}"

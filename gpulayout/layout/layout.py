@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -41,7 +41,7 @@ from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
     index_type="str | DTypeLike | None",
     pointer_type="str | DTypeLike | None",
 )
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Layout(Frozen):
     """Order, padding and tiling of an array in memory.  Immutable, hashable, checked on construction.
 
@@ -101,40 +101,41 @@ class Layout(Frozen):
     index_type: ElementType | None = field(default=None, kw_only=True)
     pointer_type: ElementType | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # what a caller may write; the fields say what they become
-
-        def __init__(
-            self,
-            minor_to_major: Iterable[SupportsIndex],
-            *,
-            padded_dimensions: Iterable[SupportsIndex] | None = None,
-            padding_value: PaddingValue | Scalar | np.generic | str | None = None,
-            tiles: Sequence[Tile | Iterable[SupportsIndex | Combine | str]] = (),
-            tail_padding_alignment: SupportsIndex = 1,
-            element_size_in_bits: SupportsIndex = 0,
-            memory_space: SupportsIndex = 0,
-            split_configs: Sequence[SplitConfig | Pair] = (),
-            dynamic_shape_metadata_prefix_bytes: SupportsIndex = 0,
-            index_type: str | DTypeLike | None = None,
-            pointer_type: str | DTypeLike | None = None,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        order = checks.permutation("minor_to_major", self.minor_to_major)
-        widths = layout_fields.padded_dimensions(self.padded_dimensions, order)
-        self._set("minor_to_major", order)
-        self._set("padded_dimensions", widths)
-        self._set("padding_value", layout_fields.padding_value(self.padding_value, widths))
-        self._set("tiles", as_tiles(self.tiles))
-        for name in layout_fields.NUMBERS:
-            self._set(name, layout_fields.number(name, getattr(self, name)))
-        self._set("split_configs", as_split_configs(self.split_configs, len(order)))
-        for name in ("index_type", "pointer_type"):
-            self._set(name, layout_fields.sparse_type(name, getattr(self, name)))
-        compared = self._fields() | {"padding_value": scalar_key(self.padding_value)}
-        del compared["dynamic_shape_metadata_prefix_bytes"]
-        self._set("_key", tuple(compared.values()))
-        self._set("_hash", hash(self._key))
+    def __init__(
+        self,
+        minor_to_major: Iterable[SupportsIndex],
+        *,
+        padded_dimensions: Iterable[SupportsIndex] | None = None,
+        padding_value: PaddingValue | Scalar | np.generic | str | None = None,
+        tiles: Sequence[Tile | Iterable[SupportsIndex | Combine | str]] = (),
+        tail_padding_alignment: SupportsIndex = 1,
+        element_size_in_bits: SupportsIndex = 0,
+        memory_space: SupportsIndex = 0,
+        split_configs: Sequence[SplitConfig | Pair] = (),
+        dynamic_shape_metadata_prefix_bytes: SupportsIndex = 0,
+        index_type: str | DTypeLike | None = None,
+        pointer_type: str | DTypeLike | None = None,
+    ) -> None:
+        number, sparse_type = layout_fields.number, layout_fields.sparse_type
+        order = checks.permutation("minor_to_major", minor_to_major)
+        widths = layout_fields.padded_dimensions(padded_dimensions, order)
+        fields: dict[str, Any] = {
+            "minor_to_major": order,
+            "padded_dimensions": widths,
+            "padding_value": layout_fields.padding_value(padding_value, widths),
+            "tiles": as_tiles(tiles),
+            "tail_padding_alignment": number("tail_padding_alignment", tail_padding_alignment),
+            "element_size_in_bits": number("element_size_in_bits", element_size_in_bits),
+            "memory_space": number("memory_space", memory_space),
+            "split_configs": as_split_configs(split_configs, len(order)),
+            "index_type": sparse_type("index_type", index_type),
+            "pointer_type": sparse_type("pointer_type", pointer_type),
+        }
+        key = tuple({**fields, "padding_value": scalar_key(fields["padding_value"])}.values())
+        fields["dynamic_shape_metadata_prefix_bytes"] = number(
+            "dynamic_shape_metadata_prefix_bytes", dynamic_shape_metadata_prefix_bytes
+        )
+        self.__dict__.update(fields, _key=key, _hash=hash(key))  # at once, which a frozen dataclass allows
 
     # ---- named orders -------------------------------------------------------------------------------
 

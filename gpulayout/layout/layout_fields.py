@@ -22,6 +22,8 @@ SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U6
 def number(field: str, value: object) -> int:
     """`value` as an int within the limits of the field."""
     least, most = NUMBERS[field]
+    if type(value) is int and least <= value <= most:
+        return value
     found = checks.whole_number(field, value)
     if not least <= found <= most:
         limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"

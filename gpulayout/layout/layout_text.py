@@ -97,7 +97,7 @@ def _not_a_layout(text: str) -> str | None:
     return "a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
 
 
-def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
+def as_layout(value: Layout | str | None, rank: int, text: checks.Text) -> Layout:
     """A layout from a layout, its text or None, which means descending; `text` is the shape without its layout."""
     if value is None:
         return Layout.descending(rank)

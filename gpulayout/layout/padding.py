@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from gpulayout.layout import checks
-from gpulayout.layout.checks import number_text, type_text
+from gpulayout.layout.checks import Text, number_text, type_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
@@ -123,7 +123,7 @@ def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, k
     return _encode(element_type, number)
 
 
-def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, context: str = "") -> bytes:
+def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, context: Text = "") -> bytes:
     """The bytes of one padding element.
 
     None and UNKNOWN give zero bytes.  LayoutError when the element type cannot hold the value: 300 in u8, 1.5 in s32,
@@ -144,7 +144,7 @@ def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, co
 
 
 def canonical_scalar(
-    element_type: ElementType, value: PaddingValue | Scalar | None, context: str = ""
+    element_type: ElementType, value: PaddingValue | Scalar | None, context: Text = ""
 ) -> PaddingValue | Scalar | None:
     """The canonical number for the value in the element type: values with equal bytes become equal.
 

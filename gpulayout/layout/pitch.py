@@ -24,7 +24,7 @@ def pitched(
     dimensions: tuple[int, ...],
     layout: Layout,
     pitch: object,
-    text: str,
+    text: checks.Text,
     dimension: int | None = None,
 ) -> Layout:
     """The layout in which the steps of a dimension are multiples of `pitch` bytes.

@@ -48,20 +48,26 @@ class ShapeSizes(Frozen):
         dynamic_dimensions: Sequence[bool] | None = None,
         pitch: SupportsIndex | None = None,
     ):
-        self._set("element_type", ElementType.of(element_type))
-        self._set("dimensions", checked_dimensions(dimensions))
-        self._set("dynamic_dimensions", checked_flags(dynamic_dimensions, self.dimensions))
-        text = self.text_without_layout()
-        layout = as_layout(layout, len(self.dimensions), text)
-        check_layout(self.dimensions, layout, text)
+        known = ElementType.of(element_type)
+        sizes = checked_dimensions(dimensions)
+        flags = checked_flags(dynamic_dimensions, sizes)
+        text = checks.Later(lambda: text_without_layout(known, sizes, flags))
+        layout = as_layout(layout, len(sizes), text)
+        check_layout(sizes, layout, text)
         if pitch is not None:
-            layout = pitched(self.element_type, self.dimensions, layout, pitch, text)
-        check_size(self.dimensions, layout, self.itemsize, text)
+            layout = pitched(known, sizes, layout, pitch, text)
+        check_size(sizes, layout, known.itemsize, text)
         value = layout.padding_value
         if value is not None:
-            value = canonical_scalar(self.element_type, value, f" for {text}{layout}")
-        self._set("layout", layout.replace(padding_value=value) if value is not layout.padding_value else layout)
-        self._set("_hash", hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions)))
+            canonical = canonical_scalar(known, value, checks.Later(lambda: f" for {text}{layout}"))
+            layout = layout if canonical is value else layout.replace(padding_value=canonical)
+        self.__dict__.update(  # at once, which a frozen dataclass allows
+            element_type=known,
+            dimensions=sizes,
+            layout=layout,
+            dynamic_dimensions=flags,
+            _hash=hash((known, sizes, layout, flags)),
+        )
 
     # ---- sizes -----------------------------------------------------------------------------------------
 
@@ -131,7 +137,8 @@ class ShapeSizes(Frozen):
         >>> parse_shape("bf16[4,8]{1,0:T(2,4)(2,1)}").physical_dimensions
         (2, 2, 1, 4, 2, 1)
         """
-        return cuts(self.physical_widths, self.layout.tiles).sizes
+        widths, tiles = self.physical_widths, self.layout.tiles
+        return cuts(widths, tiles).sizes if tiles else widths
 
     @cached_property
     def buffer_size(self) -> int:
@@ -166,7 +173,7 @@ class ShapeSizes(Frozen):
         data split across memories.  Such shapes can still be parsed, compared and printed.
         XLA: `ValidateLayoutForShape`.
         """
-        check_storage(self.element_type, self.layout, str(self))
+        check_storage(self.element_type, self.layout, checks.Later(self.__str__))
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
@@ -309,9 +316,10 @@ class ShapeSizes(Frozen):
 
     def text_without_layout(self) -> str:
         """The text of the element type and the dimensions: `f32[2,3]`."""
-        sizes = (
-            map(str, self.dimensions)
-            if not self.is_dynamic
-            else map(size_text, self.dimensions, self.dynamic_dimensions)
-        )
-        return f"{self.element_type}[{','.join(sizes)}]"
+        return text_without_layout(self.element_type, self.dimensions, self.dynamic_dimensions)
+
+
+def text_without_layout(element_type: ElementType, dimensions: Sequence[int], flags: Sequence[bool]) -> str:
+    """The text of an element type, sizes, and whether each is dynamic: `f32[2,<=3]`."""
+    sizes = map(size_text, dimensions, flags) if True in flags else map(str, dimensions)
+    return f"{element_type}[{','.join(sizes)}]"

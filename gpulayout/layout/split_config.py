@@ -73,6 +73,8 @@ class SplitConfig(Frozen):
 
 def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
     """A tuple of split configurations of distinct dimensions below `rank`; (dimension, indices) pairs are accepted."""
+    if type(value) is tuple and not value:
+        return ()
     if not isinstance(value, (tuple, list)):
         raise LayoutTypeError(f"split_configs {checks.value_text(value)} is not a sequence of split configurations")
     found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)

@@ -147,6 +147,8 @@ class Tile(Frozen):
 
 def as_tiles(value: object) -> tuple[Tile, ...]:
     """A tuple of tiles from a sequence of tiles or of sequences of sizes."""
+    if type(value) is tuple and not value:
+        return ()
     if not isinstance(value, (tuple, list)):
         hint = f": write [{value}]" if isinstance(value, Tile) else _of_text(value) if isinstance(value, str) else ""
         raise LayoutTypeError(f"tiles {checks.value_text(value)} is not a sequence of tiles{hint}")

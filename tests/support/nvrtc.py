@@ -116,22 +116,22 @@ def _compile(text, architecture, macros, name):
 
 def instructions(cubin, kernel):
     """The machine instructions of one kernel without predicates, one string each: ("LDG.E.128 R4, [R2.64]", ...)."""
-    return _kept(lambda: _instructions(cubin, kernel), "instructions", cubin, kernel)
-
-
-def _instructions(cubin, kernel):
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "kernel.cubin")
-        path.write_bytes(cubin)
-        text = disassembled(path)
+    text = disassembled(cubin)
     body = re.search(rf"^\.text\.{re.escape(kernel)}:\n(.*?)(?=^//-----|\Z)", text, re.DOTALL | re.MULTILINE)[1]
     return tuple(re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][^;]*?)\s*;", body, re.MULTILINE))
 
 
-def disassembled(path):
-    """The disassembler's text of a file of machine code."""
-    command = [_tool("nvdisasm"), "-c", "-ndf", path]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def disassembled(cubin):
+    """The disassembler's text of machine code."""
+    return _kept(lambda: _disassembled(cubin), "disassembled", cubin)
+
+
+def _disassembled(cubin):
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [_tool("nvdisasm"), "-c", "-ndf", file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _kept(make, *made_from):

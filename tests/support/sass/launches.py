@@ -7,10 +7,8 @@ buffers, but compiled by NVRTC for a device and executed instruction by instruct
 import dataclasses
 import functools
 import math
-import pathlib
 import re
 import struct
-import tempfile
 
 import numpy as np
 
@@ -120,10 +118,7 @@ def executed(launch, instructions, every=1):
 @functools.lru_cache(maxsize=64)
 def code(cubin, kernel):
     """The decoded instructions of one kernel."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "kernel.cubin")
-        path.write_bytes(cubin)
-        return decoded(nvrtc.disassembled(path), kernel)
+    return decoded(nvrtc.disassembled(cubin), kernel)
 
 
 def _passed(argument, memories):

@@ -122,9 +122,8 @@ def _aligned(target_phase: int, others: Sequence[Axis], width: int) -> int:
 def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: int) -> ThreadSteps:
     """How the chunks of a thread lie: far apart in a long row, else in different rows.
 
-    Best is a part of axis 1 apart, where a block then writes one piece of memory: in a cycle-level simulation, rows of
-    64 and 256 bytes are 4 to 6 % faster so than with neighbours along another axis.  Those are next: they are often
-    neighbours in the source too, so that short rows fill more of a page of memory.
+    Best is a part of axis 1 apart, where a block then writes one piece of memory.  Next are neighbours along another
+    axis: they are often neighbours in the source too, so that short rows fill more of a page of memory.
     """
     others = axes[1:]
     if chunks >= _LONG_ROW_CHUNKS or not others:

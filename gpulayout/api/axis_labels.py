@@ -45,15 +45,14 @@ def axis_labels(move: AnyMove, target: Shape, labels: Sequence[str]) -> list[str
 def _parts(dim: int, label: str, target: Shape) -> list[NamedDigit]:
     """The parts of a dimension, the most major first; none if some of them are one digit of the target."""
     names = label.strip("()").split()
-    digits = [digit for digit in stride_table(target).digits if digit.dim == dim and digit.extent > 1]
+    digits = [digit for digit in stride_table(target).digits if digit.dim == dim]
     if len(names) != len(digits):
         return []
     return list(map(NamedDigit, names, sorted(digits, key=lambda digit: digit.step, reverse=True)))
 
 
 def _covered(axis: Axis, parts: Sequence[NamedDigit], places: float) -> str:
-    """The parts whose places in the target are among those of an axis; nothing if these are all of them."""
+    """The parts whose places in the target are among those of an axis."""
     first = axis.target_stride * places
     end = first * axis.extent
-    names = [name for name, digit in parts if digit.stride < end and first < digit.stride * digit.extent]
-    return "*".join(names) if len(names) < len(parts) else ""
+    return "*".join(name for name, digit in parts if digit.stride < end and first < digit.stride * digit.extent)

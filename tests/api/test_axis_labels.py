@@ -45,6 +45,12 @@ def test_axes_are_called_by_the_parts_that_they_cover(source, pattern, labels):
     assert axis_names(gl.plan(source, pattern)) == labels
 
 
+def test_packed_elements_that_move_in_whole_bytes_have_the_same_names():
+    target = "s4[32,16]{1,0:T(4,16)(8,1,1,16)E(4)}"  # of the pattern (h=8 d) s -> d h s
+    plan = gl.plan("s4[32,16]{1,0:E(4)}", target, names=["(h d)", "s"])
+    assert plan.move.stride_unit == "byte" and axis_names(plan) == ["s", "h", "d"]
+
+
 def test_tiles_of_the_source_do_not_change_the_names():
     plan = gl.plan("f32[32,16]{1,0:T(8,16)}", "(h=8 d) s -> h s d")
     assert set(axis_names(plan)) <= {"d", "s", "h", "h*s"}

@@ -127,7 +127,7 @@ def code(
             f"{shape} has {counted(shape.rank, 'dimension')}: {MOST_PARAMETERS} is the limit for generated code, as C "
             "compilers need not accept more parameters"
         )
-    from gpulayout.api.code_c import c_text, cuda_text  # here, so that `import gpulayout` does not take 2% longer
+    from gpulayout.api.code_c import c_text, cuda_text  # here, so that `import gpulayout` does not load them
     from gpulayout.api.code_python import python_text
 
     if language == "python":

@@ -70,7 +70,7 @@ def wrapped(text: str, indent: str = "    ") -> list[str]:
 
 
 def wrapped_code(text: str) -> list[str]:
-    """The same for a declaration or statement; `index_t* out0,` and `size0 = 2,` are never taken apart."""
+    """The same for a declaration or statement; `index_t* out0,` and `size0 = 2,` are never split."""
     return [line.replace("\0", " ") for line in wrapped(re.sub(r" (?==|\w+[,;)])", "\0", text))]
 
 

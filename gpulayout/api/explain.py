@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.api.array_types import ByteCount
+from gpulayout.api.axis_labels import axis_labels
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described, launch_facts
@@ -53,9 +54,8 @@ def explain(
     ]
     if move.has_loops:
         lines.append(f"  merged   {_merged(move, source)}")
-    labels = named_dimensions(names, source.rank, source)
-    for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
-        name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
+    labels = axis_labels(move, target, named_dimensions(names, source.rank, source))
+    for number, (axis, name) in enumerate(zip(move.axes, labels)):
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
         lines.append(
             f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is "

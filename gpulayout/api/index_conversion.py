@@ -157,8 +157,8 @@ class IndexConversion:
         return IndexError(out_of_bounds_text(index, dim, self.shape.dimensions[dim], self.shape, place))
 
 
-# Saves 15 to 50 us a call for the program, and on a GPU the preparation of the launch.  An entry takes 1 to 3 KB, and
-# on a GPU 1 to 5 KB more for each of up to 16 launches.
+# A repeated call makes no program and, on a GPU, prepares no launch.  An entry takes 1 to 3 KB, and on a GPU 1 to 5 KB
+# more for each of up to 16 launches.
 conversion = functools.lru_cache(maxsize=1024)(IndexConversion)
 
 

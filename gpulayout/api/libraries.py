@@ -84,7 +84,8 @@ def library_of(given: object) -> Library | None:
     return found
 
 
-# Saves 1 us for each array of a call.  It is no lru_cache, about which torch.compile warns.
+# So that each array of a call costs a look-up, not a walk through its base classes.  It is no lru_cache, about which
+# torch.compile warns.
 _found: dict[type, Library | None] = {}
 _UNKNOWN: Any = object()
 

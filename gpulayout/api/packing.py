@@ -289,7 +289,7 @@ def _shape_of(array: Array) -> Shape:
     return _shape_with(arrays.label(array, found), tuple(found.shape), tuple(found.strides))
 
 
-@functools.lru_cache(maxsize=1024)  # saves 20 to 40 us a call
+@functools.lru_cache(maxsize=1024)  # a repeated call searches no layout for the strides
 def _shape_with(dtype: np.dtype[Any], dimensions: tuple[int, ...], strides: tuple[int, ...]) -> Shape:
     element_type = ElementType.of(dtype)
     return Shape(element_type, dimensions, layout_from_strides(dimensions, strides, itemsize=element_type.itemsize))

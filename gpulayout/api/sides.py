@@ -107,7 +107,7 @@ def _shape_of_memory(array: Array, shape: Shape) -> Shape | None:
         return None
 
 
-@functools.lru_cache(maxsize=1024)  # saves 5 us a call, and 100 with tiles
+@functools.lru_cache(maxsize=1024)  # the table of a shape with tiles costs more than a small call
 def _own_strides(shape: Shape) -> tuple[int, ...] | None:
     """Byte strides of the logical array in a buffer of the shape, or None if there are none."""
     try:

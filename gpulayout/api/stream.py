@@ -38,7 +38,7 @@ from gpulayout.moves.runs import Runs
 Planner = Callable[[Shape, Shape], Callable[..., Any]]  # the function `plan`
 Progress = Callable[[int, int], object]  # gets the bytes done and all bytes
 
-# Bytes.  Two lanes of 32 MB copy 16 MB at a time, which takes 0.6 ms at 25 GB/s: much longer than it takes to begin.
+# Bytes.  Two lanes of 32 MB copy 16 MB at a time, which takes much longer than it takes to begin.
 # A 2-D transpose of f32 then has runs of 8 KB on the host.
 DEFAULT = 64 << 20
 LEAST_DEFAULT = 1 << 20

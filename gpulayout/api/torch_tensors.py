@@ -47,7 +47,7 @@ class TorchTensors:
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
-        if "torch._dynamo" not in sys.modules:  # importing it would take a second
+        if "torch._dynamo" not in sys.modules:  # importing it is slow
             return function
         torch = _torch()
         if torch.compiler.is_dynamo_compiling():

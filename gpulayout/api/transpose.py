@@ -156,7 +156,7 @@ def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any)
     return result
 
 
-@functools.lru_cache(maxsize=1024)  # saves 10 to 20 us a call
+@functools.lru_cache(maxsize=1024)  # a repeated call makes no shape
 def _carrier(dtype: np.dtype, dimensions: tuple[int, ...]) -> Shape:
     """A shape of elements as wide as those of this dtype: a transpose moves bytes, whatever they mean."""
     if dtype.itemsize not in CARRIERS or dtype.hasobject:
@@ -167,7 +167,8 @@ def _carrier(dtype: np.dtype, dimensions: tuple[int, ...]) -> Shape:
     return Shape(CARRIERS[dtype.itemsize], dimensions)
 
 
-@functools.lru_cache(maxsize=1024)  # saves 30 to 60 us a call; not for sizes such as True or 2.0, which equal ints
+# A repeated call reads no pattern.  Sizes such as True or 2.0, which equal ints, must not reach this cache.
+@functools.lru_cache(maxsize=1024)
 def _rearranged(
     pattern: str, shape: tuple[int, ...], strides: tuple[int, ...], sizes: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -86,62 +86,44 @@ def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[DemoJob]:
 
 
 def _to_planes(pixels: Array, xp: ModuleType) -> DemoJob:
-    source = Shape("u8", pixels.shape)
-    target = source.with_layout(Layout.from_major_to_minor((2, 0, 1)))
-    height, width, _ = pixels.shape
-    out, expected = _two_buffers(target, xp)
+    target = Shape("u8", pixels.shape, Layout.from_major_to_minor((2, 0, 1)))
 
-    def peer() -> Array:
-        xp.copyto(expected.reshape(3, height, width), pixels.transpose(2, 0, 1))
-        return expected
+    def fill(planes: Array) -> None:
+        xp.copyto(planes, pixels.transpose(2, 0, 1))
 
-    return DemoJob(
-        "RGB to planes",
-        "copyto",
-        partial(relayout, pixels.reshape(-1), source, target, out=out),
-        peer,
-        source.nbytes + target.nbytes,
-    )
+    return _relayout_job("RGB to planes", "copyto", pixels, target, fill, xp)
 
 
 def _to_four_channels(pixels: Array, xp: ModuleType) -> DemoJob:
     """A fourth channel of padding that holds the highest u8, an opaque alpha."""
-    source = Shape("u8", pixels.shape)
     wide = (*pixels.shape[:2], 4)
-    target = source.with_layout(Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
-    out, expected = _two_buffers(target, xp)
+    target = Shape("u8", pixels.shape, Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
 
-    def peer() -> Array:
-        channels = expected.reshape(wide)
+    def fill(channels: Array) -> None:
         xp.copyto(channels[..., :3], pixels)
         channels[..., 3] = 255
-        return expected
 
-    return DemoJob(
-        "RGB to RGBA",
-        "copyto, fill",
-        partial(relayout, pixels.reshape(-1), source, target, out=out),
-        peer,
-        source.nbytes + target.nbytes,
-    )
+    return _relayout_job("RGB to RGBA", "copyto, fill", pixels, target, fill, xp)
 
 
 def _to_columns(values: Array, xp: ModuleType) -> DemoJob:
-    source = Shape("f32", values.shape)
-    target = source.with_layout(Layout.ascending(2))
+    target = Shape("f32", values.shape, Layout.ascending(2))
+    return _relayout_job("rows to columns", "copyto", values, target, lambda columns: xp.copyto(columns, values.T), xp)
+
+
+def _relayout_job(
+    name: str, peer_name: str, values: Array, target: Shape, fill: Callable[[Array], object], xp: ModuleType
+) -> DemoJob:
+    """The relayout of a C-ordered array; `fill` writes the same into an array whose C order is the target's buffer."""
+    source = target.with_layout(None)
     out, expected = _two_buffers(target, xp)
 
     def peer() -> Array:
-        xp.copyto(expected.reshape(values.shape[::-1]), values.T)
+        fill(expected.reshape([target.buffer_dimensions[dim] for dim in target.layout.major_to_minor]))
         return expected
 
-    return DemoJob(
-        "rows to columns",
-        "copyto",
-        partial(relayout, values.reshape(-1), source, target, out=out),
-        peer,
-        source.nbytes + target.nbytes,
-    )
+    run = partial(relayout, values.reshape(-1), source, target, out=out)
+    return DemoJob(name, peer_name, run, peer, source.nbytes + target.nbytes)
 
 
 def _pitched(values: Array) -> Shape:

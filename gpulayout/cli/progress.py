@@ -90,7 +90,7 @@ class _LateBar:
 
 
 def _new_bar() -> Bar:
-    from rich import progress  # only here: it takes 20 ms to import
+    from rich import progress  # only here: most commands show no bar, and importing it is slow
     from rich.console import Console
 
     return progress.Progress(

@@ -15,12 +15,11 @@ from gpulayout.cpu.threads import share
 from gpulayout.moves.index_program import IndexProgram, Mode
 
 # Of one array.  A check and the computation after it find the array in a second-level cache, and threads seldom wait
-# for each other between NumPy's operations: with half as much, two threads take 15 to 20 % longer.
+# for each other between NumPy's operations.
 BLOCK_BYTES = 1 << 20
 SHARE = 1 << 18  # the fewest indices that justify another thread
 
-# In a second pass, all indices are known to be in the buffer and, with "raise", not in padding.  Checking again would
-# take 25 % longer.
+# In a second pass, all indices are known to be in the buffer and, with "raise", not in padding; so no pass checks.
 _CHECKED = {"raise": "checked", "mark": "mark checked"}
 
 
@@ -91,7 +90,7 @@ def _from_linear(
 
 
 def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """Write -1 to every coordinate of padding.  Indexing with a list of places takes half the time of the mask."""
+    """Write -1 to every coordinate of padding.  The mask is searched once, not once for each row."""
     places = np.flatnonzero(padding)
     for row in index:
         row[places] = -1
@@ -108,7 +107,7 @@ def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
     if mode == "wrap":
         word = np.int64 if values.dtype.kind == "i" else np.uint64
         wide = values.astype(word, copy=False)
-        whole = np.floor_divide(wide, word(bound))  # done by multiplication; np.remainder divides: +60 %
+        whole = np.floor_divide(wide, word(bound))  # done by multiplication; np.remainder divides
         np.multiply(whole, word(bound), out=whole)
         return np.subtract(wide, whole, out=whole)
     if mode == "clip":

@@ -2,16 +2,15 @@
 
 NumPy divides by a constant with a multiplication, so all operations take about the same time and only their number
 matters.  Every sum of quotients is computed with the fewest operations, and a quotient that several sums need is
-computed once.  The table shows how much longer a conversion takes without each technique (a million 32-bit indices, one
-thread of an AMD EPYC):
+computed once.  Each technique saves operations or passes; the second column names a conversion that needs it:
 
-    sums written out: no coordinates between two linear indices    f32[512,300,700] to column-major       +44 %
-    numbers kept whole in sums when that is shorter                from f32[256,300]{0,1:T(2,*,8)}        +18 %
-    bit fields moved, `bit_fields`                                 places of bf16 T(8,128)(2,1), 64-bit   +26 %
-    quotients of sums, `divided`                                   to f32[4096,4096]{1,0:T(8,128)}        +31 %
-    weights factored, `chains`                                     places of f32[1000,3000] T(7,11)(3,1)  +20 %
-    bounds checked in place, `limit_in_place`                      places of f32[4096,3999] T(8,128)      +27 %
-    rows of the result computed in place                           places of a shape of rank 6            +56 %
+    sums written out: no coordinates between two linear indices    f32[512,300,700] to column-major
+    numbers kept whole in sums when that is shorter                from f32[256,300]{0,1:T(2,*,8)}
+    bit fields moved, `bit_fields`                                 places of bf16 T(8,128)(2,1), 64-bit
+    quotients of sums, `divided`                                   to f32[4096,4096]{1,0:T(8,128)}
+    weights factored, `chains`                                     places of f32[1000,3000] T(7,11)(3,1)
+    bounds checked in place, `limit_in_place`                      places of f32[4096,3999] T(8,128)
+    rows of the result computed in place                           places of a shape of rank 6
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class HostProgram:
     bits: int
 
 
-# Takes 7 times as long as all else in a call on a few indices: 200 to 300 us against 26 to 41 on an AMD EPYC.  An
-# entry takes 1 to 3 KB.
+# Takes longer than all else in a call on a few indices.  An entry takes 1 to 3 KB.
 @functools.lru_cache(maxsize=1024)
 def host_program(
     program: IndexProgram, bits: int, is_checked: bool, given_bytes: int, result_bytes: int
@@ -49,7 +47,7 @@ def host_program(
     given_bytes    of one given index
     result_bytes   of one resulting index; 0 computes no result, and a result as wide as a word is computed in place
     """
-    # Without a division, narrow words take 17 % longer, since they are copied twice.
+    # Narrow words are copied twice, once in each direction, which pays only where they make a division faster.
     if program.is_dot_product and given_bytes == result_bytes == 8:
         bits = 64
     writer = _NodeWriter(program, bits, is_checked and program.direction == "linearize")

@@ -15,8 +15,8 @@ from gpulayout.cpu.packed_stretches import periods
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, turned
 
-# Slots.  Threads wait for each other before and after each of NumPy's operations, which on a smaller chunk take about
-# as long as the waiting.
+# Slots.  Threads wait for each other before and after each of NumPy's operations, which on a smaller chunk would take
+# little longer than the waiting.
 CHUNK, LOOKED_UP_CHUNK = 1 << 20, 1 << 16
 MOST_SLOTS = 15 << 17  # of the chunks of all threads: at 2 bytes of scratch arrays each, just below 4 MB
 LEAST_TURNED = 1 << 14  # slots; for fewer, the calls for a cache block cost more than they save

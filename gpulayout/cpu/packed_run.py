@@ -138,7 +138,7 @@ def _as_they_lie(plan: PackedPlan, reading: Memory, begin: int, end: int) -> np.
     """The elements of the slots begin..end-1 in the source itself; None unless they are contiguous there, in whole
     bytes of the target, and no byte has bits above an element's.
 
-    The maximum shows such bits.  It reads the elements, and so takes half the time of a copy without those bits.
+    The maximum shows such bits.  It only reads the elements; a copy without those bits would write them too.
     """
     axis, bits = plan.move.axes[0], plan.move.target_bits
     if plan.move.source_bits < 8 or axis.source_stride != 1 or end > axis.bound or (end - begin) % 8:

@@ -93,7 +93,7 @@ class StridedPlan:
         elif fills or self.by_channels:
             _copy_whole(reading, writing, self, fills)
         else:
-            writing[...] = reading  # np.copyto's dispatch would take a tenth of a small move
+            writing[...] = reading  # a small move would feel the dispatch of np.copyto
 
     def _padding(self, target: np.ndarray, offset: int) -> list[_Padding]:
         _, word, pad = self._words

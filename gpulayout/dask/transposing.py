@@ -88,9 +88,9 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         pieces.update(zip(group, pieces_of_axis(tuple(lengths[name] for name in group), chunks)))
     wanted = boxes_of(pieces, after, limit // array.dtype.itemsize)
     if not are_boxes(wanted, before):  # no chunks suit both sides: the shuffle takes place among the named axes
-        apart = tuple((name,) for group in before for name in group)
-        split = rechunked(array, chunks_of(pieces, before), limit)
-        array, before = _moved(split, before, apart, pieces, _meta(array, before, apart)), apart
+        single = tuple((name,) for group in before for name in group)
+        aligned = rechunked(array, chunks_of(pieces, before), limit)
+        array, before = _moved(aligned, before, single, pieces, _meta(array, before, single)), single
     return _moved(rechunked(array, chunks_of(wanted, before), limit), before, after, wanted, like)
 
 

@@ -36,8 +36,8 @@ from gpulayout.moves.runs import Runs
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call
 
-READERS = 8  # runs of 26 KB: one thread reads 240 MB a second, 4 read 470, 8 read 650, and 16 no more
-WRITERS = 2  # one writes 660 MB a second, and more than two no more: the system writes for them
+READERS = 8  # for short runs: fewer read more slowly, and more read no faster
+WRITERS = 2  # more write no faster: the system writes for them
 TICK = 0.1  # seconds between two reports
 PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 STREAM_SHARE = 8  # of a block, the part that is on its way through a GPU
@@ -147,9 +147,9 @@ class _BlockReader(_BlockBuffers):
 class _BlockWriter(_BlockBuffers):
     """Writes blocks from its buffers, in whole pages of the file.
 
-    A page that two blocks write in parts is read in between, if the system does not hold it any more.  With 36 blocks
-    in runs of 26 KB, this took 48 seconds instead of 28.  So the tail of a run, which is what lies behind its last page
-    boundary, waits for the block that continues the run:
+    A page that two blocks write in parts is read in between, if the system does not hold it any more.  Blocks in
+    short runs have many such pages.  So the tail of a run, which is what lies behind its last page boundary,
+    waits for the block that continues the run:
 
         block 0, bytes      0 to 25 999     writes      0 to 24 575, keeps 1424 bytes
         block 1, bytes 26 000 to 51 999     writes 24 576 to 49 151, keeps 2848 bytes

@@ -28,7 +28,7 @@ def forget_content(stream: BinaryIO) -> None:
     """Make a file quick to delete, which loses its bytes.
 
     ext4 keeps places that were written apart from those that were only reserved.  A file of 6 GB whose half was written
-    in runs of 24 KB is then thousands of pieces, and took 2 to 50 seconds to delete.  As one piece it took 0.3.
+    in runs of 24 KB is then thousands of pieces, which take far longer to delete than one.
     """
     size = os.fstat(stream.fileno()).st_size
     if size:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpulayout.gpu.bits_turn import WORD, filled, turn_plan
 from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
-from gpulayout.gpu.launch import Kernel, KernelPlan, planned
+from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
@@ -33,8 +33,7 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             _DENSE,
             WORD,
             math.ceil(words / THREADS),
-            total=move.slots,
-            own=OwnWords(head, move.start),
+            MoveFields(move.slots, own=OwnWords(head, move.start)),
             variant=widths,
         )
     else:
@@ -43,8 +42,7 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             _ANY,
             1,
             math.ceil(move.bytes_written / (THREADS * ITEMS)),
-            total=move.bytes_written,
-            own=OwnWords(second=move.start),
+            MoveFields(move.bytes_written, own=OwnWords(second=move.start)),
             variant=widths,
         )
     return replace(plan, axes=move.axes)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, THREADS
-from gpulayout.gpu.launch import Kernel, KernelPlan, offset_bits, planned
+from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, offset_bits, planned
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
@@ -76,10 +76,9 @@ def _whole_words(move: PackedMove) -> KernelPlan | None:
         _WHOLE,
         WORD,
         math.ceil(blocks / THREADS),
-        total=blocks,
-        own=OwnWords(turn.target_step, turn.source_step),
-        reach=max(move.source_span[1], move.target_span[1]) // WORD,
+        MoveFields(blocks, own=OwnWords(turn.target_step, turn.source_step)),
         variant=(("GPL_SOURCE_BITS", move.bits),),
+        reach=max(move.source_span[1], move.target_span[1]) // WORD,
     )
     return replace(plan, axes=axes)
 
@@ -106,17 +105,15 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
     ):
         return None
     work = MoveWork(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
+    own = OwnWords(found.target_stride // minor.extent if move.is_dense else 0, move.start)
     plan = planned(
         work.because(_reason(move, " and rows begin inside words")),
         _ANY,
         WORD,
         tiles.along * tiles.rows * tiles.blocks // THREADS,
-        total=rows,
-        own=OwnWords(found.target_stride // minor.extent if move.is_dense else 0, move.start),
-        counts=(tiles.along, across),
-        tile=(THREADS // tiles.blocks, tiles.blocks),
-        reach=reach,
+        MoveFields(rows, (tiles.along, across), (THREADS // tiles.blocks, tiles.blocks), own=own),
         variant=(("GPL_SOURCE_BITS", move.bits), ("GPL_TARGET_BITS", move.bits), ("GPL_WORDS", words_read)),
+        reach=reach,
     )
     return replace(plan, axes=move.axes, tile=None)
 

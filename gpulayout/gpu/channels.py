@@ -12,6 +12,7 @@ from gpulayout.gpu.launch import (
     Access,
     Kernel,
     KernelPlan,
+    MoveFields,
     common_step,
     offset_bits,
     planned,
@@ -60,9 +61,7 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
         _CHANNELS,
         planes if to_planes else pixels,
         math.ceil(total * LANES / THREADS),
-        total=total,
-        counts=(spans, 1),
-        tile=(chunks * chunk, channels),
+        MoveFields(total, (spans, 1), (chunks * chunk, channels)),
         variant=macros,
     )
     if to_planes:  # channels that have no plane are read and dropped

@@ -25,7 +25,7 @@ from gpulayout.gpu.channels import channel_plan
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
 from gpulayout.gpu.element_width import MoveWork, widened
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
-from gpulayout.gpu.launch import Kernel, KernelPlan, planned
+from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
@@ -104,4 +104,4 @@ def _why_rows(work: MoveWork) -> str:
 
 def _gather(work: MoveWork) -> KernelPlan:
     total = math.prod(axis.extent for axis in work.axes)
-    return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), total=total)
+    return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), MoveFields(total))

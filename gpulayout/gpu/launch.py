@@ -96,7 +96,23 @@ def tile_kernel(file: str, name: str) -> Kernel:
     return Kernel("tile", file, name, shared_bytes=SHARED_TILE_BYTES, in_tiles=True)
 
 
-_NO_OWN_WORDS = OwnWords()
+class MoveFields(NamedTuple):
+    """What a planner chooses in the parameter struct.
+
+    total    how many places, chunks, tiles or boxes the threads share
+    counts   pieces along the first two axes
+    tile     places of a piece along these
+    steps    stands in the place of the tile, where threads step along an axis
+    looped   the axes, if not those of the work
+    own      the fields that mean something else in each kernel
+    """
+
+    total: int
+    counts: tuple[int, int] = (1, 1)
+    tile: tuple[int, int] | None = None
+    steps: ThreadSteps | None = None
+    looped: Sequence[Axis] = ()
+    own: OwnWords = OwnWords()
 
 
 def planned(
@@ -104,25 +120,18 @@ def planned(
     kernel: Kernel,
     vector: int,
     blocks: int,
+    fields: MoveFields,
     *,
-    total: int,
     variant: Macros = (),
-    tile: tuple[int, int] | None = None,
-    counts: tuple[int, int] = (1, 1),
-    steps: ThreadSteps | None = None,
-    looped: Sequence[Axis] = (),
     reach: int = 0,
-    own: OwnWords = _NO_OWN_WORDS,
 ) -> KernelPlan:
     """The plan.
 
-    total, counts, tile   fields of the parameter struct; `own` are those that mean something else in each kernel
-    steps                 the field that takes the place of the tile
-    looped                the axes of the parameter struct, if not those of the work
-    variant               macros of this kernel only
-    reach                 the largest offset, if it is beyond those of the axes
+    vector    bytes of an access to the target
+    variant   macros of this kernel only
+    reach     the largest offset, if it is beyond those of the axes
     """
-    axes, loops = work.axes, looped or work.axes
+    axes, loops = work.axes, fields.looped or work.axes
     bits = offset_bits(axes, reach)
     macros = (
         ("GPL_ELEMENT_BYTES", work.width),
@@ -131,11 +140,12 @@ def planned(
         *variant,
     )
     low, high = (place // work.width for place in work.move.source_span)
-    scalars = Scalars(total, own, low, high)
-    parameters = move_struct(bits, work.move.pad, scalars, counts, steps or tile or (1, 1), loops)
+    scalars = Scalars(fields.total, fields.own, low, high)
+    pieces = fields.steps or fields.tile or (1, 1)
+    parameters = move_struct(bits, work.move.pad, scalars, fields.counts, pieces, loops)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(
-        kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector)
+        kernel, macros, grid, parameters, work.width, vector, bits, axes, fields.tile, work.reasons, Access(vector)
     )
 
 

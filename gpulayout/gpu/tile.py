@@ -17,7 +17,7 @@ from gpulayout.gpu.kernel_numbers import (
     THREADS,
     WORD_TILE_B,
 )
-from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, reaches, tile_kernel
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, common_step, planned, reaches, tile_kernel
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.moves.move import Axis
 
@@ -126,11 +126,9 @@ def _stacked(work: MoveWork, tile: tuple[int, int], pitch: int, k: int, depth: i
         _TILE_ANY,
         work.width,
         total,
-        total=total,
-        tile=tile,
-        reach=max(reaches(work.axes)),
+        MoveFields(total, tile=tile, own=OwnWords(depth, pitch)),
         variant=_accesses(work.width, work.width),
-        own=OwnWords(depth, pitch),
+        reach=max(reaches(work.axes)),
     )
     return replace(plan, axes=work.axes)
 
@@ -187,9 +185,8 @@ def _tiles(
 ) -> KernelPlan:
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
-    return planned(
-        work, kernel, vector, total, total=total, counts=counts, tile=tile, variant=variant, own=OwnWords(ragged, pitch)
-    )
+    fields = MoveFields(total, counts, tile, own=OwnWords(ragged, pitch))
+    return planned(work, kernel, vector, total, fields, variant=variant)
 
 
 # ---- sizes of tiles: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----

@@ -21,8 +21,8 @@ Parsed = TypeVar("Parsed")
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
     """`parse` with a cache for short texts.
 
-    Parsing one takes ten times as long as all else in a call on a small buffer: 70 us against 7 on an AMD EPYC.  A
-    value takes about 3 KB, or 34 KB for 250 dimensions: 35 MB at most.
+    Parsing one takes longer than all else in a call on a small buffer.  A value takes about 3 KB, or 34 KB for 250
+    dimensions: 35 MB at most.
     """
     kept = functools.lru_cache(maxsize=1024)(parse)
     return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)

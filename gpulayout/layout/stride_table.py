@@ -51,8 +51,7 @@ def stride_table(shape: Shape | str) -> StrideTable:
     return _table(as_shape(shape))
 
 
-# Compiling the table takes 80 to 86% of the time of a single index (measured on an AMD EPYC, with and without tiles).
-# An entry takes about 3 KB.
+# Compiling the table takes most of the time of a single index.  An entry takes about 3 KB.
 @functools.lru_cache(maxsize=1024)
 def _table(shape: Shape) -> StrideTable:
     layout = shape.layout

@@ -84,8 +84,8 @@ def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
     return owner, named
 
 
-# A map does not change while arrays use it (only `mmap.resize` moves one), and asking the system takes up to a
-# millisecond.
+# A map does not change while arrays use it (only `mmap.resize` moves one), and to ask the system is to read its
+# list of all maps of the process.
 _known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
 
 

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from typing import Any
 
-MOST_RESTS = 1000  # takes 3 ms at most; where strides are multiples of each other there are 3 at a time
+MOST_RESTS = 1000  # bounds the time of a check; where strides are multiples of each other there are 3 at a time
 
 
 def share_bytes(a: Any, b: Any, distance: int) -> bool:

@@ -52,7 +52,7 @@ from gpulayout.moves.steps import (
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
 MOST_TRIED = 1024  # sizes of a slab
-MOST_DIVISORS = 1 << 20  # numbers tried: all divisors of an extent up to 2^40 are found, in 0.1 s
+MOST_DIVISORS = 1 << 20  # numbers tried: all divisors of an extent up to 2^40 are found
 
 
 def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:

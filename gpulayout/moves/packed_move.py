@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
-from gpulayout.moves.move import Axis, Move, coalesce
+from gpulayout.moves.move import Axis, Move, coalesce, span
 
 
 @dataclass(frozen=True)
@@ -107,44 +107,33 @@ class PackedMove(Frozen):
 
 
 def _span(loops: list[tuple[int, int]], start: int, bits: int) -> tuple[int, int]:
-    reaches = [(size - 1) * stride for size, stride in loops]
-    low, high = sum(min(reach, 0) for reach in reaches), sum(max(reach, 0) for reach in reaches)
-    return (start + low) * bits // 8, -(-(start + high + 1) * bits // 8)
+    low, end = span(loops, 1)
+    return (start + low) * bits // 8, -(-(start + end) * bits // 8)
 
 
 def packed_move(
     unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0
 ) -> Move | PackedMove:
-    """The move of packed elements between whole buffers; `unit` is the same move with one byte per element.
+    """The move of packed elements; `unit` is the same move with one byte per element.
 
-    unit    strides in slots; leaves no gaps in a packed target
+    unit    strides in slots; in a packed target it leaves no gaps, or its runs are whole bytes
     slots   number of slots in the target, if it has more than the unit's places: the rest is padding
     start   the slot where the move begins, within its first source byte
     """
     slots = unit.place_count if slots is None else slots
-    in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if slots == unit.place_count and not start else None
-    return in_bytes or PackedMove(
-        _reaching(unit.axes, slots),
-        slots,
-        source_bits,
-        target_bits,
-        _pad(unit, source_bits, target_bits),
-        unit.dimensions,
-        start,
-    )
-
-
-def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove:
-    """As `packed_move`, for one of several parts of a target.  Its runs must be whole bytes there."""
-    in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
-    return in_bytes or PackedMove(
-        unit.axes or (Axis(1, 1, 1, 1),),
-        unit.place_count,
-        source_bits,
-        target_bits,
-        _pad(unit, source_bits, target_bits),
-        unit.dimensions,
-        start,
+    may_fit = slots == unit.place_count and not (start and unit.element_count)
+    return (
+        may_fit
+        and _in_whole_bytes(unit, source_bits, target_bits)
+        or PackedMove(
+            _reaching(unit.axes, slots),
+            slots,
+            source_bits,
+            target_bits,
+            _pad(unit, source_bits, target_bits),
+            unit.dimensions,
+            start,
+        )
     )
 
 

@@ -20,7 +20,7 @@ from gpulayout.moves.join_pieces import as_fill
 from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
 from gpulayout.moves.lookup_move import NotInRegions
 from gpulayout.moves.move import Axis, Move
-from gpulayout.moves.packed_move import PackedMove, packed_move, packed_part
+from gpulayout.moves.packed_move import PackedMove, packed_move
 
 
 def whole_piece(unit: Move, source_bits: int, target_bits: int, slots: int | None = None) -> Pieces:
@@ -50,7 +50,7 @@ def packed_pieces(
             if per_target > 1 and whole.target_offset + whole.move.target_span[1] > target.buffer_size:
                 part = _last_part(whole, source_bits, target_bits, target)
             else:
-                part = packed_part(whole.move, source_bits, target_bits, whole.source_offset % per_source)
+                part = packed_move(whole.move, source_bits, target_bits, start=whole.source_offset % per_source)
             found.append(Piece(part, whole.source_offset // per_source, whole.target_offset // per_target))
     return found
 

@@ -345,7 +345,7 @@ def _is_full(table: StrideTable, number: int) -> bool:
     """True when all values of a number below its reach are elements: the dimensions it joins have no padding.
 
     Then the number need not be cut into its coordinates, which would give a region for every plane or row that begins
-    inside a tile: planning u8[1000,1001,1003] under T(*,*,1024) would take 35,000 times as long.
+    inside a tile: u8[1000,1001,1003] under T(*,*,1024) has a million rows.
     """
     dimensions = table.dimensions
     return not table.is_separable and all(

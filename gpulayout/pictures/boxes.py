@@ -17,11 +17,11 @@ BLANK, LIGHT, HEAVY = range(3)
 class Glyphs(NamedTuple):
     """The characters of a drawing.
 
-    joints   for borders of weight u, r, d and l that meet from above, right, below and left: the character at
-             27 u + 9 r + 3 d + l
+    junctions   where borders of weight u, r, d and l come from above, right, below and left: the character at
+                27 u + 9 r + 3 d + l
     """
 
-    joints: str
+    junctions: str
     hatch: str
     ellipsis: str
     right: str
@@ -33,7 +33,7 @@ UNICODE = Glyphs(
 )
 
 
-def _ascii_joint(up: int, right: int, down: int, left: int) -> str:
+def _ascii_junction(up: int, right: int, down: int, left: int) -> str:
     """`|` and `-` for light borders, `#` and `=` for heavy ones, `+` where light ones meet."""
     across, along = max(left, right), max(up, down)
     if across and along:
@@ -41,7 +41,7 @@ def _ascii_joint(up: int, right: int, down: int, left: int) -> str:
     return " -="[across] if across else " |#"[along]
 
 
-ASCII = Glyphs("".join(_ascii_joint(n // 27, n // 9 % 3, n // 3 % 3, n % 3) for n in range(81)), "/", "~", "->", "v")
+ASCII = Glyphs("".join(_ascii_junction(n // 27, n // 9 % 3, n // 3 % 3, n % 3) for n in range(81)), "/", "~", "->", "v")
 
 
 def boxes(
@@ -67,7 +67,9 @@ def boxes(
             below = walls[number] if number < len(walls) else blank
             found.append((None, _border(texts[0], above, floor, below, glyphs)))
         if number < len(texts):
-            line = "".join(glyphs.joints[30 * wall] + text for wall, text in zip(walls[number], (*texts[number], "")))
+            line = "".join(
+                glyphs.junctions[30 * wall] + text for wall, text in zip(walls[number], (*texts[number], ""))
+            )
             found.append((number, line))
     return found
 
@@ -78,5 +80,5 @@ def _border(
     """The border between two rows."""
     line = ""
     for up, right, down, left, text in zip(above, (*floor, BLANK), below, (BLANK, *floor), (*texts, "")):
-        line += glyphs.joints[27 * up + 9 * right + 3 * down + left] + glyphs.joints[10 * right] * len(text)
+        line += glyphs.junctions[27 * up + 9 * right + 3 * down + left] + glyphs.junctions[10 * right] * len(text)
     return line

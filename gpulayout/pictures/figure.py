@@ -175,6 +175,7 @@ class Places:
         self.table = stride_table(shape)
         self.blocks = tile_blocks(shape)
         self.row = row_length(self.table)
+        self.widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
         several = [block for block in self.blocks if block < shape.buffer_size]
         self.color_length = several[0] if several else self.row
         self.has_numbers = len(_index_text([size - 1 for size in shape.dimensions])) > _LONGEST_INDEX
@@ -182,6 +183,12 @@ class Places:
     def at_index(self, index: tuple[int, ...]) -> Cell:
         is_element = all(i < size for i, size in zip(index, self.shape.dimensions))
         return self._cell(int(self.table.linear_of(index)), index, is_element)
+
+    def at_cell(self, panel: tuple[int, ...], row: int | None, column: int | None) -> Cell | None:
+        """The cell of a panel; None if its row or its column is left out."""
+        if row is None or column is None:
+            return None
+        return self.at_index((*panel, row, column)[len(panel) + 2 - self.shape.rank :])
 
     def at_place(self, place: int) -> Cell:
         return self._cell(place, self.table.index_of(place), bool(self.table.is_element(place)))
@@ -196,15 +203,47 @@ class Places:
         return f"#{number}" if self.has_numbers else _index_text(index)
 
 
+class _Shown(NamedTuple):
+    """Which coordinates are shown: the panels', and those along the last two dimensions; None for what is left out."""
+
+    panels: list[tuple[int, ...] | None]
+    rows: tuple[int | None, ...]
+    columns: tuple[int | None, ...]
+
+
 def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], room: Room) -> Figure:
     places = Places(shape, elements)
-    table, blocks, rank = places.table, places.blocks, shape.rank
-    widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
-    edges = {dim: tile_edges(table, dim, size, blocks) for dim, size in enumerate(widths)}
+    found = _shown(places, labels, room)
+
+    def panel(index: tuple[int, ...]) -> Panel:
+        cells = (tuple(places.at_cell(index, row, column) for column in found.columns) for row in found.rows)
+        return Panel(index, tuple(cells))
+
+    wanted = wanted_places(places.table, places.blocks, places.row)
+    strip = chosen(shape.buffer_size, wanted, MOST_PLACES, 1, 1)
+    return Figure(
+        shape,
+        labels,
+        places.widths,
+        found.rows,
+        found.columns,
+        tuple(index if index is None else panel(index) for index in found.panels),
+        tuple(place if place is None else places.at_place(place) for place in strip),
+        places.blocks,
+        places.color_length,
+        _fastest(places.table),
+        bool(len(elements)),
+        places.has_numbers and not len(elements),
+    )
+
+
+def _shown(places: Places, labels: tuple[str, ...], room: Room) -> _Shown:
+    """All coordinates of a small array; corners and the edges of tiles of a larger one, as far as there is room."""
+    shape, widths, rank = places.shape, places.widths, places.shape.rank
+    edges = {dim: tile_edges(places.table, dim, size, places.blocks) for dim, size in enumerate(widths)}
     whole = product(widths) <= _WHOLE_CELLS
-    outer = widths[:-2]
-    order = [dim for dim in shape.layout.minor_to_major if dim < len(outer)]
-    panels = chosen_panels(outer, order, edges, MOST_PANELS if whole else room.panels)
+    order = [dim for dim in shape.layout.minor_to_major if dim < rank - 2]
+    panels = chosen_panels(widths[:-2], order, edges, MOST_PANELS if whole else room.panels)
 
     def coordinates(dim: int, length: int, cell: int, gap: int) -> tuple[int | None, ...]:
         if dim < 0:  # rank 0 has no columns, and rank 1 no rows
@@ -212,37 +251,17 @@ def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], r
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
-    # Reading millions of elements takes seconds.
-    name = LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(name)) for name in elements), default=0)
-    cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
+    cell = len(str(shape.buffer_size - 1)) + _name_length(places.elements) + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
     rows = coordinates(rank - 2, _WHOLE_SIDE if whole else _LARGE_ROWS, 1, 1)
     columns = coordinates(rank - 1, min(across, (_WHOLE_SIDE if whole else _LARGE_COLUMNS) * cell), cell, 2)
+    return _Shown(panels, rows, columns)
 
-    def cell_at(outer_index: tuple[int, ...], row: int | None, column: int | None) -> Cell | None:
-        if row is None or column is None:
-            return None
-        return places.at_index((*outer_index, row, column)[len(outer_index) + 2 - rank :])
 
-    def panel(index: tuple[int, ...]) -> Panel:
-        return Panel(index, tuple(tuple(cell_at(index, row, column) for column in columns) for row in rows))
-
-    shown = chosen(shape.buffer_size, wanted_places(table, blocks, places.row), MOST_PLACES, 1, 1)
-    return Figure(
-        shape,
-        labels,
-        widths,
-        rows,
-        columns,
-        tuple(index if index is None else panel(index) for index in panels),
-        tuple(place if place is None else places.at_place(place) for place in shown),
-        blocks,
-        places.color_length,
-        _fastest(table),
-        bool(len(elements)),
-        places.has_numbers and not len(elements),
-    )
+def _name_length(elements: Sequence[object]) -> int:
+    """The characters of the longest name, or of any name where there are too many to read."""
+    return LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(each)) for each in elements), default=0)
 
 
 def _fastest(table: StrideTable) -> int | None:

@@ -47,7 +47,7 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 def _sample(kind: str, figure: Figure, glyphs: Glyphs) -> str:
     """What a mark of the legend looks like."""
     weight = {"gl-tile1": _weight(figure, 1), "gl-tile2": _weight(figure, 2)}
-    return glyphs.hatch if kind == "padding" else glyphs.joints[30 * weight[kind]] if kind in weight else ""
+    return glyphs.hatch if kind == "padding" else glyphs.junctions[30 * weight[kind]] if kind in weight else ""
 
 
 def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:

@@ -25,7 +25,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.tile import reach
 
-MOST_SIZES = 20_000  # covered sizes in all orders that are tried: less than a tenth of a second
+MOST_SIZES = 20_000  # covered sizes in all orders that are tried: bounds the time of a call
 
 
 def least_waste(shape: Shape | str) -> Shape:

@@ -123,6 +123,7 @@ TESTS = (
     ),
     ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
     ("api/host_block.py", NUMPY, _files("api/blocks moves/blocks")),
+    ("api/axis_labels.py", NUMPY, _files("api/axis_labels")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     *(
         (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))

@@ -187,9 +187,10 @@ def arms(character):
     return [found.get(arm, BLANK) for arm in ("UP", "RIGHT", "DOWN", "LEFT")]
 
 
-def test_joints_have_the_arms_of_their_number():
-    assert UNICODE.joints[0] == " " and len(set(UNICODE.joints)) == len(UNICODE.joints) == len(ASCII.joints) == 81
-    for number, character in enumerate(UNICODE.joints[1:], 1):
+def test_junctions_have_the_arms_of_their_number():
+    characters = UNICODE.junctions
+    assert characters[0] == " " and len(set(characters)) == len(characters) == len(ASCII.junctions) == 81
+    for number, character in enumerate(characters[1:], 1):
         up, right, down, left = arms(character)
         assert 27 * up + 9 * right + 3 * down + left == number
 

@@ -12,7 +12,7 @@ import numpy as np
 from gpulayout.gpu import bits_turn, choose_kernel
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.packed_move import PackedMove, packed_move, packed_part
+from gpulayout.moves.packed_move import PackedMove, packed_move
 from tests.support import packed_reference
 from tests.support.kernel_cases import BLOCK, forced_bits
 from tests.support.simt.record import FRESH, Buffer, Record
@@ -56,9 +56,7 @@ class BitsCase:
         """A PackedMove, or the Move of bytes that does the same."""
         joined, made_of = coalesce([Axis(*axis) for axis in self.axes], [(number,) for number in range(len(self.axes))])
         unit = Move(joined, 1, bytes([self.pad]), made_of)
-        if self.has_gaps:
-            return packed_part(unit, *self.widths, self.start)
-        return packed_move(unit, *self.widths, self.slots, self.start)
+        return packed_move(unit, *self.widths, None if self.has_gaps else self.slots, self.start)
 
     @functools.cached_property
     def span(self):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import MoveWork, at_a_time
-from gpulayout.gpu.launch import Access, Kernel, KernelPlan, planned
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.many_axes.shared_box import SharedBox, cut_axes
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.move import Axis
@@ -17,21 +17,40 @@ from gpulayout.moves.move import Axis
 class BoxLoops(NamedTuple):
     """The loops of the parameter struct, which count boxes.
 
-    cut      the two axes that may be cut, or outer ones if fewer are; extent 1 for one that is whole in every box
-    counts   pieces along these
-    tile     places of a piece along these; 1 for an axis that is whole
-    outer    the axes outside the box
+    box        what they count
+    cut        the two axes that may be cut, or outer ones if fewer are; extent 1 for one that is whole in every box
+    counts     pieces along these
+    tile       places of a piece along these; 1 for an axis that is whole
+    outer      the axes outside the box
+    together   boxes of these loops that a block moves
     """
 
+    box: SharedBox
     cut: list[Axis]
     counts: tuple[int, int]
     tile: tuple[int, int]
     outer: list[Axis]
+    together: int = 1
 
     @property
     def boxes(self) -> int:
-        """Boxes of the whole move."""
+        """How many they count."""
         return math.prod(self.counts) * math.prod(axis.extent for axis in self.outer)
+
+
+class RunAccess(NamedTuple):
+    """How the lanes of a warp access one side of a box.
+
+    in_box   elements of the box's runs; for the reason
+    nbytes   what a lane accesses at once
+    run      contiguous elements that a row of lanes accesses
+    lanes    of such a row
+    """
+
+    in_box: int
+    nbytes: int
+    run: int
+    lanes: int
 
 
 def box_loops(axes: Sequence[Axis], box: SharedBox) -> BoxLoops:
@@ -53,48 +72,38 @@ def box_loops(axes: Sequence[Axis], box: SharedBox) -> BoxLoops:
         counts.append(math.ceil(axis.extent / size))
         tile.append(size if is_cut else 1)
     outer = [axis for k, axis in enumerate(axes) if k not in numbers and box.sizes[k] == 1 < axis.extent]
-    return BoxLoops(loops, (counts[0], counts[1]), (tile[0], tile[1]), outer)
+    return BoxLoops(box, loops, (counts[0], counts[1]), (tile[0], tile[1]), outer)
 
 
 def box_launch(
     work: MoveWork,
     kernel: Kernel,
-    box: SharedBox,
     loops: BoxLoops,
+    sides: tuple[RunAccess, RunAccess],
     tables: bytes,
     *,
     why: str,
-    blocks: int,
-    total: int,
-    accesses: tuple[int, int],
-    in_box: tuple[int, int],
-    runs: tuple[int, int],
-    lanes: tuple[int, int],
     variant: Macros = (),
     reach: int = 0,
 ) -> KernelPlan:
     """The plan of a launch that moves boxes.
 
-    tables     the bytes of the parameter struct after its `GplMove`
-    why        why a tile of two axes is not enough
-    accesses   bytes that a lane reads and writes at once
-    in_box     elements of the runs of a box in the source and in the target; for the reason
-    runs       contiguous elements that a row of lanes accesses
+    sides    reading and writing
+    tables   the bytes of the parameter struct after its `GplMove`
+    why      why a tile of two axes is not enough
     """
-    source, target = (length * work.width for length in in_box)
+    box, (read, write) = loops.box, sides
+    source, target = (side.in_box * work.width for side in sides)
     work = work.because(
         f"{why}, so a box over {len(box.write)} axes is moved: its runs are of {source} bytes in the source, of "
-        f"{target} in the target, and {at_a_time(*accesses)}"
+        f"{target} in the target, and {at_a_time(read.nbytes, write.nbytes)}"
     )
     plan = planned(
         work,
         kernel,
-        accesses[1],
-        blocks,
-        total=total,
-        counts=loops.counts,
-        tile=loops.tile,
-        looped=[*loops.cut, *loops.outer],
+        write.nbytes,
+        math.ceil(loops.boxes / loops.together),
+        MoveFields(loops.boxes, loops.counts, loops.tile, looped=[*loops.cut, *loops.outer]),
         variant=variant,
         reach=reach,
     )
@@ -102,7 +111,7 @@ def box_launch(
         plan,
         parameters=plan.parameters + tables,
         tile=tuple(box.sizes[k] for k in box.write),
-        reads=Access(accesses[0]),
-        runs=runs,
-        lanes=lanes,
+        reads=Access(read.nbytes),
+        runs=(read.run, write.run),
+        lanes=(read.lanes, write.lanes),
     )

@@ -11,7 +11,7 @@ from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
-from gpulayout.gpu.many_axes.box_launch import BoxLoops, box_launch, box_loops
+from gpulayout.gpu.many_axes.box_launch import BoxLoops, RunAccess, box_launch, box_loops
 from gpulayout.gpu.many_axes.place_tables import box_side
 from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.word_plan import words_plan
@@ -74,8 +74,10 @@ def best_box(
 def _box_plan(work: MoveWork, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
     width, found = work.width, block_boxes(work.axes, box)
-    total = found.loops.boxes
-    reads, writes = (len(walk.apart) * width for walk in (walks.read, walks.write))
+    read, write = (
+        RunAccess(run, len(walk.apart) * width, run, walk.lane_count)
+        for run, walk in ((box.source_run, walks.read), (box.target_run, walks.write))
+    )
     tables = box_struct(
         offset_bits(work.axes),
         [box_side(walk, found.loops.tile, width) for walk in (walks.read, walks.write)],
@@ -86,17 +88,11 @@ def _box_plan(work: MoveWork, box: SharedBox, walks: Walks, why: str) -> KernelP
     return box_launch(
         work,
         _TILE_ND,
-        box,
         found.loops,
+        (read, write),
         tables,
         why=why,
-        blocks=total,
-        total=total,
-        accesses=(reads, writes),
-        in_box=(box.source_run, box.target_run),
-        runs=(box.source_run, box.target_run),
-        lanes=(walks.read.lane_count, walks.write.lane_count),
-        variant=(("GPL_READ_BYTES", reads), ("GPL_WRITE_BYTES", writes)),
+        variant=(("GPL_READ_BYTES", read.nbytes), ("GPL_WRITE_BYTES", write.nbytes)),
     )
 
 

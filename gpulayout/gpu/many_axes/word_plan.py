@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import LANES, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
-from gpulayout.gpu.many_axes.box_launch import box_launch, box_loops
+from gpulayout.gpu.many_axes.box_launch import RunAccess, box_launch, box_loops
 from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
 from gpulayout.gpu.many_axes.word_runs import WordBox, best_walk, table_sizes, walks
@@ -30,24 +31,18 @@ def words_plan(work: MoveWork, why: str, most: float) -> KernelPlan | None:
     if not chosen or chosen[1].instructions > most:
         return None
     box, walk = chosen
-    loops, access = box_loops(work.axes, box), WORD * work.width
-    together = max(min(loops.boxes // ENOUGH_BLOCKS, _MOST_BOXES), 1)
-    lanes = [-(-words // -(-words // LANES)) for words in (walk.words, walk.length(1) // WORD)]
-    return box_launch(
-        work,
-        _BOX_WORDS,
-        box,
-        loops,
-        _walk_struct(walk, work.width, bits, together),
-        why=why,
-        blocks=-(-loops.boxes // together),
-        total=loops.boxes,
-        accesses=(access, access),
-        in_box=(walk.length(0), walk.length(1)),
-        runs=(lanes[0] * WORD, lanes[1] * WORD),
-        lanes=(lanes[0], lanes[1]),
-        reach=high - low,
-    )
+    loops = box_loops(work.axes, box)
+    loops = loops._replace(together=max(min(loops.boxes // ENOUGH_BLOCKS, _MOST_BOXES), 1))
+    words_of_runs = walk.words, walk.length(1) // WORD
+    read, write = (_access(walk.length(side), words, work.width) for side, words in enumerate(words_of_runs))
+    tables = _walk_struct(walk, work.width, bits, loops.together)
+    return box_launch(work, _BOX_WORDS, loops, (read, write), tables, why=why, reach=high - low)
+
+
+def _access(length: int, words: int, width: int) -> RunAccess:
+    """How rows of lanes, as many as possible of one length, access the words of a run."""
+    lanes = math.ceil(words / math.ceil(words / LANES))
+    return RunAccess(length, WORD * width, lanes * WORD, lanes)
 
 
 def best_words(axes: Sequence[Axis], width: int, bits: int) -> tuple[SharedBox, WordBox] | None:

@@ -106,6 +106,8 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
         groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(number)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(number, opened[number], written[number]) for number in group]) for group in groups.values()]
+    for given in outs:
+        arrays.will_be_written(given)
     for group, execute in zip(groups.values(), prepared):
         with _running(opened[group[0]].result):
             execute()

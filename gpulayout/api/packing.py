@@ -210,7 +210,7 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     library = library_of(buffer)
     with contextlib.nullcontext() if library is None else library.running_on(buffer):  # `out` is used there too
         result = arrays.open_array(out, "out", writing=True)[1]
-        _unpack_transfer(shape, result)(buffer, result)
+        _unpack_transfer(shape, result)(buffer, out)
     return out
 
 

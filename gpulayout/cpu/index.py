@@ -90,10 +90,13 @@ def _from_linear(
     return None
 
 
-def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """Write -1 to every coordinate of padding.  Indexing with a list of places takes half the time of the mask."""
+def _mark(result: np.ndarray, padding: np.ndarray) -> None:
+    """Write -1 for padding: to every coordinate, or to the linear index.
+
+    Indexing with a list of places takes half the time of the mask.
+    """
     places = np.flatnonzero(padding)
-    for row in index:
+    for row in np.atleast_2d(result):
         row[places] = -1
 
 

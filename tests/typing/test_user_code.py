@@ -140,6 +140,8 @@ def test_indices() -> None:
     assert_type(gl.code("f32[2,3]", bits=64), str)
     assert_type(gl.convert_linear(1, "f32[2,3]", gl.parse_layout("{0,1}")), int)
     assert_type(gl.convert_linear(rows, "f32[2,3]", shape), IndexArray)
+    assert_type(gl.convert_linear(1, "f32[2,3]", "{0,1}", padding="mark"), int)
+    assert_type(gl.convert_linear(rows, "f32[2,3]", shape, padding="mark", out=rows.copy()), IndexArray)
 
 
 def test_shapes_and_layouts() -> None:

@@ -13,7 +13,7 @@ from dask._task_spec import Task, TaskRef
 from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
 from gpulayout.api import view as views
-from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.array_types import ByteCount, ShapeLike, TargetLike
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
 from gpulayout.api.targets import as_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
@@ -28,7 +28,7 @@ from gpulayout.moves.supported import check_storable
 from gpulayout.moves.view_strides import view_strides
 
 
-def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = None) -> da.Array:
+def pack(array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = None) -> da.Array:
     """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
 
     Parameters
@@ -38,8 +38,8 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     shape : Shape, Layout or str
         A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``.
     chunk_size : int or str, optional
-        Bytes of the largest chunk, such as ``"64MiB"``.  By default the array's own chunks stay if they are slabs;
-        otherwise it is Dask's setting ``array.chunk-size``.
+        Bytes of the largest chunk, such as ``"64M"``, in the units of 1024 that all limits of the library have.  By
+        default the array's own chunks stay if they are slabs; otherwise it is Dask's setting ``array.chunk-size``.
 
     Returns
     -------
@@ -50,9 +50,10 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     Raises
     ------
     TypeError, BufferError, LayoutError
-        As `gpulayout.pack` raises them, before anything is computed; TypeError for an array that is not Dask's.
+        As `gpulayout.pack` raises them, before anything is computed; TypeError for an array that is not Dask's, and
+        LayoutError for a `chunk_size` below 1.
     ValueError
-        For chunks of unknown size, and for a `chunk_size` below 1.
+        For chunks of unknown size.
 
     See Also
     --------
@@ -122,7 +123,7 @@ def _packed(array: da.Array, slabs: Slabs, function: Callable[[Any, str], Any]) 
     return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape))
 
 
-def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None = None) -> da.Array:
+def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: ByteCount | None = None) -> da.Array:
     """See or copy the logical array in a 1-D Dask array that is a buffer of `shape`.  Nothing is computed yet.
 
     Parameters
@@ -193,7 +194,7 @@ def _unpacker(slab: Shape) -> Any:
 
 
 def relayout(
-    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: int | str | None = None
+    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: ByteCount | None = None
 ) -> da.Array:
     """Copy a buffer of `source`, a 1-D Dask array, into one of `target`.  Nothing is computed yet.
 

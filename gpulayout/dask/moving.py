@@ -14,6 +14,7 @@ from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
 from gpulayout.api import view as views
 from gpulayout.api.array_types import ByteCount, ShapeLike, TargetLike
+from gpulayout.api.given_shapes import check_whole
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
 from gpulayout.api.targets import as_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
@@ -157,6 +158,7 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: ByteCount | None =
     array([[0, 2, 4],
            [1, 3, 5]])
     """
+    check_whole(shape, "shape")
     shape = as_shape(shape)
     buffer = _buffer_of(buffer, shape, "unpack")
     limit = limit_of(chunk_size)
@@ -234,6 +236,7 @@ def relayout(
     >>> relayout(da.arange(6, chunks=3), "s64[2,3]", "{0,1}").compute()
     array([0, 3, 1, 4, 2, 5])
     """
+    check_whole(source, "source")
     source = as_shape(source, "source")
     target = as_target(target, source)
     check_same_array(source, target)

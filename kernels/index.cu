@@ -97,8 +97,7 @@ GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__
   if (bad) bad = gpl_sum<false>(index + first, left, table, sum);
   if (bad) gpl_report(bad, first, left, offender);
   if (!linear) return;
-  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum, linear + first, left, bad);
-  else gpl_write<false>(sum, linear + first, left, bad);
+  gpl_write_linear(sum, linear + first, left, bad, 0);
 }
 
 // What is left of an index: its lower part, and its upper part.
@@ -179,8 +178,7 @@ __device__ __forceinline__ void gpl_write_digits(GplRest (&rest)[GPL_ITEMS], gpl
     gpl_number coordinate[GPL_ITEMS];
     gpl_out result[GPL_ITEMS];
     gpl_take(rest, table, d, coordinate);
-#pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) result[k] = ALL || !(padding >> k & 1) ? (gpl_out)coordinate[k] : (gpl_out)-1;
+    gpl_mark(coordinate, ALL ? 0 : padding, result);
     gpl_write<ALL>(result, index + table.digit[d].row, left, bad);
   }
 }
@@ -200,25 +198,25 @@ GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restric
 }
 
 // Linear index in the source layout to linear index in the target layout.  The table holds the source's digits and the
-// target's strides.
+// target's strides.  Padding is bad, or gives -1 with GPL_MARK.
 GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                               unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
   const unsigned left = gpl_left(first, table.count);
   GplRest rest[GPL_ITEMS];
   gpl_uint sum[GPL_ITEMS] = {};
-  unsigned bad = gpl_read_linear(source + first, left, table, rest);
+  unsigned bad = gpl_read_linear(source + first, left, table, rest), padding = 0;
 #pragma unroll GPL_UNROLLED
   for (int d = 0; d < GPL_AXES; ++d) {
     if (GPL_NO_MORE(d)) break;
     gpl_number coordinate[GPL_ITEMS];
     gpl_take(rest, table, d, coordinate);
-    if (table.padded) bad |= gpl_padding(coordinate, table.digit[d].bound);
+    if (table.padded) padding |= gpl_padding(coordinate, table.digit[d].bound);
 #pragma unroll
     for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += coordinate[k] * (gpl_uint)table.digit[d].stride;
   }
+  if (table.mode != GPL_MARK) bad |= padding;
   if (bad) gpl_report(bad, first, left, offender);
   if (!target) return;
-  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum, target + first, left, bad);
-  else gpl_write<false>(sum, target + first, left, bad);
+  gpl_write_linear(sum, target + first, left, bad, padding);
 }

@@ -89,6 +89,27 @@ __device__ __forceinline__ void gpl_write(const T (&value)[GPL_ITEMS], gpl_out* 
     if (ALL || (GPL_HAS(k) && !(bad >> k & 1))) to[k * GPL_THREADS] = (gpl_out)value[k];
 }
 
+// The results as they are written: -1 for padding.
+template <typename T>
+__device__ __forceinline__ void gpl_mark(const T (&value)[GPL_ITEMS], unsigned padding, gpl_out (&result)[GPL_ITEMS]) {
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) result[k] = padding >> k & 1 ? (gpl_out)-1 : (gpl_out)value[k];
+}
+
+template <typename T>
+__device__ __forceinline__ void gpl_write_marked(const T (&value)[GPL_ITEMS], gpl_out* to, unsigned left, unsigned bad, unsigned padding) {
+  gpl_out result[GPL_ITEMS];
+  gpl_mark(value, padding, result);
+  gpl_write<false>(result, to, left, bad);
+}
+
+// Writes converted linear indices.  Nearly all threads have GPL_ITEMS of them, none of which is bad or padding.
+template <typename T>
+__device__ __forceinline__ void gpl_write_linear(const T (&sum)[GPL_ITEMS], gpl_out* to, unsigned left, unsigned bad, unsigned padding) {
+  if (GPL_HAS_ALL && !(bad | padding)) gpl_write<true>(sum, to, left, bad);
+  else gpl_write_marked(sum, to, left, bad, padding);
+}
+
 __device__ __forceinline__ void gpl_report(unsigned bad, unsigned long long first, unsigned left, unsigned long long* offender) {
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k)

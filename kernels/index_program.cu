@@ -61,8 +61,7 @@ __device__ __forceinline__ unsigned gpl_execute(const GplProgram& program, const
     term += instruction.adds;
     if (!LOADS && result && instruction.stores) {
       gpl_out coordinate[GPL_ITEMS];
-#pragma unroll
-      for (int k = 0; k < GPL_ITEMS; ++k) coordinate[k] = padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k];
+      gpl_mark(number, padding, coordinate);
       if (GPL_HAS_ALL && !bad) gpl_write<true>(coordinate, result + instruction.row, left, bad);
       else gpl_write<false>(coordinate, result + instruction.row, left, bad);
     }
@@ -80,11 +79,6 @@ __device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned
   return gpl_outside(value, (gpl_uint)program.size);
 }
 
-__device__ __forceinline__ void gpl_write_linear(const gpl_numbers& sum, gpl_out* to, unsigned left, unsigned bad) {
-  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum, to, left, bad);
-  else gpl_write<false>(sum, to, left, bad);
-}
-
 GPL_KERNEL gpl_linearize_program(const gpl_in* __restrict__ index, gpl_out* __restrict__ linear,
                                  unsigned long long* __restrict__ offender, const __grid_constant__ GplProgram program) {
   const unsigned long long first = gpl_first();
@@ -92,7 +86,7 @@ GPL_KERNEL gpl_linearize_program(const gpl_in* __restrict__ index, gpl_out* __re
   gpl_numbers sum = {};
   const unsigned bad = gpl_execute<true>(program, index + first, sum, left, sum);
   if (bad) gpl_report(bad, first, left, offender);
-  if (linear) gpl_write_linear(sum, linear + first, left, bad);
+  if (linear) gpl_write_linear(sum, linear + first, left, bad, 0);
 }
 
 GPL_KERNEL gpl_delinearize_program(const gpl_in* __restrict__ linear, gpl_out* __restrict__ index,
@@ -107,14 +101,16 @@ GPL_KERNEL gpl_delinearize_program(const gpl_in* __restrict__ linear, gpl_out* _
   if (index) gpl_execute<false>(program, 0, given, left, none, index + first, bad, padding);
 }
 
-// Linear index in the source layout to linear index in the target layout, through the coordinates.
+// Linear index in the source layout to linear index in the target layout, through the coordinates.  Padding is bad, or gives -1
+// with GPL_MARK.
 GPL_KERNEL gpl_convert_linear_program(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                                       unsigned long long* __restrict__ offender, const __grid_constant__ GplProgram program) {
   const unsigned long long first = gpl_first();
   const unsigned left = gpl_left(first, program.count);
   gpl_numbers given, sum = {};
   unsigned bad = gpl_read_linear(source + first, left, program, given);
-  bad |= gpl_execute<false>(program, 0, given, left, sum);
+  const unsigned padding = gpl_execute<false>(program, 0, given, left, sum);
+  if (program.mode != GPL_MARK) bad |= padding;
   if (bad) gpl_report(bad, first, left, offender);
-  if (target) gpl_write_linear(sum, target + first, left, bad);
+  if (target) gpl_write_linear(sum, target + first, left, bad, padding);
 }

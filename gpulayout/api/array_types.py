@@ -77,7 +77,7 @@ HostIndex: TypeAlias = HostArray | Sequence[HostArray]
 OwnKindIndex: TypeAlias = OwnKind[Kind] | Sequence[OwnKind[Kind]]
 IndexLike: TypeAlias = Array | Sequence[Array | Integer | list[Any] | tuple[Any, ...]]
 
-# Shapes and their texts; a target may be only a layout.
+# Shapes and their texts; only a layout where an array or a source says the sizes.
 ShapeLike: TypeAlias = Shape | str
 TargetLike: TypeAlias = Shape | Layout | str
 

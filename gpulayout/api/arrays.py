@@ -115,6 +115,13 @@ def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[B
     return backend, array if array.dtype == held else array.view(held)
 
 
+def will_be_written(out: Any) -> None:
+    """Tell the library of `out`, if it has one, that its values change now; called after every check of the call."""
+    library = None if type(out) is np.ndarray else library_of(out)
+    if library is not None:
+        library.will_be_written(out)
+
+
 def label(given: Any, array: Array) -> np.dtype[Any]:
     """The element type of an array that `open_array` returned for `given`, also where CuPy holds it as integers."""
     library = None if given is array else library_of(given)

@@ -53,9 +53,11 @@ class RelayoutTransfer(Transfer):
             if not arrays.is_same_memory(backend, array, target):
                 rule = "separate memory, or the same from the first byte to the last"
                 arrays.check_no_overlap(backend, array, target, ("buffer", "out"), rule=rule)  # raises
-            self.in_place(None).run(backend, target)
+            self.in_place(None).run(backend, target, out)
         else:
-            self.prepared_by(backend).execute(array, target)
+            prepared = self.prepared_by(backend)
+            arrays.will_be_written(out)
+            prepared.execute(array, target)
         return out
 
     def in_place(self, max_bytes: ByteCount | None) -> InPlace:
@@ -185,7 +187,7 @@ class InPlace:
                 raise BufferError(
                     "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
                 )
-            self.run(backend, target)
+            self.run(backend, target, out)
             return out
 
         library = library_of(buffer)
@@ -193,13 +195,14 @@ class InPlace:
             return same_kind(library, buffer, "buffer", out, work)
         return work(*arrays.open_array(buffer, "buffer"))
 
-    def run(self, backend: Backend, buffer: Array) -> None:
-        """The same for an array that passed every check."""
+    def run(self, backend: Backend, buffer: Array, given: Any) -> None:
+        """The same for an array that passed every check; `given` is the caller's array of this memory."""
         steps = self.steps_on(backend)
         if not steps:
             return
         prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))
         workspace = backend.empty((max(step.workspace for step in steps),), np.dtype(np.uint8), buffer)
+        arrays.will_be_written(given)
         with deferred_signals():
             prepared.execute(buffer[: self.source.buffer_length].view(np.uint8), workspace)
 

@@ -92,6 +92,7 @@ class IndexConversion:
         elif in_one_pass and mode != "raise":  # with "raise", a bad index would be found when `out` is half written
             result = self._opened_out(backend, values[0], result_shape, mode, out)
             if not any(arrays.may_overlap(backend, value, result) for value in values):
+                arrays.will_be_written(out)
                 in_one_pass(self.program, values, result, mode)
                 return out
         return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out, maker)
@@ -116,6 +117,7 @@ class IndexConversion:
         given, conversion = backend.contiguous(given), self.on(backend)
         offender = conversion.convert(given, None, mode) if checks_before else None
         if offender is None:
+            arrays.will_be_written(out)
             offender = conversion.convert(given, result, mode, checks_before)
         if offender is not None:
             raise self._error(given, offender)

@@ -1,6 +1,9 @@
 """Index conversion: from logical to linear indices and back, and from one layout's linear indices to another's.
 
 Each function takes plain ints or whole arrays of indices, of any integer dtype, and runs where the arrays live.
+
+One law holds for all three: an index out of range is an error, unless `linearize` is told to wrap or clip it.  A place
+that holds no element is an error too, or gives the mark -1 if the caller asks for it.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
         A shape or its text.
     mode : {"raise", "wrap", "clip"}, optional
         What to do with coordinates outside 0..size-1: raise IndexError, take them modulo the size, or move them to the
-        nearest end.  On a GPU only "raise" has to wait for the device.
+        nearest end.  On a GPU only "raise" has to wait for the device.  A logical index never names padding.
     out : array of integers, optional
         C-contiguous array to write to, of shape (...), on the same device.
 
@@ -156,7 +159,8 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     shape : Shape or str
         A shape or its text.
     padding : {"raise", "mark"}, optional
-        What to do with places that hold no element: raise IndexError, or set every coordinate to -1.
+        What to do with places that hold no element: raise IndexError, or set every coordinate to -1.  A linear index
+        outside the buffer is an error either way.
     out : array of integers, optional
         C-contiguous array to write to, of shape (rank, ...), on the same device.
 
@@ -172,7 +176,8 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     ValueError
         For any other `padding`.
     TypeError
-        For indices that are not integers, and for an `out` that cannot hold the largest result.
+        For indices that are not integers, and for an `out` that cannot hold the largest result, or -1 with
+        ``padding="mark"``.
     BufferError
         For an `out` of another shape, that is read-only, or that shares memory with `linear`.
 
@@ -193,24 +198,36 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     array([[ 2, -1]])
     """
     shape = as_shape(shape)
-    if padding not in ("raise", "mark"):
-        raise ValueError(f"padding {value_text(padding)} is not one of 'raise', 'mark'")
+    _check_padding(padding)
     if _is_int(linear) and out is None:
-        return _delinearize_one(operator.index(linear), shape, padding)
+        index = _delinearize_one(operator.index(linear), shape, padding)
+        return (-1,) * shape.rank if index is None else index
     return conversion("delinearize", shape)(linear, padding, out)
 
 
 @overload
-def convert_linear(linear: Integer, source: ShapeLike, target: TargetLike, *, out: None = None) -> int: ...
+def convert_linear(
+    linear: Integer, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+) -> int: ...
 @overload
-def convert_linear(linear: HostArray, source: ShapeLike, target: TargetLike, *, out: None = None) -> Int64Array: ...
+def convert_linear(
+    linear: HostArray, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+) -> Int64Array: ...
 @overload
-def convert_linear(linear: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, out: None = None) -> Kind: ...
+def convert_linear(
+    linear: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+) -> Kind: ...
 @overload
-def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
+def convert_linear(
+    linear: ArrayLike, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+) -> Any: ...
 @overload
-def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: Out) -> Out: ...
-def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: Any = None) -> Any:
+def convert_linear(
+    linear: ArrayLike, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: Out
+) -> Out: ...
+def convert_linear(
+    linear: ArrayLike, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: Any = None
+) -> Any:
     """Convert linear indices in the layout of `source` to linear indices in the layout of `target`, in one step.
 
     Parameters
@@ -221,6 +238,9 @@ def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, 
         A shape or its text.
     target : Shape, Layout or str
         The same logical array in another layout; or only that layout, such as ``"{0,1}"``.
+    padding : {"raise", "mark"}, optional
+        What to do with places of the source that hold no element: raise IndexError, or give -1.  A linear index outside
+        the buffer is an error either way.
     out : array of integers, optional
         C-contiguous array to write to, of the shape of `linear`, on the same device.
 
@@ -232,25 +252,40 @@ def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, 
     Raises
     ------
     IndexError
-        For a linear index outside the source's buffer or in its padding.  Nothing is written.
+        For a linear index outside the source's buffer, and for padding with ``padding="raise"``.  Nothing is written.
     LayoutError
         When the two shapes are not the same logical array.
-    TypeError, BufferError
+    ValueError, TypeError, BufferError
         As `delinearize` raises them.
+
+    Notes
+    -----
+    The result is what `delinearize` and then `linearize` give, except that -1, the mark of padding, stays -1.
 
     Examples
     --------
     >>> convert_linear(1, "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
     3
+    >>> import numpy as np
+    >>> convert_linear(np.arange(5), "f32[2,3]{0,1:PD(3,5)}", "f32[2,3]{1,0}", padding="mark")
+    array([ 0,  3, -1,  1,  4])
     >>> convert_linear(3077, "bf16[16,256]{1,0:T(8,128)(2,1)}", "bf16[16,256]")
     2434
     """
     source = as_shape(source, "source")
     target = as_target(target, source)
+    _check_padding(padding)
     between = conversion("convert_linear", source, target)
     if _is_int(linear) and out is None:
-        return stride_table(target).linear_of(_delinearize_one(operator.index(linear), source, "raise"))
-    return between(linear, "raise", out)
+        index = _delinearize_one(operator.index(linear), source, padding)
+        return -1 if index is None else stride_table(target).linear_of(index)
+    return between(linear, padding, out)
+
+
+def _check_padding(padding: str) -> None:
+    """ValueError for a word that says nothing about places without an element."""
+    if padding not in ("raise", "mark"):
+        raise ValueError(f"padding {value_text(padding)} is not one of 'raise', 'mark'")
 
 
 # ---- single indices --------------------------------------------------------------------------------------------
@@ -274,7 +309,8 @@ def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
     return linear
 
 
-def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...]:
+def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...] | None:
+    """The logical index; None for padding that is marked."""
     if not 0 <= linear < shape.buffer_size:
         raise IndexError(linear_message(linear, shape, ""))
     table = stride_table(shape)
@@ -282,5 +318,5 @@ def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...]
     if all(value < size for value, size in zip(values, table.sizes)):
         return tuple(values[: shape.rank])
     if padding == "mark":
-        return (-1,) * shape.rank
+        return None
     raise IndexError(linear_message(linear, shape, ""))

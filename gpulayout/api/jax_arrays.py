@@ -47,6 +47,9 @@ class JaxArrays:
                 f"jax.device_put({role}, jax.local_devices()[0])"
             )
 
+    def will_be_written(self, given: Any) -> None:
+        """See `Library.will_be_written`.  `check` refuses to write to these arrays."""
+
     def described(self, given: Any) -> Any:
         return given
 

@@ -28,6 +28,10 @@ class Library(Protocol):
         """TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`."""
         ...
 
+    def will_be_written(self, given: Any) -> None:
+        """Tell the library that the values of an array change now: every check of the call has passed."""
+        ...
+
     def described(self, given: Any) -> Any:
         """The array for a call that needs its strides and its element type, but none of its values."""
         ...

@@ -10,7 +10,8 @@ import numpy as np
 
 from gpulayout.api import array_types as types
 from gpulayout.api import arrays
-from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.array_types import TargetLike
+from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.plan import plan
 from gpulayout.api.same_kind import Result
@@ -35,20 +36,20 @@ class _Opened(NamedTuple):
 
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.HostArray, ShapeLike, TargetLike]], *, out: None = None
+    jobs: Iterable[tuple[types.HostArray, TargetLike, TargetLike]], *, out: None = None
 ) -> list[types.HostArray]: ...
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.OwnKind[types.Kind], ShapeLike, TargetLike]], *, out: None = None
+    jobs: Iterable[tuple[types.OwnKind[types.Kind], TargetLike, TargetLike]], *, out: None = None
 ) -> list[types.Kind]: ...
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.Array, ShapeLike, TargetLike]],
+    jobs: Iterable[tuple[types.Array, TargetLike, TargetLike]],
     *,
     out: Sequence[types.WritableArray | None] | None = None,
 ) -> list[Any]: ...
 def relayout_many(
-    jobs: Iterable[tuple[types.Array, ShapeLike, TargetLike]],
+    jobs: Iterable[tuple[types.Array, TargetLike, TargetLike]],
     *,
     out: Sequence[types.WritableArray | None] | None = None,
 ) -> list[Any]:
@@ -106,6 +107,8 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
         groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(number)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(number, opened[number], written[number]) for number in group]) for group in groups.values()]
+    for given in outs:
+        arrays.will_be_written(given)
     for group, execute in zip(groups.values(), prepared):
         with _running(opened[group[0]].result):
             execute()
@@ -164,7 +167,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer = plan(source, target).transfer
+        transfer = plan(given_shape(source, buffer, "source"), target).transfer
         library = None if type(buffer) is np.ndarray else library_of(buffer)
         if library is None:
             return _checked(transfer, *arrays.open_array(buffer, "buffer"), out, None)

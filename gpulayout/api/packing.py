@@ -21,6 +21,7 @@ from gpulayout.api.array_types import (
     Values,
 )
 from gpulayout.api.backends import default_backend, host_backend
+from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
@@ -156,14 +157,14 @@ def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> T
 
 
 @overload
-def unpack(buffer: HostArray | np.generic, shape: ShapeLike, *, out: None = None) -> HostArray: ...
+def unpack(buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None) -> HostArray: ...
 @overload
-def unpack(buffer: OwnKind[Kind], shape: ShapeLike, *, out: None = None) -> Kind: ...
+def unpack(buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None) -> Kind: ...
 @overload
-def unpack(buffer: Array, shape: ShapeLike, *, out: None = None) -> Any: ...
+def unpack(buffer: Array, shape: TargetLike, *, out: None = None) -> Any: ...
 @overload
-def unpack(buffer: Array, shape: ShapeLike, *, out: Out) -> Out: ...
-def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
+def unpack(buffer: Array, shape: TargetLike, *, out: Out) -> Out: ...
+def unpack(buffer: Array, shape: TargetLike, *, out: Any = None) -> Any:
     """Copy the logical N-d array out of a 1-D buffer in the layout of `shape`.
 
     Parameters
@@ -171,8 +172,9 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     buffer : array
         1-D contiguous array of `shape.buffer_length` elements or more; or an N-d array that lies in memory as `shape`
         says, such as a Fortran-ordered one for ``{0,1}``.
-    shape : Shape or str
-        The buffer's shape, or its text.  The library cannot detect a wrong layout.
+    shape : Shape, Layout or str
+        The buffer's shape, or its text; or, for an N-d array, only its layout, as `pack` takes it.  The library cannot
+        detect a wrong layout.
     out : array, optional
         Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap: a
         slice of a larger array, such as ``cache[:, 0]``.
@@ -191,7 +193,8 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
         For a buffer that is too small or not contiguous; for an `out` that has other dimensions, is read-only, is on
         another device, overlaps itself or shares memory with `buffer`.
     LayoutError
-        For a shape that no buffer can hold, and for more than 64 dimensions.
+        For a shape that no buffer can hold, for more than 64 dimensions, and for a layout without a shape if the buffer
+        is flat, which does not say the sizes.
 
     See Also
     --------
@@ -205,12 +208,13 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     array([[1, 2, 3],
            [4, 5, 6]], dtype=int8)
     """
+    shape = given_shape(shape, buffer, "shape")
     if out is None:
         return _unpack_transfer(shape, None)(buffer)
     library = library_of(buffer)
     with contextlib.nullcontext() if library is None else library.running_on(buffer):  # `out` is used there too
         result = arrays.open_array(out, "out", writing=True)[1]
-        _unpack_transfer(shape, result)(buffer, result)
+        _unpack_transfer(shape, result)(buffer, out)
     return out
 
 

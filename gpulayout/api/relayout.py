@@ -6,24 +6,25 @@ from typing import Any, overload
 
 import numpy as np
 
-from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
+from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, TargetLike
+from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.plan import plan
 
 
 @overload
 def relayout(
-    buffer: HostArray | np.generic, source: ShapeLike, target: TargetLike, *, out: None = None
+    buffer: HostArray | np.generic, source: TargetLike, target: TargetLike, *, out: None = None
 ) -> HostArray: ...
 @overload
-def relayout(buffer: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, out: None = None) -> Kind: ...
+def relayout(buffer: OwnKind[Kind], source: TargetLike, target: TargetLike, *, out: None = None) -> Kind: ...
 @overload
-def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
+def relayout(buffer: Array, source: TargetLike, target: TargetLike, *, out: None = None) -> Any: ...
 @overload
 def relayout(
-    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out, max_bytes: ByteCount | None = None
+    buffer: Array, source: TargetLike, target: TargetLike, *, out: Out, max_bytes: ByteCount | None = None
 ) -> Out: ...
 def relayout(
-    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any = None, max_bytes: ByteCount | None = None
+    buffer: Array, source: TargetLike, target: TargetLike, *, out: Any = None, max_bytes: ByteCount | None = None
 ) -> Any:
     """Copy a buffer of `source` into a buffer of `target`, in one pass.  Padding is filled.
 
@@ -33,8 +34,9 @@ def relayout(
         1-D contiguous array of `source.buffer_length` elements or more; or an N-d array that lies in memory as `source`
         says, such as a Fortran-ordered one for ``{0,1}``.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or
         ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.
-    source : Shape or str
-        The buffer's shape, or its text.  The library cannot detect a wrong layout.
+    source : Shape, Layout or str
+        The buffer's shape, or its text; or, for an N-d array, only its layout, in every form that a target takes.  The
+        library cannot detect a wrong layout.
     target : Shape, Layout or str
         The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional
@@ -57,8 +59,8 @@ def relayout(
         For a buffer or `out` that is too small or not contiguous; for an `out` that is read-only, on another device, or
         shares a part of its memory with `buffer`.
     LayoutError
-        When the two shapes are not the same logical array, for a shape that no buffer can hold, and for a relayout in
-        place that is impossible, as with padding.
+        When the two shapes are not the same logical array, for a shape that no buffer can hold, for a `source` without
+        sizes if the buffer is flat, and for a relayout in place that is impossible, as with padding.
 
     See Also
     --------
@@ -87,4 +89,4 @@ def relayout(
     >>> buffer
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
-    return plan(source, target)(buffer, out=out, max_bytes=max_bytes)
+    return plan(given_shape(source, buffer, "source"), target)(buffer, out=out, max_bytes=max_bytes)

@@ -67,6 +67,7 @@ def _stream(
             shapes = transfer.sides[0].shape, transfer.sides[1].shape
             found, lanes = _lanes(entered, device, like, shapes, (source.on_host, target.on_host), max_bytes)
             work = _Work(plan, device, source, target, found, lanes, progress)
+            arrays.will_be_written(out)
             work.run()
     except BaseException as error:
         if work is not None:

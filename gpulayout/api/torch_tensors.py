@@ -25,9 +25,11 @@ class TorchTensors:
         return _dtype(given.dtype)
 
     def check(self, given: Any, role: str, writing: bool) -> None:
-        """See `Library.check`.  Autograd then knows that a tensor changes: it may have saved it for a gradient."""
         _check_memory(given, role)
-        if writing and not given.is_inference():
+
+    def will_be_written(self, given: Any) -> None:
+        """See `Library.will_be_written`.  Autograd may have saved the tensor's values for a gradient."""
+        if not given.is_inference():
             _torch().autograd.graph.increment_version(given)
 
     def described(self, given: Any) -> Any:

@@ -64,7 +64,9 @@ class Transfer:
             made = self.empty(result or backend, backend, array)
             prepared.execute(array, made, is_new=True)
             return made
-        prepared.execute(array, self.opened_out(backend, array, out))
+        target = self.opened_out(backend, array, out)
+        arrays.will_be_written(out)
+        prepared.execute(array, target)
         return out
 
     def source_memory(self, backend: Backend, array: Array, result: Result | None) -> Array:

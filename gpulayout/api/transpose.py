@@ -138,6 +138,7 @@ def _transposed(
         result = out = maker.empty(shape, source.dtype, source)
     else:
         result = _opened_out(backend, source, shape, out)
+        arrays.will_be_written(out)
     if 0 not in shape:
         copy(backend, source, strides, carrier, result)
     return out

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import Array, Kind, OwnKind, Scalar, ShapeLike
+from gpulayout.api.array_types import Array, Kind, OwnKind, Scalar, TargetLike
+from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import array_shape
 from gpulayout.api.sides import BufferSide
@@ -22,20 +23,21 @@ from gpulayout.moves.view_strides import view_strides
 
 
 @overload
-def view(buffer: NDArray[Scalar], shape: ShapeLike, **sizes: int) -> NDArray[Scalar]: ...
+def view(buffer: NDArray[Scalar], shape: TargetLike, **sizes: int) -> NDArray[Scalar]: ...
 @overload
-def view(buffer: OwnKind[Kind], shape: ShapeLike, **sizes: int) -> Kind: ...
+def view(buffer: OwnKind[Kind], shape: TargetLike, **sizes: int) -> Kind: ...
 @overload
-def view(buffer: Array, shape: ShapeLike, **sizes: int) -> Any: ...
-def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type: ignore[misc]  # as in `transpose`
+def view(buffer: Array, shape: TargetLike, **sizes: int) -> Any: ...
+def view(buffer: Array, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: ignore[misc]  # as in `transpose`
     """See the same memory as another array: no copy, and writing to one writes to both.
 
     Parameters
     ----------
     buffer : array
         1-D contiguous array of `shape.buffer_length` elements or more.  For a pattern, any N-d array.
-    shape : Shape or str
-        The buffer's shape, or its text.  Or a pattern such as ``"b s (h d) -> b h s d"``, as `transpose` takes it.
+    shape : Shape, Layout or str
+        The buffer's shape, or its text; or, for an N-d array, only its layout, as `pack` takes it.  A pattern such as
+        ``"b s (h d) -> b h s d"`` asks for the array after it, as `transpose` does.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=8``; the pattern can say them too: ``"(h=8 d)"``.
 
@@ -49,7 +51,8 @@ def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type:
     ------
     LayoutError
         For tiles that leave no single stride per dimension, for packed elements, for a pattern that joins axes whose
-        elements are not evenly spaced, and for a JAX array if the view would have gaps.
+        elements are not evenly spaced, for a layout without a shape if the buffer is flat, and for a JAX array if the
+        view would have gaps.
     TypeError, BufferError
         For the buffer, as `unpack` raises them; BufferError for read-only memory of a GPU too, because CuPy has no
         read-only arrays.
@@ -81,7 +84,7 @@ def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type:
     is_pattern = isinstance(shape, str) and "->" in shape and is_only_layout(shape)
     if sizes and not is_pattern:
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
-    whole = None if is_pattern else array_shape(shape)
+    whole = None if is_pattern else array_shape(given_shape(shape, buffer, "shape"))
     strides = () if whole is None else view_strides(whole)
     library = library_of(buffer)
     backend, opened = arrays.open_array(buffer, "buffer")

@@ -89,10 +89,10 @@ def _from_linear(
     return None
 
 
-def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """Write -1 to every coordinate of padding.  The mask is searched once, not once for each row."""
+def _mark(result: np.ndarray, padding: np.ndarray) -> None:
+    """Write -1 for padding: to every coordinate, or to the linear index.  The mask is searched once, not in each row."""
     places = np.flatnonzero(padding)
-    for row in index:
+    for row in np.atleast_2d(result):
         row[places] = -1
 
 

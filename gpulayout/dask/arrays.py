@@ -18,9 +18,12 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
+from gpulayout.api.array_types import ByteCount
 from gpulayout.dask.slabs import Chunks
-from gpulayout.layout.checks import type_text, value_text
+from gpulayout.layout.byte_counts import byte_count
+from gpulayout.layout.checks import number_text, type_text
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
 
 untyped: Any = da  # for calls of functions that Dask leaves untyped
 Key: TypeAlias = "tuple[str | int, ...]"
@@ -34,20 +37,18 @@ def check_dask(given: object, role: str, function: str) -> None:
         raise ValueError(f"{role} has chunks of unknown size {given.shape}: call its compute_chunk_sizes() first")
 
 
-def limit_of(chunk_size: int | str | None) -> int:
-    """Bytes of the largest chunk; ValueError unless there is at least one."""
-    given = config.get("array.chunk-size") if chunk_size is None else chunk_size
-    if not isinstance(given, (int, str)) or isinstance(given, bool):
-        raise TypeError(
-            f"chunk_size {value_text(given)} is {type_text(given)}: it must be bytes or text such as '64MiB'"
-        )
-    try:
-        limit = parse_bytes(given)
-    except ValueError:
-        limit = 0
+def limit_of(chunk_size: ByteCount | None) -> int:
+    """Bytes of the largest chunk; by default Dask's setting, which has Dask's units: 1 kB is 1000 bytes there.
+
+    LayoutError unless there is at least one.
+    """
+    if chunk_size is None:
+        name, limit = "Dask's setting array.chunk-size", parse_bytes(config.get("array.chunk-size"))
+    else:
+        name, limit = "chunk_size", byte_count("chunk_size", chunk_size)
     if limit < 1:
-        raise ValueError(f"chunk_size {value_text(given)} is not at least one byte")
-    return limit
+        raise LayoutError(f"{name} {number_text(limit)} is not at least one byte")
+    return int(limit)
 
 
 def empty_like(array: da.Array, dimensions: Iterable[int]) -> Any:

@@ -115,7 +115,9 @@ def delinearize(linear: da.Array, shape: ShapeLike, *, padding: PaddingMode = "r
     return _mapped(indexing.delinearize, linear, str(shape), chunks=chunks, new_axis=0, padding=padding)
 
 
-def convert_linear(linear: da.Array, source: ShapeLike, target: TargetLike) -> da.Array:
+def convert_linear(
+    linear: da.Array, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise"
+) -> da.Array:
     """Convert linear indices in the layout of `source` to linear indices in the layout of `target`.
 
     Parameters
@@ -126,6 +128,8 @@ def convert_linear(linear: da.Array, source: ShapeLike, target: TargetLike) -> d
         A shape or its text.
     target : Shape, Layout or str
         The same logical array in another layout; or only that layout, such as ``"{0,1}"``.
+    padding : {"raise", "mark"}, optional
+        What to do with places of the source that hold no element, as in `gpulayout.convert_linear`.
 
     Returns
     -------
@@ -148,8 +152,9 @@ def convert_linear(linear: da.Array, source: ShapeLike, target: TargetLike) -> d
     source = as_shape(source, "source")
     target = as_target(target, source)
     _check_index(linear, "linear", "convert_linear")
-    indexing.convert_linear(np.zeros(0, np.int64), source, target)  # LayoutError unless they are the same array
-    return _mapped(indexing.convert_linear, linear, str(source), str(target), chunks=linear.chunks)
+    nothing = np.zeros(0, np.int64)
+    indexing.convert_linear(nothing, source, target, padding=padding)  # an error for other arrays and other words
+    return _mapped(indexing.convert_linear, linear, str(source), str(target), chunks=linear.chunks, padding=padding)
 
 
 def _check_index(given: Any, role: str, function: str) -> None:

@@ -13,7 +13,8 @@ from dask._task_spec import Task, TaskRef
 from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
 from gpulayout.api import view as views
-from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.array_types import ByteCount, ShapeLike, TargetLike
+from gpulayout.api.given_shapes import check_whole
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
 from gpulayout.api.targets import as_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
@@ -28,7 +29,7 @@ from gpulayout.moves.supported import check_storable
 from gpulayout.moves.view_strides import view_strides
 
 
-def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = None) -> da.Array:
+def pack(array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = None) -> da.Array:
     """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
 
     Parameters
@@ -38,8 +39,8 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     shape : Shape, Layout or str
         A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``.
     chunk_size : int or str, optional
-        Bytes of the largest chunk, such as ``"64MiB"``.  By default the array's own chunks stay if they are slabs;
-        otherwise it is Dask's setting ``array.chunk-size``.
+        Bytes of the largest chunk, such as ``"64M"``, in the units of 1024 that all limits of the library have.  By
+        default the array's own chunks stay if they are slabs; otherwise it is Dask's setting ``array.chunk-size``.
 
     Returns
     -------
@@ -50,9 +51,10 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     Raises
     ------
     TypeError, BufferError, LayoutError
-        As `gpulayout.pack` raises them, before anything is computed; TypeError for an array that is not Dask's.
+        As `gpulayout.pack` raises them, before anything is computed; TypeError for an array that is not Dask's, and
+        LayoutError for a `chunk_size` below 1.
     ValueError
-        For chunks of unknown size, and for a `chunk_size` below 1.
+        For chunks of unknown size.
 
     See Also
     --------
@@ -122,7 +124,7 @@ def _packed(array: da.Array, slabs: Slabs, function: Callable[[Any, str], Any]) 
     return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape))
 
 
-def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None = None) -> da.Array:
+def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: ByteCount | None = None) -> da.Array:
     """See or copy the logical array in a 1-D Dask array that is a buffer of `shape`.  Nothing is computed yet.
 
     Parameters
@@ -156,6 +158,7 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None =
     array([[0, 2, 4],
            [1, 3, 5]])
     """
+    check_whole(shape, "shape")
     shape = as_shape(shape)
     buffer = _buffer_of(buffer, shape, "unpack")
     limit = limit_of(chunk_size)
@@ -193,7 +196,7 @@ def _unpacker(slab: Shape) -> Any:
 
 
 def relayout(
-    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: int | str | None = None
+    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: ByteCount | None = None
 ) -> da.Array:
     """Copy a buffer of `source`, a 1-D Dask array, into one of `target`.  Nothing is computed yet.
 
@@ -233,6 +236,7 @@ def relayout(
     >>> relayout(da.arange(6, chunks=3), "s64[2,3]", "{0,1}").compute()
     array([0, 3, 1, 4, 2, 5])
     """
+    check_whole(source, "source")
     source = as_shape(source, "source")
     target = as_target(target, source)
     check_same_array(source, target)

@@ -67,8 +67,12 @@ def _hint(value: object) -> str:
 
 
 def is_only_layout(value: object) -> bool:
-    """True for a `Layout` and for text without brackets: the text of every shape has them."""
-    return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
+    """True for a `Layout` and for text without brackets: the text of every array's shape has them, and (), that of a
+    tuple, is no layout either.
+    """
+    if not isinstance(value, str):
+        return isinstance(value, Layout)
+    return "[" not in value and (not value.lstrip().startswith("(") or "->" in value)
 
 
 def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:

@@ -41,6 +41,47 @@ WRITES = {
 }
 
 
+INDICES = torch.arange(6)
+# Each writes to its `out`, six integers.
+INDEX_WRITES = {
+    "linearize": lambda out: gl.linearize(np.indices((2, 3)).reshape(2, 6), TARGET, out=out),
+    "linearize, wrapped": lambda out: gl.linearize((INDICES, INDICES), TARGET, mode="wrap", out=out),
+    "delinearize": lambda out: gl.delinearize(INDICES, "f32[6]", out=out.view(1, 6)),
+    "convert_linear": lambda out: gl.convert_linear(INDICES, SOURCE, TARGET, out=out),
+}
+# Each is refused for something else than the tensor of six elements that it would write to.
+REFUSED = {
+    "pack, other size": lambda out: gl.pack(FLOATS, "f32[6]{0:PD(8)}", out=out),
+    "pack, overlap": lambda out: gl.pack(out.reshape(2, 3), "{0,1}", out=out),
+    "unpack, other dimensions": lambda out: gl.unpack(FLOATS, "f32[2,3]", out=out),
+    "unpack, short buffer": lambda out: gl.unpack(FLOATS[:5], "f32[6]", out=out),
+    "unpack, overlap": lambda out: gl.unpack(out, "f32[6]", out=out),
+    "relayout, short buffer": lambda out: gl.relayout(FLOATS[:5], SOURCE, TARGET, out=out),
+    "relayout, other type": lambda out: gl.relayout(FLOATS.view(np.int32), "s32[2,3]", "{0,1}", out=out),
+    "relayout, overlap": lambda out: gl.relayout(out[1:], "f32[5]", "{0}", out=out[:5]),
+    "in place, impossible": lambda out: gl.relayout(out, "f32[2,2]{1,0:PD(2,3)}", "{0,1:PD(3,2)}", out=out),
+    "in place, no memory": lambda out: gl.relayout(out, SOURCE, TARGET, out=out, max_bytes=1),
+    "in place, other memory": lambda out: gl.plan(SOURCE, TARGET).in_place()(FLOATS, out=out),
+    "a later job": lambda out: gl.relayout_many(
+        [(FLOATS, SOURCE, TARGET), (FLOATS[:5], SOURCE, TARGET)], out=[out, None]
+    ),
+    "two jobs, one out": lambda out: gl.relayout_many([(FLOATS, SOURCE, TARGET)] * 2, out=[out, out]),
+    "transpose, other shape": lambda out: gl.transpose(FLOATS.reshape(2, 3), out=out),
+    "transpose, other type": lambda out: gl.transpose(np.arange(6), "a -> a", out=out),
+    "stream, overlap": lambda out: gl.plan(SOURCE, TARGET).stream(out, out=out),
+    "stream, progress": lambda out: gl.plan(SOURCE, TARGET).stream(FLOATS, out=out, progress=1),
+}
+REFUSED_INDICES = {
+    "other shape": lambda out: gl.delinearize(INDICES, "f32[6]", out=out),
+    "linearize": lambda out: gl.linearize([INDICES], "f32[5]", out=out),
+    "linearize, one array": lambda out: gl.linearize(INDICES.reshape(1, 6), "f32[5]", out=out),
+    "no elements": lambda out: gl.linearize([INDICES], "f32[0]", mode="wrap", out=out),
+    "delinearize": lambda out: gl.delinearize(INDICES, "f32[5]", out=out.view(1, 6)),
+    "padding": lambda out: gl.delinearize(INDICES, "f32[5]{0:PD(6)}", out=out.view(1, 6)),
+    "convert_linear": lambda out: gl.convert_linear(INDICES, "f32[5]", "{0}", out=out),
+}
+
+
 def weights():
     return torch.nn.Parameter(torch.arange(6.0))
 
@@ -65,6 +106,28 @@ def test_a_leaf_is_written_there_and_autograd_knows(name, without):
     assert leaf.tolist() == MOVED and leaf.requires_grad and leaf.is_leaf and leaf._version > version
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
+
+
+@pytest.mark.parametrize("name", INDEX_WRITES)
+def test_autograd_knows_of_indices_too(name):
+    out = torch.zeros(6, dtype=torch.int64)
+    version = out._version
+    INDEX_WRITES[name](out)
+    assert out._version > version and out.any()
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *(f"index: {name}" for name in REFUSED_INDICES)])
+def test_a_refused_call_is_no_change_to_autograd(name):
+    kind, call = (
+        (torch.int64, REFUSED_INDICES[name.removeprefix("index: ")])
+        if name not in REFUSED
+        else (torch.float32, REFUSED[name])
+    )
+    out = torch.arange(6, dtype=kind)
+    version = out._version
+    with pytest.raises((TypeError, ValueError, IndexError, BufferError)):
+        call(out)
+    assert out._version == version and out.tolist() == [*range(6)]
 
 
 @pytest.mark.parametrize("name", [*READS, "write"])

@@ -14,6 +14,7 @@ SILENT = {
 WITH_A_WARNING = {  # torch reports the cache of shapes' texts
     "relayout_many": lambda x: gl.relayout_many([((x + 1).reshape(-1), "f32[2,3]", "{0,1}")])[0] * 2,
     "view": lambda x: gl.view((x + 1).reshape(-1), "f32[2,3]{0,1}") * 2,
+    "a layout for an N-d array": lambda x: gl.view(x + 1, "C") * 2,
     "linearize": lambda x: gl.linearize(x.long(), "f32[9,9]") + 1,
 }
 

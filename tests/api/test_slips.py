@@ -62,11 +62,11 @@ SLIPS = {
     "sizes to pack": (lambda: gl.pack(MATRIX, (2, 3)), ": write gl.Shape('f32', (2, 3)) or its text"),
     "an order as a target": (lambda: gl.relayout(LINE, SHAPE, [0, 1]), ": write gl.Layout((0, 1))"),
     "a layout where a shape belongs": (
-        lambda: gl.unpack(LINE, LAYOUT),
+        lambda: gl.zeros(LAYOUT),
         ": {0,1} is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'",
     ),
     "its text": (
-        lambda: gl.unpack(LINE, "{0,1}"),
+        lambda: gl.zeros("{0,1}"),
         "is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
     ),
     "points in rows": (
@@ -81,11 +81,15 @@ SLIPS = {
         lambda: gl.relayout(np.asfortranarray(MATRIX), SHAPE, "{0,1}"),
         "pass its own shape, gl.shape_of(buffer); or call gl.pack, which takes an array with any strides",
     ),
-    "a pattern to unpack": (
+    "a layout of a flat buffer": (
         lambda: gl.unpack(LINE, "h w -> w h"),
+        "a flat buffer does not say the sizes: write the whole shape, such as gl.plan('f32[2,3]', 'h w -> w h').target",
+    ),
+    "a pattern as a shape": (
+        lambda: gl.zeros("h w -> w h"),
         "shape 'h w -> w h' is a pattern: write the whole shape; gl.plan(shape, pattern).target is one",
     ),
-    "a pattern as a source": (lambda: gl.relayout(LINE, "h w -> w h", "F"), "source 'h w -> w h' is a pattern: write"),
+    "a pattern as a source": (lambda: gl.plan("h w -> w h", "F"), "source 'h w -> w h' is a pattern: write"),
     "axis numbers to view": (
         lambda: gl.view(IMAGE, (0, 2, 1)),
         "shape (0, 2, 1) is not a shape: view takes a pattern such as 'h w c -> c h w'; axis numbers are for "

@@ -59,13 +59,22 @@ def test_the_functions_for_memory_name_the_module_for_dask(call, role):
         (lambda: gl.dask.relayout(BUFFER, "f32[4,6]", "f32[6,4]"), gl.LayoutError, "not the same logical array"),
         (lambda: gl.dask.relayout(BUFFER, "f32[4,?]", "{0,1}"), gl.LayoutError, "unbounded"),
         (lambda: gl.dask.pack(ARRAY[ARRAY[:, 0] > 1], "{0,1}"), ValueError, "^array has chunks of unknown size"),
-        (lambda: gl.dask.pack(ARRAY, "{0,1}", chunk_size=0), ValueError, "^chunk_size 0 is not at least one byte"),
+        (lambda: gl.dask.pack(ARRAY, "{0,1}", chunk_size=0), gl.LayoutError, "^chunk_size 0 is not at least one byte$"),
+        (
+            lambda: gl.dask.unpack(BUFFER, "f32[4,6]", chunk_size=np.int64(-5)),
+            gl.LayoutError,
+            "^chunk_size -5 is not",
+        ),
         (
             lambda: gl.dask.pack(ARRAY, "{0,1}", chunk_size=1.5),
             TypeError,
-            "^chunk_size 1.5 is .*: it must be bytes or text",
+            "^chunk_size 1.5 is not an integer: it is",
         ),
-        (lambda: gl.dask.pack(ARRAY, "{0,1}", chunk_size="many"), ValueError, "^chunk_size 'many' is not"),
+        (
+            lambda: gl.dask.relayout(BUFFER, "f32[4,6]", "{0,1}", chunk_size="many"),
+            gl.LayoutError,
+            "^chunk_size 'many' is not a number of bytes such as 128M or 1.5G$",
+        ),
     ],
 )
 def test_mistakes_are_errors_at_once(call, error, message):

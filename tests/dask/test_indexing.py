@@ -35,6 +35,9 @@ def test_coordinates_broadcast_and_wrap():
 def test_padding_can_be_marked():
     lazy = gl.dask.delinearize(da.arange(84, chunks=10), "f32[6,10]{0,1:PD(7,12)}", padding="mark")
     assert (lazy.compute() == gl.delinearize(np.arange(84), "f32[6,10]{0,1:PD(7,12)}", padding="mark")).all()
+    lazy = gl.dask.convert_linear(da.arange(84, chunks=10), "f32[6,10]{0,1:PD(7,12)}", "{1,0}", padding="mark")
+    expected = gl.convert_linear(np.arange(84), "f32[6,10]{0,1:PD(7,12)}", "{1,0}", padding="mark")
+    assert (lazy.compute() == expected).all() and -1 in expected
 
 
 def test_an_index_out_of_bounds_raises_when_it_is_computed():
@@ -63,6 +66,11 @@ def test_an_index_out_of_bounds_raises_when_it_is_computed():
             lambda: gl.dask.delinearize(da.zeros(4, dtype=int), "f32[6]", padding="no"),
             ValueError,
             "padding 'no' is not one",
+        ),
+        (
+            lambda: gl.dask.convert_linear(da.zeros(4, dtype=int), "f32[6]", "{0}", padding="no"),
+            ValueError,
+            "padding 'no' is not one of",
         ),
         (lambda: gl.dask.delinearize(da.zeros(4), "f32[6]"), TypeError, "linear has dtype float64"),
         (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.layout.byte_counts import byte_count
 from tests import reference
 from tests.dask.test_slabs import numbered, storable
 from tests.support.random_shapes import random_shapes
@@ -116,11 +117,38 @@ def test_a_buffer_may_be_longer_than_its_shape():
 # ---- chunks ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("text", ["1K", "1k", "1kB", "1 KiB", "0.5M", "1MB"])
+def test_a_chunk_size_in_text_is_what_other_limits_of_bytes_are(text):
+    """Units of 1024, as everywhere in the library.  Dask's own setting keeps Dask's: 1 kB is 1000 bytes."""
+    array, limit = da.zeros((2**19, 4), chunks=(2**12, 4), dtype=np.uint8), byte_count("chunk_size", text)
+    assert limit in (2**10, 2**19, 2**20)
+    buffer = gl.dask.pack(array, "{1,0}", chunk_size=text)
+    assert max(buffer.chunks[0]) == limit and buffer.chunks == gl.dask.pack(array, "{1,0}", chunk_size=limit).chunks
+    for lazy in (
+        gl.dask.unpack(buffer, "u8[524288,4]", chunk_size=text),
+        gl.dask.relayout(buffer, "u8[524288,4]", "{1,0:T(2,2)}", chunk_size=text),
+    ):
+        assert int(np.prod([max(sizes) for sizes in lazy.chunks])) == limit
+    with dask.config.set({"array.chunk-size": "1 kB"}):
+        assert max(gl.dask.pack(array, "{0,1}").chunks[0]) == 1000
+
+
+def test_a_setting_of_no_bytes_is_named():
+    with dask.config.set({"array.chunk-size": 0}):
+        with pytest.raises(gl.LayoutError, match="^Dask's setting array.chunk-size 0 is not at least one byte$"):
+            gl.dask.pack(da.zeros((4, 4)), "{0,1}")
+
+
+def test_a_chunk_size_of_numpy_s_integers_is_taken():
+    array = da.zeros((100, 10), dtype=np.uint8)
+    assert max(gl.dask.pack(array, "{1,0}", chunk_size=np.int32(50)).chunks[0]) == 50
+
+
 def test_chunks_that_are_slabs_stay_and_no_chunk_size_is_exceeded():
     array = da.zeros((64, 1000), chunks=((8, 24, 32), 1000), dtype="f4")
     assert gl.dask.pack(array, "{1,0:T(8,128)}").chunks == ((8 * 1024, 24 * 1024, 32 * 1024),)
-    assert gl.dask.pack(array, "{1,0:T(8,128)}", chunk_size="64kB").chunks == ((8 * 1024,) * 8,)
-    assert gl.dask.pack(array, "{0,1}", chunk_size="64kB").chunks == ((250 * 64,) * 4,)
+    assert gl.dask.pack(array, "{1,0:T(8,128)}", chunk_size=64_000).chunks == ((8 * 1024,) * 8,)
+    assert gl.dask.pack(array, "{0,1}", chunk_size=64_000).chunks == ((250 * 64,) * 4,)
     buffer = da.zeros(64_000, chunks=8000, dtype="f4")
     assert gl.dask.unpack(buffer, "f32[64,1000]").chunks == ((8,) * 8, (1000,))
     assert gl.dask.unpack(buffer, "f32[1000,64]{0,1}", chunk_size=16_000).chunks == ((1000,), (4,) * 16)
@@ -218,7 +246,7 @@ def test_names_are_the_same_for_the_same_call_only():
 
 
 def test_a_task_takes_a_few_hundred_bytes():
-    buffer = gl.dask.pack(da.zeros((4000, 4000), chunks=(100, 4000)), "{0,1:T(8,128)(2,1)}", chunk_size="1MB")
+    buffer = gl.dask.pack(da.zeros((4000, 4000), chunks=(100, 4000)), "{0,1:T(8,128)(2,1)}", chunk_size=10**6)
     sizes = [len(pickle.dumps(task)) for task in buffer.dask.layers[buffer.name].values()]
     assert len(sizes) == 167 and max(sizes) < 400
 

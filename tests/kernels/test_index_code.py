@@ -19,7 +19,7 @@ MOST_PER_BYTE = 15.6 / 2 * 0.65
 def usual_path(text):
     """Only the path of threads that have all their indices, all valid; without padding."""
     for pattern, instead in (
-        (r"^ *else .*<false>.*$", ""),
+        (r"^ *else .*(<false>|gpl_write_marked).*$", ""),
         (r"if \(table\.padded\) .*$", ""),
         (r"^  if \(bad\) bad = .*<false>.*$", ""),
         (r"^  if \(bad\) gpl_report.*$", "  if (bad) return;"),

@@ -277,11 +277,11 @@ NAMES = (
             f"{NAMES}",
         ),
         (
-            lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),
+            lambda: gl.zeros("{0,1}"),
             "shape '{0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
         (
-            lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"),
+            lambda: gl.plan(" {0,1}", "{1,0}"),
             "source ' {0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
     ],

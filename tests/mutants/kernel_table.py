@@ -273,6 +273,14 @@ MUTANTS = (
     Mutant("index.cuh", "indices left are counted from one",
            "count - first < most ? (unsigned)(count - first)", "count - first < most ? (unsigned)(count - first) + 1"),
 
+    Mutant("index.cuh", "padding is not marked",
+           "padding >> k & 1 ? (gpl_out)-1 : (gpl_out)value[k]", "(gpl_out)value[k]"),
+    Mutant("index.cuh", "bad indices are written where there are four",
+           "!(bad | padding)) gpl_write<true>(sum", "!padding) gpl_write<true>(sum"),
+    Mutant("index.cuh", "padding is not marked where there are four",
+           "!(bad | padding)) gpl_write<true>(sum", "!bad) gpl_write<true>(sum"),
+    Mutant("index.cuh", "the mark fills 32 bits alone", "(gpl_out)-1 : ", "(gpl_out)(unsigned)-1 : "),
+
     # ---- bits.cu
     Mutant("bits.cu", "slot of the source in 32 bits",
            "__device__ __forceinline__ unsigned gpl_word_of_run(const void* source, gpl_uint slot,",
@@ -337,23 +345,30 @@ MUTANTS = (
     Mutant("instructions.cuh", "sums in 32 bits", "typedef gpl_uint gpl_numbers[GPL_ITEMS];", "typedef unsigned gpl_numbers[GPL_ITEMS];"),
 
     # ---- index_program.cu
-    Mutant("index_program.cu", "padding of the source is no error", "  if (program.mode != GPL_MARK) bad |= padding;\n", ""),
+    Mutant("index_program.cu", "padding of the source is no error",
+           "left, none);\n  if (program.mode != GPL_MARK) bad |= padding;\n", "left, none);\n"),
     Mutant("index_program.cu", "bound of a coordinate off by one", "coordinate >= bound) << k", "coordinate > bound) << k"),
-    Mutant("index_program.cu", "bad indices are written too",
-           "  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum", "  if (GPL_HAS_ALL) gpl_write<true>(sum"),
-    Mutant("index_program.cu", "padding is not marked", "padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k]", "(gpl_out)number[k]"),
+    Mutant("index_program.cu", "coordinates of padding are not marked", "gpl_mark(number, padding, coordinate);", "gpl_mark(number, 0, coordinate);"),
     Mutant("index_program.cu", "padding is looked for where there is none", "if (program.padded) padding", "padding", NO_BOUNDS),
     Mutant("index_program.cu", "padding of the source is converted",
-           "  bad |= gpl_execute<false>(program, 0, given, left, sum);", "  gpl_execute<false>(program, 0, given, left, sum);"),
+           "left, sum);\n  if (program.mode != GPL_MARK) bad |= padding;\n", "left, sum);\n"),
+    Mutant("index_program.cu", "marked padding is an error",
+           "left, sum);\n  if (program.mode != GPL_MARK) bad |= padding;\n", "left, sum);\n  bad |= padding;\n"),
 
     # ---- index.cu
     Mutant("index.cu", "bound of a coordinate off by one", "(coordinate >= digit.bound) << k", "(coordinate > digit.bound) << k"),
     Mutant("index.cu", "product of a coordinate and its stride in the width of digits",
            "(gpl_number)coordinate * (gpl_uint)digit.stride", "(gpl_number)coordinate * (gpl_number)digit.stride"),
-    Mutant("index.cu", "padding of the source is converted", "    if (table.padded) bad |= gpl_padding", "    if (false) bad |= gpl_padding"),
-    Mutant("index.cu", "padding of the source is no error", "  if (table.mode != GPL_MARK) bad |= padding;\n", ""),
+    Mutant("index.cu", "padding of the source is converted",
+           "    if (table.padded) padding |= gpl_padding", "    if (false) padding |= gpl_padding"),
+    Mutant("index.cu", "padding of the source is no error",
+           "table);\n  if (table.mode != GPL_MARK) bad |= padding;\n", "table);\n"),
+    Mutant("index.cu", "padding of the source is no error where linear indices are converted",
+           "  }\n  if (table.mode != GPL_MARK) bad |= padding;\n", "  }\n"),
+    Mutant("index.cu", "marked padding is an error where linear indices are converted",
+           "  }\n  if (table.mode != GPL_MARK) bad |= padding;\n", "  }\n  bad |= padding;\n"),
     Mutant("index.cu", "digits of the upper part not taken", "rest[k].low = rest[k].above;", "rest[k].low = 0;"),
-    Mutant("index.cu", "padding is not marked", "ALL || !(padding >> k & 1) ? ", "true ? "),
+    Mutant("index.cu", "coordinates of padding are not marked", "ALL ? 0 : padding, result);", "0, result);"),
     Mutant("index.cu", "nothing is written without a result", "  if (!index) return;\n", ""),
 
     # ---- coordinate.cuh

@@ -67,6 +67,7 @@ INDICES = (
     "tests/kernels/test_sparse.py::test_more_than_2_to_the_32_indices_are_converted",
     "tests/kernels/test_struct.py::test_an_index_table_arrives_field_by_field",
     "tests/moves/test_index_conversion.py",
+    "tests/moves/test_index_padding.py",
     "tests/moves/test_index_split.py::test_indices_of_huge_shapes_are_those_of_python_integers",
     "tests/kernels/test_sanitized.py::test_index_kernels_are_clean_and_right_for_all_types",
 )
@@ -104,6 +105,7 @@ TESTS = {
     "index_program.cu": (
         "tests/kernels/test_index_program.py::test_the_kernels_are_clean_and_right",
         "tests/kernels/test_index_program.py::test_nothing_is_written_for_a_bad_index_among_good_ones",
+        "tests/moves/test_index_padding.py",
         "tests/moves/test_index_tiled.py",
     ),
     "many.cu": (

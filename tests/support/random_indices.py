@@ -23,7 +23,7 @@ from tests.support.random_moves import SEED, near
 from tests.support.simt import host_module
 from tests.support.simt.record import FRESH
 
-MODES = {"linearize": ("raise", "wrap", "clip"), "delinearize": ("raise", "mark"), "convert_linear": ("raise",)}
+MODES = {"linearize": ("raise", "wrap", "clip"), "delinearize": ("raise", "mark"), "convert_linear": ("raise", "mark")}
 
 
 class Conversion(NamedTuple):
@@ -135,6 +135,5 @@ def _reference(direction, mode, source, target, given):
     line = np.where(outside, 0, given[0])
     index = np.stack([line // stride % width for stride, width in zip(source.strides, source.buffer_dimensions)])
     padding = (index >= np.array(source.dimensions)[:, None]).any(0)
-    if direction == "convert_linear":
-        return np.array(target.strides) @ index, outside | padding
-    return np.where(padding, -1, index), outside | (padding & (mode == "raise"))
+    result = np.array(target.strides) @ index if direction == "convert_linear" else index
+    return np.where(padding, -1, result), outside | (padding & (mode == "raise"))

@@ -79,6 +79,10 @@ def test_functions_that_keep_the_dtype_say_so() -> None:
     assert_type(gl.transpose(floats(6), "(h w) -> w h", h=2), FloatArray)
     assert_type(gl.transpose(np.zeros((4, 5, 3), np.uint8), [2, 0, 1]), ByteArray)
     assert_type(gl.view(floats(6), "f32[2,3]"), FloatArray)
+    assert_type(gl.view(floats(2, 3), "C"), FloatArray)
+    assert_type(gl.unpack(floats(2, 3), gl.Layout((1, 0))), AnyArray)
+    assert_type(gl.relayout(floats(2, 3), gl.Layout((1, 0)), "F"), AnyArray)
+    assert_type(gl.relayout_many([(floats(2, 3), gl.Layout((1, 0)), "F")]), list[AnyArray])
 
 
 def test_the_array_given_as_out_comes_back() -> None:
@@ -140,6 +144,8 @@ def test_indices() -> None:
     assert_type(gl.code("f32[2,3]", bits=64), str)
     assert_type(gl.convert_linear(1, "f32[2,3]", gl.parse_layout("{0,1}")), int)
     assert_type(gl.convert_linear(rows, "f32[2,3]", shape), IndexArray)
+    assert_type(gl.convert_linear(1, "f32[2,3]", "{0,1}", padding="mark"), int)
+    assert_type(gl.convert_linear(rows, "f32[2,3]", shape, padding="mark", out=rows.copy()), IndexArray)
 
 
 def test_shapes_and_layouts() -> None:
@@ -191,7 +197,7 @@ def test_lines_that_checkers_reject() -> None:
     with pytest.raises(TypeError, match="arrays come before shapes"):
         gl.unpack("f32[2,3]", line)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="is only a layout"):
-        gl.unpack(line, gl.Layout((0, 1)))  # type: ignore[call-overload]
+        gl.zeros(gl.Layout((0, 1)))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="write gl.Shape"):
         gl.linearize((1, 2), (4, 5))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="indices are whole numbers"):

@@ -90,7 +90,7 @@ def _from_linear(
 
 
 def _mark(result: np.ndarray, padding: np.ndarray) -> None:
-    """Write -1 for padding: to every coordinate, or to the linear index.  The mask is searched once, not in each row."""
+    """Write -1 for padding: to every coordinate, or to the linear index.  The mask is searched once."""
     places = np.flatnonzero(padding)
     for row in np.atleast_2d(result):
         row[places] = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from xml.sax.saxutils import escape
+from html import escape
 
 from gpulayout.pictures.style import style
 
@@ -93,7 +93,7 @@ def clean(text: str) -> str:
         else "\ufffd"
         for character in text
     )
-    return escape("".join(allowed))
+    return escape("".join(allowed), quote=False)
 
 
 def lines(segments: Iterable[tuple[int, int, int, int]]) -> str:

@@ -13,6 +13,7 @@ from gpulayout.gpu.kernel_source import kernel_text
 from tests.kernels.test_nvrtc import ARCHITECTURES, check_budget, needs_disassembler, of_kind, opcodes
 from tests.kernels.test_trace import traffic
 from tests.support import nvrtc
+from tests.support.effort import ALL
 from tests.support.kernel_cases import SOME_CHANNELS, WIDTHS, Case, move_of, to_pixels, to_planes
 from tests.support.kernel_runs import goes_wrong, written
 from tests.support.simt import host_module, runner, toolchain
@@ -180,7 +181,7 @@ MOST_OF_MANY = {1: 4, 2: 7, 4: 10, 8: 18.5, 16: 32}
 
 
 @needs_disassembler
-@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("architecture", ("sm_90", *("sm_75", "sm_120") * ALL))
 @pytest.mark.parametrize("width", WIDTHS)
 def test_whole_spans_are_few_instructions(width, architecture):
     some = {2, 3, 4, 7, 8, 15, 16} if architecture == "sm_90" else {3, 8}

@@ -9,15 +9,15 @@ import itertools
 import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
-from tests.kernels import test_nvrtc
 from tests.support import bits_cases, lookup_cases, nvrtc
+from tests.support.effort import ALL
 from tests.support.index_cases import index_cases, tiled_index_cases
 from tests.support.kernel_cases import FAMILIES, WIDTHS, cases
 from tests.support.sass.launches import run, taken
 from tests.support.sass.operands import Fault
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
-ARCHITECTURES = ("sm_90", *("sm_80", "sm_100") * test_nvrtc.ALL)
+ARCHITECTURES = ("sm_90", *("sm_80", "sm_100") * ALL)
 
 
 def some(found, architecture, number):

@@ -1,5 +1,5 @@
-"""32,000 random moves give the reference bytes on the kernels that the planner chooses, and 2,000 more in shared
-launches; 2,400 random index conversions give the reference's numbers.  The order of the threads changes from launch to
+"""16,000 random moves give the reference bytes on the kernels that the planner chooses, and 1,000 more in shared
+launches; 1,200 random index conversions give the reference's numbers.  The order of the threads changes from launch to
 launch.  tests/support/random_moves.py and random_indices.py draw the cases and explain how to draw others.
 """
 
@@ -75,14 +75,14 @@ def test_random_moves_are_right(kind, width):
     assert seen["file", AIMS[kind].file] >= LEAST_SHARE * plans and seen["64 bits"] >= plans / 8, seen
 
 
-def test_there_are_20_000_moves_and_many_of_each_kernel():
+def test_there_are_10_000_moves_and_many_of_each_kernel():
     """Follows from what the test above asserts for its share of the moves."""
     drawn_for = collections.Counter()
     for aim in AIMS.values():
         drawn_for[aim.file] += aim.plans * len(aim.widths)
-        assert aim.plans * len(aim.widths) * aim.share * LEAST_SHARE >= 1300
+        assert aim.plans * len(aim.widths) * aim.share * LEAST_SHARE >= 650
     assert set(drawn_for) == set(MOVE_FILES)
-    assert drawn_for.total() >= 20_000
+    assert drawn_for.total() >= 10_000
 
 
 def small_cases(number):
@@ -118,7 +118,7 @@ def test_random_moves_are_right_in_shared_launches(part):
                 assert each.written() == each.case.expected(), f"{len(buffers)} together: {each.case.name}"
             shared += len(buffers)
             variants.add(dict(launch.macros)["GPL_AXES"])
-    assert shared * LISTS >= 1500 and variants == set(JOBS)
+    assert shared * LISTS >= 750 and variants == set(JOBS)
 
 
 @pytest.mark.parametrize("given_type, result_type", [("int64", "int64"), ("int32", "int32"), ("uint16", "int64")])

@@ -1,7 +1,8 @@
 """pack, unpack and relayout on every order of every small shape, against the reference, on every executor.
 
 Shapes have ranks 0 to 4 and sizes from {0, 1, 2, 3, 5}.  Element types, padding, pad values and address phases change
-from case to case in a fixed pattern, so that each is combined with every order.
+from case to case in a fixed pattern, so that each is combined with every order.  At rank 4 a usual run takes every
+third case, which reaches every size of a dimension with every order; `ci/test --all` takes all.
 """
 
 import functools
@@ -13,6 +14,7 @@ import pytest
 import gpulayout as gl
 from gpulayout import PaddingValue
 from tests import reference
+from tests.support.effort import ALL
 from tests.support.executors import guarded, guards_intact, source_buffer
 
 SIZES = (0, 1, 2, 3, 5)
@@ -46,6 +48,8 @@ def _cases(part, padded):
     orders = list(itertools.permutations(range(rank)))
     every = itertools.product(*([first] if rank else []), *[SIZES] * (rank - 1))
     for number, (dimensions, order) in enumerate(itertools.product(every, orders)):
+        if rank == 4 and not ALL and (number + number // len(orders)) % 3:
+            continue
         itemsize = (4, 1, 8, 2, 16)[number % 5]
         pads = PADS[itemsize]
         extra = EXTRAS[number // 5 % 3]

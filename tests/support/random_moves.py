@@ -7,7 +7,7 @@ which kernel a move really gets.  A new kernel needs a function here and a line 
 
 A case depends only on its kind, the element's bytes, its number and the seed.  To repeat a failure:
     random_moves.drawn("tile", 4, 17)            # with GPULAYOUT_TEST_SEED in the environment, where it was set
-GPULAYOUT_TEST_SEED (a number, 1 by default) draws other moves; GPULAYOUT_TEST_PLANS sets their number per kind (4000).
+GPULAYOUT_TEST_SEED (a number, 1 by default) draws other moves; GPULAYOUT_TEST_PLANS sets their number per kind (2000).
 """
 
 import math
@@ -19,10 +19,11 @@ from typing import NamedTuple
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.kernel_numbers import FIXED_TILES, ITEMS
 from gpulayout.gpu.tile import flexible_tile, word_tile
+from tests.support.effort import ALL
 from tests.support.kernel_cases import BLOCK, ONLY_WIDTHS, SOME_CHANNELS, WIDTHS, Case, move_of
 
 SEED = int(os.environ.get("GPULAYOUT_TEST_SEED", "1"))
-PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 4000)
+PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 4000 if ALL else 2000)
 ENDLESS = 10**6
 MOST_BYTES = 50_000  # of a move: a few tiles
 

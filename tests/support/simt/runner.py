@@ -20,6 +20,8 @@ from .run_result import Result, Traffic
 
 _BLOCK, _GRID = 0, 1  # enum Races in race_detector.hpp
 _ASAN = ("-fsanitize=address,undefined",)
+# What AddressSanitizer finds too, when memory is accessed.  Without them kernels compile in two thirds of the time.
+_FOUND_BY_ASAN = "-fno-sanitize=null,object-size,pointer-overflow"
 _TSAN = ("-fsanitize=thread",)
 
 # Reports name lines, which needs -g1.  Tracking variables as well would double the compile time.
@@ -30,7 +32,9 @@ MODES = {
     # Shared memory has its own section, which ASan skips by default.  -O0 compiles in half the time of -Og, and keeps
     # accesses whose results nothing uses.
     "asan_ubsan": Mode(
-        ("-O0", "-g1", *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"), _ASAN, _BLOCK
+        ("-O0", "-g1", *_ASAN, _FOUND_BY_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"),
+        _ASAN,
+        _BLOCK,
     ),
     "tsan_block": Mode((*_LINES, *_TSAN), _TSAN, _BLOCK),
     "tsan_grid": Mode((*_LINES, *_TSAN), _TSAN, _GRID),

@@ -91,6 +91,7 @@ CASES = {
     # terabytes whose parts all come from one place.
     "copy, more than 2^32 chunks": Case("copy", move_of(1, [(16 * BIG + 5001, 16 * BIG + 5001, 1, 1)])),
     "rows, more than 2^32": Case("rows", move_of(1, [(32, 31, 1, 1), (BIG + 3, BIG + 3, 0, 32)])),
+    "rows, more than 2^32 threads": Case("rows", move_of(1, [(32, 31, 1, 1), (8 * BIG + 3, 8 * BIG + 3, 0, 32)])),
     "tile, more than 2^32": Case(
         "tile", move_of(1, [(64, 64, 64, 1), (64, 64, 1, 64), (BIG + 3, BIG + 3, 0, 64 * 64)])
     ),

@@ -247,6 +247,18 @@ def test_outputs_that_are_refused_are_not_written(executor):
     assert (executor.host(base) == 7).all()
 
 
+@pytest.mark.parametrize("first, overlaps", [(47, True), (48, False)])
+def test_one_shared_byte_is_enough(first, overlaps):
+    """48 bytes are read; the strided output begins at byte 47 or behind them."""
+    memory = np.zeros(200, np.uint8)
+    out = np.ndarray((3, 4), np.float32, memory, offset=first, strides=(40, 4))
+    if not overlaps:
+        assert gl.unpack(memory[:48].view(np.float32), "f32[3,4]", out=out) is out
+        return
+    with pytest.raises(BufferError, match="^buffer and out overlap in memory"):
+        gl.unpack(memory[:48].view(np.float32), "f32[3,4]", out=out)
+
+
 def test_a_read_only_output_is_refused():
     base = np.zeros((6, 8), np.float32)
     base.flags.writeable = False

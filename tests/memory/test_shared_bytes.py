@@ -34,4 +34,5 @@ def test_strides_with_nothing_in_common_count_as_shared():
     """3 a = 5 b + 1 has many solutions to try: the answer is yes, at once."""
     a = np.lib.stride_tricks.as_strided(MEMORY[:1], (100_000, 1000), (2 * 3, 300_007))
     b = np.lib.stride_tricks.as_strided(MEMORY[:1], (100_000, 1000), (2 * 5, 500_009))
-    assert share_bytes(a, b, 1)
+    found = share_bytes(a, b, 1)
+    assert found  # a message that printed the arrays would read outside of memory

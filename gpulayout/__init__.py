@@ -158,7 +158,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Import a module when it is first used."""
+    """Import a module when it is first used.  An error says where else a name is."""
     if name in _LATE:
         return _importlib.import_module(_LATE[name])
-    raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")
+    hint = f": gpulayout.xla.{name} is its name" if name in xla.__all__ else ""
+    raise AttributeError(f"module 'gpulayout' has no attribute {name!r}{hint}")

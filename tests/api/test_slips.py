@@ -176,3 +176,10 @@ def test_objects_that_only_resemble_a_slip_get_no_hint():
         gl.pack(object(), "f32[2,3]")
     with pytest.raises(TypeError, match="not type$"):
         gl.pack(MATRIX, np.float32)
+
+
+def test_a_name_of_xla_s_module_is_pointed_at():
+    with pytest.raises(AttributeError, match="has no attribute 'is_bitcast': gpulayout.xla.is_bitcast is its name$"):
+        gl.is_bitcast  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'transposed'$"):
+        gl.transposed  # noqa: B018

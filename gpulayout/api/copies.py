@@ -30,8 +30,8 @@ def copy(backend: Backend, source: Array, strides: tuple[int, ...], shape: Shape
         split = target.reshape(shape.dimensions)  # a plain view costs a small call less than `strided`
     else:
         split = backend.strided(target, shape.dimensions, placed)
-    taken = backend.strided(source, shape.dimensions, strides)
-    transfer.prepared_by(backend).execute(taken.view(shape.dtype), split.view(shape.dtype))
+    taken = backend.strided(source.view(shape.dtype), shape.dimensions, strides)
+    transfer.prepared_by(backend).execute(taken, split.view(shape.dtype))
 
 
 def _kept(

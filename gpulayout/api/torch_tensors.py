@@ -16,6 +16,7 @@ from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import Array, Backend
 
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
+_NOTHING = contextlib.nullcontext()  # the context of calls on the host
 
 
 class TorchTensors:
@@ -25,7 +26,8 @@ class TorchTensors:
         return _dtype(given.dtype)
 
     def check(self, given: Any, role: str, writing: bool) -> None:
-        _check_memory(given, role)
+        if not _is_plain(given):
+            _check_memory(given, role)
 
     def will_be_written(self, given: Any) -> None:
         """See `Library.will_be_written`.  Autograd may have saved the tensor's values for a gradient."""
@@ -39,7 +41,7 @@ class TorchTensors:
     def exported(self, given: Any) -> Any:
         """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
         dtype = self.dtype(given)
-        if given.device.type == "cpu":
+        if given.is_cpu:
             strides = tuple(stride * dtype.itemsize for stride in given.stride())
             return ForeignMemory(given.data_ptr(), tuple(given.shape), strides, dtype, False, given)
         given = self.described(given)  # torch's DLPack refuses gradients, also where none is recorded
@@ -60,11 +62,15 @@ class TorchTensors:
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
-        cuda, context = _torch().cuda, contextlib.nullcontext()
-        if given.device.type == "cuda" and cuda.is_initialized():  # it is not for tensors without memory
+        if not given.is_cuda:
+            return _NOTHING
+        cuda = _torch().cuda
+        if cuda.is_initialized():  # it is not for tensors without memory
             with contextlib.suppress(ImportError):  # to open the tensor will say that CuPy is missing
-                context = gpu_module().on_stream(given.device.index, cuda.current_stream(given.device).cuda_stream)
-        return context
+                stream = cuda.current_stream(given.device).cuda_stream
+                context: contextlib.AbstractContextManager[object] = gpu_module().on_stream(given.device.index, stream)
+                return context
+        return _NOTHING
 
     def used_on(self, given: Any, stream: int) -> bool:
         """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
@@ -77,9 +83,9 @@ class TorchTensors:
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
-        torch, element_type = _torch(), ElementType.of(dtype)
-        kind = given.dtype
+        torch, kind = _torch(), given.dtype
         if dtype != backend.held(self.dtype(given)):
+            element_type = ElementType.of(dtype)
             # torch has names for the types below a byte, but cannot compute with them or print them
             kind = None if element_type.is_sub_byte else getattr(torch, dtype.name, None)
             kind = kind or getattr(torch, element_type.carrier.name)
@@ -103,6 +109,34 @@ _untraced: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of func
 
 def _torch() -> Any:
     return sys.modules["torch"]
+
+
+def _is_plain(given: Any) -> bool:
+    """True for a tensor that passes `_check_memory`, the usual case, asked in fewer words; False says nothing."""
+    torch = _torch()
+    if (
+        type(given) is not torch.Tensor
+        or given.requires_grad
+        or given.layout is not torch.strided
+        or given.is_conj()
+        or given.is_neg()
+        or given.is_nested
+        or torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack()
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch._is_functional_tensor(given)
+    ):
+        return False
+    try:
+        return bool(given.data_ptr()) and _bytes_reached(given) <= given.untyped_storage().nbytes()
+    except (RuntimeError, ValueError):
+        return False
+
+
+def _bytes_reached(given: Any) -> int:
+    """Bytes from the beginning of a tensor's storage to the end of its last element."""
+    last = sum([(size - 1) * stride for size, stride in zip(given.shape, given.stride())], given.storage_offset())
+    return int((last + 1) * given.element_size())
 
 
 def _check_memory(given: Any, role: str) -> None:
@@ -165,8 +199,7 @@ def _check_storage(given: Any, name: str) -> None:
     """BufferError unless the tensor's storage has all its elements: it may have been resized."""
     if not given.numel():
         return
-    last = given.storage_offset() + sum((size - 1) * stride for size, stride in zip(given.shape, given.stride()))
-    needed, held = (last + 1) * given.element_size(), given.untyped_storage().nbytes()
+    needed, held = _bytes_reached(given), given.untyped_storage().nbytes()
     if held < needed:
         raise BufferError(f"{name} has a storage of {held} bytes, but its shape and strides need {needed}")
     if not given.data_ptr():

@@ -125,9 +125,8 @@ def _transposed(
         if isinstance(axes, (Layout, Shape)):
             raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
         given = range(source.ndim - 1, -1, -1) if axes is None else axes
-        order = checks.permutation(
-            "axes", given, source.ndim, f" for an array of shape {tuple(source.shape)}", from_end=True
-        )
+        context = checks.Later(lambda: f" for an array of shape {tuple(source.shape)}")
+        order = checks.permutation("axes", given, source.ndim, context, from_end=True)
         dimensions, strides = tuple(source.shape[dim] for dim in order), tuple(source.strides[dim] for dim in order)
         shape = dimensions
     else:

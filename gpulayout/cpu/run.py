@@ -24,7 +24,7 @@ Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in 
 
 
 class _Described:
-    """Foreign memory in the form that NumPy reads, with elements of opaque bytes.
+    """Foreign memory in the form that NumPy reads, with elements of opaque bytes where NumPy does not know their type.
 
     Arrays over it keep this object alive, and with it the owner of the memory.
     """
@@ -35,7 +35,7 @@ class _Described:
             "version": 3,
             "shape": memory.shape,
             "strides": memory.strides,
-            "typestr": f"|V{memory.dtype.itemsize}",
+            "typestr": memory.dtype.str if memory.dtype.isbuiltin == 1 else f"|V{memory.dtype.itemsize}",
             "data": (memory.address, memory.read_only),
         }
 
@@ -117,7 +117,8 @@ class NumpyBackend:
     def adopt(self, memory: ForeignMemory) -> np.ndarray:
         if not memory.size:  # empty memory may have no address
             return np.empty(memory.shape, memory.dtype)
-        return np.asarray(_Described(memory)).view(memory.dtype)
+        found: np.ndarray = np.asarray(_Described(memory))
+        return found if found.dtype == memory.dtype else found.view(memory.dtype)
 
     def array(
         self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: object = None
@@ -147,6 +148,8 @@ class NumpyBackend:
         return address
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+        if array.flags.c_contiguous and array.dtype.kind in "biufc" and array.dtype.isbuiltin == 1:
+            return np.ndarray(shape, array.dtype, array, 0, strides)  # `as_strided` takes three times as many steps
         writeable = array.flags.writeable
         if array.dtype.isbuiltin != 2:
             return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=writeable)

@@ -180,6 +180,7 @@ def test_memory_of_a_gpu_is_exported_without_the_gradient(dtype):
 
     class Elsewhere(torch.Tensor):
         device = property(lambda self: types.SimpleNamespace(type="cuda", index=0))
+        is_cpu = property(lambda self: False)
 
     given = torch.zeros(6, dtype=dtype).as_subclass(Elsewhere).requires_grad_()
     with torch.no_grad():

@@ -125,6 +125,7 @@ def torch_module(cp):
 
     class Tensor:
         layout, is_nested, requires_grad, flags = "strided", False, False, 0
+        is_cpu, is_cuda = False, True
 
         def __init__(self, storage, array, kind):
             self.storage, self.array, self.dtype = storage, array, kind
@@ -203,7 +204,12 @@ def torch_module(cp):
     torch._is_functional_tensor = lambda tensor: False
     torch.jit = types.SimpleNamespace(is_tracing=lambda: False)
     modes = types.SimpleNamespace(FAKE=0, PROXY=1)
-    torch._C = types.SimpleNamespace(_TorchDispatchModeKey=modes, _get_dispatch_mode=lambda mode: None)
+    torch._C = types.SimpleNamespace(
+        _TorchDispatchModeKey=modes,
+        _get_dispatch_mode=lambda mode: None,
+        _get_tracing_state=lambda: None,
+        _len_torch_dispatch_stack=lambda: 0,
+    )
     torch.autograd = types.SimpleNamespace(
         graph=types.SimpleNamespace(increment_version=lambda tensor: None),
         forward_ad=types.SimpleNamespace(_current_level=-1),

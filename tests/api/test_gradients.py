@@ -189,6 +189,11 @@ def test_memory_of_a_gpu_is_exported_without_the_gradient(dtype):
     assert torch.utils.dlpack.to_dlpack(found.as_subclass(torch.Tensor))
 
 
+def test_a_tensor_without_a_tangent_is_taken_beside_those_that_have_one():
+    with torch.autograd.forward_ad.dual_level():
+        assert gl.pack(torch.arange(6.0).reshape(2, 3), "{0,1}").tolist() == [0, 3, 1, 4, 2, 5]
+
+
 def test_functionalize_is_a_transform_like_the_others():
     """Its tensors are stand-ins, and so are their clones: only a call outside helps."""
 

@@ -346,6 +346,18 @@ def test_chunks_of_large_moves():
         assert padded.view(np.uint8).sum(dtype=np.int64) == wanted.sum(dtype=np.int64)
 
 
+def test_chunks_of_a_large_move_into_tiles():
+    """Whole tiles and those at the edges are pieces of their own, which leave places between their bytes."""
+    target = gl.parse_shape("u4[4101,1003]{1,0:T(8,128)E(4)}")
+    array = logical("u4", target.dimensions)
+    packed = gl.pack(array, target)
+    assert (gl.unpack(packed, target).view(np.uint8) == array.view(np.uint8)).all()
+    places = np.arange(0, target.element_count, 1009)
+    indices = np.stack(np.unravel_index(places, target.dimensions))
+    linear = gl.linearize(indices, target)
+    assert ((packed[linear // 2] >> linear % 2 * 4 & 15) == array.view(np.uint8).ravel()[places]).all()
+
+
 def test_a_broken_twin_is_caught():
     """The twin puts the first element into the high bits in both directions, which a round trip does not reveal."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))

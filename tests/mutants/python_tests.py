@@ -55,6 +55,7 @@ TESTS = (
     ("xla/hlo.py", NUMPY, HLO),
     ("xla/hlo_results.py", NUMPY, HLO),
     ("xla/protos/*", NUMPY, PROTO),
+    ("xla/types.py", NUMPY, (*_files("layout/element_types"), *XLA)),
     ("xla/*", NUMPY, XLA),
     ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),
     ("pictures/page.py", NUMPY, _files("cli/page pictures/svg")),
@@ -102,6 +103,7 @@ TESTS = (
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
     ("gpu/linearize_broadcast.py", ALL, _files("kernels/linearize_broadcast gpu/cupy_runtime moves/index_conversion")),
     ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
+    ("gpu/runtime.py", ALL, INDICES),
     ("gpu/held.py", ALL, _files("gpu/held memory/foreign_memory")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct kernels/kernel_numbers ci/packaging")),
     ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
@@ -111,7 +113,7 @@ TESTS = (
     ),
     ("gpu/*", ALL, KERNELS),
     *(
-        (f"api/{name}.py", NUMPY, (*DOORS, *_files("api/same_kind api/buffers_of_many_dimensions")))
+        (f"api/{name}.py", NUMPY, (*DOORS, *_files("api/same_kind api/gradients api/buffers_of_many_dimensions")))
         for name in ("libraries", "same_kind", "torch_tensors", "jax_arrays")
     ),
     ("api/code*", ALL, _files("api/code kernels/code")),

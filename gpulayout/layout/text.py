@@ -10,13 +10,20 @@ layout only when a number or a colon follows.  Reading takes linear time, and th
 
 from __future__ import annotations
 
+import re
+
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType, did_you_mean
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import PROPERTIES, read_layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text_reader import Reader
 
+# What most text is: a type, plain sizes and an order.  No number of it is larger than 63 bits.
+_NUMBERS = "[0-9]{1,18}(?:,[0-9]{1,18})*"
+_USUAL = re.compile(rf"([a-z0-9]+)\[({_NUMBERS})?\](?:\{{({_NUMBERS})\}})?")
 _WITHOUT_ARRAY: dict[str, type[TokenShape] | type[OpaqueShape]] = {"token": TokenShape, "opaque": OpaqueShape}
 
 
@@ -83,10 +90,28 @@ def parse_any_shape(text: str) -> AnyShape:
     >>> parse_any_shape("(f32[<=2], token[])")
     TupleShape((Shape('f32', (2,), Layout((0,)), dynamic_dimensions=(True,)), TokenShape()))
     """
+    if (usual := _usual(text)) is not None:
+        return usual
     reader = Reader(text)
     shape = read_shape(reader)
     _end(reader)
     return shape
+
+
+def _usual(text: str) -> Shape | None:
+    """The shape of text such as `f32[2,3]{0,1}`, read at once, which takes half the time of reading its tokens.
+
+    None for other text and for text with an error: the reader says where it is.
+    """
+    found = _USUAL.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    name, sizes, order = found.groups()
+    try:
+        layout = None if order is None else Layout(tuple(map(int, order.split(","))))
+        return Shape(ElementType(name), tuple(map(int, sizes.split(","))) if sizes else (), layout)
+    except (LayoutError, ValueError):
+        return None
 
 
 def parse_array_shape(text: str) -> Shape:
@@ -111,6 +136,8 @@ def parse_array_shape(text: str) -> Shape:
     >>> str(parse_array_shape("f32[2,3]"))
     'f32[2,3]{1,0}'
     """
+    if (usual := _usual(text)) is not None:
+        return usual
     reader = Reader(text)
     start = reader.position
     shape = read_shape(reader)

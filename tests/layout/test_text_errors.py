@@ -324,3 +324,12 @@ def test_the_scalars_in_messages_have_no_empty_layout(call):
     with pytest.raises((ValueError, TypeError, IndexError, BufferError)) as caught:
         call()
     assert "f32[]" in str(caught.value) and "{}" not in str(caught.value)
+
+
+def test_a_name_that_is_no_type_is_not_taken_for_one():
+    for text in ("abc(2)", "f32", "7"):
+        with pytest.raises(gl.ShapeTextError) as caught:
+            gl.parse_layout(text)
+        assert "brackets" not in str(caught.value)
+    with pytest.raises(gl.ShapeTextError, match=r"a shape has its sizes in brackets, as in 'f32\[2,3\]'$"):
+        gl.parse_layout("f32(2,3)")

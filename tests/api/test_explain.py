@@ -44,6 +44,13 @@ moved one by one"""
     )
 
 
+def test_places_are_counted_where_one_side_alone_is_packed():
+    """The pieces at the edges of the tiles fill whole bytes."""
+    assert "\n  written  32 bytes: 64 places, 29 of them padding (zeros, 45.3%)\n" in explained(
+        "u4[7,5]{1,0}", "{1,0:T(4,4)E(4)}"
+    )
+
+
 def test_steps_of_packed_elements_are_places():
     text = explained("s4[3,4]{1,0:E(4)}", "{0,1:E(4)}")
     assert "    axis 0  y: 3 places, a step is 4 places in the source, 1 in the target\n" in text and "slot" not in text

@@ -187,9 +187,11 @@ def best_peer(record: Record, output: str | None = None) -> Record | None:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The geometric mean; None for an empty sequence.
+    """The geometric mean; None for an empty sequence, 0 where a time was too short for the clock.
 
-    >>> round(mean([0.5, 2.0]), 6)
-    1.0
+    >>> round(mean([0.5, 2.0]), 6), mean([0.0, 2.0])
+    (1.0, 0.0)
     """
-    return statistics.geometric_mean(values) if values else None
+    if not values:
+        return None
+    return statistics.geometric_mean(values) if min(values) > 0 else 0.0

@@ -170,6 +170,13 @@ def test_show_config_says_what_runs_and_why(capsys, fresh_selection):
         gl.show_config("json")
 
 
+def test_show_config_says_where_a_choice_was_made(fresh_selection, monkeypatch):
+    monkeypatch.setenv("GPULAYOUT_BACKEND", "numpy")
+    assert gl.show_config("dicts")["reason"] == "chosen by GPULAYOUT_BACKEND"
+    with gl.use_backend("numpy"):
+        assert gl.show_config("dicts")["reason"] == "chosen by use_backend"
+
+
 def test_importing_and_using_the_library_on_the_cpu_never_imports_cupy():
     code = (
         "import sys, numpy as np, gpulayout as gl\n"

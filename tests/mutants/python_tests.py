@@ -51,6 +51,7 @@ TESTS = (
     ("layout/names.py", NUMPY, _files("layout/named")),
     ("layout/pitch.py", NUMPY, _files("layout/pitch")),
     ("layout/picture.py", NUMPY, PICTURES),
+    ("layout/argument_hints.py", NUMPY, _files("layout/hints")),
     ("layout/*", NUMPY, (*LAYOUT, *XLA, *DOORS, *MOVES)),
     ("xla/hlo.py", NUMPY, HLO),
     ("xla/hlo_results.py", NUMPY, HLO),
@@ -126,6 +127,7 @@ TESTS = (
     ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
     ("api/host_block.py", NUMPY, _files("api/blocks moves/blocks")),
     ("api/axis_labels.py", NUMPY, _files("api/axis_labels")),
+    ("api/config.py", NUMPY, _files("api/backends")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     *(
         (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))

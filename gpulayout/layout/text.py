@@ -99,7 +99,7 @@ def parse_any_shape(text: str) -> AnyShape:
 
 
 def _usual(text: str) -> Shape | None:
-    """The shape of text such as `f32[2,3]{0,1}`, read at once, which takes half the time of reading its tokens.
+    """The shape of text such as `f32[2,3]{0,1}`, read at once instead of token by token.
 
     None for other text and for text with an error: the reader says where it is.
     """

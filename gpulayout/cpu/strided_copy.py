@@ -177,14 +177,11 @@ def _copy_part(
 
 def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding]) -> None:
     """Copy cache blocks, shared by threads, and fill all padding before or after them."""
-    axes = (range(0, size, step) for size, step in zip(source.shape, plan.cache_block))
-    boxes = [
-        tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
-        for corner in itertools.product(*axes)
-    ]
+    grids = _grids(source, target, plan.cache_block)
+    boxes = [(k, at) for k, grid in enumerate(grids) for at in itertools.product(*map(range, grid.counts))]
     copy = functools.partial(
         share,
-        functools.partial(_copy_blocks, source, target, boxes),
+        functools.partial(_copy_blocks, grids, boxes),
         plan.count,
         plan.share,
         plan.threads,
@@ -196,6 +193,39 @@ def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fil
     ]
     for work in (*fill, copy) if plan.fills_first else (copy, *fill):
         work()
+
+
+class _Grid(NamedTuple):
+    """Cache blocks of one size, as arrays whose first axes number the blocks.  To index these with a tuple of integers
+    takes half as long as to slice.
+
+    source, target   the elements: axes `counts`, then those of a block
+    counts           blocks along each axis on which there are several
+    sizes            elements of a block along each axis
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    counts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def _grids(source: np.ndarray, target: np.ndarray, block: Sequence[int]) -> list[_Grid]:
+    """The grid of whole blocks, then those of the blocks that an axis ends early."""
+    spans = []
+    for size, step in zip(source.shape, block):
+        whole, rest = size // step, size % step
+        spans.append([(0, whole, step)] * (whole > 0) + [(size - rest, 1, rest)] * (rest > 0))
+    found = []
+    for corner in itertools.product(*spans):
+        part = tuple(slice(start, start + count * size) for start, count, size in corner)
+        split = tuple(number for _, count, size in corner for number in (count, size))
+        order = (*range(0, len(split), 2), *range(1, len(split), 2))
+        first = tuple(slice(None) if count > 1 else 0 for _, count, _ in corner)
+        reading, writing = (array[part].reshape(split).transpose(order)[first] for array in (source, target))
+        counts = tuple(count for _, count, _ in corner if count > 1)
+        found.append(_Grid(reading, writing, counts, tuple(size for *_, size in corner)))
+    return found
 
 
 def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> None:
@@ -211,19 +241,20 @@ def _scratch(plan: StridedPlan, word: np.dtype) -> tuple[np.ndarray, ...]:
 
 
 def _copy_blocks(
-    source: np.ndarray,
-    target: np.ndarray,
-    boxes: Sequence[tuple[slice, ...]],
+    grids: Sequence[_Grid],
+    boxes: Sequence[tuple[int, tuple[int, ...]]],
     first: int,
     last: int,
     scratch: np.ndarray | None = None,
 ) -> None:
-    """Copy some cache blocks: into a scratch array along the source, and out of it along the target; or directly."""
-    for box in boxes[first:last]:
-        part = source[box]
-        if scratch is None:
-            target[box] = part
-            continue
-        kept = scratch[tuple([slice(size) for size in part.shape])]
-        kept[...] = part
-        target[box] = kept
+    """Copy some cache blocks, each the number of its grid and its place there: into a scratch array along the source,
+    and out of it along the target; or directly.
+    """
+    if scratch is None:
+        for k, at in boxes[first:last]:
+            grids[k].target[at] = grids[k].source[at]
+        return
+    parts = [scratch[tuple([slice(size) for size in grid.sizes])] for grid in grids]
+    for k, at in boxes[first:last]:
+        parts[k][...] = grids[k].source[at]
+        grids[k].target[at] = parts[k]

@@ -15,10 +15,10 @@ Threads share large moves: cache blocks, or parts along one axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
-from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block
+from gpulayout.cpu.cache_blocks import Way, best_way
 from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Axis, Move, StridedPlaces
@@ -29,18 +29,16 @@ FILL_WHOLE_BYTES = 1024  # with fewer bytes per run of padding, filling everythi
 RECORD_BYTES = 32  # records of up to this many bytes are written channel by channel
 CHUNK_BYTES = 3 << 19  # bytes of the target in a chunk
 SHORT_RUN = 64  # pixels; from this many on, a loop over pixels beats one over channels
-SHARE_BYTES = 1 << 19  # the fewest bytes, read or filled, that justify a thread
+NEAR_BYTES = 256  # neighbours less than this apart share pages and often lines
+SHARE_TIME = 65e3  # nanoseconds of work that justify a thread: to wake one takes 30 to 50 microseconds
+FILL_TIME, CHANNEL_TIME = 0.05, 0.1  # nanoseconds for a byte: of padding, and of elements that go channel by channel
 
 
 def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
     """The plan of a move for NumPy.  Any plan gives the same bytes; this one is fast."""
     by_channels = _goes_by_channels(move)
-    itemsize, axes = _long_elements(move, not by_channels)
-    order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    block: tuple[int, ...] = ()
-    scratch: tuple[int, ...] = ()
-    if not by_channels and axes:
-        block, scratch = cache_block(itemsize, axes, order, threads)
+    way, time = _way_of(move, threads, by_channels)
+    axes = way.axes
     elements = StridedPlaces(
         tuple(axis.bound for axis in reversed(axes)),
         tuple(axis.source_stride for axis in reversed(axes)),
@@ -50,24 +48,38 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
     return StridedPlan(
         move,
         threads,
-        itemsize,
+        way.itemsize,
         elements,
         by_channels,
-        block[::-1],
-        scratch[::-1],
-        *_WorkUnits.of(move, axes, block, by_channels),
+        () if way.is_whole else way.block[::-1],
+        way.scratch[::-1],
+        *_WorkUnits.of(move, way, by_channels, time),
         *_fills(move),
     )
 
 
-def _goes_by_channels(move: Move) -> bool:
-    """Whether the target consists of short records whose channels are far apart in the source.
+def _way_of(move: Move, threads: int, by_channels: bool) -> tuple[Way, float]:
+    """The way to copy the elements, and the nanoseconds for them and the padding with one thread."""
+    axes = _axes(move)
+    whole = Way(move.itemsize, axes, tuple(axis.bound for axis in axes), ())
+    padding = (move.bytes_written - move.bytes_read) * FILL_TIME
+    if not axes or move.bytes_read <= SMALL_BYTES:
+        return whole, padding
+    if by_channels:
+        return whole, padding + move.bytes_read * CHANNEL_TIME
+    sizes = [(move.itemsize, axes), *_long_elements(move, axes)]
+    way, time = best_way(sizes, threads)
+    return way, time + padding
 
-    Records of 3 channels are copied by channels even if the source has records too, of another length: elements of 3, 6
-    and 12 bytes would be slow.
+
+def _goes_by_channels(move: Move) -> bool:
+    """Whether the target consists of short records with padding between them, whose channels are far apart in the
+    source, or near each other too.
+
+    Without padding, cache blocks that leave the channels out do the same.
     """
     axes = _axes(move)
-    if move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
+    if not move.is_padded or move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
         return False
     channel, pixel = axes[0], min(axes[1:], key=lambda axis: abs(axis.source_stride))
     together = abs(channel.source_stride) <= abs(pixel.source_stride)
@@ -88,19 +100,12 @@ def _axes(move: Move) -> tuple[Axis, ...]:
     return tuple(axis for axis in move.axes if axis.bound != 1)
 
 
-def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
-    """(bytes of an element, axes of more than one element, minor first); the minor axis becomes part of the element
-    when it fits.
-    """
-    axes = _axes(move)
-    if allowed and len(axes) > 1 and move.bytes_read > SMALL_BYTES:
-        minor = axes[0]
-        if (
-            minor.source_stride == minor.target_stride == move.itemsize
-            and minor.bound * move.itemsize <= LONGEST_ELEMENT
-        ):
-            return minor.bound * move.itemsize, axes[1:]
-    return move.itemsize, axes
+def _long_elements(move: Move, axes: tuple[Axis, ...]) -> Iterator[tuple[int, Sequence[Axis]]]:
+    """(bytes of an element, axes minor first) with the minor axis as part of the element, if that is possible."""
+    minor, others = axes[0], axes[1:]
+    size = minor.bound * move.itemsize
+    if others and minor.source_stride == minor.target_stride == move.itemsize and size <= LONGEST_ELEMENT:
+        yield size, others
 
 
 class _WorkUnits(NamedTuple):
@@ -113,13 +118,14 @@ class _WorkUnits(NamedTuple):
     share: int
 
     @staticmethod
-    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool) -> _WorkUnits:
-        weight = max(move.bytes_read, move.bytes_written)
-        if block:
-            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, block))
-            return _WorkUnits(0, 0, 0, count, _share(count, weight))
+    def of(move: Move, way: Way, by_channels: bool, time: float) -> _WorkUnits:
+        axes = way.axes
         if not axes:
             return _WorkUnits(0, 0, 0, 0, 0)
+        if not way.is_whole:
+            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, way.block))
+            return _WorkUnits(0, 0, 0, count, _share(count, time))
+        weight = max(move.bytes_read, move.bytes_written)
         chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
         fine = CHUNK_BYTES if chunked else weight // 64
         # Never the channels: there are at most RECORD_BYTES of them, and at least SHORT_RUN pixels.
@@ -133,13 +139,13 @@ class _WorkUnits(NamedTuple):
             len(move.axes) - 1 - move.axes.index(axes[k]),
             max(CHUNK_BYTES * count // weight, 1) if chunked else 0,
             count,
-            _share(count, weight) if weight >= 2 * SHARE_BYTES else 0,
+            _share(count, time),
         )
 
 
-def _share(count: int, weight: int) -> int:
-    """How many of `count` parts, which together have `weight` bytes, justify a thread."""
-    return math.ceil(SHARE_BYTES * count / weight)
+def _share(count: int, time: float) -> int:
+    """How many of `count` parts, which together take `time` nanoseconds, justify a thread; 0 without work for two."""
+    return math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0
 
 
 def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
@@ -191,5 +197,4 @@ def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
 
 
 def _fill_share(move: Move, padding: StridedPlaces) -> int:
-    weight = math.prod(padding.shape) * move.itemsize
-    return _share(padding.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0
+    return _share(padding.shape[0], math.prod(padding.shape) * move.itemsize * FILL_TIME)

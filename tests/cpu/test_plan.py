@@ -5,15 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.cpu import cache_blocks, choose_plan, strided_plan
-from gpulayout.cpu.cache_sets import Cache, places_kept
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import Axis, pack_move, relayout_move, strided_move
+from gpulayout.moves.move import pack_move, relayout_move, strided_move
 from tests.support.kept import forget_transfers
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
@@ -70,7 +67,9 @@ def test_moves_in_cache_blocks_give_the_bytes_of_the_definition(element_type, di
 def test_short_contiguous_runs_move_as_one_element(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
+    run = dimensions[-1] * shape.itemsize
+    if run > 8:  # shorter ones are no better than their elements
+        assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).itemsize == run
     pack_and_back(array, shape)
 
 
@@ -86,20 +85,20 @@ def pixels_to_planes(element_type, dimensions, order):
 
 @pytest.mark.parametrize("element_type", ("u8", "bf16", "f32", "f64"))
 @pytest.mark.parametrize(
-    ("dimensions", "order", "widths"),
+    ("dimensions", "order", "widths", "found"),
     [
-        ((3, 300_001), (1, 0), None),
-        ((4, 2, 133_000), (2, 1, 0), None),
-        ((4, 100, 3_000), (1, 2, 0), None),
-        ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4)),
-        ((3, 200_001), (1, 0), (4, 200_005)),
+        ((3, 300_001), (1, 0), None, False),  # without padding, cache blocks leave the channels out
+        ((4, 2, 133_000), (2, 1, 0), None, False),
+        ((4, 100, 3_000), (1, 2, 0), None, False),
+        ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4), True),
+        ((3, 200_001), (1, 0), (4, 200_005), True),
     ],
 )
-def test_moves_by_channels_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+def test_moves_by_channels_give_the_bytes_of_the_definition(element_type, dimensions, order, widths, found):
     """Several chunks of each channel, the last one shorter, with padding and without."""
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert by_channels(pack_move(array.strides, shape)) == (element_type != "f64" or dimensions[-1] != 3)
+    assert by_channels(pack_move(array.strides, shape)) == (found and (element_type != "f64" or dimensions[-1] != 3))
     pack_and_back(array, shape)
 
 
@@ -119,18 +118,22 @@ def test_moves_by_channels_give_the_bytes_of_the_definition(element_type, dimens
         ("c128", 3, False),
     ],
 )
-def test_short_records_are_written_channel_by_channel(element_type, channels, found):
-    pixels = 100_000
-    assert by_channels(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == found
-    assert not by_channels(pixels_to_planes(element_type, (pixels, channels), (1, 0)))
+def test_short_padded_records_are_written_channel_by_channel(element_type, channels, found):
+    padded = gl.Shape(element_type, (channels, 100_000), gl.Layout((0, 1), padded_dimensions=(channels + 1, 100_000)))
+    assert by_channels(relayout_move(padded.with_layout(None), padded)) == found
+    assert not by_channels(relayout_move(padded, padded.with_layout(None)))
 
 
 def test_channels_of_few_pixels_or_with_gaps_are_not_copied_by_channels():
-    few, enough = (by_channels(pixels_to_planes("f32", (1000, 4, pixels), (0, 2, 1))) for pixels in (63, 64))
+    few, enough = (
+        by_channels(strided_move(shape, shape.byte_strides, (16 * (pixels + 1), 4, 16), (1000, 4, pixels + 1)))
+        for pixels in (63, 64)
+        for shape in [gl.Shape("f32", (1000, 4, pixels))]
+    )
     assert (few, enough) == (False, True)
     shape = gl.Shape("f32", (8, 4, 1024))
     dense, gaps = (
-        by_channels(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions))
+        by_channels(strided_move(shape, shape.byte_strides, (20480 * gap, 4 * gap, 20 * gap), (8, 5, 1024)))
         for gap in (1, 2)
     )
     assert (dense, gaps) == (True, False)
@@ -147,12 +150,11 @@ def test_channels_of_few_pixels_or_with_gaps_are_not_copied_by_channels():
         (4, "u8", 5, False),
     ],
 )
-def test_records_of_three_channels_are_copied_by_channels_into_longer_ones_and_back(
-    channels, element_type, width, found
-):
+def test_records_of_three_channels_are_copied_by_channels_into_longer_ones(channels, element_type, width, found):
     shape = gl.Shape(element_type, (300_000, channels), gl.Layout((1, 0), padded_dimensions=(300_000, width)))
     dense = shape.with_layout(None)
-    assert by_channels(relayout_move(dense, shape)) == by_channels(relayout_move(shape, dense)) == found
+    assert by_channels(relayout_move(dense, shape)) == found
+    assert not by_channels(relayout_move(shape, dense))  # nothing to fill between the channels
 
 
 @pytest.mark.parametrize(
@@ -180,29 +182,19 @@ def test_strided_arrays_are_packed_and_unpacked_into(cut, element_type):
         assert target.tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("has_scratch", [True, False])
-def test_every_small_move_in_tiny_cache_blocks_and_long_elements(has_scratch, monkeypatch, plans_anew):
-    """Low limits send all orders and paddings of a small array through cache blocks and long elements."""
-    tiny = Cache(1, 1, 1 if has_scratch else 2)
-    for module, name, value in (
-        (strided_plan, "SMALL_BYTES", 0),
-        (strided_plan, "LONGEST_ELEMENT", 12),
-        (strided_plan, "RECORD_BYTES", 0),
-        (cache_blocks, "LEAST_BYTES", 0),
-        (cache_blocks, "SECOND_CACHE_BYTES", 0),
-        (cache_blocks, "BLOCK_RUN", 3),
-        (cache_blocks, "LEAST_BLOCKS", 1000),
-        (cache_blocks, "STREAMS", 1),
-        (cache_blocks, "SHORT_RECORD", 4),
-        (cache_blocks, "LONG_RECORD", 0),
-        (cache_blocks, "FIRST_CACHE", tiny),
-        (cache_blocks, "SECOND_CACHE", tiny),
-        (cache_blocks, "PAGE_BYTES", 1),
-        (cache_blocks, "LEAST_KEPT", 2),
-    ):
-        monkeypatch.setattr(module, name, value)
-    tiled = 0
-    for dimensions, grown in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2)):
+@pytest.mark.parametrize("way", ["whole", "blocks", "scratch"])
+def test_every_small_move_in_tiny_cache_blocks_and_long_elements(way, monkeypatch, plans_anew):
+    """Each way to copy sends all orders and paddings of a small array through tiny blocks and long elements."""
+    monkeypatch.setattr(strided_plan, "SMALL_BYTES", 0)
+    monkeypatch.setattr(strided_plan, "LONGEST_ELEMENT", 12)
+    monkeypatch.setattr(strided_plan, "RECORD_BYTES", 0)
+    monkeypatch.setattr(cache_blocks, "LEAST_BLOCKS", 1)
+    monkeypatch.setattr(cache_blocks, "DIRECT", [cache_blocks.Recipe(2, 3), cache_blocks.Recipe(2, 3, 1)])
+    monkeypatch.setattr(cache_blocks, "SCRATCH", [cache_blocks.Recipe(3, 2), cache_blocks.Recipe(2, 4)])
+    seen = set()
+    for dimensions, grown, choice in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2), range(3)):
+        monkeypatch.setattr(cache_blocks, "copy_cost", cost_of_way(way, choice))
+        forget_transfers()
         widths = tuple(size + grown * (dim % 2) for dim, size in enumerate(dimensions))
         for order in itertools.permutations(range(len(dimensions))):
             shape = gl.Shape("s32", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
@@ -212,14 +204,31 @@ def test_every_small_move_in_tiny_cache_blocks_and_long_elements(has_scratch, mo
             NumpyBackend().prepare((Piece(move),)).execute(array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
             plan = strided_plan.strided_plan_of(move)
-            tiled += plan.cache_block != () and (plan.scratch != ()) == has_scratch
-    assert tiled > 20
+            if way_of(plan) == way:
+                seen.add((dimensions, order, plan.cache_block))
+    assert len(seen) > 20
+
+
+def cost_of_way(way, choice):
+    """A cost that makes the planner choose one kind of way, and different ones of a kind in turn."""
+    turns = itertools.count(choice)
+
+    def cost(itemsize, axes, block, scratch, caches):
+        whole = all(size == axis.bound for size, axis in zip(block, axes))
+        found = "scratch" if scratch else "whole" if whole else "blocks"
+        return 1e9 * (found != way) + 1e8 + 1000 * (next(turns) % 3)
+
+    return cost
+
+
+def way_of(plan):
+    return "scratch" if plan.scratch else "blocks" if plan.cache_block else "whole"
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_anew):
     """Slabs, fills of everything and channels, cut along every possible axis, in shares of every size."""
-    for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_BYTES", 30)):
+    for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_TIME", 30 * strided_plan.FILL_TIME)):
         monkeypatch.setattr(strided_plan, name, value)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
     seen = set()
@@ -251,96 +260,6 @@ def relayout_plan(text, order):
     return strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
 
 
-@pytest.mark.parametrize(
-    ("text", "order", "way"),
-    [
-        # small
-        ("f32[16,16]", (1, 0), "whole"),
-        ("f32[128,128]", (1, 0), "whole"),
-        # lines of the source in few sets of the first-level cache: those of 1024 bytes in 4 sets, which hold 32 lines
-        ("f32[256,256]", (1, 0), "scratch"),
-        ("f32[32,2048]", (1, 0), "scratch"),
-        ("f32[8,8192]", (1, 0), "whole"),  # one set holds 8 lines
-        ("f32[256,512]", (1, 0), "scratch"),
-        ("f32[256,513]", (1, 0), "whole"),
-        ("u8[64,4096]", (1, 0), "scratch"),
-        ("u8[256,256]", (1, 0), "whole"),  # rows of the scratch array would not be spaced out
-        ("f16[320,320]", (1, 0), "scratch"),
-        ("f64[256,256]", (1, 0), "scratch"),  # 2 sets
-        ("f64[192,192]", (1, 0), "whole"),  # 8 sets
-        ("c128[128,256]", (1, 0), "scratch"),  # 1 set
-        ("c128[160,160]", (1, 0), "whole"),  # 8 sets
-        # a cache line holds several short records
-        ("c64[100000,1,1]", (1, 2, 0), "whole"),
-        ("f32[200000,3]", (1, 0), "whole"),
-        ("f32[200000,4]", (1, 0), "scratch"),
-        # what stays in the second-level cache is not fetched twice
-        ("u8[64,16384,64]", (0, 2, 1), "whole"),
-        ("u8[64,16385,64]", (0, 2, 1), "scratch"),
-        ("f32[64,4096,64]", (0, 2, 1), "scratch"),
-        ("u8[64,64,64,64]", (1, 3, 0, 2), "scratch"),
-        # lines of all places stay in the first-level cache, in 64 sets here, but in 4 of 32 lines there
-        ("f32[12,100000]", (1, 0), "whole"),
-        ("f32[96,28880]", (1, 0), "whole"),
-        ("f32[64,50176]", (1, 0), "scratch"),
-        # lines of 128 places and more stay there: 8 rows a set, but 16 with the same distance and shorter elements
-        ("f64[4095,4097]", (1, 0), "blocks"),
-        ("f32[8191,8193]", (1, 0), "scratch"),
-        ("f32[3000,5000]", (1, 0), "blocks"),
-        ("f64[12,12,12,12,12,12]", (2, 5, 0, 3, 1, 4), "blocks"),
-        # the whole run stays in the second-level cache
-        ("f64[64,700,300]", (0, 2, 1), "whole"),
-        ("f64[64,100,1024]", (0, 2, 1), "scratch"),  # 100 places in 16 sets: more than half of their ways
-        # blocks that are one run of the source
-        ("f32[48,96,3600]", (0, 2, 1), "scratch"),
-        ("f32[20000,1000]", (1, 0), "scratch"),
-        # records of 64 bytes in one set of the second-level cache, and in all
-        ("f32[1024,2048,16]", (1, 0, 2), "blocks"),
-        ("f32[1000,2001,16]", (1, 0, 2), "whole"),
-        ("f32[1024,512,64]", (1, 0, 2), "whole"),
-    ],
-)
-def test_the_way_of_a_copy_depends_on_the_places_that_the_caches_keep(text, order, way):
-    plan = relayout_plan(text, order)
-    assert way == ("scratch" if plan.scratch else "blocks" if plan.cache_block else "whole")
-
-
-def kept_by_simulation(offsets, unit, sets, ways):
-    """How many places a cache holds before the first that has to evict another."""
-    held = [set() for _ in range(sets)]
-    for place, offset in enumerate(offsets):
-        members = held[offset // unit % sets]
-        members.add(offset // unit)
-        if len(members) > ways:
-            return place
-    return len(offsets)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    axes=st.lists(st.tuples(st.integers(1, 40), st.integers(-5000, 200_000)), min_size=1, max_size=3),
-    caches=st.lists(
-        st.builds(Cache, st.sampled_from((1, 64, 4096)), st.sampled_from((1, 4, 64, 2048)), st.integers(1, 16)),
-        min_size=1,
-        max_size=2,
-    ),
-)
-def test_places_are_kept_until_one_evicts_another(axes, caches):
-    run = [Axis(size, size, step, 1) for size, step in axes]
-    offsets = [
-        sum(coordinate * axis.source_stride for coordinate, axis in zip(reversed(index), run))
-        for index in itertools.product(*(range(axis.bound) for axis in reversed(run)))
-    ]
-    offsets = offsets[:256] if len(offsets) > 1024 else offsets
-    assert places_kept(run, *caches) == min(kept_by_simulation(offsets, *cache) for cache in caches)
-
-
-def test_rows_that_are_one_run_and_share_no_sets_stay_dense_in_the_scratch_array():
-    assert relayout_plan("f32[48,96,3600]", (0, 2, 1)).scratch == (96 * 14400, 4, 14400)
-    assert relayout_plan("f32[100,300,300]", (0, 2, 1)).scratch[2] == 1200  # 19 lines apart, they would be no run
-    assert relayout_plan("f32[64,128,128]", (0, 2, 1)).scratch[2] == 576  # rows of 512 bytes would share 8 sets
-
-
 def test_the_scratch_array_of_a_small_move_is_smaller_than_what_malloc_returns_to_the_system():
     for text in ("f32[256,256]", "f64[256,256]", "u8[64,4096]", "c128[128,256]"):
         plan = relayout_plan(text, (1, 0))
@@ -364,20 +283,23 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
             assert reach * threads <= 4 << 20, (text, threads)
 
 
-@pytest.mark.parametrize(("itemsize", "run"), [(1, 321), (2, 161), (4, 81), (8, 41), (16, 21)])
-def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
+def test_short_rows_far_apart_leave_scratch_arrays_small_enough():
     """Rows of 336 bytes begin 448 apart, and they are not contiguous in the source."""
-    shape = gl.Shape({1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "c128"}[itemsize], (run, 1600, 600))
-    for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
-        source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
-        target = gl.Layout(tuple(reversed(order)))
-        plan = strided_plan.strided_plan_of(
-            strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads
-        )
-        assert (
-            plan.cache_block
-            and cache_blocks.scratch_bytes(itemsize, plan.cache_block, plan.scratch) * threads <= 4 << 20
-        )
+    through_scratch = 0
+    for element_type, run in (("u8", 321), ("u16", 161), ("f32", 81), ("f64", 41), ("c128", 21)):
+        shape = gl.Shape(element_type, (run, 1600, 600))
+        itemsize = shape.itemsize
+        for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
+            source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
+            target = gl.Layout(tuple(reversed(order)))
+            plan = strided_plan.strided_plan_of(
+                strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads
+            )
+            if plan.scratch:
+                size = cache_blocks.scratch_bytes(itemsize, plan.cache_block, plan.scratch)
+                assert size * threads <= 4 << 20, (element_type, order, threads)
+                through_scratch += 1
+    assert through_scratch > 20
 
 
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():

@@ -102,11 +102,10 @@ class Transfer:
 
     def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check but the one for overlap."""
-        roles = self.sides[0].role, "out"
         out_backend, result = arrays.open_array(out, "out", writing=True)
         result = self.sides[1].memory(out_backend, result, "out")
         if backend is not out_backend or type(array) is not np.ndarray:
-            arrays.check_same_device(backend, array, out_backend, result, roles)
+            arrays.check_same_device(backend, array, out_backend, result, (self.sides[0].role, "out"))
         return result
 
 

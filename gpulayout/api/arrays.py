@@ -21,7 +21,8 @@ from gpulayout.layout.checks import type_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
-from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, ForeignMemory, offers
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
+from gpulayout.memory.host_arrays import HostMemory
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 from gpulayout.memory.shared_bytes import share_bytes
 from gpulayout.moves.backend import Array, Backend
@@ -41,6 +42,9 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
     if type(given) is np.ndarray:
         backend, array = host_backend(), given
     else:
+        library = library_of(given)
+        if library is not None:
+            return memory_of(library, given, role, writing)
         backend, array = _foreign(given, role, writing)
     if writing and type(array) is np.ndarray and not array.flags.writeable:
         raise BufferError(f"{role} is read-only: it cannot be written to")
@@ -76,10 +80,6 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
             f"{role} is a Dask array, which may be larger than memory: gpulayout.dask has pack, unpack, relayout, "
             f"transpose and index conversion for those, and {role}.compute() is an array in memory"
         )
-    library = library_of(given)
-    if library is not None:
-        library.check(given, role, writing)
-        return memory_of(library, given, role, writing)
     if writing and kind.__module__.partition(".")[0] == "tensorflow":  # its DLPack exports may not say so
         raise BufferError(f"{role} is read-only: TensorFlow arrays never change")
     if offers(given, *DLPACK):
@@ -104,12 +104,10 @@ def is_dask(kind: type) -> bool:
 
 
 def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
-    """The memory of an array that passed its library's check, with the element type that the library gives it."""
-    exported = library.exported(given)
+    """The memory of a library's array, with the element type that the library gives it."""
+    exported = library.exported(given, role, writing)
     if type(exported) is np.ndarray:
         return host_backend(), exported
-    if isinstance(exported, ForeignMemory):
-        return host_backend(), host_backend().adopt(exported)
     backend, array = _adopted(_dlpack_backend(exported, role), exported, role, writing, library)
     held = backend.held(library.dtype(given))
     return backend, array if array.dtype == held else array.view(held)
@@ -249,8 +247,8 @@ def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = No
     """
     if type(a) is type(b) is np.ndarray:
         if not np.may_share_memory(a, b):  # it compares byte ranges
-            base = b.base  # None, or an array that owns its memory: `b` is no memory map
-            is_map = base is not None and (type(base) is not np.ndarray or base.base is not None)
+            base = b.base  # None, memory of PyTorch, or an array that owns its memory: `b` is no memory map
+            is_map = not (base is None or type(base) is HostMemory or (type(base) is np.ndarray and base.base is None))
             return is_map and overlap_in_file(a, b)
         if a.flags.c_contiguous and b.flags.c_contiguous:  # no gaps, so the question needs no arithmetic
             return True

@@ -8,41 +8,30 @@ from gpulayout.api.kept import Kept
 from gpulayout.api.sides import ArraySide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend
 from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import strided_move
 
-# By the shape of the logical array, its strides in the source, and the dimensions and strides of the target; with the
-# strides of the logical array in the target.
-kept_copies: Kept[tuple[Transfer, tuple[int, ...]]] = Kept()
+# By the shape of the logical array, its strides in the source, and the dimensions and strides of the target.
+kept_copies: Kept[Transfer] = Kept()
 
 
-def copy(backend: Backend, source: Array, strides: tuple[int, ...], shape: Shape, target: Array) -> None:
-    """Copy a logical array between two arrays that passed every check and have elements.
+def copy_between(
+    shape: Shape, strides: tuple[int, ...], dimensions: tuple[int, ...], target_strides: tuple[int, ...]
+) -> Transfer:
+    """The copy of a logical array between two arrays that have elements: the elements move as opaque bytes.
 
-    shape     of the logical array; its elements are as wide as the arrays', and move as opaque bytes
-    strides   its byte strides in the memory of `source`
-    target    of its dimensions, or with neighbouring ones joined
+    shape        of the logical array; its elements are as wide as the arrays'
+    strides      its byte strides in the source
+    dimensions   of the target: those of the logical array, or with neighbouring ones joined; with their byte strides
     """
-    key = shape, strides, target.shape, target.strides
-    transfer, placed = kept_copies.get(key) or _kept(key)
-    if target.flags.c_contiguous:
-        split = target.reshape(shape.dimensions)  # a plain view costs a small call less than `strided`
-    else:
-        split = backend.strided(target, shape.dimensions, placed)
-    taken = backend.strided(source.view(shape.dtype), shape.dimensions, strides)
-    transfer.prepared_by(backend).execute(taken, split.view(shape.dtype))
-
-
-def _kept(
-    key: tuple[Shape, tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-) -> tuple[Transfer, tuple[int, ...]]:
-    shape, strides, *target = key
-    placed = split_strides(shape.dimensions, *target)
-    pieces = (Piece(strided_move(shape, strides, placed, shape.dimensions)),)
-    made = Transfer(ArraySide(shape, strides), ArraySide(shape, placed), pieces), placed
-    kept_copies.keep(key, made, len(pieces))
-    return made
+    key = shape, strides, dimensions, target_strides
+    found = kept_copies.get(key)
+    if found is None:
+        placed = split_strides(shape.dimensions, dimensions, target_strides)
+        pieces = (Piece(strided_move(shape, strides, placed, shape.dimensions)),)
+        found = Transfer(ArraySide(shape, strides), ArraySide(shape, placed), pieces)
+        kept_copies.keep(key, found, len(pieces))
+    return found
 
 
 def split_strides(dimensions: Sequence[int], joined: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

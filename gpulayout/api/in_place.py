@@ -43,22 +43,12 @@ class RelayoutTransfer(Transfer):
         super().__init__(BufferSide(source), BufferSide(target), pieces)
         self._planned: tuple[int, InPlace] | None = None
 
-    def run(self, backend: Backend, array: Array, out: Any, result: Result | None = None) -> Array:
-        """See `Transfer.run`."""
-        if out is None:
-            return super().run(backend, array, out, result)
-        array = self.source_memory(backend, array, result)
-        target = self.target_memory(backend, array, out)
-        if arrays.may_overlap(backend, array, target):
-            if not arrays.is_same_memory(backend, array, target):
-                rule = "separate memory, or the same from the first byte to the last"
-                arrays.check_no_overlap(backend, array, target, ("buffer", "out"), rule=rule)  # raises
-            self.in_place(None).run(backend, target, out)
-        else:
-            prepared = self.prepared_by(backend)
-            arrays.will_be_written(out)
-            prepared.execute(array, target)
-        return out
+    def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
+        """See `Transfer.move_into_itself`: a relayout in place, or BufferError if they share only a part."""
+        if not arrays.is_same_memory(backend, array, target):
+            rule = "separate memory, or the same from the first byte to the last"
+            arrays.check_no_overlap(backend, array, target, ("buffer", "out"), rule=rule)  # raises
+        self.in_place(None).run(backend, target, out)
 
     def in_place(self, max_bytes: ByteCount | None) -> InPlace:
         """See `Plan.in_place`.  The last one is kept."""
@@ -180,8 +170,8 @@ class InPlace:
         """
         out = buffer if out is None else out
 
-        def work(backend: Backend, array: Array, result: Result | None = None) -> Any:
-            array = self.transfer.source_memory(backend, array, result)
+        def work(backend: Backend, array: Array, out: Any, result: Result | None = None) -> Any:
+            array = self.transfer.source_memory(backend, array)
             target = self.transfer.target_memory(backend, array, out)
             if not arrays.is_same_memory(backend, array, target):
                 raise BufferError(
@@ -193,7 +183,7 @@ class InPlace:
         library = library_of(buffer)
         if library is not None:
             return same_kind(library, buffer, "buffer", out, work)
-        return work(*arrays.open_array(buffer, "buffer"))
+        return work(*arrays.open_array(buffer, "buffer"), out)
 
     def run(self, backend: Backend, buffer: Array, given: Any) -> None:
         """The same for an array that passed every check; `given` is the caller's array of this memory."""

@@ -45,13 +45,13 @@ class IndexConversion:
         """Convert an array, or values that become one.  Returns `out` if given."""
         library = library_of(given)
         if library is not None:
-            return same_kind(library, given, self.role, out, functools.partial(self._opened, mode, out))
+            return same_kind(library, given, self.role, out, functools.partial(self._opened, mode))
         backend, array = arrays.open_array_like(given, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
             return out
-        return self._opened(mode, out, backend, array, backend)
+        return self._opened(mode, backend, array, out, backend)
 
-    def _opened(self, mode: Mode, out: Any, backend: Backend, array: Array, maker: Maker) -> Array:
+    def _opened(self, mode: Mode, backend: Backend, array: Array, out: Any, maker: Maker) -> Array:
         """Convert an array that `open_array` returned; `maker` makes new memory."""
         array = integers(array, self.role)
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
@@ -71,9 +71,11 @@ class IndexConversion:
         library = library_of(first)
         if library is None:
             return self._broadcast(operands, mode, out)
-        return same_kind(
-            library, first, "index", out, lambda _backend, _array, result: self._broadcast(operands, mode, out, result)
-        )
+
+        def work(_backend: Backend, _array: Array, out: Any, result: Maker) -> Array:
+            return self._broadcast(operands, mode, out, result)
+
+        return same_kind(library, first, "index", out, work)
 
     def _broadcast(self, operands: Any, mode: Mode, out: Any, maker: Maker | None = None) -> Array:
         backend, values, result_shape = open_operands(operands, self.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ class JaxArrays:
     def dtype(self, given: Any) -> np.dtype[Any]:
         return ElementType.of(given.dtype).dtype
 
-    def check(self, given: Any, role: str, writing: bool) -> None:
+    def _check(self, given: Any, role: str, writing: bool) -> None:
         if any(base.__name__ == "Tracer" for base in type(given).__mro__):
             raise TypeError(
                 f"{role} is a tracer ({type(given).__name__}), as inside jax.jit, jax.vmap and jax.grad, and has no "
@@ -48,30 +49,34 @@ class JaxArrays:
             )
 
     def will_be_written(self, given: Any) -> None:
-        """See `Library.will_be_written`.  `check` refuses to write to these arrays."""
+        """See `Library.will_be_written`.  `exported` refuses to write to these arrays."""
 
     def described(self, given: Any) -> Any:
         return given
 
-    def exported(self, given: Any) -> Any:
+    def exported(self, given: Any, role: str, writing: bool) -> Any:
         """See `Library.exported`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
+        self._check(given, role, writing)
         return np.asarray(given) if ElementType.of(given.dtype).is_sub_byte and _is_on_host(given) else given
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function  # JAX calls functions with tracers, which `check` refuses
+        return function  # JAX calls functions with tracers, which `exported` refuses
 
-    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
-        return contextlib.nullcontext()
+    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object] | None:
+        return None
 
     def used_on(self, given: Any, stream: int) -> bool:
         """See `Library.used_on`.  XLA cannot be told."""
         return False
 
-    def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
+    def empty(
+        self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array
+    ) -> tuple[Any, Array | None]:
         """See `Library.empty`.  Without jax_enable_x64, JAX's indices have 32 bits, and so have those made here."""
         if dtype == np.int64 and dtype != given.dtype and not sys.modules["jax"].config.jax_enable_x64:
             dtype = np.dtype(np.int32)
-        return _aligned(shape, dtype) if type(like) is np.ndarray else backend.empty(shape, dtype, like)
+        made = _aligned(shape, dtype) if type(like) is np.ndarray else backend.empty(shape, dtype, like)
+        return made, made
 
     def give_back(self, made: Any, given: Any) -> Any:
         jax, device = sys.modules["jax"], next(iter(given.sharding.device_set))
@@ -91,8 +96,9 @@ class JaxArrays:
         with backend.on_device_of(made):
             return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
 
-    def view(self, given: Any, array: Array) -> Any:
+    def view(self, given: Any, backend: Backend, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """See `Library.view`.  JAX keeps arrays without gaps, in any order; LayoutError for others."""
+        array = backend.strided(array, shape, strides)
         if ElementType.of(given.dtype).is_sub_byte:
             raise LayoutError(
                 f"array of {given.dtype} has no view, because XLA packs elements below a byte: use gl.unpack to copy it"
@@ -141,7 +147,6 @@ def _is_on_host(given: Any) -> bool:
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An uninitialised NumPy array in C order whose memory JAX takes without a copy."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    memory = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % _ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, memory, start)

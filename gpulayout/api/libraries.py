@@ -24,10 +24,6 @@ class Library(Protocol):
         """The element type; TypeError for one that XLA lacks."""
         ...
 
-    def check(self, given: Any, role: str, writing: bool) -> None:
-        """TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`."""
-        ...
-
     def will_be_written(self, given: Any) -> None:
         """Tell the library that the values of an array change now: every check of the call has passed."""
         ...
@@ -36,9 +32,10 @@ class Library(Protocol):
         """The array for a call that needs its strides and its element type, but none of its values."""
         ...
 
-    def exported(self, given: Any) -> Any:
-        """What to open for an array that passed the check, over its memory: on the host a `ForeignMemory` or a NumPy
-        array, elsewhere an object with DLPack.
+    def exported(self, given: Any, role: str, writing: bool) -> Any:
+        """What to open over the memory of an array: a NumPy array, or an object with DLPack.
+
+        TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`.
         """
         ...
 
@@ -46,8 +43,8 @@ class Library(Protocol):
         """The same function for calls that the library must not look into when it compiles its caller."""
         ...
 
-    def running_on(self, given: Any) -> AbstractContextManager[object]:
-        """The context of a call on this array: work runs on the library's current stream."""
+    def running_on(self, given: Any) -> AbstractContextManager[object] | None:
+        """The context of a call on this array: work runs on the library's current stream.  None on the host."""
         ...
 
     def used_on(self, given: Any, stream: int) -> bool:
@@ -57,8 +54,12 @@ class Library(Protocol):
         """
         ...
 
-    def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
+    def empty(
+        self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array
+    ) -> tuple[Any, Array | None]:
         """Memory for a result on the device of `given`, for `give_back`: the library's own if it can be written.
+
+        With it the same as an array of the backend; None if it has to be opened, as arrays of the library are.
 
         shape, dtype, like   as `Backend.empty` takes them
         """
@@ -68,8 +69,8 @@ class Library(Protocol):
         """What `empty` made, as an array of the library over the same memory."""
         ...
 
-    def view(self, given: Any, array: Array) -> Any:
-        """An array of the library over the memory of `given`, with the sizes and strides of `array`."""
+    def view(self, given: Any, backend: Backend, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """An array of the library over the memory of `given`, which is open as `array`; strides in bytes."""
         ...
 
 

@@ -180,7 +180,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
 
 
 def _checked(transfer: Transfer, backend: Backend, array: Array, out: Any, result: Result | None) -> _Opened:
-    array = transfer.source_memory(backend, array, result)
+    array = transfer.source_memory(backend, array)
     return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any, SupportsIndex, overload
 
@@ -115,11 +114,12 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     if library is None:
         backend, source = arrays.open_array(array, "array")
         return _pack_transfer(source, shape, source.dtype)(source, out)
+    return same_kind(library, array, "array", out, functools.partial(_packed, shape))
 
-    def packed(backend: Backend, source: Any, result: Result) -> Any:
-        return _pack_transfer(source, shape, library.dtype(array)).run(backend, source, out, result)
 
-    return same_kind(library, array, "array", out, packed)
+def _packed(shape: TargetLike, backend: Backend, array: Any, out: Any, result: Result) -> Any:
+    """`pack` of a library's array, open as `array`."""
+    return _pack_transfer(array, shape, result.given_dtype).run(backend, array, out, result)
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
@@ -211,11 +211,22 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None) -> Any:
     shape = given_shape(shape, buffer, "shape")
     if out is None:
         return _unpack_transfer(shape, None)(buffer)
+    if type(buffer) is np.ndarray:
+        return _unpacked_into(shape, host_backend(), buffer, out)
     library = library_of(buffer)
-    with contextlib.nullcontext() if library is None else library.running_on(buffer):  # `out` is used there too
-        result = arrays.open_array(out, "out", writing=True)[1]
-        _unpack_transfer(shape, result)(buffer, out)
-    return out
+    if library is not None:
+        return same_kind(library, buffer, "buffer", out, functools.partial(_unpacked_into, shape))
+    target = arrays.open_array(out, "out", writing=True)[1]
+    return _unpack_transfer(shape, target)(buffer, out)  # where a repeated call on CuPy's arrays checks nothing twice
+
+
+def _unpacked_into(shape: ShapeLike, backend: Backend, buffer: Any, out: Any, result: Result | None = None) -> Any:
+    """`unpack` of a buffer that `open_array` returned."""
+    out_backend, target = arrays.open_array(out, "out", writing=True)
+    transfer = _unpack_transfer(shape, target)
+    array = transfer.source_memory(backend, buffer)
+    arrays.check_same_device(backend, array, out_backend, target, ("buffer", "out"))
+    return transfer.move_into(backend, array, out, target)
 
 
 def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.libraries import Library, library_of
+from gpulayout.api.libraries import Library
 from gpulayout.moves.backend import Array, Backend
+
+Work = Callable[[Backend, Array, Any, Any], Any]
 
 
 class Result:
@@ -21,19 +23,30 @@ class Result:
     def __init__(self, library: Library, given: Any):
         self.library, self._given = library, given
 
+    def of(self, work: Work, role: str, out: Any) -> Any:
+        """See `same_kind`."""
+        backend, array = self.opened(role)
+        found = work(backend, array, out, self)
+        return found if out is not None else self.given_back()
+
     def running(self) -> AbstractContextManager[object]:
-        """The context of all work for this call."""
-        return self.library.running_on(self._given)
+        """The context of work for a list of calls; `same_kind` has its own."""
+        return self.library.running_on(self._given) or nullcontext()
 
     def opened(self, role: str) -> tuple[Backend, Array]:
         """The given array, as `open_array` opens it."""
-        self._backend, array = arrays.open_array(self._given, role)
+        self._backend, array = arrays.memory_of(self.library, self._given, role, False)
         return self._backend, array
+
+    @property
+    def given_dtype(self) -> np.dtype[Any]:
+        """The element type of the given array, also where CuPy holds it as integers."""
+        return self.library.dtype(self._given)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
         """The memory, as an array of the backend; called once."""
-        self._made = made = self.library.empty(self._given, self._backend, shape, dtype, like)
-        return arrays.memory_of(self.library, made, "the result", True)[1] if library_of(made) else made
+        self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like)
+        return arrays.memory_of(self.library, self._made, "the result", True)[1] if array is None else array
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""
@@ -43,16 +56,17 @@ class Result:
 Maker = Backend | Result  # what makes the memory of a result, by its method `empty`
 
 
-def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Result], Any]) -> Any:
+def same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
-    work   gets the backend, the array as one of NumPy's or CuPy's, and the result; returns `out` if it was given
+    work   gets the backend, the array as one of NumPy's or CuPy's, `out` and the result; returns `out` if it was given
     """
     return library.untraced(_same_kind)(library, given, role, out, work)
 
 
-def _same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Result], Any]) -> Any:
-    result = Result(library, given)
-    with result.running():
-        found = work(*result.opened(role), result)
-        return found if out is not None else result.given_back()
+def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:
+    result, context = Result(library, given), library.running_on(given)
+    if context is None:
+        return result.of(work, role, out)
+    with context:
+        return result.of(work, role, out)

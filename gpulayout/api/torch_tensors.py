@@ -12,11 +12,10 @@ import numpy as np
 
 from gpulayout.api.backends import gpu_module
 from gpulayout.layout.element_type import ElementType
-from gpulayout.memory.foreign_memory import ForeignMemory
+from gpulayout.memory.host_arrays import host_array
 from gpulayout.moves.backend import Array, Backend
 
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
-_NOTHING = contextlib.nullcontext()  # the context of calls on the host
 
 
 class TorchTensors:
@@ -24,10 +23,6 @@ class TorchTensors:
 
     def dtype(self, given: Any) -> np.dtype[Any]:
         return _dtype(given.dtype)
-
-    def check(self, given: Any, role: str, writing: bool) -> None:
-        if not _is_plain(given):
-            _check_memory(given, role)
 
     def will_be_written(self, given: Any) -> None:
         """See `Library.will_be_written`.  Autograd may have saved the tensor's values for a gradient."""
@@ -38,12 +33,18 @@ class TorchTensors:
         """See `Library.described`.  Gradients follow values, so they do not matter here."""
         return given.detach() if given.requires_grad else given
 
-    def exported(self, given: Any) -> Any:
+    def exported(self, given: Any, role: str, writing: bool) -> Any:
         """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
-        dtype = self.dtype(given)
+        address = _plain_address(given)
+        if not address:
+            _check_memory(given, role)
+        dtype = _dtype(given.dtype)
         if given.is_cpu:
-            strides = tuple(stride * dtype.itemsize for stride in given.stride())
-            return ForeignMemory(given.data_ptr(), tuple(given.shape), strides, dtype, False, given)
+            shape, strides = tuple(given.shape), None
+            if 1 in shape or not given.is_contiguous():  # an axis of size 1 keeps the stride that torch gives it
+                itemsize = dtype.itemsize
+                strides = tuple([stride * itemsize for stride in given.stride()])
+            return host_array(address or given.data_ptr(), shape, strides, dtype, given)
         given = self.described(given)  # torch's DLPack refuses gradients, also where none is recorded
         if dtype.type.__module__ == "numpy":
             return given
@@ -60,17 +61,17 @@ class TorchTensors:
             _untraced[function] = torch.compiler.disable(function)
         return _untraced[function]
 
-    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
+    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object] | None:
         """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
         if not given.is_cuda:
-            return _NOTHING
+            return None
         cuda = _torch().cuda
         if cuda.is_initialized():  # it is not for tensors without memory
             with contextlib.suppress(ImportError):  # to open the tensor will say that CuPy is missing
                 stream = cuda.current_stream(given.device).cuda_stream
                 context: contextlib.AbstractContextManager[object] = gpu_module().on_stream(given.device.index, stream)
                 return context
-        return _NOTHING
+        return None
 
     def used_on(self, given: Any, stream: int) -> bool:
         """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
@@ -81,22 +82,27 @@ class TorchTensors:
         given.record_stream(used)
         return True
 
-    def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
+    def empty(
+        self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array
+    ) -> tuple[Any, Array | None]:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
         torch, kind = _torch(), given.dtype
-        if dtype != backend.held(self.dtype(given)):
+        own = _dtype(kind)
+        if dtype is not own and dtype != backend.held(own):
             element_type = ElementType.of(dtype)
             # torch has names for the types below a byte, but cannot compute with them or print them
             kind = None if element_type.is_sub_byte else getattr(torch, dtype.name, None)
             kind = kind or getattr(torch, element_type.carrier.name)
-        return torch.empty(shape, dtype=kind, device=given.device)
+        sizes = shape or ((),)  # separate numbers, because torch takes longer to read a tuple of them
+        made = torch.empty(*sizes, dtype=kind, device=given.device)
+        return made, host_array(made.data_ptr(), shape, None, dtype, made) if type(like) is np.ndarray else None
 
     def give_back(self, made: Any, given: Any) -> Any:
         return made
 
-    def view(self, given: Any, array: Array) -> Any:
-        strides = tuple(stride // array.itemsize for stride in array.strides)
-        return given.as_strided(tuple(array.shape), strides, given.storage_offset())
+    def view(self, given: Any, backend: Backend, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        itemsize = array.itemsize
+        return given.as_strided(shape, tuple([stride // itemsize for stride in strides]))
 
 
 @functools.cache
@@ -111,8 +117,8 @@ def _torch() -> Any:
     return sys.modules["torch"]
 
 
-def _is_plain(given: Any) -> bool:
-    """True for a tensor that passes `_check_memory`, the usual case, asked in fewer words; False says nothing."""
+def _plain_address(given: Any) -> int:
+    """The address of a tensor that passes `_check_memory`, the usual case, asked in fewer words; 0 says nothing."""
     torch = _torch()
     if (
         type(given) is not torch.Tensor
@@ -126,17 +132,24 @@ def _is_plain(given: Any) -> bool:
         or torch.autograd.forward_ad._current_level >= 0
         or torch._is_functional_tensor(given)
     ):
-        return False
+        return 0
     try:
-        return bool(given.data_ptr()) and _bytes_reached(given) <= given.untyped_storage().nbytes()
+        address: int = given.data_ptr()
+        held: int = given.untyped_storage().nbytes()
     except (RuntimeError, ValueError):
-        return False
+        return 0
+    return address if _bytes_reached(given) <= held else 0
 
 
 def _bytes_reached(given: Any) -> int:
     """Bytes from the beginning of a tensor's storage to the end of its last element."""
-    last = sum([(size - 1) * stride for size, stride in zip(given.shape, given.stride())], given.storage_offset())
-    return int((last + 1) * given.element_size())
+    offset: int = given.storage_offset()
+    itemsize: int = given.element_size()
+    if given.is_contiguous():
+        size: int = given.nbytes
+        return offset * itemsize + size
+    last: int = sum([(size - 1) * stride for size, stride in zip(given.shape, given.stride())], offset)
+    return (last + 1) * itemsize
 
 
 def _check_memory(given: Any, role: str) -> None:

@@ -48,9 +48,7 @@ class Transfer:
                 return found
         role, library = self.sides[0].role, library_of(buffer)
         if library is not None:
-            return same_kind(
-                library, buffer, role, out, lambda backend, array, result: self.run(backend, array, out, result)
-            )
+            return same_kind(library, buffer, role, out, self.run)
         backend, array = arrays.open_array(buffer, role)
         if array is buffer:
             self.prepared[kind] = self.prepared_by(backend)
@@ -58,18 +56,31 @@ class Transfer:
 
     def run(self, backend: Backend, array: Array, out: Any, result: Result | None = None) -> Array:
         """The same for an array that `open_array` returned, with every check; `result` makes new memory, if given."""
-        array = self.source_memory(backend, array, result)
+        source = self.sides[0]
+        array = source.memory(backend, array, source.role)
+        if out is not None:
+            return self.move_into(backend, array, out, self.target_memory(backend, array, out))
+        made = self.empty(result or backend, backend, array)
         prepared = self.prepared.get(backend) or self.prepared_by(backend)
-        if out is None:
-            made = self.empty(result or backend, backend, array)
-            prepared.execute(array, made, is_new=True)
-            return made
-        target = self.opened_out(backend, array, out)
-        arrays.will_be_written(out)
+        prepared.execute(array, made, is_new=True)
+        return made
+
+    def move_into(self, backend: Backend, array: Array, out: Any, target: Array) -> Array:
+        """Move into `out`, which is open as `target`; both arrays passed every check but the one for overlap."""
+        if arrays.may_overlap(backend, array, target):
+            self.move_into_itself(backend, array, out, target)
+            return out
+        prepared = self.prepared.get(backend) or self.prepared_by(backend)
+        if out is not target:
+            arrays.will_be_written(out)
         prepared.execute(array, target)
         return out
 
-    def source_memory(self, backend: Backend, array: Array, result: Result | None) -> Array:
+    def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
+        """The same for arrays that share memory: BufferError."""
+        arrays.check_no_overlap(backend, array, target, (self.sides[0].role, "out"), rule=SEPARATE)
+
+    def source_memory(self, backend: Backend, array: Array) -> Array:
         """An array that `open_array` returned, as the pieces read it, with every check."""
         source = self.sides[0]
         return source.memory(backend, array, source.role)
@@ -91,10 +102,10 @@ class Transfer:
 
     def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check but the one for overlap."""
-        roles = self.sides[0].role, "out"
-        out_backend, result = opened(self.sides[1], out, "out")
+        out_backend, result = arrays.open_array(out, "out", writing=True)
+        result = self.sides[1].memory(out_backend, result, "out")
         if backend is not out_backend or type(array) is not np.ndarray:
-            arrays.check_same_device(backend, array, out_backend, result, roles)
+            arrays.check_same_device(backend, array, out_backend, result, (self.sides[0].role, "out"))
         return result
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import Array, Kind, Out, OwnKind, Scalar
-from gpulayout.api.copies import copy
+from gpulayout.api.backends import host_backend
+from gpulayout.api.copies import copy_between
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, same_kind
 from gpulayout.api.sides import check_no_self_overlap
-from gpulayout.api.transfer import SEPARATE
+from gpulayout.api.transfer import SEPARATE, Transfer
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -100,47 +101,75 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    if isinstance(out, (int, np.integer)) and isinstance(axes, str):
+    if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
             f"it in the pattern, as out={checks.value_text(out)}"
         )
+    if type(array) is np.ndarray:
+        return _transposed(axes, sizes, host_backend(), array, out, host_backend())
     library = library_of(array)
     if library is not None:
-        return same_kind(library, array, "array", out, functools.partial(_transposed, axes, sizes, out))
+        return same_kind(library, array, "array", out, functools.partial(_transposed, axes, sizes))
     backend, source = arrays.open_array(array, "array")
-    return _transposed(axes, sizes, out, backend, source, backend)
+    return _transposed(axes, sizes, backend, source, out, backend)
+
+
+class _Rearranged(NamedTuple):
+    """What a call knows about its array: everything but the memory.
+
+    shape      of the result
+    whole      the logical array in the order of the result, with elements as wide as the array's: a transpose moves
+               bytes, whatever they mean
+    strides    its byte strides in the array
+    transfer   the copy into a contiguous result; None without elements
+    """
+
+    shape: tuple[int, ...]
+    whole: Shape
+    strides: tuple[int, ...]
+    transfer: Transfer | None
 
 
 def _transposed(
-    axes: str | Iterable[int] | None, sizes: dict[str, int], out: Any, backend: Backend, source: Any, maker: Maker
+    axes: str | Iterable[int] | None, sizes: dict[str, Any], backend: Backend, source: Any, out: Any, maker: Maker
 ) -> Any:
     """The transpose of an array that `open_array` returned; `maker` makes new memory."""
     if not isinstance(axes, str):
-        if sizes:
-            raise TypeError(
-                f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
-                f"{checks.value_text(axes)}"
-            )
-        if isinstance(axes, (Layout, Shape)):
-            raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
-        given = range(source.ndim - 1, -1, -1) if axes is None else axes
-        context = checks.Later(lambda: f" for an array of shape {tuple(source.shape)}")
-        order = checks.permutation("axes", given, source.ndim, context, from_end=True)
-        dimensions, strides = tuple(source.shape[dim] for dim in order), tuple(source.strides[dim] for dim in order)
-        shape = dimensions
-    else:
-        find = _rearranged if all(type(size) is int for size in sizes.values()) else _rearranged.__wrapped__
-        dimensions, strides, shape = find(axes, tuple(source.shape), tuple(source.strides), tuple(sizes.items()))
-    carrier = _carrier(source.dtype, dimensions)
+        axes = _numbers(axes, sizes, source)
+    # Sizes such as True or 2.0, which equal ints, must not reach the cache.
+    find = _rearranged if not sizes or {*map(type, sizes.values())} == {int} else _rearranged.__wrapped__
+    found = find(axes, source.dtype, source.shape, source.strides, tuple(sizes.items()))
+    transfer = found.transfer
     if out is None:
-        result = out = maker.empty(shape, source.dtype, source)
+        result = out = maker.empty(found.shape, source.dtype, source)
     else:
-        result = _opened_out(backend, source, shape, out)
+        result = _opened_out(backend, source, found.shape, out)
+        if transfer is not None and not result.flags.c_contiguous:
+            transfer = copy_between(found.whole, found.strides, result.shape, result.strides)
         arrays.will_be_written(out)
-    if 0 not in shape:
-        copy(backend, source, strides, carrier, result)
+    if transfer is not None:
+        transfer.prepared_by(backend).execute(source, result)
     return out
+
+
+def _numbers(axes: Any, sizes: dict[str, Any], source: Any) -> tuple[int, ...]:
+    """Numbers of axes as a tuple of ints, which may be the key of a cache: True and 1.0 equal the int 1."""
+    if sizes:
+        raise TypeError(
+            f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
+            f"{checks.value_text(axes)}"
+        )
+    if axes is None:
+        return tuple(range(source.ndim - 1, -1, -1))
+    if isinstance(axes, (Layout, Shape)):
+        raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
+    return checks.whole_numbers("axes", axes, _context(source.shape))
+
+
+def _context(shape: tuple[int, ...]) -> checks.Later:
+    """What error messages say about the array."""
+    return checks.Later(lambda: f" for an array of shape {tuple(shape)}")
 
 
 def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any) -> Any:
@@ -156,27 +185,41 @@ def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any)
     return result
 
 
-@functools.lru_cache(maxsize=1024)  # a repeated call makes no shape
-def _carrier(dtype: np.dtype, dimensions: tuple[int, ...]) -> Shape:
-    """A shape of elements as wide as those of this dtype: a transpose moves bytes, whatever they mean."""
+@functools.lru_cache(maxsize=1024)  # a repeated call reads no pattern and plans nothing; an entry takes up to 6 KB
+def _rearranged(
+    axes: str | tuple[int, ...],
+    dtype: np.dtype[Any],
+    dimensions: tuple[int, ...],
+    strides: tuple[int, ...],
+    sizes: tuple[tuple[str, int], ...],
+) -> _Rearranged:
+    """What is known of a transpose from its array's type, shape and strides."""
+    if isinstance(axes, str):
+        order, stepped, shape = _by_pattern(axes, tuple(dimensions), tuple(strides), dict(sizes))
+    else:
+        numbers = checks.permutation("axes", axes, len(dimensions), _context(dimensions), from_end=True)
+        order, stepped = tuple(dimensions[dim] for dim in numbers), tuple(strides[dim] for dim in numbers)
+        shape = order
     if dtype.itemsize not in CARRIERS or dtype.hasobject:
         raise TypeError(
             f"array has dtype {dtype}, of {dtype.itemsize} bytes: elements of 1, 2, 4, 8 or 16 bytes other than "
             "Python objects can be moved"
         )
-    return Shape(CARRIERS[dtype.itemsize], dimensions)
+    whole = Shape(CARRIERS[dtype.itemsize], order)
+    if 0 in shape:
+        return _Rearranged(shape, whole, stepped, None)
+    contiguous = Shape(whole.element_type, shape).byte_strides
+    return _Rearranged(shape, whole, stepped, copy_between(whole, stepped, shape, contiguous))
 
 
-# A repeated call reads no pattern.  Sizes such as True or 2.0, which equal ints, must not reach this cache.
-@functools.lru_cache(maxsize=1024)
-def _rearranged(
-    pattern: str, shape: tuple[int, ...], strides: tuple[int, ...], sizes: tuple[tuple[str, int], ...]
+def _by_pattern(
+    pattern: str, dimensions: tuple[int, ...], strides: tuple[int, ...], sizes: dict[str, int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """(sizes, byte strides) of the axes by name, in the order of the result, and the shape of the result."""
-    found = read_pattern(pattern, len(shape))
+    found = read_pattern(pattern, len(dimensions))
     if max(len(found.order), len(found.after)) > MAX_AXES:
         raise LayoutError(f"{found.shown} has {max(len(found.order), len(found.after))} axes: {MAX_AXES} is the limit")
-    named = found.axis_sizes(shape, dict(sizes))
+    named = found.axis_sizes(dimensions, sizes)
     stepped = found.axis_strides(named, strides)
     return (
         tuple(named[name] for name in found.order),

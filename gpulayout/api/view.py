@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, overload
 
@@ -15,9 +16,10 @@ from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import array_shape
 from gpulayout.api.sides import BufferSide
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import is_only_layout
+from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.view_strides import view_strides
 
@@ -84,24 +86,31 @@ def view(buffer: Array, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type
     is_pattern = isinstance(shape, str) and "->" in shape and is_only_layout(shape)
     if sizes and not is_pattern:
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
-    whole = None if is_pattern else array_shape(given_shape(shape, buffer, "shape"))
-    strides = () if whole is None else view_strides(whole)
-    library = library_of(buffer)
+    placed = None if is_pattern else _placed(as_shape(given_shape(shape, buffer, "shape")))
     backend, opened = arrays.open_array(buffer, "buffer")
-    if whole is None:
+    if placed is None:
+        memory = opened
         dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), opened.itemsize, sizes)
-        seen = backend.strided(opened, dimensions, strides)
     else:
-        source = BufferSide(whole).memory(backend, opened, "buffer")
-        seen = backend.strided(source, whole.dimensions, strides)
+        side, strides = placed
+        dimensions, memory = side.shape.dimensions, side.memory(backend, opened, "buffer")
+    library = library_of(buffer)
     if library is not None:
-        return library.view(buffer, seen)
+        return library.view(buffer, backend, memory, dimensions, strides)
+    seen = backend.strided(memory, dimensions, strides)
     if type(seen) is not np.ndarray and opened is not buffer and backend.foreign_memory(buffer).read_only:
         raise BufferError(
             "buffer is read-only, but its view would be a CuPy array, which can always be written to: use "
             f"{'gl.transpose' if is_pattern else 'gl.unpack'} to copy the array"
         )
     return seen
+
+
+@functools.lru_cache(maxsize=1024)  # to check a shape and find its strides takes longer than to make the view
+def _placed(shape: Shape) -> tuple[BufferSide, tuple[int, ...]]:
+    """The buffer of a shape, and the byte strides of the logical array in it."""
+    whole = array_shape(shape)
+    return BufferSide(whole), view_strides(whole)
 
 
 def _after(

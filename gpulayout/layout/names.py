@@ -27,7 +27,8 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.tile import COMBINE, Tile
 
 _NUMBER = "([0-9]+)"
-_TOKEN = f"([A-Za-z])(?:/{_NUMBER})?|{_NUMBER}([A-Za-z]?)"
+_MOST_DIGITS = len(str(checks.INT64_MAX))
+_TOKEN = re.compile(f"([A-Za-z])(?:/{_NUMBER})?|{_NUMBER}([A-Za-z]?)")
 
 
 Block = tuple[int, int]  # (dim, size): that many neighbours along a dimension are kept together
@@ -50,11 +51,11 @@ def read_name(name: str, logical: str) -> tuple[tuple[int, ...], tuple[Tile, ...
     tokens = _tokens(name, shown)
     outer = [(letter, divisor) for letter, divisor, _, _ in tokens if letter]
     inner = [(size, letter) for _, _, size, letter in tokens if size]
-    for (_, _, size, letter), (later, *_) in zip(tokens, tokens[1:]):
-        if size and later:
+    for (_, _, size, letter), later in zip(tokens, tokens[1:]):
+        if size and later[0]:
             raise LayoutError(
-                f"{shown} has the block {size}{letter} before dimension {later}: no layout can say that, since tiles "
-                "put blocks after all dimensions"
+                f"{shown} has the block {size}{letter} before dimension {later[0]}: no layout can say that, since "
+                "tiles put blocks after all dimensions"
             )
     order = _order([letter for letter, _ in outer], letters, logical, shown)
     divisors = {dim: int(divisor) for dim, (_, divisor) in zip(order, outer) if divisor}
@@ -76,7 +77,7 @@ def _letters(logical: str) -> dict[str, int]:
         )
     found: dict[str, int] = {}
     for dim, letter in enumerate(logical):
-        if not re.fullmatch("[A-Za-z]", letter):
+        if not (letter.isascii() and letter.isalpha()):
             raise LayoutError(
                 f"logical {checks.value_text(logical)} is not one letter for every dimension: character {dim} is "
                 f"{letter!r}"
@@ -90,15 +91,16 @@ def _letters(logical: str) -> dict[str, int]:
 def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
     """The parts of a name: (letter, divisor, "", "") for a dimension, ("", "", size, letter) for a block."""
     found, position = [], 0
-    for token in re.finditer(_TOKEN, name):
+    for token in _TOKEN.finditer(name):
         if token.start() != position:
             break
-        for number in (token[2] or "", token[3] or ""):
-            if number != "0" and number.startswith("0"):
+        letter, divisor, size, block = token.groups("")
+        for number in (divisor, size):
+            if number.startswith("0") and number != "0":
                 raise LayoutError(f"{shown} has the number {checks.value_text(number)}, which begins with 0")
-            if len(number) > len(str(checks.INT64_MAX)):
+            if len(number) > _MOST_DIGITS:
                 raise LayoutError(f"{shown} has a number of {len(number)} digits, which is more than 2^63-1")
-        found.append((token[1] or "", token[2] or "", token[3] or "", token[4] or ""))
+        found.append((letter, divisor, size, block))
         position = token.end()
     if position < len(name):
         raise LayoutError(
@@ -109,19 +111,18 @@ def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
 
 def _order(given: Sequence[str], letters: dict[str, int], logical: str, shown: str) -> tuple[int, ...]:
     """The dimensions in the order of a name, which has every one of them once."""
-    seen: set[str] = set()
+    found: dict[str, int] = {}
     for letter in given:
-        if letter.lower() not in letters:
+        lower = letter.lower()
+        if lower not in letters:
             raise LayoutError(f"{shown} has dimension {letter}, which logical {logical!r} lacks")
-        if letter.lower() in seen:
-            raise LayoutError(
-                f"{shown} has dimension {letter} twice: a block needs its size, such as 16{letter.lower()}"
-            )
-        seen.add(letter.lower())
+        if lower in found:
+            raise LayoutError(f"{shown} has dimension {letter} twice: a block needs its size, such as 16{lower}")
+        found[lower] = letters[lower]
     for letter in logical:
-        if letter.lower() not in seen:
+        if letter.lower() not in found:
             raise LayoutError(f"{shown} has no dimension {letter}, which logical {logical!r} has")
-    return tuple(letters[letter.lower()] for letter in given)
+    return tuple(found.values())
 
 
 def _letter_left_out(size: str, outer: Sequence[tuple[str, str]], shown: str) -> str:
@@ -158,6 +159,8 @@ def _tiles(order: Sequence[int], blocks: Iterable[Block]) -> tuple[Tile, ...]:
         if not groups or place[dim] <= place[groups[-1][-1][0]]:
             groups.append([])
         groups[-1].append((dim, size))
+    if not groups:
+        return ()
     tiles: list[Tile] = []
     products = [1] * len(order)  # of the blocks of each dimension in this tile and later ones, in physical order
     for group in reversed(groups):

@@ -184,7 +184,7 @@ def test_memory_of_a_gpu_is_exported_without_the_gradient(dtype):
 
     given = torch.zeros(6, dtype=dtype).as_subclass(Elsewhere).requires_grad_()
     with torch.no_grad():
-        found = TorchTensors().exported(given)
+        found = TorchTensors().exported(given, "array", False)
     assert not found.requires_grad and found.data_ptr() == given.data_ptr()
     assert torch.utils.dlpack.to_dlpack(found.as_subclass(torch.Tensor))
 

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.api import arrays
+from gpulayout.api.torch_tensors import TorchTensors
 
 LINE = "f32[2,3]{1,0}"
 FLOATS = np.arange(6, dtype=np.float32)
@@ -93,6 +95,68 @@ def test_autograd_knows_that_out_changed(write):
         made = torch.zeros(6)
     write(made)
     assert made.tolist() == out.tolist()
+
+
+WAYS = {
+    "plan": lambda tensor, out: gl.plan(LINE, "{0,1}")(tensor, out=out),
+    "pack": lambda tensor, out: gl.pack(tensor.reshape(2, 3), "{0,1}", out=out),
+    "unpack": lambda tensor, out: gl.unpack(tensor, "f32[6]", out=out),
+    "transpose": lambda tensor, out: gl.transpose(tensor, out=out),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_looks_at_each_tensor_once(way, monkeypatch):
+    torch = pytest.importorskip("torch")
+    looked, real = [], TorchTensors.exported
+
+    def exported(self, given, role, writing):
+        looked.append((role, writing))
+        return real(self, given, role, writing)
+
+    monkeypatch.setattr(TorchTensors, "exported", exported)
+    role = "array" if way in ("pack", "transpose") else "buffer"
+    WAYS[way](torch.arange(6.0), None)
+    assert looked == [(role, False)]
+    looked.clear()
+    WAYS[way](torch.arange(6.0), torch.empty(6))
+    assert sorted(looked) == [(role, False), ("out", True)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tensor_that_shares_memory_with_out_is_refused(way):
+    torch = pytest.importorskip("torch")
+    memory = torch.arange(9.0)
+    with pytest.raises(BufferError, match="overlap in memory: out must be "):
+        WAYS[way](memory[:6], memory[3:])
+    assert memory.tolist() == list(range(9)) and memory._version == 0
+
+
+def test_a_tensor_is_opened_with_its_own_strides():
+    """Also along axes of size 1, whose strides tell apart the memory formats of torch."""
+    torch = pytest.importorskip("torch")
+    whole = torch.arange(120.0).reshape(2, 3, 4, 5)
+    turned = torch.zeros(8, 1, 4, 4).as_strided((8, 1, 4, 4), (16, 1, 4, 1))
+    for tensor in (
+        whole,
+        whole[1:, ::2],
+        whole.permute(3, 1, 0, 2),
+        whole[:, :1].expand(2, 9, 4, 5),
+        turned,
+        whole[0, 0, 0, 0],
+    ):
+        array = arrays.open_array(tensor, "array")[1]
+        assert array.strides == tuple(4 * stride for stride in tensor.stride()) and array.shape == tuple(tensor.shape)
+        assert array.tolist() == tensor.tolist() and (array.ctypes.data == tensor.data_ptr())
+
+
+def test_the_memory_of_a_tensor_may_still_grow():
+    torch = pytest.importorskip("torch")
+    tensor, out = torch.zeros(4), torch.zeros(4)
+    gl.pack(tensor, "{0}", out=out)
+    assert (
+        out.resize_(100).shape == tensor.resize_(100).shape == (100,)
+    )  # `tensor.numpy()` would have fixed the size of its memory
 
 
 def test_jax_arrays_of_types_below_a_byte_have_no_view():

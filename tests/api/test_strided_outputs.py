@@ -322,4 +322,4 @@ def test_contiguous_outputs_are_moved_as_pack_moves_them(executor, plans_anew):
     assert len(kept_copies.keys()) == 6
     for key in kept_copies.keys():  # noqa: SIM118 - no dictionary
         shape, strides, *_ = key
-        assert kept_copies.get(key)[0].pieces == pack_pieces(strides, shape)
+        assert kept_copies.get(key).pieces == pack_pieces(strides, shape)

@@ -292,6 +292,18 @@ def test_sizes_and_ranks_beyond_all_limits():
         gl.transpose(np.arange(6), "a -> a" + " 1" * 70)
 
 
+def test_repeated_numbers_of_axes_are_checked_again():
+    """1.0 and True equal ints too."""
+    array = numbered((4, 3))
+    assert np.array_equal(gl.transpose(array, (1, 0)), array.T)
+    assert np.array_equal(gl.transpose(array, [np.int8(-1), 0]), array.T)
+    for axes in ((True, False), (1.0, 0), [True, 0]):
+        with pytest.raises(TypeError, match="^axes .* is not all integers for an array of shape"):
+            gl.transpose(array, axes)
+    with pytest.raises(gl.LayoutError, match="for an array of shape"):
+        gl.transpose(array[0], (1, 0))
+
+
 def test_a_repeated_pattern_checks_its_sizes_again():
     """2.0 and True equal ints, so a cache would take them for the ints of an earlier call."""
     array = numbered((4, 3))

@@ -61,7 +61,11 @@ TESTS = (
     ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),
     ("pictures/page.py", NUMPY, _files("cli/page pictures/svg")),
     ("pictures/*", NUMPY, PICTURES),
-    ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
+    (
+        "memory/*",
+        ALL,
+        _files("memory/foreign_memory memory/host_arrays memory/mapped_files api/foreign_arrays gpu/cupy_runtime"),
+    ),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
     *(
         (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes api/blocks moves/blocks"))

@@ -135,6 +135,10 @@ def torch_module(cp):
             raise AssertionError
 
         is_neg = is_conj = is_inference = lambda self: False
+        nbytes = property(lambda self: self.array.nbytes)
+
+        def is_contiguous(self):
+            return self.array.flags.c_contiguous
 
         def numel(self):
             return self.array.size
@@ -173,8 +177,8 @@ def torch_module(cp):
             producer.keeps = self
             return producer.capsule()
 
-    def empty(shape, *, dtype, device):
-        index = device.index
+    def empty(*sizes, dtype, device):  # numbers or one tuple of them
+        shape, index = sizes[0] if isinstance(sizes[0], tuple) else sizes, device.index
         width = (
             2 if dtype.name == "bfloat16" else 1 if dtype.name.startswith("float8") else np.dtype(dtype.name).itemsize
         )

@@ -1,12 +1,13 @@
 """How NumPy executes a move: one strided copy, cut into parts where the caches of a CPU need it.
 
-NumPy copies in the order of the target, one element at a time.  Four things make that slow, and each has a remedy:
+NumPy copies in the order of the target, one element at a time.  Five things make that slow, and each has a remedy:
 
 - Contiguous runs are short.  A run of up to 512 bytes moves as one element of that size: f32[1024,512,16] with its
   first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
 - The minor axes differ.  Cache blocks are copied, some of them through a scratch array; see `cache_blocks`.
 - The minor axis of the target is a few channels (3 planes to RGB).  NumPy's innermost loop would be too short, so
   channels are copied one by one, in chunks that stay in the cache until all channels are written.
+- The elements of short records have 1 or 2 bytes, on either side.  Arithmetic copies them faster; see `short_records`.
 - There is padding.  A separate pass would fetch it and write it back again, so it is filled chunk by chunk too.
 
 Threads share large moves: cache blocks, or parts along one axis.
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
 from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block
+from gpulayout.cpu.short_records import ShortRecords, short_records
 from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Axis, Move, StridedPlaces
@@ -41,6 +43,7 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
     scratch: tuple[int, ...] = ()
     if not by_channels and axes:
         block, scratch = cache_block(itemsize, axes, order, threads)
+    records = short_records(itemsize, axes, by_channels) if not block and move.bytes_read > SMALL_BYTES else None
     elements = StridedPlaces(
         tuple(axis.bound for axis in reversed(axes)),
         tuple(axis.source_stride for axis in reversed(axes)),
@@ -53,9 +56,10 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
         itemsize,
         elements,
         by_channels,
+        records,
         block[::-1],
         scratch[::-1],
-        *_WorkUnits.of(move, axes, block, by_channels),
+        *_WorkUnits.of(move, axes, block, by_channels, records),
         *_fills(move),
     )
 
@@ -113,20 +117,21 @@ class _WorkUnits(NamedTuple):
     share: int
 
     @staticmethod
-    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool) -> _WorkUnits:
+    def of(
+        move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool, records: ShortRecords | None
+    ) -> _WorkUnits:
         weight = max(move.bytes_read, move.bytes_written)
         if block:
             count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, block))
             return _WorkUnits(0, 0, 0, count, _share(count, weight))
         if not axes:
             return _WorkUnits(0, 0, 0, 0, 0)
-        chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
+        chunked = weight > CHUNK_BYTES and (by_channels or records is not None or move.is_padded)
         fine = CHUNK_BYTES if chunked else weight // 64
         # Never the channels: there are at most RECORD_BYTES of them, and at least SHORT_RUN pixels.
-        k = next(
-            (k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight),
-            max(range(len(axes)), key=lambda k: axes[k].bound),
-        )
+        channels = len(axes) - 1 - records.axis if records else None
+        cuts = [k for k in range(len(axes)) if k != channels]
+        k = next((k for k in reversed(cuts) if axes[k].bound * fine >= weight), max(cuts, key=lambda k: axes[k].bound))
         count = axes[k].extent
         return _WorkUnits(
             len(axes) - 1 - k,

@@ -123,6 +123,7 @@ def test_plans_of_tiny_and_empty_arrays(source, target, lines):
         ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"),
         ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
         ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 chunks one after the other"),
+        ("u8[8,300000]", "{0,1}", "numpy    8 channels one after the other, negated twice, over 2 axes, 2 chunks one"),
         (
             "f32[40,40,40,41]",
             "{0,1,2,3}",

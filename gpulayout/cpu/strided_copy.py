@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import scratch_bytes
+from gpulayout.cpu.short_records import ShortRecords
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view, word_of
@@ -44,6 +45,7 @@ class StridedPlan:
     itemsize       bytes of an element as NumPy moves it: one or more contiguous elements of the move
     elements       all elements as one strided copy, axes major first
     by_channels    copy the places of the last axis one after the other
+    records        copy the channels of short records with arithmetic; None copies them as they are
     cache_block    sizes of a cache block, major first; () copies without cache blocks
     scratch        strides of its scratch array in bytes, axes as in `elements`; () copies without one
     cut, fill_cut  the axis along which work without cache blocks is cut: its index in `elements`, and in the fills
@@ -59,6 +61,7 @@ class StridedPlan:
     itemsize: int
     elements: StridedPlaces
     by_channels: bool
+    records: ShortRecords | None
     cache_block: tuple[int, ...]
     scratch: tuple[int, ...]
     cut: int
@@ -90,7 +93,7 @@ class StridedPlan:
             _copy_blocked(reading, writing, self, fills)
         elif self.chunk or self.share:
             share(functools.partial(_copy_part, reading, writing, self, fills), self.count, self.share, self.threads)
-        elif fills or self.by_channels:
+        elif fills or self.by_channels or self.records:
             _copy_whole(reading, writing, self, fills)
         else:
             writing[...] = reading  # a small move would feel the dispatch of np.copyto
@@ -112,6 +115,8 @@ class StridedPlan:
         text = f"one np.copyto over {counted(len(self.elements.shape), 'axis')}"
         if self.cache_block:
             text = f"cache blocks of {tile_text(self.cache_block)}" + ", through a scratch array" * bool(self.scratch)
+        elif self.records:
+            text = self.records.describe(self.elements.shape)
         elif self.by_channels:
             channels, axes = counted(self.elements.shape[-1], "channel"), counted(len(self.elements.shape), "axis")
             text = f"{channels} one after the other, over {axes}"
@@ -134,6 +139,7 @@ class StridedPlan:
             "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
             "cache_block": self.cache_block[::-1] or None,
             "by_channels": self.by_channels,
+            "arithmetic": self.records.arithmetic if self.records else None,
             "chunk_places": self.chunk,
             "threads": self.most_threads,
             "fills": [math.prod(fill.places.shape) for fill in self.fills],
@@ -153,7 +159,9 @@ def _copy_whole(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills
     if plan.fills_first:
         for places, pad, _ in fills:
             places[...] = pad
-    if not plan.by_channels:
+    if plan.records:
+        plan.records.copy(source, target)
+    elif not plan.by_channels:
         target[...] = source
     else:
         for channel in range(source.shape[-1]):

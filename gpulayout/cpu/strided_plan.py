@@ -1,13 +1,14 @@
 """How NumPy executes a move: one strided copy, cut into parts where the caches of a CPU need it.
 
-NumPy copies in the order of the target, one element at a time.  Four things make that slow, and each has a remedy:
+NumPy copies in the order of the target, one element at a time.  Five things make that slow, and each has a remedy:
 
-- Contiguous runs are short.  A run of up to 512 bytes moves as one element of that size: f32[1024,512,16] with its
+- Contiguous runs are short.  A run of up to 512 bytes can move as one element of that size: f32[1024,512,16] with its
   first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
 - The minor axes differ.  Cache blocks are copied, some of them through a scratch array; see `cache_blocks`.
-- The minor axis of the target is a few channels (3 planes to RGB).  NumPy's innermost loop would be too short, so
-  channels are copied one by one, in chunks that stay in the cache until all channels are written.
+- The elements of short records have 1 or 2 bytes, on either side.  Arithmetic copies them faster; see `short_records`.
 - There is padding.  A separate pass would fetch it and write it back again, so it is filled chunk by chunk too.
+- There is padding between a few channels (3 planes to RGB in 4 bytes).  Channels are then copied one by one, in chunks
+  that stay in the cache until all channels are written.
 
 Threads share large moves: cache blocks, or parts along one axis.
 """
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
 from gpulayout.cpu.cache_blocks import Way, best_way
+from gpulayout.cpu.short_records import ShortRecords, short_records
 from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Axis, Move, StridedPlaces
@@ -30,14 +32,15 @@ RECORD_BYTES = 32  # records of up to this many bytes are written channel by cha
 CHUNK_BYTES = 3 << 19  # bytes of the target in a chunk
 SHORT_RUN = 64  # pixels; from this many on, a loop over pixels beats one over channels
 NEAR_BYTES = 256  # neighbours less than this apart share pages and often lines
-SHARE_TIME = 65e3  # nanoseconds of work that justify a thread: to wake one takes 30 to 50 microseconds
+SHARE_TIME = 65e3  # nanoseconds of work that justify a thread; docs/performance.md has the figures
 FILL_TIME, CHANNEL_TIME = 0.05, 0.1  # nanoseconds for a byte: of padding, and of elements that go channel by channel
 
 
 def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
     """The plan of a move for NumPy.  Any plan gives the same bytes; this one is fast."""
     by_channels = _goes_by_channels(move)
-    way, time = _way_of(move, threads, by_channels)
+    records = short_records(move.itemsize, _axes(move)) if move.bytes_read > SMALL_BYTES else None
+    way, time = _way_of(move, threads, by_channels or records is not None)
     axes = way.axes
     elements = StridedPlaces(
         tuple(axis.bound for axis in reversed(axes)),
@@ -51,9 +54,10 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
         way.itemsize,
         elements,
         by_channels,
+        records,
         () if way.is_whole else way.block[::-1],
         way.scratch[::-1],
-        *_WorkUnits.of(move, way, by_channels, time),
+        *_WorkUnits.of(move, way, by_channels, records, time),
         *_fills(move),
     )
 
@@ -118,7 +122,7 @@ class _WorkUnits(NamedTuple):
     share: int
 
     @staticmethod
-    def of(move: Move, way: Way, by_channels: bool, time: float) -> _WorkUnits:
+    def of(move: Move, way: Way, by_channels: bool, records: ShortRecords | None, time: float) -> _WorkUnits:
         axes = way.axes
         if not axes:
             return _WorkUnits(0, 0, 0, 0, 0)
@@ -126,13 +130,12 @@ class _WorkUnits(NamedTuple):
             count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, way.block))
             return _WorkUnits(0, 0, 0, count, _share(count, time))
         weight = max(move.bytes_read, move.bytes_written)
-        chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
+        chunked = weight > CHUNK_BYTES and (by_channels or records is not None or move.is_padded)
         fine = CHUNK_BYTES if chunked else weight // 64
         # Never the channels: there are at most RECORD_BYTES of them, and at least SHORT_RUN pixels.
-        k = next(
-            (k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight),
-            max(range(len(axes)), key=lambda k: axes[k].bound),
-        )
+        channels = len(axes) - 1 - records.axis if records else None
+        cuts = [k for k in range(len(axes)) if k != channels]
+        k = next((k for k in reversed(cuts) if axes[k].bound * fine >= weight), max(cuts, key=lambda k: axes[k].bound))
         count = axes[k].extent
         return _WorkUnits(
             len(axes) - 1 - k,

@@ -122,12 +122,9 @@ def test_plans_of_tiny_and_empty_arrays(source, target, lines):
         ("f32[1003,4001]", "{0,1}", "tile of 64 x 64 elements (minor in the target last)"),  # 32 along the 1003
         ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"),
         ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
-        ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 chunks one after the other"),
-        (
-            "f32[40,40,40,41]",
-            "{0,1,2,3}",
-            "cache blocks of 41 x 14 x 7 x 40 elements (minor in the target last), through a scratch array",
-        ),
+        ("u8[9,300000]", "{0,1:PD(10,300000)}", "numpy    9 channels one after the other, over 2 axes and 1 fill"),
+        ("u8[8,300000]", "{0,1}", "numpy    8 channels one after the other, negated twice, over 2 axes, 2 chunks one"),
+        ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x "),
     ],
 )
 def test_sizes_of_tiles_are_listed_in_a_stated_order(source, target, said):

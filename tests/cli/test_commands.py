@@ -385,6 +385,7 @@ def test_explain_prints_the_plan():
         ],
         "cache_block": None,
         "by_channels": False,
+        "arithmetic": None,
         "chunk_places": 0,
         "threads": 1,
         "fills": [15],

@@ -138,7 +138,7 @@ def _transposed(
     if not isinstance(axes, str):
         axes = _numbers(axes, sizes, source)
     # Sizes such as True or 2.0, which equal ints, must not reach the cache.
-    find = _rearranged if not sizes or {*map(type, sizes.values())} == {int} else _rearranged.__wrapped__
+    find = rearranged if not sizes or {*map(type, sizes.values())} == {int} else rearranged.__wrapped__
     found = find(axes, source.dtype, source.shape, source.strides, tuple(sizes.items()))
     transfer = found.transfer
     if out is None:
@@ -186,7 +186,7 @@ def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any)
 
 
 @functools.lru_cache(maxsize=1024)  # a repeated call reads no pattern and plans nothing; an entry takes up to 6 KB
-def _rearranged(
+def rearranged(
     axes: str | tuple[int, ...],
     dtype: np.dtype[Any],
     dimensions: tuple[int, ...],

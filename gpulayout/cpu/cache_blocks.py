@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.cpu.caches import LINE_BYTES, machine_caches
-from gpulayout.cpu.copy_cost import copy_cost, share_of, touched, work_time
+from gpulayout.cpu.copy_cost import copy_cost, share_of, touched
 from gpulayout.moves.move import Axis
 
 SCRATCH_BYTES = 4 << 20  # of all threads together
@@ -84,16 +84,13 @@ def best_way(elements: Sequence[tuple[int, Sequence[Axis]]], threads: int) -> tu
 
     elements   (bytes of an element, axes) of each size of element in which NumPy can move the same bytes
     """
-    caches = machine_caches()
-    ways = [way for itemsize, axes in elements for way in ways_to_copy(itemsize, axes, threads)]
-    bounds = sorted(((work_time(*way) * way.risk, k) for k, way in enumerate(ways)))
-    best, least = ways[0], math.inf
-    for bound, k in bounds:
-        if bound >= least:
-            break
-        cost = copy_cost(*ways[k], caches) * ways[k].risk
-        if cost < least:
-            best, least = ways[k], cost
+    caches, best, least = machine_caches(), None, math.inf
+    for itemsize, axes in elements:
+        for way in ways_to_copy(itemsize, axes, threads):
+            cost = copy_cost(*way, caches, least / way.risk) * way.risk
+            if best is None or cost < least:
+                best, least = way, cost
+    assert best is not None, "there is always the whole copy"
     return best, least
 
 
@@ -103,10 +100,12 @@ def ways_to_copy(itemsize: int, axes: Sequence[Axis], threads: int) -> Iterator[
     yield Way(itemsize, axes, whole, ())
     source_order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
     elements = math.prod(whole)
-    most = elements // LEAST_BLOCKS
     for recipe in DIRECT:
         if recipe.left_out < len(axes) and math.prod(whole[: recipe.left_out]) <= MOST_LEFT_OUT:
-            block = _block(axes, source_order, recipe, most)
+            block = _block(axes, source_order, recipe)
+            while math.prod(block) * LEAST_BLOCKS > elements and recipe.along_source > 1:
+                recipe = recipe.smaller()
+                block = _block(axes, source_order, recipe)
             if elements <= MOST_BLOCKS * math.prod(block):
                 yield Way(itemsize, axes, block, ())
     if itemsize > 16 or source_order[0] == 0:
@@ -114,24 +113,26 @@ def ways_to_copy(itemsize: int, axes: Sequence[Axis], threads: int) -> Iterator[
     room = SMALL_SCRATCH if elements * itemsize <= SMALL_MOVE else SCRATCH_BYTES // max(threads, 2)
     for recipe in SCRATCH:
         while True:
-            block = _block(axes, source_order, recipe, most)
+            block = _block(axes, source_order, recipe)
             scratch = scratch_strides(itemsize, axes, source_order, block)
-            if scratch_bytes(itemsize, block, scratch) <= room or recipe == (1, 1, 0):
+            fits = scratch_bytes(itemsize, block, scratch) <= room and math.prod(block) * LEAST_BLOCKS <= elements
+            if fits or recipe == (1, 1, 0):
                 break
             recipe = recipe.smaller()
         if elements <= MOST_BLOCKS * math.prod(block):
             yield Way(itemsize, axes, block, scratch)
 
 
-def _block(axes: Sequence[Axis], source_order: Sequence[int], recipe: Recipe, most: int) -> tuple[int, ...]:
-    """The sizes of a block of about `recipe`, over several axes where they are short, and of about `most` elements.
+def _block(axes: Sequence[Axis], source_order: Sequence[int], recipe: Recipe) -> tuple[int, ...]:
+    """The sizes of a block of about `recipe`, over several axes where they are short.
 
     3 planes of 1000 x 1000 to pixels, in blocks of about 32 x 16384 elements: a block takes all 3 channels, and 11
     columns for 33 elements along the target.  All 1000 columns of 17 rows then make it 17000 along the source.
+
+    Blocks along an axis are equally long: 264 places in blocks of about 256 are one block, and 400 are two of 200.
     """
     block = [1] * len(axes)
-    along_source = max(min(recipe.along_source, most // recipe.along_target), 1)
-    for order, wanted in ((range(len(axes)), recipe.along_target), (source_order, along_source)):
+    for order, wanted in ((range(len(axes)), recipe.along_target), (source_order, recipe.along_source)):
         covered = 1
         for k in order:
             if covered >= wanted:
@@ -139,7 +140,7 @@ def _block(axes: Sequence[Axis], source_order: Sequence[int], recipe: Recipe, mo
             if k >= recipe.left_out:
                 block[k] = max(block[k], min(axes[k].bound, -(-wanted // covered)))
                 covered *= block[k]
-    return tuple(block)
+    return tuple([-(-axis.bound // max(round(axis.bound / size), 1)) for axis, size in zip(axes, block)])
 
 
 def scratch_strides(

@@ -27,7 +27,7 @@ Loop = tuple[float, int, int]  # how often; bytes from one pass to the next in t
 
 # Nanoseconds.
 CALL = 395.0  # of NumPy, for a block
-INNER_LOOP = 2.2  # to begin it
+INNER_LOOP, ROW = 2.2, 4.7  # to begin it; if it is one contiguous row, to copy that with memmove
 ELEMENT = 0.2
 LONG_ELEMENT = 1.5  # one that NumPy copies with a call of memmove
 FIRST, SECOND, THIRD = 0.32, 0.25, 2.8  # a line that is not in this cache
@@ -38,28 +38,45 @@ PER_WAIT, MOST_WAIT = 16, 2.0
 
 
 def copy_cost(
-    itemsize: int, axes: Sequence[Axis], block: Sequence[int], scratch: Sequence[int], caches: Caches
+    itemsize: int,
+    axes: Sequence[Axis],
+    block: Sequence[int],
+    scratch: Sequence[int],
+    caches: Caches,
+    limit: float = math.inf,
 ) -> float:
     """Nanoseconds for a copy in blocks of these sizes.  All lists are minor first in the target.
 
     scratch   strides in bytes of the array that each block goes through; () copies directly
+    limit     a copy that takes this long is not looked at further: the result is then too low, but not below the limit
     """
-    inner, outer = loops_of(axes, block)
+    inner, outer = _loops(axes, block)
     blocks = math.prod([loop[0] for loop in outer])
     moved = 2 * itemsize * math.prod([axis.bound for axis in axes])
-    work = work_time(itemsize, axes, block, scratch)
+    work = math.prod([-(-axis.bound // size) for axis, size in zip(axes, block)]) * CALL * (2 if scratch else 1)
+    nests = _through(inner, block, scratch) if scratch else [inner]
+    work += blocks * sum([_loop_time(itemsize, loops) for loops in nests])
+    once = [moved / LINE_BYTES * _missing(moved, cache) for cache in caches]
+    if work + _waiting(once) >= limit:  # every line is fetched at least once
+        return work + _waiting(once)
     if not scratch:
         loops = inner + outer
         lines = fetched(itemsize, loops, moved, caches)
-        return work + _reading(itemsize, loops, [line[0] for line in lines]) + _writing([line[1] for line in lines])
-    into, out_of = _through(inner, block, scratch)
-    read = [line[0] for line in fetched(itemsize, into + outer, moved, caches)]
-    written = [line[1] for line in fetched(itemsize, out_of + outer, moved, caches)]
-    [stored], [loaded] = (fetched(itemsize, loops, moved, caches[:1]) for loops in (into, out_of))
-    return work + _reading(itemsize, into + outer, read) + _writing(written) + blocks * FIRST * (stored[1] + loaded[0])
+        return work + _reading(itemsize, loops, [line[0] for line in lines]) + _waiting([line[1] for line in lines])
+    into, out_of = nests
+    into += [(count, source, 0) for count, source, _ in outer]  # every block goes through the same scratch array
+    out_of += [(count, 0, target) for count, _, target in outer]
+    filled, emptied = [fetched(itemsize, loops, moved, caches) for loops in nests]
+    through = (filled[0][1] + emptied[0][0]) * FIRST
+    return (
+        work
+        + _reading(itemsize, into, [line[0] for line in filled])
+        + _waiting([line[1] for line in emptied])
+        + through
+    )
 
 
-def loops_of(axes: Sequence[Axis], block: Sequence[int]) -> tuple[list[Loop], list[Loop]]:
+def _loops(axes: Sequence[Axis], block: Sequence[int]) -> tuple[list[Loop], list[Loop]]:
     """The loops in a block, and those over the blocks."""
     inner: list[Loop] = []
     outer: list[Loop] = []
@@ -71,21 +88,11 @@ def loops_of(axes: Sequence[Axis], block: Sequence[int]) -> tuple[list[Loop], li
     return inner, outer
 
 
-def work_time(itemsize: int, axes: Sequence[Axis], block: Sequence[int], scratch: Sequence[int]) -> float:
-    """Nanoseconds for a copy that never waits for memory: the least that `copy_cost` can be."""
-    inner, outer = loops_of(axes, block)
-    blocks = math.prod([loop[0] for loop in outer])
-    calls = math.prod([-(-axis.bound // size) for axis, size in zip(axes, block)]) * CALL
-    if not scratch:
-        return calls + blocks * _loop_time(itemsize, inner)
-    return 2 * calls + blocks * sum(_loop_time(itemsize, loops) for loops in _through(inner, block, scratch))
-
-
-def _through(inner: list[Loop], block: Sequence[int], scratch: Sequence[int]) -> tuple[list[Loop], list[Loop]]:
+def _through(inner: list[Loop], block: Sequence[int], scratch: Sequence[int]) -> list[list[Loop]]:
     """The loops from the source into a scratch array, and those from there into the target."""
     steps = [step for step, size in zip(scratch, block) if size > 1]
     into = sorted([(count, source, step) for (count, source, _), step in zip(inner, steps)], key=_source_step)
-    return into, [(count, step, target) for (count, _, target), step in zip(inner, steps)]
+    return [into, [(count, step, target) for (count, _, target), step in zip(inner, steps)]]
 
 
 def _source_step(loop: Loop) -> int:
@@ -99,25 +106,23 @@ def _loop_time(itemsize: int, loops: Sequence[Loop]) -> float:
         joins = joins and (source, target) == (loops[0][1] * length, loops[0][2] * length)
         length *= count if joins else 1
         elements *= count
-    begin = elements / length * INNER_LOOP
     steps = loops[0][1:] if loops else ()
     if steps == (itemsize, itemsize):
-        return begin
+        return elements / length * ROW
     # NumPy has a loop for 16 bytes only if one side is contiguous.
     has_loop = itemsize in (1, 2, 4, 8) or (itemsize == 16 and itemsize in steps)
-    return begin + elements * (ELEMENT if has_loop else LONG_ELEMENT)
+    return elements / length * INNER_LOOP + elements * (ELEMENT if has_loop else LONG_ELEMENT)
 
 
 def _reading(itemsize: int, loops: Sequence[Loop], lines: Sequence[float]) -> float:
     """Nanoseconds of waiting for lines of the source, given how many are not in the caches of each level."""
-    first, second, third = lines
     if _streams(itemsize, loops) > STREAMS:
         accesses = math.prod([loop[0] for loop in loops])
-        second, third = (_waits(lines, accesses) for lines in (second, third))
-    return first * FIRST + second * SECOND + third * THIRD
+        lines = [lines[0], _waits(lines[1], accesses), _waits(lines[2], accesses)]
+    return _waiting(lines)
 
 
-def _writing(lines: Sequence[float]) -> float:
+def _waiting(lines: Sequence[float]) -> float:
     first, second, third = lines
     return first * FIRST + second * SECOND + third * THIRD
 
@@ -154,9 +159,14 @@ def fetched(itemsize: int, loops: Sequence[Loop], moved: int, caches: Sequence[C
             if len(found) == len(caches):
                 return found
     for cache in caches[len(found) :]:
-        missing = min(max(2 * moved / cache.nbytes - 1, 0.0), 1.0)
+        missing = _missing(moved, cache)
         found.append((source[0] * missing, target[0] * missing))
     return found
+
+
+def _missing(moved: int, cache: Cache) -> float:
+    """The part of arrays of `moved` bytes that a cache does not hold from before."""
+    return min(max(2 * moved / cache.nbytes - 1, 0.0), 1.0)
 
 
 def touched(steps: Sequence[tuple[int, float]], itemsize: int) -> tuple[float, float, float, int]:

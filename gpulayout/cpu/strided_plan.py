@@ -32,7 +32,7 @@ RECORD_BYTES = 32  # records of up to this many bytes are written channel by cha
 CHUNK_BYTES = 3 << 19  # bytes of the target in a chunk
 SHORT_RUN = 64  # pixels; from this many on, a loop over pixels beats one over channels
 NEAR_BYTES = 256  # neighbours less than this apart share pages and often lines
-SHARE_TIME = 65e3  # nanoseconds of work that justify a thread; docs/performance.md has the figures
+SHARE_TIME = 125e3  # nanoseconds of work that justify a thread; docs/performance.md has the figures
 FILL_TIME, CHANNEL_TIME = 0.05, 0.1  # nanoseconds for a byte: of padding, and of elements that go channel by channel
 
 

@@ -85,7 +85,7 @@ def plan_on(caches, monkeypatch, text, order):
         # 256 rows 1024 bytes apart fall into 4 sets: of 8, 12 and 4 ways
         ("f32[256,256]", (1, 0), "scratch", "blocks", "scratch"),
         # 300 lines fit 32 KB, and 400 KB fit a cache of 2 MB alone
-        ("f32[300,400]", (1, 0), "whole", "whole", "scratch"),
+        ("f32[300,400]", (1, 0), "whole", "whole", "blocks"),
         ("f32[700,700]", (1, 0), "scratch", "whole", "scratch"),
         # images of 320 KB, transposed one by one
         ("u8[20,640,500]", (0, 2, 1), "scratch", "whole", "scratch"),

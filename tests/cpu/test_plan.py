@@ -213,7 +213,7 @@ def cost_of_way(way, choice):
     """A cost that makes the planner choose one kind of way, and different ones of a kind in turn."""
     turns = itertools.count(choice)
 
-    def cost(itemsize, axes, block, scratch, caches):
+    def cost(itemsize, axes, block, scratch, caches, limit):
         whole = all(size == axis.bound for size, axis in zip(block, axes))
         found = "scratch" if scratch else "whole" if whole else "blocks"
         return 1e9 * (found != way) + 1e8 + 1000 * (next(turns) % 3)

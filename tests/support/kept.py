@@ -7,4 +7,4 @@ def forget_transfers():
     """Every later call makes its plan anew."""
     for kept in (plan.kept_plans, packing.kept_packs, packing.kept_unpacks, copies.kept_copies):
         kept.clear()
-    transpose._rearranged.cache_clear()
+    transpose.rearranged.cache_clear()

@@ -25,7 +25,7 @@ from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Axis, Move, StridedPlaces
 
-SMALL_BYTES = 1 << 16  # for moves up to this size the remedies cost more than they save
+SMALL_BYTES = 1 << 16  # for smaller moves the remedies cost more than they save
 LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element
 FILL_WHOLE_BYTES = 1024  # with fewer bytes per run of padding, filling everything is faster than filling the runs
 RECORD_BYTES = 32  # records of up to this many bytes are written channel by channel
@@ -67,7 +67,7 @@ def _way_of(move: Move, threads: int, by_channels: bool) -> tuple[Way, float]:
     axes = _axes(move)
     whole = Way(move.itemsize, axes, tuple(axis.bound for axis in axes), ())
     padding = (move.bytes_written - move.bytes_read) * FILL_TIME
-    if not axes or move.bytes_read <= SMALL_BYTES:
+    if not axes or move.bytes_read < SMALL_BYTES:
         return whole, padding
     if by_channels:
         return whole, padding + move.bytes_read * CHANNEL_TIME

@@ -1,0 +1,46 @@
+"""The benchmark of random relayouts draws what it says, and finds who is faster."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks import random_relayouts
+from benchmarks.random_relayouts import LEAST, MOST, Case, drawn, summary
+
+
+def test_a_seed_gives_the_same_relayouts_of_every_kind():
+    cases = drawn(3, 300)
+    assert cases == drawn(3, 300) and cases[:50] == drawn(3, 50) and cases != drawn(4, 300)
+    assert {case.element_type for case in cases} == {*random_relayouts.ELEMENT_TYPES}
+    assert {len(case.dimensions) for case in cases} == {*range(2, 8)}
+    assert all(LEAST <= case.source.nbytes <= MOST for case in cases)
+    assert all(sorted(case.order) == [*range(len(case.dimensions))] != [*case.order] for case in cases)
+    assert {math.floor(math.log2(case.source.nbytes / LEAST)) for case in cases} == {*range(8)}
+
+
+def test_a_case_is_named_by_its_layouts():
+    assert str(Case("f32", (2, 3, 4), (2, 0, 1))) == "f32[2,3,4]{2,1,0} to {1,0,2}"
+
+
+def test_the_summary_lists_the_cases_behind():
+    records = [
+        {"case": name, "threads": 2, "ms": ours, "torch_ms": theirs}
+        for name, ours, theirs in (("a", 1.0, 2.0), ("b", 1.0, 0.5), ("c", 1.0, 1.5))
+    ]
+    first, *behind = summary(records)
+    assert "3 relayouts, threads: 2" in first and "median 1.50" in first and "below 0.95: 1" in first
+    assert behind == ["  0.50  b"]
+
+
+def test_a_small_run_writes_its_figures(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(random_relayouts, "MOST", 3e6)
+    monkeypatch.setattr(random_relayouts, "LEAST_SAMPLE", 0.0)
+    monkeypatch.setattr(random_relayouts, "WARM_UP", 0.0)
+    out = tmp_path / "random.json"
+    assert random_relayouts.main(["7", "--count", "3", "--threads", "1", "--rounds", "1", "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["seed"] == 7 and len(found["relayouts"]) == 3 and found["machine"]["packages"]["numpy"]
+    assert all(record["ms"] > 0 and record["torch_ms"] > 0 for record in found["relayouts"])
+    assert "3 relayouts, threads: 1" in capsys.readouterr().out

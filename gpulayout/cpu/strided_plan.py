@@ -67,7 +67,7 @@ def _way_of(move: Move, threads: int, by_channels: bool) -> tuple[Way, float]:
     axes = _axes(move)
     whole = Way(move.itemsize, axes, tuple(axis.bound for axis in axes), ())
     padding = (move.bytes_written - move.bytes_read) * FILL_TIME
-    if not axes or move.bytes_read < SMALL_BYTES:
+    if not axes or not move.bytes_read or move.bytes_read < SMALL_BYTES:
         return whole, padding
     if by_channels:
         return whole, padding + move.bytes_read * CHANNEL_TIME

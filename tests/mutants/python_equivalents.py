@@ -36,8 +36,8 @@ EQUIVALENTS = {
      'if length % size == -1:'):
         _CHOICE,
     ("gpulayout/cpu/strided_plan.py",
-     'SMALL_BYTES = 1 << 16  # for moves up to this size the remedies cost more than they save',
-     'SMALL_BYTES = 1 << 15  # for moves up to this size the remedies cost more than they save'):
+     'SMALL_BYTES = 1 << 16  # for smaller moves the remedies cost more than they save',
+     'SMALL_BYTES = 1 << 15  # for smaller moves the remedies cost more than they save'):
         _CHOICE,
     ("gpulayout/cpu/packed_plan.py",
      'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)',

@@ -227,11 +227,12 @@ def _grids(source: np.ndarray, target: np.ndarray, block: Sequence[int]) -> list
     found = []
     for corner in itertools.product(*spans):
         part = tuple(slice(start, start + count * size) for start, count, size in corner)
-        split = tuple(number for _, count, size in corner for number in (count, size))
-        order = (*range(0, len(split), 2), *range(1, len(split), 2))
-        first = tuple(slice(None) if count > 1 else 0 for _, count, _ in corner)
-        reading, writing = (array[part].reshape(split).transpose(order)[first] for array in (source, target))
         counts = tuple(count for _, count, _ in corner if count > 1)
+        # (whether it numbers blocks, length) of each new axis.  An axis with one block stays one: NumPy takes 64.
+        split = [pair for _, count, size in corner for pair in [(True, count)] * (count > 1) + [(False, size)]]
+        order = sorted(range(len(split)), key=lambda k: not split[k][0])
+        shape = tuple(length for _, length in split)
+        reading, writing = (array[part].reshape(shape).transpose(order) for array in (source, target))
         found.append(_Grid(reading, writing, counts, tuple(size for *_, size in corner)))
     return found
 

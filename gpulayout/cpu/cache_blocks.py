@@ -75,7 +75,7 @@ class Recipe(NamedTuple):
 
 
 # Of some 60 ways, these and the whole copy together lose least on random relayouts.
-DIRECT = Recipe(32, 16384), Recipe(256, 16384, 1), Recipe(256, 16384, 2)
+DIRECT = Recipe(32, 16384), Recipe(256, 1 << 16, 1), Recipe(256, 16384, 2)
 SCRATCH = Recipe(128, 1024), Recipe(64, 4096), Recipe(256, 256)
 
 

@@ -185,7 +185,7 @@ def _copy_part(
 
 def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding]) -> None:
     """Copy cache blocks, shared by threads, and fill all padding before or after them."""
-    grids = _grids(source, target, plan.cache_block)
+    grids = grids_of(source, target, plan.cache_block)
     boxes = [(k, at) for k, grid in enumerate(grids) for at in itertools.product(*map(range, grid.counts))]
     copy = functools.partial(
         share,
@@ -218,7 +218,7 @@ class _Grid(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def _grids(source: np.ndarray, target: np.ndarray, block: Sequence[int]) -> list[_Grid]:
+def grids_of(source: np.ndarray, target: np.ndarray, block: Sequence[int]) -> list[_Grid]:
     """The grid of whole blocks, then those of the blocks that an axis ends early."""
     spans = []
     for size, step in zip(source.shape, block):

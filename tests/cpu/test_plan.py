@@ -212,7 +212,7 @@ def test_every_small_move_in_tiny_cache_blocks_and_long_elements(way, monkeypatc
 def test_cache_blocks_of_more_axes_than_half_of_numpys_limit():
     """48 axes of 2 places, whose 2^48 elements share their memory here: blocks of the 32 minor axes."""
     source, target = (np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2,) * 48, (0,) * 48) for _ in range(2))
-    (grid,) = strided_copy._grids(source, target, (1,) * 16 + (2,) * 32)
+    (grid,) = strided_copy.grids_of(source, target, (1,) * 16 + (2,) * 32)
     for array in (grid.source, grid.target):
         assert array[(0,) * 16].shape == (1,) * 16 + (2,) * 32
     assert grid.counts == (2,) * 16

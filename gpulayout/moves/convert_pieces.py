@@ -39,7 +39,7 @@ class Stages:
     after: Pieces
 
 
-class Side:
+class ConvertSide:
     """A side of a transfer with arithmetic: a buffer of a shape, or an array in which digits of the logical
     coordinates have strides.
 
@@ -64,7 +64,7 @@ class Side:
         return self.digits is None and self.shape.is_packed
 
     @property
-    def dense(self) -> Side:
+    def dense(self) -> ConvertSide:
         """A dense array in C order of the same elements, one in each byte or more."""
         return array_side_of(self.shape, dense_strides(self.shape))
 
@@ -74,9 +74,9 @@ def dense_strides(shape: Shape) -> tuple[int, ...]:
     return shape.with_layout(None).byte_strides
 
 
-def array_side_of(shape: Shape, strides: Sequence[int]) -> Side:
+def array_side_of(shape: Shape, strides: Sequence[int]) -> ConvertSide:
     """An array with one byte stride for each dimension."""
-    return Side(shape, tuple(Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)))
+    return ConvertSide(shape, tuple(Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)))
 
 
 def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable:
@@ -93,7 +93,7 @@ def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable
     return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
 
 
-def convert_stages(source: Side, target: Side, arithmetic: Arithmetic, parameters: Sequence[Sequence[int]]) -> Stages:
+def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[Sequence[int]]) -> Stages:
     """The stages of a transfer; `parameters` are the sizes of each.  As few as possible."""
     sides = [parameter_side(source.shape.dimensions, sizes) for sizes in parameters]
     for from_dense, to_dense in itertools.product((False, True), repeat=2):
@@ -110,7 +110,7 @@ def convert_stages(source: Side, target: Side, arithmetic: Arithmetic, parameter
     raise AssertionError("two dense arrays are one region")
 
 
-def _pieces(source: Side, target: Side, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
+def _pieces(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
     """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
     sources = source.table, *parameters
     places = target.shape.buffer_size if target.digits is None else target.shape.element_count

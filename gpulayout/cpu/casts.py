@@ -81,8 +81,10 @@ def _reader(source: ElementType, wide: np.dtype[Any], exactly: bool) -> _Read:
         return functools.partial(_read_to_odd, dtype=source.dtype)
     if source.bits < 8 and source.is_integral:
         return functools.partial(_read_sub_byte, source=source, wide=wide)
-    if source.is_floating and source.itemsize == 1:
-        return functools.partial(_look_up, numbers=small_floats.numbers_of(source).astype(wide))
+    if source is ElementType.F8E8M0FNU:
+        return functools.partial(_look_up, numbers=small_floats.powers().astype(wide))
+    if source in small_floats.FORMATS and source is not ElementType.BF16:
+        return functools.partial(_read_small_floats, source=source, wide=wide)
     return functools.partial(_read_native, dtype=source.dtype, wide=wide)
 
 
@@ -92,6 +94,10 @@ def _read_native(values: np.ndarray, dtype: np.dtype[Any], wide: np.dtype[Any]) 
 
 def _read_sub_byte(values: np.ndarray, source: ElementType, wide: np.dtype[Any]) -> np.ndarray:
     return _whole_bytes(values, source).astype(wide)
+
+
+def _read_small_floats(values: np.ndarray, source: ElementType, wide: np.dtype[Any]) -> np.ndarray:
+    return small_floats.decode(values.view(source.carrier), source).astype(wide, copy=False)
 
 
 def _look_up(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:

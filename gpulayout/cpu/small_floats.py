@@ -92,35 +92,38 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
     codes    unsigned integers of the target's width, of the same shape
     """
     form, wide = FORMATS[target], _WIDE[numbers.dtype]
-    word, cut = wide.word.type, wide.mantissa_bits - form.mantissa_bits
-    infinity, beyond = wide.power(wide.bias + 1), wide.power((form.largest >> form.mantissa_bits) - form.bias + 1)
-    bits = numbers.view(wide.word)
-    magnitude = bits & word((1 << wide.sign_place) - 1)
-    large = magnitude & word(infinity)
-    # Nothing is too large or nan in most blocks.
-    nan = None
-    is_large = bool(large.max(initial=0) >= beyond - (1 << wide.mantissa_bits))
-    if is_large:
-        nan = magnitude > word(infinity)
-        np.minimum(magnitude, word(beyond), out=magnitude)
-    np.clip(large, word(wide.power(1 - form.bias)), word(beyond), out=large)
+    word, kind = wide.word.type, numbers.dtype.type
+    cut = wide.mantissa_bits - form.mantissa_bits
+    numbers = np.ascontiguousarray(numbers)
+    large = numbers.view(wide.word) & word(wide.power(wide.bias + 1))  # the exponents
+    # Most blocks have no number that is infinite, a nan or as large as the largest number's power of two.
+    top = (form.largest >> form.mantissa_bits) - form.bias
+    is_rare = bool(large.max(initial=0) >= wide.power(top))
+    clipped = np.clip(numbers, kind(-(2.0 ** (top + 1))), kind(2.0 ** (top + 1))) if is_rare else numbers
+    np.clip(large, word(wide.power(1 - form.bias)), word(wide.power(top + 1)), out=large)
     large += word((cut << wide.mantissa_bits) + (1 << wide.mantissa_bits - 1))
-    rounded = magnitude.view(numbers.dtype)
-    rounded += large.view(numbers.dtype)
+    rounded = clipped + large.view(numbers.dtype)
     rounded -= large.view(numbers.dtype)
-    rounded *= numbers.dtype.type(2.0 ** (form.bias - wide.bias))
+    rounded *= kind(2.0 ** (form.bias - wide.bias))
     found = rounded.view(wide.word)
     found >>= word(cut)
-    if is_large:
-        np.copyto(found, word(form.too_large(saturate)), where=found > word(form.largest))
-    sign = np.right_shift(bits, word(wide.sign_place - (form.sign.bit_length() - 1)), out=large)
-    sign &= word(form.sign)
+    np.copyto(codes, found, casting="unsafe")  # without the sign, which is in a higher place
+    signs = _signs(numbers, form, codes.dtype)
     if form.nan == form.sign:
-        sign *= found != 0
-    found |= sign
-    if nan is not None:
-        np.copyto(found, word(form.nan or 0), where=nan)
-    np.copyto(codes, found, casting="unsafe")
+        signs *= codes != 0
+    codes |= signs
+    if is_rare:
+        is_too_large = found & word(2 * form.sign - 1) > form.largest
+        np.copyto(codes, codes.dtype.type(form.too_large(saturate)) | signs, where=is_too_large)
+        np.copyto(codes, codes.dtype.type(form.nan or 0), where=numbers != numbers)
+
+
+def _signs(numbers: np.ndarray, form: FloatFormat, carrier: np.dtype[Any]) -> np.ndarray:
+    """The sign bits of contiguous numbers, where the form has them: from the upper end of each number."""
+    parts = numbers.itemsize // carrier.itemsize
+    upper = numbers.view(carrier)[..., parts - 1 :: parts]
+    shift = 8 * carrier.itemsize - form.sign.bit_length()
+    return (upper >> carrier.type(shift) if shift else upper) & carrier.type(form.sign)
 
 
 def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None:
@@ -138,28 +141,42 @@ def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None
     np.copyto(codes, exponents, casting="unsafe")
 
 
-def numbers_of(source: ElementType) -> np.ndarray:
-    """The f32 number of each byte, for a float type of at most 8 bits; bits above the type's are ignored."""
-    if source is ElementType.F8E8M0FNU:
-        return _powers()
-    codes = np.arange(256)
-    form = FORMATS[source]
-    magnitude = codes & form.sign - 1
-    mantissa, exponent = magnitude & (1 << form.mantissa_bits) - 1, magnitude >> form.mantissa_bits
-    mantissa += (exponent > 0) << form.mantissa_bits
-    numbers: np.ndarray = np.ldexp(
-        mantissa.astype(np.float64), np.maximum(exponent, 1) - form.bias - form.mantissa_bits
-    )
-    numbers[magnitude > form.largest] = np.nan
-    if form.infinity is not None:
-        numbers[magnitude == form.infinity] = np.inf
-    numbers[codes & form.sign != 0] *= -1
+def decode(codes: np.ndarray, source: ElementType) -> np.ndarray:
+    """The f32 numbers of codes of one of FORMATS, exactly; bits of the codes above the type's are ignored.
+
+    codes    unsigned integers of the source's width
+
+    The fields of a code become those of an f32, whose bias a power of two then replaces.  Infinities and nans follow.
+    """
+    form, wide, carrier = FORMATS[source], _WIDE[np.dtype(np.float32)], codes.dtype
+    above = 8 * carrier.itemsize - form.sign.bit_length()
+    fields = np.left_shift(codes, carrier.type(above)) if above else codes
+    bits = fields.view(f"i{carrier.itemsize}").astype(np.int32, order="C")  # the sign fills the upper bits
+    bits <<= wide.mantissa_bits - form.mantissa_bits - above
+    bits &= np.int32(((form.sign - 1) << wide.mantissa_bits - form.mantissa_bits) - (1 << 31))
+    numbers = bits.view(np.float32)
+    numbers *= np.float32(2.0 ** (wide.bias - form.bias))
+    if form.infinity is not None or form.nan is not None:
+        _give_infinities_and_nans(codes, form, numbers)
+    return numbers
+
+
+def _give_infinities_and_nans(codes: np.ndarray, form: FloatFormat, numbers: np.ndarray) -> None:
+    kind = codes.dtype.type
     if form.nan == form.sign:
-        numbers[form.sign] = np.nan
-    return numbers.astype(np.float32)
+        is_nan = codes == kind(form.nan)
+    else:
+        magnitude = codes & kind(form.sign - 1)
+        if magnitude.max(initial=0) <= form.largest:
+            return
+        is_nan = magnitude > kind(form.infinity or form.largest)
+        if form.infinity is not None:
+            np.copysign(np.float32(np.inf), numbers, out=numbers, where=magnitude == kind(form.infinity))
+    np.copyto(numbers, np.float32(np.nan), where=is_nan)
 
 
-def _powers() -> np.ndarray:
+def powers() -> np.ndarray:
+    """The f32 number of each code of f8e8m0fnu."""
     numbers: np.ndarray = np.ldexp(np.ones(256), np.arange(256) - 127)
     numbers[0xFF] = np.nan
     return numbers.astype(np.float32)

@@ -12,6 +12,7 @@ number, times a power of two that replaces the bias of the exponent, has the cod
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,16 +74,48 @@ class _Wide(NamedTuple):
         """The bits of a power of two; of infinity for the exponent bias + 1."""
         return self.bias + exponent << self.mantissa_bits
 
-    @property
-    def sign_place(self) -> int:
-        """The place of the sign bit."""
-        return 8 * self.word.itemsize - 1
-
 
 _WIDE = {
     np.dtype(np.float32): _Wide(np.dtype(np.uint32), 23, 127),
     np.dtype(np.float64): _Wide(np.dtype(np.uint64), 52, 1023),
 }
+
+
+class _Rounding(NamedTuple):
+    """The constants of `encode`, as NumPy numbers.
+
+    exponent   the bits of the exponent
+    least      the bits of the least normal number; below it the last place stays the same
+    large      what makes the number to add from the bits of an exponent
+    scale      replaces the bias
+    cut        bits of mantissa that the target lacks
+    rare       the bits of the largest number's power of two
+    beyond     twice that power: too large
+    """
+
+    exponent: Any
+    least: Any
+    large: Any
+    scale: Any
+    cut: Any
+    rare: int
+    beyond: Any
+
+
+@functools.cache
+def _rounding(target: ElementType, dtype: np.dtype[Any]) -> _Rounding:
+    form, wide = FORMATS[target], _WIDE[dtype]
+    word, kind, cut = wide.word.type, dtype.type, wide.mantissa_bits - form.mantissa_bits
+    top = (form.largest >> form.mantissa_bits) - form.bias
+    return _Rounding(
+        word(wide.power(wide.bias + 1)),
+        word(wide.power(1 - form.bias)),
+        word((cut << wide.mantissa_bits) + (1 << wide.mantissa_bits - 1)),
+        kind(2.0 ** (form.bias - wide.bias)),
+        word(cut),
+        wide.power(top),
+        kind(2.0 ** (top + 1)),
+    )
 
 
 def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.ndarray) -> None:
@@ -91,29 +124,30 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
     target   one of FORMATS, with a smaller range than the numbers' type
     codes    unsigned integers of the target's width, of the same shape
     """
-    form, wide = FORMATS[target], _WIDE[numbers.dtype]
-    word, kind = wide.word.type, numbers.dtype.type
-    cut = wide.mantissa_bits - form.mantissa_bits
+    form, constants = FORMATS[target], _rounding(target, numbers.dtype)
     numbers = np.ascontiguousarray(numbers)
-    large = numbers.view(wide.word) & word(wide.power(wide.bias + 1))  # the exponents
+    bits = numbers.view(constants.exponent.dtype)
+    exponents = bits & constants.exponent
     # Most blocks have no number that is infinite, a nan or as large as the largest number's power of two.
-    top = (form.largest >> form.mantissa_bits) - form.bias
-    is_rare = bool(large.max(initial=0) >= wide.power(top))
-    clipped = np.clip(numbers, kind(-(2.0 ** (top + 1))), kind(2.0 ** (top + 1))) if is_rare else numbers
-    np.clip(large, word(wide.power(1 - form.bias)), word(wide.power(top + 1)), out=large)
-    large += word((cut << wide.mantissa_bits) + (1 << wide.mantissa_bits - 1))
-    rounded = clipped + large.view(numbers.dtype)
-    rounded -= large.view(numbers.dtype)
-    rounded *= kind(2.0 ** (form.bias - wide.bias))
-    found = rounded.view(wide.word)
-    found >>= word(cut)
+    is_rare = exponents.size > 0 and int(np.maximum.reduce(exponents, axis=None)) >= constants.rare
+    clipped = np.clip(numbers, -constants.beyond, constants.beyond) if is_rare else numbers
+    if is_rare:
+        exponents = clipped.view(bits.dtype) & constants.exponent
+    np.maximum(exponents, constants.least, out=exponents)
+    exponents += constants.large
+    large = exponents.view(numbers.dtype)
+    rounded = clipped + large
+    rounded -= large
+    rounded *= constants.scale
+    found = rounded.view(bits.dtype)
+    found >>= constants.cut
     np.copyto(codes, found, casting="unsafe")  # without the sign, which is in a higher place
     signs = _signs(numbers, form, codes.dtype)
     if form.nan == form.sign:
         signs *= codes != 0
     codes |= signs
     if is_rare:
-        is_too_large = found & word(2 * form.sign - 1) > form.largest
+        is_too_large = found & bits.dtype.type(2 * form.sign - 1) > form.largest
         np.copyto(codes, codes.dtype.type(form.too_large(saturate)) | signs, where=is_too_large)
         np.copyto(codes, codes.dtype.type(form.nan or 0), where=numbers != numbers)
 
@@ -123,7 +157,10 @@ def _signs(numbers: np.ndarray, form: FloatFormat, carrier: np.dtype[Any]) -> np
     parts = numbers.itemsize // carrier.itemsize
     upper = numbers.view(carrier)[..., parts - 1 :: parts]
     shift = 8 * carrier.itemsize - form.sign.bit_length()
-    return (upper >> carrier.type(shift) if shift else upper) & carrier.type(form.sign)
+    signs: np.ndarray = upper & carrier.type(form.sign << shift)
+    if shift:
+        signs >>= carrier.type(shift)
+    return signs
 
 
 def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None:

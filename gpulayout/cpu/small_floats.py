@@ -91,6 +91,7 @@ class _Rounding(NamedTuple):
     cut        bits of mantissa that the target lacks
     rare       the bits of the largest number's power of two
     beyond     twice that power: too large
+    sign_shift from the place of a number's sign to that of a code's
     """
 
     exponent: Any
@@ -100,6 +101,7 @@ class _Rounding(NamedTuple):
     cut: Any
     rare: int
     beyond: Any
+    sign_shift: Any
 
 
 @functools.cache
@@ -115,6 +117,7 @@ def _rounding(target: ElementType, dtype: np.dtype[Any]) -> _Rounding:
         word(cut),
         wide.power(top),
         kind(2.0 ** (top + 1)),
+        word(8 * dtype.itemsize - form.sign.bit_length()),
     )
 
 
@@ -125,7 +128,6 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
     codes    unsigned integers of the target's width, of the same shape
     """
     form, constants = FORMATS[target], _rounding(target, numbers.dtype)
-    numbers = np.ascontiguousarray(numbers)
     bits = numbers.view(constants.exponent.dtype)
     exponents = bits & constants.exponent
     # Most blocks have no number that is infinite, a nan or as large as the largest number's power of two.
@@ -133,7 +135,7 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
     clipped = np.clip(numbers, -constants.beyond, constants.beyond) if is_rare else numbers
     if is_rare:
         exponents = clipped.view(bits.dtype) & constants.exponent
-    np.maximum(exponents, constants.least, out=exponents)
+    np.maximum(exponents, np.full_like(exponents, constants.least), out=exponents)  # NumPy is slower with a number
     exponents += constants.large
     large = exponents.view(numbers.dtype)
     rounded = clipped + large
@@ -142,7 +144,9 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
     found = rounded.view(bits.dtype)
     found >>= constants.cut
     np.copyto(codes, found, casting="unsafe")  # without the sign, which is in a higher place
-    signs = _signs(numbers, form, codes.dtype)
+    upper = np.right_shift(bits, constants.sign_shift, out=exponents)
+    upper &= bits.dtype.type(form.sign)
+    signs = upper.astype(codes.dtype)
     if form.nan == form.sign:
         signs *= codes != 0
     codes |= signs
@@ -150,17 +154,6 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
         is_too_large = found & bits.dtype.type(2 * form.sign - 1) > form.largest
         np.copyto(codes, codes.dtype.type(form.too_large(saturate)) | signs, where=is_too_large)
         np.copyto(codes, codes.dtype.type(form.nan or 0), where=numbers != numbers)
-
-
-def _signs(numbers: np.ndarray, form: FloatFormat, carrier: np.dtype[Any]) -> np.ndarray:
-    """The sign bits of contiguous numbers, where the form has them: from the upper end of each number."""
-    parts = numbers.itemsize // carrier.itemsize
-    upper = numbers.view(carrier)[..., parts - 1 :: parts]
-    shift = 8 * carrier.itemsize - form.sign.bit_length()
-    signs: np.ndarray = upper & carrier.type(form.sign << shift)
-    if shift:
-        signs >>= carrier.type(shift)
-    return signs
 
 
 def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None:

@@ -19,8 +19,7 @@ SMALL = [kind for kind in REAL if kind.itemsize <= 2]
 WIDE = [kind for kind in REAL if kind.itemsize > 2]
 SMALL_FLOATS = [kind for kind in SMALL if kind.is_floating]
 NATIVE = (ElementType.F32, ElementType.F64)
-RANDOM = 10_000_000 if effort.ALL else 100_000
-AT_ONCE = 1_000_000
+RANDOM = 1_000_000 if effort.ALL else 100_000  # for each pair of types: 192 million in all
 
 
 def asks(target):
@@ -89,12 +88,11 @@ def random_codes(source, count, seed):
 @pytest.mark.parametrize("target", REAL, ids=str)
 @pytest.mark.parametrize("source", WIDE, ids=str)
 def test_random_wide_codes(source, target):
-    for seed in range(-(-RANDOM // AT_ONCE)):
-        codes = random_codes(source, min(RANDOM, AT_ONCE), seed)
-        if target is source:
-            assert (cast_values(codes, source, target).view(source.carrier) == codes).all()
-        else:
-            check(codes, source, target, values_of(codes, source))
+    codes = random_codes(source, RANDOM, 6)
+    if target is source:
+        assert (cast_values(codes, source, target).view(source.carrier) == codes).all()
+    else:
+        check(codes, source, target, values_of(codes, source))
 
 
 def limits_of(target):

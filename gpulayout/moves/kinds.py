@@ -1,14 +1,15 @@
-"""The three kinds of move, and the pieces that a transfer is made of."""
+"""The four kinds of move, and the pieces that a transfer is made of."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
-AnyMove = Move | PackedMove | LookupMove
+AnyMove = Move | PackedMove | LookupMove | ConvertMove
 
 
 class Piece(NamedTuple):

@@ -49,7 +49,7 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
         return (Piece(relayout_move(source, target)),)
     sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
     try:
-        return _pieces(target, regions(*sides), source.bits_per_element, target.bits_per_element)
+        return _pieces(target, regions(sides[:1], sides[1]), source.bits_per_element, target.bits_per_element)
     except NotInRegions as why:
         return (Piece(relayout_lookup(source, target, why)),)
 
@@ -65,7 +65,7 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
         return (Piece(pack_move(array_strides, shape)),)
     try:
         return _pieces(
-            shape, regions(array_side(shape.dimensions, array_strides), shape_side(shape, shape.itemsize)), *bits
+            shape, regions([array_side(shape.dimensions, array_strides)], shape_side(shape, shape.itemsize)), *bits
         )
     except NotInRegions as why:
         return (Piece(pack_lookup(array_strides, shape, why)),)
@@ -79,7 +79,7 @@ def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
         return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), *bits)
     if is_plain(shape):
         return (Piece(unpack_move(shape, array_strides)),)
-    elements = element_regions(shape_side(shape, shape.itemsize), array_side(shape.dimensions, array_strides))
+    elements = element_regions([shape_side(shape, shape.itemsize)], array_side(shape.dimensions, array_strides))
     try:
         return _pieces(shape, ((part, True) for part in elements), *bits)
     except NotInRegions as why:
@@ -91,12 +91,10 @@ def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int
 
     Regions are in bytes, or in slots if a side is packed.  Raises NotInRegions if there are too many.
     """
-    most = min(max(shape.buffer_size // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
     kinds: dict[bool, list[StridedPiece]] = {True: [], False: []}
     for part, is_element in parts:
-        if len(kinds[is_element]) == most:
-            raise NotInRegions(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
-        kinds[is_element].append(_piece(shape, part))
+        check_piece_count(len(kinds[is_element]), shape.buffer_size)
+        kinds[is_element].append(strided_piece(shape, part))
     copies, fills = joined(kinds[True]), joined(kinds[False])
     found: list[Piece] = []
     if min(source_bits, target_bits) < 8:
@@ -108,7 +106,14 @@ def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int
     return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
 
-def _piece(shape: Shape, part: Region) -> StridedPiece:
+def check_piece_count(count: int, places: int) -> None:
+    """NotInRegions if `count` pieces of a kind are all that a target of so many places may have."""
+    most = min(max(places // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
+    if count == most:
+        raise NotInRegions(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
+
+
+def strided_piece(shape: Shape, part: Region) -> StridedPiece:
     """The move of a region whose two rows are the places in the source and in the target, in bytes."""
     (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
     loops = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]

@@ -225,41 +225,54 @@ def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> SideTable
     return SideTable(StrideTable(tuple(digits), dimensions, 0), 1)
 
 
-def regions(source: SideTable, target: SideTable) -> Iterator[tuple[Region, bool]]:
+def regions(sources: Sequence[SideTable], target: SideTable) -> Iterator[tuple[Region, bool]]:
     """Regions of all places of the target, a buffer, each with whether it holds elements.
 
-    The two rows are the places in the source and in the target.  The loops follow the target's digits, which need no
-    cuts for the target; but if a number of its table joins several coordinates, elements are cut from loops over the
-    array.
+    The rows are the places in each of the sources, then in the target.  The loops follow the target's digits, which
+    need no cuts for the target; but if a number of its table joins several coordinates, elements are cut from loops
+    over the array.
     """
     rank, is_separable = len(target.table.dimensions), target.table.is_separable
     if not is_separable:
-        yield from ((part, True) for part in element_regions(source, target))
+        yield from ((part, True) for part in element_regions(sources, target))
     for part, is_element in _all_places(target.table):
         linear, *values = part.rows
         place = target.place(linear)
         if not is_element:
-            no_source = (0,) * len(place)
-            yield fused(Region(part.extents, (no_source, place), ((),) * len(part.extents))), False
+            no_sources = ((0,) * len(place),) * len(sources)
+            yield fused(Region(part.extents, (*no_sources, place), ((),) * len(part.extents))), False
         elif is_separable:
-            whole = fused(part.with_rows((place, *source.rows_before_cuts(values[:rank], len(place)))))
-            for cut in source.with_places((whole,), 1):
-                target_place, source_place = cut.rows
-                yield fused(cut.with_rows((source_place, target_place))), True
+            for cut in _with_places_of_all(sources, part, values[:rank], (place,)):
+                yield fused(cut), True
 
 
-def element_regions(source: SideTable, target: SideTable) -> Iterator[Region]:
-    """Regions of all elements of an array, each with two rows: the places in the source and in the target."""
-    if 0 in source.table.dimensions:
+def element_regions(sources: Sequence[SideTable], target: SideTable) -> Iterator[Region]:
+    """Regions of all elements of an array.  The rows are the places in each of the sources, then in the target."""
+    if 0 in target.table.dimensions:
         return
-    whole = region(source.table.dimensions)
-    length = 1 + len(whole.extents)
-    # The target's rows wait in front, while the source's become a place.
-    target_rows = target.rows_before_cuts(whole.rows, length)
-    whole = fused(whole.with_rows((*target_rows, *source.rows_before_cuts(whole.rows, length))))
-    for part in source.with_places((whole,), len(target_rows)):
-        *target_rows_of_part, source_place = part.rows
-        yield from target.with_places((fused(part.with_rows((source_place, *target_rows_of_part))),), 1)
+    whole = region(target.table.dimensions)
+    # The target's rows wait behind, while those of the sources become places.
+    target_rows = target.rows_before_cuts(whole.rows, 1 + len(whole.extents))
+    for part in _with_places_of_all(sources, whole, whole.rows, target_rows):
+        yield from target.with_places((fused(part),), len(sources))
+
+
+def _with_places_of_all(
+    sides: Sequence[SideTable], whole: Region, coordinates: Sequence[Row], others: Sequence[Row]
+) -> Iterator[Region]:
+    """Regions whose rows are the places in each of the sides, then the other rows."""
+    groups = [side.rows_before_cuts(coordinates, 1 + len(whole.extents)) for side in sides]
+    parts: Iterable[Region] = (fused(whole.with_rows((*others, *itertools.chain.from_iterable(groups)))),)
+    first = len(others) + sum(map(len, groups))
+    for side, group in zip(reversed(sides), reversed(groups)):
+        first += 1 - len(group)  # the rows before this side's, with the places of the sides after it in front
+        parts = _last_row_first(side.with_places(parts, first - 1))
+    yield from parts
+
+
+def _last_row_first(parts: Iterable[Region]) -> Iterator[Region]:
+    for part in parts:
+        yield part.with_rows((part.rows[-1], *part.rows[:-1]))
 
 
 def _digit_moved(parts: Iterable[Region], row: int, into: int, step: int, factor: int) -> Iterator[Region]:

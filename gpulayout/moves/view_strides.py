@@ -31,7 +31,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
         shape.itemsize * table.linear_of([*zero[:dim], int(size > 1), *zero[dim + 1 :]])
         for dim, size in enumerate(shape.dimensions)
     )
-    for part in element_regions(array_side(shape.dimensions, strides), shape_side(shape, shape.itemsize)):
+    for part in element_regions([array_side(shape.dimensions, strides)], shape_side(shape, shape.itemsize)):
         (start, *steps), (place, *place_steps) = part.rows
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
             raise LayoutError(

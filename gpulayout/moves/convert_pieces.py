@@ -1,0 +1,140 @@
+"""A transfer with arithmetic as pieces: moves of elements, and fills of the target's padding.
+
+The places in the source, in the target and in every parameter are all linear in the loops of a region, so a parameter
+is one more side.  One factor for each block of 128 is a side with the digit `index // 128`.
+
+Where a side is packed, or tiles cut the array into too many regions, an ordinary transfer unpacks the source to a dense
+array before, or packs one into the target after.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpulayout.layout.digits import Digit, Digits, StrideTable
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.join_pieces import joined
+from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
+from gpulayout.moves.lookup_move import NotInRegions
+from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import check_piece_count, pack_pieces, strided_piece, unpack_pieces
+from gpulayout.moves.regions import Region, SideTable, element_regions, regions, shape_side
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A transfer with arithmetic, in up to three stages through dense arrays in C order.
+
+    before   pieces from the source to a dense array of its type; () if `pieces` read the source
+    pieces   moves with arithmetic, and fills
+    after    pieces from a dense array of the target's type to the target; () if `pieces` write the target
+    """
+
+    before: Pieces
+    pieces: Pieces
+    after: Pieces
+
+
+class ConvertSide:
+    """A side of a transfer with arithmetic: a buffer of a shape, or an array in which digits of the logical
+    coordinates have strides.
+
+    shape    the logical array
+    digits   of an array, strides in bytes; None for a buffer
+    """
+
+    __slots__ = ("shape", "digits")
+
+    def __init__(self, shape: Shape, digits: Digits | None = None):
+        self.shape, self.digits = shape, digits
+
+    @property
+    def table(self) -> SideTable:
+        """Where its elements are, in bytes."""
+        if self.digits is None:
+            return shape_side(self.shape, self.shape.itemsize)
+        return SideTable(StrideTable(self.digits, self.shape.dimensions, 0), 1)
+
+    @property
+    def is_packed(self) -> bool:
+        return self.digits is None and self.shape.is_packed
+
+    @property
+    def dense(self) -> ConvertSide:
+        """A dense array in C order of the same elements, one in each byte or more."""
+        return array_side_of(self.shape, dense_strides(self.shape))
+
+
+def dense_strides(shape: Shape) -> tuple[int, ...]:
+    """Byte strides of the logical array in C order."""
+    return shape.with_layout(None).byte_strides
+
+
+def array_side_of(shape: Shape, strides: Sequence[int]) -> ConvertSide:
+    """An array with one byte stride for each dimension."""
+    return ConvertSide(shape, tuple(Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)))
+
+
+def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable:
+    """A parameter of these sizes, for an array of these dimensions, which they divide.  Places count its elements.
+
+    >>> parameter_side((4, 256, 3), (2, 3)).table.digits
+    (Digit(dim=1, step=128, extent=2, stride=3), Digit(dim=2, step=1, extent=3, stride=1))
+    """
+    found, stride = [], 1
+    for dim, size in zip(reversed(range(len(dimensions))), reversed(sizes)):
+        if size > 1:
+            found.append(Digit(dim, dimensions[dim] // size, size, stride))
+            stride *= size
+    return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
+
+
+def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[Sequence[int]]) -> Stages:
+    """The stages of a transfer; `parameters` are the sizes of each.  As few as possible."""
+    sides = [parameter_side(source.shape.dimensions, sizes) for sizes in parameters]
+    for from_dense, to_dense in itertools.product((False, True), repeat=2):
+        if (source.is_packed and not from_dense) or (target.is_packed and not to_dense):
+            continue
+        reading, writing = (side.dense if dense else side for side, dense in ((source, from_dense), (target, to_dense)))
+        try:
+            pieces = _pieces(reading, writing, arithmetic, sides)
+        except NotInRegions:
+            continue
+        before = unpack_pieces(source.shape, dense_strides(source.shape)) if from_dense else ()
+        after = pack_pieces(dense_strides(target.shape), target.shape) if to_dense else ()
+        return Stages(before, pieces, after)
+    raise AssertionError("two dense arrays are one region")
+
+
+def _pieces(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
+    """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
+    sources = source.table, *parameters
+    places = target.shape.buffer_size if target.digits is None else target.shape.element_count
+    copies: list[Piece] = []
+    fills: list[StridedPiece] = []
+    if target.digits is None:
+        parts = regions(sources, target.table)
+    else:
+        parts = ((part, True) for part in element_regions(sources, target.table))
+    for part, is_element in parts:
+        check_piece_count(len(copies if is_element else fills), places)
+        if is_element:
+            copies.append(_piece(arithmetic, part))
+        else:
+            fills.append(strided_piece(target.shape, part.with_rows((part.rows[0], part.rows[-1]))))
+    copies.sort(key=lambda piece: -piece.move.place_count)
+    return (*copies, *sorted(map(Piece._make, joined(fills)), key=lambda piece: -piece.move.place_count))
+
+
+def _piece(arithmetic: Arithmetic, part: Region) -> Piece:
+    """The move of a region whose rows are the places in the source, in the parameters and in the target."""
+    starts, *columns = zip(*part.rows)
+    loops = sorted(zip(part.extents, columns, part.dimensions), key=lambda loop: (abs(loop[1][-1]), loop[0]))
+    axes = tuple(Axis(extent, extent, steps[0], steps[-1]) for extent, steps, _ in loops)
+    strides = tuple(tuple(steps[1 + number] for _, steps, _ in loops) for number in range(len(starts) - 2))
+    move = ConvertMove(axes, arithmetic, strides, starts[1:-1], tuple(dimensions for *_, dimensions in loops))
+    return Piece(move, starts[0], starts[-1])

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import Recipe, block_sizes
-from gpulayout.cpu.casts import Conversion, conversion_of
+from gpulayout.cpu.casts import ElementConversion
 from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
 from gpulayout.cpu.strided_plan import SHARE_TIME
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.texts import tile_text
@@ -34,11 +33,12 @@ SHORT_AXIS = 64  # a parameter that steps along a shorter minor axis is spread o
 class ConvertPlan(NamedTuple):
     """How a move with arithmetic is cut into blocks.
 
-    order      the axes in the order of the conversion, major first
-    block      sizes of a block in this order
-    gathered   the elements are gathered into a scratch array first
-    scattered  the results are scattered from a scratch array
-    share      the fewest blocks for a thread; 0 uses no threads
+    order        the axes in the order of the conversion, major first
+    block        sizes of a block in this order
+    gathered     the elements are gathered into a scratch array first
+    scattered    the results are scattered from a scratch array
+    share        the fewest blocks for a thread; 0 uses no threads
+    parameters   of a call: the arrays that the steps take
     """
 
     move: ConvertMove
@@ -48,6 +48,7 @@ class ConvertPlan(NamedTuple):
     gathered: bool
     scattered: bool
     share: int
+    parameters: Sequence[np.ndarray] = ()
 
     @property
     def block_count(self) -> int:
@@ -58,14 +59,7 @@ class ConvertPlan(NamedTuple):
         """The most threads that speed the move up."""
         return min(max(self.block_count // self.share, 1), MOST_THREADS) if self.share else 1
 
-    def execute(
-        self,
-        source: np.ndarray,
-        source_offset: int,
-        target: np.ndarray,
-        target_offset: int,
-        parameters: Sequence[np.ndarray] = (),
-    ) -> None:
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
         move = self.move
         if not move.element_count:
@@ -80,7 +74,7 @@ class ConvertPlan(NamedTuple):
             strided_view(memory, storage(element_type), shape, offset, tuple(strides))
             for memory, element_type, offset, strides in sides
         ]
-        for parameter, offset, strides in zip(parameters, move.parameter_offsets, move.parameter_strides):
+        for parameter, offset, strides in zip(self.parameters, move.parameter_offsets, move.parameter_strides):
             size = parameter.itemsize
             steps = tuple([strides[k] * size for k in self.order])
             views.append(strided_view(parameter, parameter.dtype, shape, offset * size, steps))
@@ -90,11 +84,12 @@ class ConvertPlan(NamedTuple):
         is_same = np.may_share_memory(source, target)  # a block of a move in place is read before it is written
         work = functools.partial(
             _convert_blocks,
-            conversion_of(move.arithmetic),
+            _conversion(move.arithmetic),
             grids,
             boxes_of(grids),
             storage(move.arithmetic.source) if self.gathered or is_same else None,
             storage(move.arithmetic.target) if self.scattered else None,
+            self._spreads_parameters,
         )
         share(work, self.block_count, self.share, self.threads)
 
@@ -159,6 +154,9 @@ def _block_of(move: ConvertMove, by_source: Sequence[int], minor_agrees: bool) -
         side *= 2
 
 
+_conversion = functools.lru_cache(maxsize=256)(ElementConversion)
+
+
 @functools.cache
 def storage(element_type: ElementType) -> np.dtype[Any]:
     """The dtype in which the arithmetic reads and writes elements: unsigned integers for types that NumPy lacks."""
@@ -166,32 +164,39 @@ def storage(element_type: ElementType) -> np.dtype[Any]:
 
 
 def _with_spread_parameters(grid: Grid) -> Grid:
-    """The grid with parameters that have a value for each element of a block.  One that is the same for all blocks
-    takes the memory of one.
-    """
+    """The grid with a value for each element of a block in parameters that are the same for all blocks."""
     source, target, *parameters = grid.arrays
     count, spread = len(grid.counts), []
     for parameter in parameters:
-        numbers = tuple([slice(None) if stride else slice(1) for stride in parameter.strides[:count]])
-        spread.append(np.broadcast_to(np.ascontiguousarray(parameter[numbers]), parameter.shape))
+        if not any(parameter.strides[:count]):
+            block = np.ascontiguousarray(parameter[(0,) * count])
+            parameter = np.broadcast_to(block, parameter.shape)
+        spread.append(parameter)
     return grid._replace(arrays=(source, target, *spread))
 
 
 def _convert_blocks(
-    conversion: Conversion,
+    conversion: ElementConversion,
     grids: Sequence[Grid],
     boxes: Sequence[Box],
     gathered: np.dtype[Any] | None,
     scattered: np.dtype[Any] | None,
+    spreads: bool,
     first: int,
     last: int,
 ) -> None:
-    """Convert some blocks.  `gathered` and `scattered` are the dtypes of scratch arrays, if they are needed."""
+    """Convert some blocks.
+
+    gathered, scattered   dtypes of scratch arrays, if they are needed
+    spreads               parameters get a value for each element of a block
+    """
     reading = [None if gathered is None else np.empty(grid.sizes, gathered) for grid in grids]
     writing = [None if scattered is None else np.empty(grid.sizes, scattered) for grid in grids]
     with np.errstate(all="ignore"):  # the law says what becomes of nan, infinity and numbers out of range
         for k, at in boxes[first:last]:
-            values, result, *parameters = [array[at] for array in grids[k].arrays]
+            values, result, *parameters = [array[(*at, ...)] for array in grids[k].arrays]
+            if spreads:
+                parameters = [np.ascontiguousarray(parameter) for parameter in parameters]
             scratch, found = reading[k], writing[k]
             if scratch is not None:
                 scratch[...] = values

@@ -21,10 +21,15 @@ class Prepared(Protocol):
 
     pieces: Pieces
 
-    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+    def execute(
+        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
+    ) -> None:
         """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
-        Both arrays have passed every check; `is_new` means that the target was allocated for this call.
+        is_new       the target was allocated for this call
+        parameters   on the host, of the arithmetic on the way
+
+        Both arrays have passed every check.
         """
         ...
 

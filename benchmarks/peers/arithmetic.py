@@ -121,10 +121,12 @@ def _scratch(work: Work) -> np.ndarray:
 
 def ours(work: Work) -> Iterator[Way]:
     """This library in one call."""
-    case, second = work.case, "zero_point" if work.case.form == "quantise" else "shift"
+    case = work.case
     arguments: dict[str, Any] = {"dtype": case.target_type}
     if work.scale is not None and work.offset is not None:
-        arguments |= {"scale": work.beside_source(work.scale), second: work.beside_source(work.offset)}
+        offset = work.beside_source(work.offset)
+        second = {"zero_point": offset.astype(np.int8)} if case.form == "quantise" else {"shift": offset}
+        arguments |= {"scale": work.beside_source(work.scale), **second}
     yield Way(OURS, "warm", lambda: gl.transpose(work.given, case.order, out=work.out, **arguments))
     yield Way(OURS, "fresh", lambda: gl.transpose(work.given, case.order, **arguments))
 

@@ -10,15 +10,17 @@ import abc
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.convert_run import ConvertLaunches
 from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.moves.backend import PreparedJob
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
@@ -47,10 +49,18 @@ class CudaBackend(abc.ABC):
     def empty(self, shape: tuple[int, ...], dtype: Any, like: Any = None) -> Any:
         """See `Backend.empty`."""
 
+    @abc.abstractmethod
+    def array(
+        self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: Any = None
+    ) -> Any:
+        """See `Backend.array`."""
+
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
-    def prepare(self, pieces: Pieces) -> MoveLaunches:
+    def prepare(self, pieces: Pieces) -> MoveLaunches | ConvertLaunches:
+        if any(isinstance(piece.move, ConvertMove) for piece in pieces):
+            return ConvertLaunches(self, pieces)
         return MoveLaunches(self, pieces)
 
     def start_of_move(self, move: AnyMove, source_phase: int, target_phase: int, device: int) -> Start:
@@ -58,7 +68,10 @@ class CudaBackend(abc.ABC):
         plan = kernel_plan(move, source_phase, target_phase)
         if plan is None:
             return _nothing
-        return self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
+        pointers = plan.kind.pointers
+        return self.runtime.prepare(
+            device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, pointers)
+        )
 
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
         """As `start_of_move`, for several pieces; small ones share launches."""
@@ -81,11 +94,14 @@ class CudaBackend(abc.ABC):
         return start
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
-        """See `Backend.prepare_jobs`.  Small moves share launches."""
+        """See `Backend.prepare_jobs`.  Small moves share launches; those with arithmetic do not."""
+        converting = [_ready(job) for job in jobs if isinstance(job.prepared, ConvertLaunches)]
         requests: list[Request] = []
         addresses: list[tuple[int, int]] = []
         owners: list[PreparedJob] = []
         for job in jobs:
+            if isinstance(job.prepared, ConvertLaunches):
+                continue
             source, target = self.address(job.source), self.address(job.target)
             for move, source_offset, target_offset in job.prepared.pieces:
                 addresses.append((source + source_offset, target + target_offset))
@@ -99,6 +115,8 @@ class CudaBackend(abc.ABC):
         def start_all() -> None:
             for start, given in starts:
                 start(*given)
+            for start_converting in converting:
+                start_converting()
 
         return start_all
 
@@ -134,6 +152,15 @@ class CudaBackend(abc.ABC):
         return IndexLaunches(program, self.runtime)
 
 
+def _ready(job: PreparedJob) -> Callable[[], None]:
+    """The launches of a job with arithmetic.  A BufferError of a plan gets the job's label in front."""
+    try:
+        ready: Callable[[], None] = job.prepared.ready(job.source, job.target, job.parameters)
+    except BufferError as error:
+        raise BufferError(f"{job.label}{error}") from None
+    return ready
+
+
 class MoveLaunches:
     """The launches of the pieces of one transfer: the GPU's `Prepared`.
 
@@ -155,7 +182,7 @@ class MoveLaunches:
         """How many kinds of calls have a prepared launch."""
         return len(self._starts)
 
-    def execute(self, source: Any, target: Any, *, is_new: bool = False) -> None:
+    def execute(self, source: Any, target: Any, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()) -> None:
         """See `Prepared.execute`.  A single piece takes one launch, or none if the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)

@@ -21,10 +21,13 @@ class Prepared(Protocol):
 
     pieces: Pieces
 
-    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+    def execute(
+        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
+    ) -> None:
         """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
-        Both arrays have passed every check; `is_new` means that the target was allocated for this call.
+        Both arrays have passed every check; `is_new` means that the target was allocated for this call.  The parameters
+        are those of the arithmetic, for pieces that have any.
         """
         ...
 
@@ -51,6 +54,7 @@ class PreparedJob(NamedTuple):
     prepared: Any  # what `prepare` returned on the backend that gets the job
     source: Array
     target: Array
+    parameters: Sequence[np.ndarray] = ()
 
 
 class PreparedConversion(Protocol):

@@ -22,6 +22,9 @@ Moving arrays
     zeros             make a new buffer for a shape, filled with zeros
     plan              prepare a relayout for many calls; the plan explains itself
 
+    Elements may change on the way, as in transpose(image, "h w c -> c h w", dtype="f32", scale=1/255): see
+    ArithmeticOptions.
+
 Shapes and layouts
     Shape             element type, dimensions and layout
     Layout            order, padding and tiles

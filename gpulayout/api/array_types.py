@@ -6,12 +6,14 @@ its arrays give `Any`.  For arrays of other libraries the result depends on the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from gpulayout.layout.element_type import ElementType, TorchDType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -80,6 +82,70 @@ IndexLike: TypeAlias = Array | Sequence[Array | Integer | list[Any] | tuple[Any,
 # Shapes and their texts; only a layout where an array or a source says the sizes.
 ShapeLike: TypeAlias = Shape | str
 TargetLike: TypeAlias = Shape | Layout | str
+
+ElementTypeLike: TypeAlias = ElementType | DTypeLike | TorchDType
+Parameter: TypeAlias = ArrayLike | np.number[Any]  # a number, or an array of numbers
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):
+    from typing import Unpack
+else:
+
+    class Unpack:
+        """For `typing.get_type_hints` in Python 3.10, which lacks it."""
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            return item
+
+
+class ArithmeticOptions(TypedDict, total=False):
+    """Arithmetic on the way: the keywords of calls that may change the elements they move.  All are optional.
+
+    A parameter is a number, or an array that broadcasts against the source's logical array, as in NumPy.  Its sizes may
+    also divide the array's: then there is one number for each block.  A scale of shape (4, 2) for an array of shape
+    (512, 256) has one for each 128 x 128 elements.
+
+    Attributes
+    ----------
+    dtype : ElementType or dtype
+        The element type of the result.  Alone it is a cast: the exact value is rounded once, half to even.  Integers
+        saturate, and become 0 for a nan.
+    scale, shift : number or array
+        ``x * scale + shift``, without fused multiply-add.
+    unit : bool
+        Divide pixels of u8 by 255 first.
+    mean, std : number or array
+        ``(x - mean) / std``, as torchvision normalises.
+    zero_point : integer or array
+        With `scale`, quantise a float type, ``rint(x / scale) + zero_point``; or dequantise an integer type,
+        ``(x - zero_point) * scale``, as ONNX does.
+    saturate : bool
+        What floats without infinities, such as f8e4m3fn, get for numbers that are too large: by default their largest
+        number, as in ONNX, else a nan.
+
+    Notes
+    -----
+    The steps are done in f32; in f64 if either side is f64 or an integer of 32 bits or more.  Integers of 64 bits lose
+    what f64 cannot hold, except in a plain cast.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> import numpy as np
+    >>> gl.pack(np.array([[0, 51], [102, 255]], np.uint8), "F", dtype="f32", unit=True)
+    array([0. , 0.4, 0.2, 1. ], dtype=float32)
+    """
+
+    dtype: ElementTypeLike
+    scale: Parameter
+    shift: Parameter
+    mean: Parameter
+    std: Parameter
+    unit: bool
+    zero_point: Parameter
+    saturate: bool
+
 
 BackendName: TypeAlias = Literal["auto", "numpy", "cupy"]
 IndexMode: TypeAlias = Literal["raise", "wrap", "clip"]

@@ -10,7 +10,8 @@ import numpy as np
 
 from gpulayout.api import array_types as types
 from gpulayout.api import arrays
-from gpulayout.api.array_types import TargetLike
+from gpulayout.api.array_types import ArithmeticOptions, TargetLike, Unpack
+from gpulayout.api.convert_transfer import ConvertTransfer
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.plan import plan
@@ -36,22 +37,30 @@ class _Opened(NamedTuple):
 
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.HostArray, TargetLike, TargetLike]], *, out: None = None
+    jobs: Iterable[tuple[types.HostArray, TargetLike, TargetLike]],
+    *,
+    out: None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> list[types.HostArray]: ...
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.OwnKind[types.Kind], TargetLike, TargetLike]], *, out: None = None
+    jobs: Iterable[tuple[types.OwnKind[types.Kind], TargetLike, TargetLike]],
+    *,
+    out: None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> list[types.Kind]: ...
 @overload
 def relayout_many(
     jobs: Iterable[tuple[types.Array, TargetLike, TargetLike]],
     *,
     out: Sequence[types.WritableArray | None] | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> list[Any]: ...
 def relayout_many(
     jobs: Iterable[tuple[types.Array, TargetLike, TargetLike]],
     *,
     out: Sequence[types.WritableArray | None] | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> list[Any]:
     """Run `relayout` for many buffers in few launches.
 
@@ -64,6 +73,8 @@ def relayout_many(
     out : sequence of arrays, optional
         Where to write: one entry per job, None for new memory.  An output must not share memory with an input or
         another output.
+    **options
+        ``dtype=``, ``scale=`` and more change the elements of every job on the way: see `ArithmeticOptions`.
 
     Returns
     -------
@@ -92,7 +103,7 @@ def relayout_many(
         raise TypeError(f"jobs is {type_text(jobs)}: it must be a list of (buffer, source, target)")
     jobs = list(jobs)
     outs = _checked_outs(out, len(jobs))
-    opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
+    opened = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
     result = next((job.result for job in opened if job.result is not None), None)
     return (_executed if result is None else result.library.untraced(_executed))(opened, outs)
@@ -139,6 +150,8 @@ def _written(job: _Opened) -> Array:
 def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
     """What executes these jobs, (number, job, target), which share a backend, a device and a library."""
     first = jobs[0][1]
+    if any(isinstance(job.transfer, ConvertTransfer) for _, job, _ in jobs):
+        return lambda: _executed_in_turn(jobs)
     with _running(first.result):
         return first.backend.prepare_jobs(
             [
@@ -146,6 +159,12 @@ def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
                 for number, job, target in jobs
             ]
         )
+
+
+def _executed_in_turn(jobs: Sequence[tuple[int, _Opened, Array]]) -> None:
+    """Execute jobs with arithmetic, which share no launches."""
+    for _, job, target in jobs:
+        job.transfer.prepared_by(job.backend).execute(job.array, target)
 
 
 def _checked_outs(out: Any, count: int) -> Sequence[Any]:
@@ -160,14 +179,14 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
     return out
 
 
-def _opened(number: int, job: Any, out: Any) -> _Opened:
+def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> _Opened:
     """One job, checked as `relayout` checks it; errors begin with its number."""
     if not isinstance(job, (tuple, list)) or len(job) != 3:
         what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is {type_text(job)}"
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer = plan(given_shape(source, buffer, "source"), target).transfer
+        transfer = plan(given_shape(source, buffer, "source"), target, **options).transfer
         library = None if type(buffer) is np.ndarray else library_of(buffer)
         if library is None:
             return _checked(transfer, *arrays.open_array(buffer, "buffer"), out, None)

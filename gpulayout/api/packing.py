@@ -8,7 +8,9 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from gpulayout.api import arrays
+from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_types import (
+    ArithmeticOptions,
     Array,
     ArrayLike,
     HostArray,
@@ -17,15 +19,17 @@ from gpulayout.api.array_types import (
     OwnKind,
     ShapeLike,
     TargetLike,
+    Unpack,
     Values,
 )
 from gpulayout.api.backends import default_backend, host_backend
+from gpulayout.api.convert_transfer import convert_transfer
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
-from gpulayout.api.targets import as_target
+from gpulayout.api.targets import as_target, converted_target
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import number_text, value_text, whole_number
@@ -35,6 +39,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import Backend
+from gpulayout.moves.convert_pieces import ConvertSide
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
@@ -45,14 +50,18 @@ kept_unpacks: Kept[Transfer] = Kept()
 
 
 @overload
-def pack(array: HostArray | np.generic, shape: TargetLike, *, out: None = None) -> HostArray: ...
+def pack(
+    array: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
+) -> HostArray: ...
 @overload
-def pack(array: OwnKind[Kind], shape: TargetLike, *, out: None = None) -> Kind: ...
+def pack(
+    array: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
+) -> Kind: ...
 @overload
-def pack(array: ArrayLike, shape: TargetLike, *, out: None = None) -> Any: ...
+def pack(array: ArrayLike, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
 @overload
-def pack(array: ArrayLike, shape: TargetLike, *, out: Out) -> Out: ...
-def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
+def pack(array: ArrayLike, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
+def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unpack[ArithmeticOptions]) -> Any:
     """Copy a logical N-d array into a 1-D buffer in the layout of `shape`.
 
     Padding is filled too, including the padding of tiles.
@@ -67,6 +76,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
         dimensions.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements or more.
+    **options
+        ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 
     Returns
     -------
@@ -104,6 +115,9 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
     array([33,  3], dtype=uint8)
     """
+    asked = Asked(options) if options else None
+    if asked:
+        return _pack_converted(array, shape, asked, out)
     if type(array) is np.ndarray:
         return _pack_transfer(array, shape, array.dtype).run(host_backend(), array, out)
     if isinstance(array, arrays.PLAIN):
@@ -120,6 +134,31 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
 def _packed(shape: TargetLike, backend: Backend, array: Any, out: Any, result: Result) -> Any:
     """`pack` of a library's array, open as `array`."""
     return _pack_transfer(array, shape, result.given_dtype).run(backend, array, out, result)
+
+
+def _pack_converted(given: ArrayLike, shape: TargetLike, asked: Asked, out: Any) -> Any:
+    """`pack` with arithmetic."""
+
+    def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
+        label = array.dtype if result is None else result.given_dtype
+        source = Shape(label, tuple(array.shape))
+        target = converted_target(shape, source, asked, "shape")
+        conversion = asked.conversion(source.element_type, target.element_type, source)
+        if conversion is None:
+            return _pack_transfer(array, target, label).run(backend, array, out, result)
+        if source.dimensions != target.dimensions:
+            raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {target.dimensions}")
+        transfer = convert_transfer(
+            ArraySide(source, array.strides), BufferSide(target), ConvertSide(target), conversion
+        )
+        return transfer.run(backend, array, out, result)
+
+    if isinstance(given, arrays.PLAIN):
+        return work(*arrays.open_array_like(given, "array", None), out)
+    library = library_of(given)
+    if library is None:
+        return work(*arrays.open_array(given, "array"), out)
+    return same_kind(library, given, "array", out, work)
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
@@ -157,14 +196,18 @@ def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> T
 
 
 @overload
-def unpack(buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None) -> HostArray: ...
+def unpack(
+    buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
+) -> HostArray: ...
 @overload
-def unpack(buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None) -> Kind: ...
+def unpack(
+    buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
+) -> Kind: ...
 @overload
-def unpack(buffer: Array, shape: TargetLike, *, out: None = None) -> Any: ...
+def unpack(buffer: Array, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
 @overload
-def unpack(buffer: Array, shape: TargetLike, *, out: Out) -> Out: ...
-def unpack(buffer: Array, shape: TargetLike, *, out: Any = None) -> Any:
+def unpack(buffer: Array, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
+def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpack[ArithmeticOptions]) -> Any:
     """Copy the logical N-d array out of a 1-D buffer in the layout of `shape`.
 
     Parameters
@@ -178,6 +221,8 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None) -> Any:
     out : array, optional
         Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap: a
         slice of a larger array, such as ``cache[:, 0]``.
+    **options
+        ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 
     Returns
     -------
@@ -209,6 +254,9 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None) -> Any:
            [4, 5, 6]], dtype=int8)
     """
     shape = given_shape(shape, buffer, "shape")
+    asked = Asked(options) if options else None
+    if asked:
+        return _unpack_converted(buffer, array_shape(shape), asked, out)
     if out is None:
         return _unpack_transfer(shape, None)(buffer)
     if type(buffer) is np.ndarray:
@@ -218,6 +266,21 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None) -> Any:
         return same_kind(library, buffer, "buffer", out, functools.partial(_unpacked_into, shape))
     target = arrays.open_array(out, "out", writing=True)[1]
     return _unpack_transfer(shape, target)(buffer, out)  # where a repeated call on CuPy's arrays checks nothing twice
+
+
+def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
+    """`unpack` with arithmetic."""
+    dense = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
+    conversion = asked.conversion(shape.element_type, dense.element_type, shape)
+    if conversion is None:
+        return unpack(buffer, shape, out=out)
+    strides = contiguous_strides(dense)
+    if out is not None:
+        target = arrays.open_array(out, "out", writing=True)[1]
+        ArraySide(dense, target.strides).check(target, "out")
+        strides = target.strides
+    written = ConvertSide.of_array(dense, strides)
+    return convert_transfer(BufferSide(shape), ArraySide(dense, strides), written, conversion)(buffer, out)
 
 
 def _unpacked_into(shape: ShapeLike, backend: Backend, buffer: Any, out: Any, result: Result | None = None) -> Any:

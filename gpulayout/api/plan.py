@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, overload
 
-from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
+from gpulayout.api.arithmetic import Asked, Conversion
+from gpulayout.api.array_types import (
+    ArithmeticOptions,
+    Array,
+    ByteCount,
+    HostArray,
+    Kind,
+    Out,
+    OwnKind,
+    ShapeLike,
+    TargetLike,
+    Unpack,
+)
+from gpulayout.api.convert_transfer import ConvertTransfer, relayout_transfer
 from gpulayout.api.explain import Explanation, explain, explain_blocks, picture_facts
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.stream import Progress, stream
-from gpulayout.api.targets import as_target, axis_names
+from gpulayout.api.targets import as_target, axis_names, converted_target
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
@@ -20,6 +32,7 @@ from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import passes
 from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.pieces import relayout_pieces
 
 
@@ -50,21 +63,43 @@ class Plan:
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "names", "pieces", "bytes_read", "bytes_written", "transfer")
+    __slots__ = ("source", "target", "names", "conversion", "pieces", "bytes_read", "bytes_written", "transfer")
 
     source: Shape
     target: Shape
     names: tuple[str, ...] | None
+    conversion: Conversion | None  # the arithmetic on the way, with its parameters
     pieces: Pieces
     bytes_read: int
     bytes_written: int
-    transfer: RelayoutTransfer  # runs the pieces, and keeps what backends prepared for them
+    transfer: RelayoutTransfer | ConvertTransfer  # runs the pieces, and keeps what backends prepared for them
 
-    def __init__(self, source: Shape, target: Shape, names: tuple[str, ...] | None = None):
-        pieces = relayout_pieces(source, target)
-        transfer = RelayoutTransfer(source, target, pieces)
-        read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
-        for name, value in zip(self.__slots__, (source, target, names, pieces, read, written, transfer)):
+    def __init__(
+        self,
+        source: Shape,
+        target: Shape,
+        names: tuple[str, ...] | None = None,
+        conversion: Conversion | None = None,
+    ):
+        transfer: RelayoutTransfer | ConvertTransfer
+        if conversion is None:
+            transfer = RelayoutTransfer(source, target, relayout_pieces(source, target))
+            read = written = transfer.pieces
+        else:
+            check_same_dimensions(source, target)
+            transfer = relayout_transfer(source, target, conversion)
+            read, written = transfer.stages.first, transfer.stages.last
+        values = (
+            source,
+            target,
+            names,
+            conversion,
+            transfer.pieces,
+            sum(piece.move.bytes_read for piece in read),
+            sum(piece.move.bytes_written for piece in written),
+            transfer,
+        )
+        for name, value in zip(self.__slots__, values):
             object.__setattr__(self, name, value)
 
     @property
@@ -324,25 +359,32 @@ class Plan:
 
     def part(self, source: Shape, target: Shape) -> Plan:
         """The plan of a part of both buffers, with the same names where it has the same dimensions."""
-        return _plan(source, target, self.names if source.rank == self.source.rank else None)
+        names = self.names if source.rank == self.source.rank else None
+        return _plan(source, target, names, self.conversion)
 
     @property
-    def _key(self) -> tuple[Shape, Shape, tuple[str, ...] | None]:
-        return self.source, self.target, self.names
+    def _key(self) -> tuple[Any, ...]:
+        return self.source, self.target, self.names, *(self.conversion.key if self.conversion else ())
 
     def __repr__(self) -> str:
         names = "" if self.names is None else f", names={self.names}"
-        return f"plan({str(self.source)!r}, {str(self.target)!r}{names})"
+        form = "" if self.conversion is None else f" with {self.conversion.arithmetic.form}"
+        return f"plan({str(self.source)!r}, {str(self.target)!r}{names}){form}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        make = plan if self.names is None else functools.partial(plan, names=self.names)
-        return make, (self.source, self.target)
+        return _plan, (self.source, self.target, self.names, self.conversion)
 
 
 kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
 
 
-def plan(source: ShapeLike, target: TargetLike, *, names: str | Sequence[str] | None = None) -> Plan:
+def plan(
+    source: ShapeLike,
+    target: TargetLike,
+    *,
+    names: str | Sequence[str] | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> Plan:
     """Plan the relayout of a buffer from `source` to `target`.
 
     Parameters
@@ -350,12 +392,14 @@ def plan(source: ShapeLike, target: TargetLike, *, names: str | Sequence[str] | 
     source : Shape or str
         The buffer's shape, or its text.
     target : Shape, Layout or str
-        The shape of the result, with the same element type and dimensions; or only its layout: ``"{0,1}"``, a name such
+        The shape of the result, with the same dimensions; or only its layout: ``"{0,1}"``, a name such
         as ``"F"`` or ``"torch:channels_last"``, or a pattern such as ``"n h w c -> n c h w"``, which means the memory
         of the array after it.
     names : str or sequence of str, optional
         What `explain` and `draw` call the dimensions, dimension 0 first: ``"nhwc"``, or ``"batch,channel"``, or a list.
         By default the names in a pattern.
+    **options
+        ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 
     Returns
     -------
@@ -381,6 +425,9 @@ def plan(source: ShapeLike, target: TargetLike, *, names: str | Sequence[str] | 
     >>> str(to_planes.target), to_planes.names
     ('u8[8,224,224,3]{2,1,3,0}', ('n', 'h', 'w', 'c'))
     """
+    asked = Asked(options) if options else None
+    if asked:
+        return _plan_converted(as_shape(source, "source"), target, names, asked)
     if names is not None:
         shape = as_shape(source, "source")
         return _plan(shape, as_target(target, shape), named_dimensions(names, shape.rank, shape))
@@ -392,8 +439,20 @@ def plan(source: ShapeLike, target: TargetLike, *, names: str | Sequence[str] | 
     return found
 
 
-def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None) -> Plan:
-    """The plan between two shapes, a kept one if there is one."""
+def _plan_converted(source: Shape, target: TargetLike, names: str | Sequence[str] | None, asked: Asked) -> Plan:
+    """The plan with the arithmetic that a call asks for."""
+    found = converted_target(target, source, asked)
+    if names is None:
+        labels = axis_names(target, source.rank)
+    else:
+        labels = named_dimensions(names, source.rank, source)
+    return _plan(source, found, labels, asked.conversion(source.element_type, found.element_type, source))
+
+
+def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, conversion: Conversion | None = None) -> Plan:
+    """The plan between two shapes, a kept one if there is one.  Those with arithmetic share what is kept of them."""
+    if conversion is not None:
+        return Plan(source, target, names, conversion)
     key = (source, target) if names is None else (source, target, names)
     found = kept_plans.get(key)
     if found is None:

@@ -6,25 +6,66 @@ from typing import Any, overload
 
 import numpy as np
 
-from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, TargetLike
+from gpulayout.api.array_types import (
+    ArithmeticOptions,
+    Array,
+    ByteCount,
+    HostArray,
+    Kind,
+    Out,
+    OwnKind,
+    TargetLike,
+    Unpack,
+)
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.plan import plan
 
 
 @overload
 def relayout(
-    buffer: HostArray | np.generic, source: TargetLike, target: TargetLike, *, out: None = None
+    buffer: HostArray | np.generic,
+    source: TargetLike,
+    target: TargetLike,
+    *,
+    out: None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> HostArray: ...
 @overload
-def relayout(buffer: OwnKind[Kind], source: TargetLike, target: TargetLike, *, out: None = None) -> Kind: ...
-@overload
-def relayout(buffer: Array, source: TargetLike, target: TargetLike, *, out: None = None) -> Any: ...
+def relayout(
+    buffer: OwnKind[Kind],
+    source: TargetLike,
+    target: TargetLike,
+    *,
+    out: None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> Kind: ...
 @overload
 def relayout(
-    buffer: Array, source: TargetLike, target: TargetLike, *, out: Out, max_bytes: ByteCount | None = None
+    buffer: Array,
+    source: TargetLike,
+    target: TargetLike,
+    *,
+    out: None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> Any: ...
+@overload
+def relayout(
+    buffer: Array,
+    source: TargetLike,
+    target: TargetLike,
+    *,
+    out: Out,
+    max_bytes: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> Out: ...
 def relayout(
-    buffer: Array, source: TargetLike, target: TargetLike, *, out: Any = None, max_bytes: ByteCount | None = None
+    buffer: Array,
+    source: TargetLike,
+    target: TargetLike,
+    *,
+    out: Any = None,
+    max_bytes: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> Any:
     """Copy a buffer of `source` into a buffer of `target`, in one pass.  Padding is filled.
 
@@ -38,13 +79,15 @@ def relayout(
         The buffer's shape, or its text; or, for an N-d array, only its layout, in every form that a target takes.  The
         library cannot detect a wrong layout.
     target : Shape, Layout or str
-        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
+        The shape of the result, with the same dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.  It may be
         `buffer` itself, or another array of the same memory: then the relayout is done in place.
     max_bytes : int or str, optional
         The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if
         that is more. Only with ``out=buffer``.
+    **options
+        ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 
     Returns
     -------
@@ -89,4 +132,4 @@ def relayout(
     >>> buffer
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
-    return plan(given_shape(source, buffer, "source"), target)(buffer, out=out, max_bytes=max_bytes)
+    return plan(given_shape(source, buffer, "source"), target, **options)(buffer, out=out, max_bytes=max_bytes)

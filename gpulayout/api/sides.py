@@ -172,6 +172,8 @@ def check_dtype(array: Array, shape: Shape, role: str) -> None:
     also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
     if also and dtype == np.dtype((np.void, shape.itemsize)):
         also += f": numpy.save keeps no name of this type, so pass {role}.view(ml_dtypes.{shape.dtype.name})"
+    if role == "array":
+        also += f"; dtype='{shape.element_type}' converts the elements on the way"
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 
 

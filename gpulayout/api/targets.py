@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from gpulayout.api.arithmetic import Asked
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout, parsed_layout
 from gpulayout.layout.digits import Digit
@@ -38,6 +39,19 @@ def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") ->
     if isinstance(value, (Shape, str)):
         return as_shape(value, role)
     raise TypeError(f"{role} must be a Shape, a Layout or text, not {type(value).__name__}{_hint(value, like)}")
+
+
+def converted_target(value: Shape | Layout | str, source: Shape, asked: Asked, role: str = "target") -> Shape:
+    """The target of a call that asks for arithmetic: its element type is the one that the call asks for.
+
+    source   the shape whose array the target describes
+    """
+    if isinstance(value, Layout) or (isinstance(value, str) and is_only_layout(value)):
+        found = asked.target_type(source.element_type, None, value)
+        return as_target(value, Shape(found, source.dimensions), role)
+    target = as_target(value, source, role)
+    asked.target_type(source.element_type, target.element_type, target)
+    return target
 
 
 def layout_for(text: str, dimensions: Sequence[int], role: str = "target") -> Layout:
@@ -88,13 +102,13 @@ def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
     for name in reversed(pattern.order):
         strides[name] = stride
         stride *= sizes[name]
-    digits = list(_digits(pattern, sizes, strides))
+    digits = list(pattern_digits(pattern, sizes, strides))
     if not digits:
         return Layout.descending(len(dimensions))
     return layout_of(digits, dimensions, pattern.shown, "gl.transpose takes this pattern, for the N-d array")
 
 
-def _digits(pattern: Pattern, sizes: Mapping[str, int], strides: Mapping[str, int]) -> Iterator[Digit]:
+def pattern_digits(pattern: Pattern, sizes: Mapping[str, int], strides: Mapping[str, int]) -> Iterator[Digit]:
     """The digits of the array's dimensions: one for each name, or for neighbours that stay together in memory."""
     for dim, group in enumerate(pattern.before):
         digit = Digit(dim, 1, 1, 0)

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import Array, Kind, Out, OwnKind, Scalar
+from gpulayout.api.arithmetic import Asked
+from gpulayout.api.array_types import Array, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
 from gpulayout.api.backends import host_backend
+from gpulayout.api.convert_transfer import convert_transfer
 from gpulayout.api.copies import copy_between
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Maker, same_kind
-from gpulayout.api.sides import check_no_self_overlap
+from gpulayout.api.same_kind import Maker, Result, same_kind
+from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_strides
 from gpulayout.api.transfer import SEPARATE, Transfer
 from gpulayout.layout import checks
+from gpulayout.layout.digits import Digit
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Backend
+from gpulayout.moves.convert_pieces import ConvertSide
 from gpulayout.moves.move import MAX_AXES
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
@@ -31,18 +36,99 @@ CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an el
 
 @overload
 def transpose(
-    array: NDArray[Scalar], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
+    array: NDArray[Scalar],
+    axes: str | Iterable[int] | None = None,
+    *,
+    out: None = None,
+    dtype: None = None,
+    scale: Parameter | None = None,
+    shift: Parameter | None = None,
+    mean: Parameter | None = None,
+    std: Parameter | None = None,
+    unit: bool | None = None,
+    zero_point: Parameter | None = None,
+    saturate: bool | None = None,
+    **sizes: int,
 ) -> NDArray[Scalar]: ...
 @overload
 def transpose(
-    array: OwnKind[Kind], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
+    array: HostArray,
+    axes: str | Iterable[int] | None = None,
+    *,
+    out: None = None,
+    dtype: ElementTypeLike | None = None,
+    scale: Parameter | None = None,
+    shift: Parameter | None = None,
+    mean: Parameter | None = None,
+    std: Parameter | None = None,
+    unit: bool | None = None,
+    zero_point: Parameter | None = None,
+    saturate: bool | None = None,
+    **sizes: int,
+) -> HostArray: ...
+@overload
+def transpose(
+    array: OwnKind[Kind],
+    axes: str | Iterable[int] | None = None,
+    *,
+    out: None = None,
+    dtype: ElementTypeLike | None = None,
+    scale: Parameter | None = None,
+    shift: Parameter | None = None,
+    mean: Parameter | None = None,
+    std: Parameter | None = None,
+    unit: bool | None = None,
+    zero_point: Parameter | None = None,
+    saturate: bool | None = None,
+    **sizes: int,
 ) -> Kind: ...
 @overload
-def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int) -> Any: ...
+def transpose(
+    array: Array,
+    axes: str | Iterable[int] | None = None,
+    *,
+    out: None = None,
+    dtype: ElementTypeLike | None = None,
+    scale: Parameter | None = None,
+    shift: Parameter | None = None,
+    mean: Parameter | None = None,
+    std: Parameter | None = None,
+    unit: bool | None = None,
+    zero_point: Parameter | None = None,
+    saturate: bool | None = None,
+    **sizes: int,
+) -> Any: ...
 @overload
-def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Out, **sizes: int) -> Out: ...
+def transpose(
+    array: Array,
+    axes: str | Iterable[int] | None = None,
+    *,
+    out: Out,
+    dtype: ElementTypeLike | None = None,
+    scale: Parameter | None = None,
+    shift: Parameter | None = None,
+    mean: Parameter | None = None,
+    std: Parameter | None = None,
+    unit: bool | None = None,
+    zero_point: Parameter | None = None,
+    saturate: bool | None = None,
+    **sizes: int,
+) -> Out: ...
 def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then one of `sizes`
-    array: Array, axes: str | Iterable[int] | None = None, /, *, out: Any = None, **sizes: Any
+    array: Array,
+    axes: str | Iterable[int] | None = None,
+    /,
+    *,
+    out: Any = None,
+    dtype: ElementTypeLike | None = None,
+    scale: Parameter | None = None,
+    shift: Parameter | None = None,
+    mean: Parameter | None = None,
+    std: Parameter | None = None,
+    unit: bool | None = None,
+    zero_point: Parameter | None = None,
+    saturate: bool | None = None,
+    **sizes: Any,
 ) -> Any:
     """Reorder the axes of an array, in one pass; a new result is in C order.
 
@@ -56,9 +142,11 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     out : array, optional
         Array to write to, of the shape and dtype of the result, on the same device, with any strides that do not
         overlap: a slice of a larger array, such as ``cache[:, 0]``.
+    dtype, scale, shift, mean, std, unit, zero_point, saturate : optional
+        Change the elements on the way: see `ArithmeticOptions`.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
-        One per split axis may be left out.
+        One per split axis may be left out.  The pattern has to say the size of an axis named like a keyword.
 
     Returns
     -------
@@ -92,6 +180,11 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
            [1, 4],
            [2, 5]])
 
+    Pixels become numbers on the way, with a factor and a shift for each channel:
+
+    >>> transpose(image.astype(np.uint8), "h w c -> c h w", dtype="f32", scale=[1, 2, 3], shift=0.5)[:, 0].tolist()
+    [[0.5, 3.5], [2.5, 8.5], [6.5, 15.5]]
+
     Keys go into their plane of a cache, in the cache's order:
 
     >>> cache = np.zeros((1, 2, 3, 2), int)
@@ -101,11 +194,24 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
+    options = {
+        "dtype": dtype,
+        "scale": scale,
+        "shift": shift,
+        "mean": mean,
+        "std": std,
+        "unit": unit,
+        "zero_point": zero_point,
+        "saturate": saturate,
+    }
+    asked = Asked(options) if any(value is not None for value in options.values()) else None
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
             f"it in the pattern, as out={checks.value_text(out)}"
         )
+    if asked:
+        return _converted(axes, sizes, asked, array, out)
     if type(array) is np.ndarray:
         return _transposed(axes, sizes, host_backend(), array, out, host_backend())
     library = library_of(array)
@@ -113,6 +219,81 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
         return same_kind(library, array, "array", out, functools.partial(_transposed, axes, sizes))
     backend, source = arrays.open_array(array, "array")
     return _transposed(axes, sizes, backend, source, out, backend)
+
+
+def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: Asked, given: Any, out: Any) -> Any:
+    """`transpose` with arithmetic."""
+    if isinstance(axes, str):
+        _check_names(axes, asked)
+
+    def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
+        label = array.dtype if result is None else result.given_dtype
+        source = Shape(label, tuple(array.shape))
+        target = asked.target_type(source.element_type, None, "")
+        conversion = asked.conversion(source.element_type, target, source)
+        if conversion is None:
+            return _transposed(axes, sizes, backend, array, out, result or backend)
+        way = _way(axes, sizes, array)
+        whole = Shape(target, tuple(math.prod(extent for extent, _ in group) for group in way))
+        strides = contiguous_strides(whole)
+        if out is not None:
+            written = arrays.open_array(out, "out", writing=True)[1]
+            arrays.check_shape(written, whole.dimensions, "out")
+            ArraySide(whole, written.strides).check(written, "out")
+            strides = written.strides
+        side = ConvertSide(Shape(target, source.dimensions), _digits(way, strides))
+        transfer = convert_transfer(ArraySide(source, array.strides), ArraySide(whole, strides), side, conversion)
+        return transfer.run(backend, array, out, result)
+
+    library = library_of(given)
+    if library is None:
+        return work(*arrays.open_array(given, "array"), out)
+    return same_kind(library, given, "array", out, work)
+
+
+def _check_names(pattern: str, asked: Asked) -> None:
+    """LayoutError if an axis of the pattern has the name of a keyword that was given."""
+    names = re.findall(r"[^\W\d]\w*", pattern)
+    for name in names:
+        if name in asked.given:
+            raise LayoutError(
+                f"axes {checks.value_text(pattern)} has an axis called {name}, and {name}= is arithmetic: write the "
+                f"size of the axis in the pattern, as in ({name}=2 n), or call it something else"
+            )
+
+
+# For each axis of the result, what it is made of, major first: (extent, (dimension of the array, step)).
+_Way = Sequence[Sequence[tuple[int, tuple[int, int]]]]
+
+
+def _way(axes: str | Iterable[int] | None, sizes: dict[str, Any], source: Any) -> _Way:
+    """What the axes of the result are made of."""
+    dimensions = tuple(source.shape)
+    if not isinstance(axes, str):
+        numbers = checks.permutation(
+            "axes", _numbers(axes, sizes, source), len(dimensions), _context(dimensions), from_end=True
+        )
+        return [[(dimensions[dim], (dim, 1))] for dim in numbers]
+    found = read_pattern(axes, len(dimensions))
+    if max(len(found.order), len(found.after)) > MAX_AXES:
+        raise LayoutError(f"{found.shown} has {max(len(found.order), len(found.after))} axes: {MAX_AXES} is the limit")
+    named, places = found.axis_sizes(dimensions, sizes), {}
+    for dim, group in enumerate(found.before):
+        step = 1
+        for name in reversed(group):
+            places[name] = dim, step
+            step *= named[name]
+    return [[(named[name], places[name]) for name in group] for group in found.after]
+
+
+def _digits(way: _Way, strides: Sequence[int]) -> tuple[Digit, ...]:
+    """The digits of the array's coordinates in a result with these byte strides."""
+    found = []
+    for group, stride in zip(way, strides):
+        for extent, place in reversed(group):
+            found.append(Digit(*place, extent, stride))
+            stride *= extent
+    return tuple(found)
 
 
 class _Rearranged(NamedTuple):

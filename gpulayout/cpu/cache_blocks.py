@@ -102,10 +102,10 @@ def ways_to_copy(itemsize: int, axes: Sequence[Axis], threads: int) -> Iterator[
     elements = math.prod(whole)
     for recipe in DIRECT:
         if recipe.left_out < len(axes) and math.prod(whole[: recipe.left_out]) <= MOST_LEFT_OUT:
-            block = _block(axes, source_order, recipe)
+            block = block_sizes(axes, source_order, recipe)
             while math.prod(block) * LEAST_BLOCKS > elements and recipe.along_source > 1:
                 recipe = recipe.smaller()
-                block = _block(axes, source_order, recipe)
+                block = block_sizes(axes, source_order, recipe)
             if elements <= MOST_BLOCKS * math.prod(block):
                 yield Way(itemsize, axes, block, ())
     if itemsize > 16 or source_order[0] == 0:
@@ -113,7 +113,7 @@ def ways_to_copy(itemsize: int, axes: Sequence[Axis], threads: int) -> Iterator[
     room = SMALL_SCRATCH if elements * itemsize <= SMALL_MOVE else SCRATCH_BYTES // max(threads, 2)
     for recipe in SCRATCH:
         while True:
-            block = _block(axes, source_order, recipe)
+            block = block_sizes(axes, source_order, recipe)
             scratch = scratch_strides(itemsize, axes, source_order, block)
             fits = scratch_bytes(itemsize, block, scratch) <= room and math.prod(block) * LEAST_BLOCKS <= elements
             if fits or recipe == (1, 1, 0):
@@ -123,7 +123,7 @@ def ways_to_copy(itemsize: int, axes: Sequence[Axis], threads: int) -> Iterator[
             yield Way(itemsize, axes, block, scratch)
 
 
-def _block(axes: Sequence[Axis], source_order: Sequence[int], recipe: Recipe) -> tuple[int, ...]:
+def block_sizes(axes: Sequence[Axis], source_order: Sequence[int], recipe: Recipe) -> tuple[int, ...]:
     """The sizes of a block of about `recipe`, over several axes where they are short.
 
     3 planes of 1000 x 1000 to pixels, in blocks of about 32 x 16384 elements: a block takes all 3 channels, and 11

@@ -7,10 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpulayout.cpu.convert import convert_plan_of
 from gpulayout.cpu.lookup import lookup_plan_of
 from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.layout.checks import counted
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
@@ -20,6 +22,7 @@ _PLANNERS: dict[type, Callable[[Any, int], MovePlan]] = {
     Move: strided_plan_of,
     PackedMove: packed_plan_of,
     LookupMove: lookup_plan_of,
+    ConvertMove: convert_plan_of,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gpulayout.cpu.choose_plan import MovePlan, plan_of
+from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.strided_plan import host_pieces
@@ -52,11 +53,19 @@ class HostMoves:
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
 
     def execute(
-        self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
+        self,
+        source: np.ndarray,
+        target: np.ndarray,
+        *,
+        is_new: bool = False,
+        threads: int | None = None,
+        parameters: Sequence[np.ndarray] = (),
     ) -> None:
         """See `Prepared.execute`.  The number of threads is read once, and only if there is work for two."""
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
+            if parameters and isinstance(plan, ConvertPlan):
+                plan = plan._replace(parameters=parameters)
             plan.execute(source, source_offset, target, target_offset)
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import scratch_bytes
+from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
 from gpulayout.cpu.short_records import ShortRecords
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
@@ -185,8 +185,8 @@ def _copy_part(
 
 def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding]) -> None:
     """Copy cache blocks, shared by threads, and fill all padding before or after them."""
-    grids = grids_of(source, target, plan.cache_block)
-    boxes = [(k, at) for k, grid in enumerate(grids) for at in itertools.product(*map(range, grid.counts))]
+    grids = grids_of((source, target), plan.cache_block)
+    boxes = boxes_of(grids)
     copy = functools.partial(
         share,
         functools.partial(_copy_blocks, grids, boxes),
@@ -203,40 +203,6 @@ def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fil
         work()
 
 
-class _Grid(NamedTuple):
-    """Cache blocks of one size, as arrays whose first axes number the blocks.  To index these with a tuple of integers
-    takes half as long as to slice.
-
-    source, target   the elements: axes `counts`, then those of a block
-    counts           blocks along each axis on which there are several
-    sizes            elements of a block along each axis
-    """
-
-    source: np.ndarray
-    target: np.ndarray
-    counts: tuple[int, ...]
-    sizes: tuple[int, ...]
-
-
-def grids_of(source: np.ndarray, target: np.ndarray, block: Sequence[int]) -> list[_Grid]:
-    """The grid of whole blocks, then those of the blocks that an axis ends early."""
-    spans = []
-    for size, step in zip(source.shape, block):
-        whole, rest = size // step, size % step
-        spans.append([(0, whole, step)] * (whole > 0) + [(size - rest, 1, rest)] * (rest > 0))
-    found = []
-    for corner in itertools.product(*spans):
-        part = tuple(slice(start, start + count * size) for start, count, size in corner)
-        counts = tuple(count for _, count, _ in corner if count > 1)
-        # (whether it numbers blocks, length) of each new axis.  An axis with one block stays one: NumPy takes 64.
-        split = [pair for _, count, size in corner for pair in [(True, count)] * (count > 1) + [(False, size)]]
-        order = sorted(range(len(split)), key=lambda k: not split[k][0])
-        shape = tuple(length for _, length in split)
-        reading, writing = (array[part].reshape(shape).transpose(order) for array in (source, target))
-        found.append(_Grid(reading, writing, counts, tuple(size for *_, size in corner)))
-    return found
-
-
 def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> None:
     places[first:last] = pad
 
@@ -250,20 +216,16 @@ def _scratch(plan: StridedPlan, word: np.dtype) -> tuple[np.ndarray, ...]:
 
 
 def _copy_blocks(
-    grids: Sequence[_Grid],
-    boxes: Sequence[tuple[int, tuple[int, ...]]],
-    first: int,
-    last: int,
-    scratch: np.ndarray | None = None,
+    grids: Sequence[Grid], boxes: Sequence[Box], first: int, last: int, scratch: np.ndarray | None = None
 ) -> None:
-    """Copy some cache blocks, each the number of its grid and its place there: into a scratch array along the source,
-    and out of it along the target; or directly.
-    """
+    """Copy some cache blocks: into a scratch array along the source, and out of it along the target; or directly."""
     if scratch is None:
         for k, at in boxes[first:last]:
-            grids[k].target[at] = grids[k].source[at]
+            source, target = grids[k].arrays
+            target[at] = source[at]
         return
     parts = [scratch[tuple([slice(size) for size in grid.sizes])] for grid in grids]
     for k, at in boxes[first:last]:
-        parts[k][...] = grids[k].source[at]
-        grids[k].target[at] = parts[k]
+        source, target = grids[k].arrays
+        parts[k][...] = source[at]
+        target[at] = parts[k]

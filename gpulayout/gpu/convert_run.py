@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -40,57 +39,34 @@ class ConvertLaunches:
 
     def __init__(self, backend: Launching, pieces: Pieces) -> None:
         self.pieces, self._backend = pieces, backend
-        self._launches, self._temporary_bytes = planned_pieces(pieces)
+        self._launches, temporary_bytes = planned_pieces(pieces)
+        self._room = temporary_bytes and temporary_bytes + _ALIGNED - 1
         self._starts: dict[tuple[int, int, int], list[Start]] = {}
 
     def execute(self, source: Any, target: Any, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()) -> None:
-        """See `Prepared.execute`.
-
-        parameters   the arrays of the arithmetic, in the memory of the host
-        """
-        self.ready(source, target, parameters)()
-
-    def ready(self, source: Any, target: Any, parameters: Sequence[np.ndarray] = ()) -> Callable[[], None]:
-        """A function that starts all launches between these arrays.  Errors are raised here, before it runs."""
+        """See `Prepared.execute`.  All kernels are compiled before the first launch."""
         backend, place = self._backend, self._backend.runtime.place
         (source_address, _), (target_address, device) = place(source), place(target)
         self._check_capture(device, parameters)
         starts = self._prepared(source_address % 16, target_address % 16, device)
         uploaded = [backend.array(parameter, None, "C", target) for parameter in parameters]
-        temporary = (
-            backend.empty((self._temporary_bytes + _ALIGNED - 1,), np.uint8, target) if self._needs_room else None
-        )
-        aligned = -(-place(temporary)[0] // _ALIGNED) * _ALIGNED if self._needs_room else 0
-        calls = []
+        temporary = backend.empty((self._room,), np.uint8, target) if self._room else None
+        between = 0 if temporary is None else -(-place(temporary)[0] // _ALIGNED) * _ALIGNED
         for launch, start in zip(self._launches, starts):
-            reading = aligned if launch.reads_temporary else source_address
-            writing = aligned if launch.writes_temporary else target_address
-            addresses = [place(array)[0] + first * array.itemsize for array, first in zip(uploaded, launch.starts)]
-            unused = [0] * (MOST_PARAMETERS - len(addresses)) if launch.is_arithmetic else []
-            calls.append(
-                functools.partial(
-                    start, reading + launch.source_offset, writing + launch.target_offset, *addresses, *unused
-                )
-            )
-
-        def start_all() -> None:
-            for call in calls:
-                call()
-
-        start_all.__dict__["memory"] = uploaded, temporary  # keeps it alive
-        return start_all
+            reading = between if launch.reads_temporary else source_address
+            writing = between if launch.writes_temporary else target_address
+            operands = [place(array)[0] + first * array.itemsize for array, first in zip(uploaded, launch.starts)]
+            if launch.is_arithmetic:
+                operands += [0] * (MOST_PARAMETERS - len(operands))
+            start(reading + launch.source_offset, writing + launch.target_offset, *operands)
 
     def again(self, source: Any, target: Any) -> None:
         """See `Prepared.again`: every call goes through the checks."""
         return None
 
-    @property
-    def _needs_room(self) -> bool:
-        return self._temporary_bytes > 0
-
     def _check_capture(self, device: int, parameters: Sequence[np.ndarray]) -> None:
         """BufferError if a CUDA graph is captured and would hold memory that is given back after the call."""
-        if (parameters or self._needs_room) and self._backend.is_capturing(device):
+        if (parameters or self._room) and self._backend.is_capturing(device):
             what = "parameters" if parameters else "temporary arrays"
             raise BufferError(
                 f"a call with arithmetic cannot be captured in a CUDA graph if it has {what}, because their memory is "

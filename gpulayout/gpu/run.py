@@ -94,14 +94,11 @@ class CudaBackend(abc.ABC):
         return start
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
-        """See `Backend.prepare_jobs`.  Small moves share launches; those with arithmetic do not."""
-        converting = [_ready(job) for job in jobs if isinstance(job.prepared, ConvertLaunches)]
+        """See `Backend.prepare_jobs`.  Small moves share launches."""
         requests: list[Request] = []
         addresses: list[tuple[int, int]] = []
         owners: list[PreparedJob] = []
         for job in jobs:
-            if isinstance(job.prepared, ConvertLaunches):
-                continue
             source, target = self.address(job.source), self.address(job.target)
             for move, source_offset, target_offset in job.prepared.pieces:
                 addresses.append((source + source_offset, target + target_offset))
@@ -115,8 +112,6 @@ class CudaBackend(abc.ABC):
         def start_all() -> None:
             for start, given in starts:
                 start(*given)
-            for start_converting in converting:
-                start_converting()
 
         return start_all
 
@@ -150,15 +145,6 @@ class CudaBackend(abc.ABC):
     def prepare_conversion(self, program: IndexProgram) -> IndexLaunches:
         """See `Backend.prepare_conversion`."""
         return IndexLaunches(program, self.runtime)
-
-
-def _ready(job: PreparedJob) -> Callable[[], None]:
-    """The launches of a job with arithmetic.  A BufferError of a plan gets the job's label in front."""
-    try:
-        ready: Callable[[], None] = job.prepared.ready(job.source, job.target, job.parameters)
-    except BufferError as error:
-        raise BufferError(f"{job.label}{error}") from None
-    return ready
 
 
 class MoveLaunches:

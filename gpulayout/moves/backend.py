@@ -26,8 +26,10 @@ class Prepared(Protocol):
     ) -> None:
         """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
-        Both arrays have passed every check; `is_new` means that the target was allocated for this call.  The parameters
-        are those of the arithmetic, for pieces that have any.
+        is_new       the target was allocated for this call
+        parameters   on the host, of the arithmetic on the way
+
+        Both arrays have passed every check.
         """
         ...
 
@@ -54,7 +56,6 @@ class PreparedJob(NamedTuple):
     prepared: Any  # what `prepare` returned on the backend that gets the job
     source: Array
     target: Array
-    parameters: Sequence[np.ndarray] = ()
 
 
 class PreparedConversion(Protocol):

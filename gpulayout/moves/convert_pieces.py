@@ -38,8 +38,19 @@ class Stages:
     pieces: Pieces
     after: Pieces
 
+    @property
+    def first(self) -> Pieces:
+        """The pieces that read the source."""
+        return self.before or self.pieces
 
-class Side:
+    @property
+    def last(self) -> Pieces:
+        """The pieces that write the target."""
+        return self.after or self.pieces
+
+
+@dataclass(frozen=True)
+class ConvertSide:
     """A side of a transfer with arithmetic: a buffer of a shape, or an array in which digits of the logical
     coordinates have strides.
 
@@ -47,10 +58,13 @@ class Side:
     digits   of an array, strides in bytes; None for a buffer
     """
 
-    __slots__ = ("shape", "digits")
+    shape: Shape
+    digits: Digits | None = None
 
-    def __init__(self, shape: Shape, digits: Digits | None = None):
-        self.shape, self.digits = shape, digits
+    @staticmethod
+    def of_array(shape: Shape, strides: Sequence[int]) -> ConvertSide:
+        """An array with one byte stride for each dimension."""
+        return ConvertSide(shape, tuple(Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)))
 
     @property
     def table(self) -> SideTable:
@@ -61,22 +75,18 @@ class Side:
 
     @property
     def is_packed(self) -> bool:
+        """True when elements share bytes."""
         return self.digits is None and self.shape.is_packed
 
     @property
-    def dense(self) -> Side:
+    def dense(self) -> ConvertSide:
         """A dense array in C order of the same elements, one in each byte or more."""
-        return array_side_of(self.shape, dense_strides(self.shape))
+        return ConvertSide.of_array(self.shape, dense_strides(self.shape))
 
 
 def dense_strides(shape: Shape) -> tuple[int, ...]:
     """Byte strides of the logical array in C order."""
     return shape.with_layout(None).byte_strides
-
-
-def array_side_of(shape: Shape, strides: Sequence[int]) -> Side:
-    """An array with one byte stride for each dimension."""
-    return Side(shape, tuple(Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)))
 
 
 def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable:
@@ -93,7 +103,9 @@ def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable
     return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
 
 
-def convert_stages(source: Side, target: Side, arithmetic: Arithmetic, parameters: Sequence[Sequence[int]]) -> Stages:
+def convert_stages(
+    source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[Sequence[int]]
+) -> Stages:
     """The stages of a transfer; `parameters` are the sizes of each.  As few as possible."""
     sides = [parameter_side(source.shape.dimensions, sizes) for sizes in parameters]
     for from_dense, to_dense in itertools.product((False, True), repeat=2):
@@ -110,7 +122,9 @@ def convert_stages(source: Side, target: Side, arithmetic: Arithmetic, parameter
     raise AssertionError("two dense arrays are one region")
 
 
-def _pieces(source: Side, target: Side, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
+def _pieces(
+    source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[SideTable]
+) -> Pieces:
     """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
     sources = source.table, *parameters
     places = target.shape.buffer_size if target.digits is None else target.shape.element_count

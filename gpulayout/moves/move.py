@@ -219,15 +219,24 @@ def strided_move(
 
 def check_same_array(source: Shape, target: Shape) -> None:
     """LayoutError unless both shapes describe the same logical array."""
-    if source.element_type is not target.element_type or source.dimensions != target.dimensions:
+    check_same_dimensions(source, target)
+    if source.element_type is not target.element_type:
+        raise LayoutError(
+            f"target {target} is not the same logical array as source {source}: the element type is "
+            f"{target.element_type}, not {source.element_type}; dtype='{target.element_type}' converts the elements "
+            "on the way"
+        )
+
+
+def check_same_dimensions(source: Shape, target: Shape) -> None:
+    """LayoutError unless both shapes have the same dimensions."""
+    if source.dimensions != target.dimensions:
         raise LayoutError(
             f"target {target} is not the same logical array as source {source}: {_difference(source, target)}"
         )
 
 
 def _difference(source: Shape, target: Shape) -> str:
-    if source.element_type is not target.element_type:
-        return f"the element type is {target.element_type}, not {source.element_type}"
     if source.rank != target.rank:
         return f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
     dim = next(d for d in range(source.rank) if source.dimensions[d] != target.dimensions[d])

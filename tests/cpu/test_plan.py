@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import cache_blocks, choose_plan, strided_copy, strided_plan
+from gpulayout.cpu import cache_blocks, choose_plan, strided_plan
+from gpulayout.cpu.grids import grids_of
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import pack_move, relayout_move, strided_move
@@ -212,12 +213,12 @@ def test_every_small_move_in_tiny_cache_blocks_and_long_elements(way, monkeypatc
 def test_cache_blocks_of_more_axes_than_half_of_numpys_limit():
     """48 axes of 2 places, whose 2^48 elements share their memory here: blocks of the 32 minor axes."""
     source, target = (np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2,) * 48, (0,) * 48) for _ in range(2))
-    (grid,) = strided_copy.grids_of(source, target, (1,) * 16 + (2,) * 32)
-    for array in (grid.source, grid.target):
+    (grid,) = grids_of((source, target), (1,) * 16 + (2,) * 32)
+    for array in grid.arrays:
         assert array[(0,) * 16].shape == (1,) * 16 + (2,) * 32
     assert grid.counts == (2,) * 16
     assert grid.sizes == (1,) * 16 + (2,) * 32
-    assert np.may_share_memory(grid.target, target)
+    assert np.may_share_memory(grid.arrays[1], target)
 
 
 def cost_of_way(way, choice):

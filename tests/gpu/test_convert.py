@@ -9,14 +9,13 @@ from gpulayout.gpu import convert
 from gpulayout.gpu.convert import convert_plan, joined, planned_pieces, split, steps_number, type_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
-from gpulayout.moves.backend import PreparedJob
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import Axis, Move
 from tests import reference_arithmetic as model
 from tests.support.cast_kernels import TYPES
 from tests.support.convert_cases import CASES, ConvertCase
-from tests.support.executors import SimtBackend, guarded, guards_intact, source_buffer
+from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.simt.record import FRESH
 
 EXECUTORS = [pytest.param("simt", marks=pytest.mark.simt), pytest.param("cupy", marks=pytest.mark.gpu)]
@@ -80,35 +79,6 @@ def test_parameters_may_have_any_strides(executor):
     target = executor.array(np.zeros(12, np.float32))
     executor.backend.prepare((Piece(move),)).execute(executor.array(values), target, parameters=[scale])
     assert executor.host(target).tolist() == (values.reshape(4, 3) * scale).ravel().tolist()
-
-
-@ON_KERNELS
-def test_moves_with_arithmetic_may_be_jobs_of_a_list(executor):
-    """Beside ordinary moves, each with its own parameters."""
-    arithmetic = Arithmetic(ElementType.U8, ElementType.F32, True, (Step("multiply", 0),), "scale")
-    converting = executor.backend.prepare((Piece(ConvertMove((Axis(9, 9, 1, 4),), arithmetic, ((0,),), (0,))),))
-    plain = executor.backend.prepare((Piece(Move((Axis(9, 9, 1, 1),), 1, b"\0", ((0,),))),))
-    given = executor.array(np.arange(9, dtype=np.uint8))
-    halved, doubled = (executor.array(np.zeros(9, np.float32)) for _ in range(2))
-    copied = executor.array(np.zeros(9, np.uint8))
-    start = executor.backend.prepare_jobs(
-        [
-            PreparedJob("job 0: ", converting, given, halved, [np.array(0.5, np.float32)]),
-            PreparedJob("job 1: ", plain, given, copied),
-            PreparedJob("job 2: ", converting, given, doubled, [np.array(2, np.float32)]),
-        ]
-    )
-    start()
-    for found, factor in ((halved, 0.5), (copied, 1), (doubled, 2)):
-        assert executor.host(found).tolist() == [factor * number for number in range(9)]
-
-
-def test_an_error_in_a_list_names_its_job():
-    backend = SimtBackend()
-    prepared = backend.prepare((Piece(CASES[0].move),))
-    memory = np.zeros(2000, np.uint8)[1:]
-    with pytest.raises(BufferError, match="^job 3: source address is"):
-        backend.prepare_jobs([PreparedJob("job 3: ", prepared, memory, np.zeros(600, np.uint8))])
 
 
 @ON_KERNELS

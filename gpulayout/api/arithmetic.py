@@ -1,0 +1,241 @@
+"""Arithmetic that a call asks for: its keywords as steps, and the numbers or arrays that the steps take.
+
+Four forms, told apart by their keywords:
+
+    cast               dtype
+    scale and shift    scale, shift              x * scale + shift
+    normalise          unit, mean, std           (x / 255 - mean) / std, where only `unit` divides by 255
+    quantise           scale, zero_point         rint(x / scale) + zero_point, from a float
+    dequantise         scale, zero_point         (x - zero_point) * scale, from an integer to a float
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.backends import host_backend
+from gpulayout.cpu.casts import cast_values
+from gpulayout.layout.checks import counted, type_text, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.arithmetic import Arithmetic, Operation, Step
+
+if TYPE_CHECKING:
+    from gpulayout.api.array_types import HostArray
+
+OPTIONS = ("dtype", "scale", "shift", "mean", "std", "unit", "zero_point", "saturate")
+FORMS: dict[str, tuple[str, ...]] = {
+    "scale and shift": ("scale", "shift"),
+    "normalise": ("unit", "mean", "std"),
+    "quantise": ("scale", "zero_point"),
+}
+PIXELS = 255  # of u8: `unit` divides by it
+
+
+class Conversion(NamedTuple):
+    """What a call asks for, for its array.
+
+    arithmetic   what happens to each element
+    parameters   arrays of the type `arithmetic.compute`, on the host
+    """
+
+    arithmetic: Arithmetic
+    parameters: tuple[HostArray, ...]
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes of each parameter."""
+        return tuple([parameter.shape for parameter in self.parameters])
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What equal conversions have in common, hashable."""
+        return self.arithmetic, self.sizes, tuple([parameter.tobytes() for parameter in self.parameters])
+
+
+class Asked:
+    """The keywords of a call that were given; None counts as not given.
+
+    dtype   the element type of the result, if given
+    given   the others by name, but for saturate
+    form    "cast", "scale and shift", "normalise" or "quantise", which includes the way back
+    """
+
+    __slots__ = ("dtype", "form", "given", "_saturate")
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.given = {name: value for name, value in options.items() if value is not None}
+        for name in self.given:
+            if name not in OPTIONS:
+                raise TypeError(f"{value_text(name)} is not a keyword of this call{_meant(name)}")
+        dtype = self.given.pop("dtype", None)
+        self.dtype = None if dtype is None else _element_type(dtype)
+        saturate = self.given.pop("saturate", None)
+        self._saturate = True if saturate is None else _flag("saturate", saturate)
+        if "unit" in self.given and not _flag("unit", self.given["unit"]):
+            del self.given["unit"]
+        self.form = self._form()
+
+    def __bool__(self) -> bool:
+        return self.dtype is not None or bool(self.given)
+
+    def _form(self) -> str:
+        given = set(self.given)
+        if not given:
+            return "cast"
+        if "zero_point" in given and "scale" not in given:
+            raise TypeError("zero_point is part of a quantisation, which needs scale too")
+        for form, names in FORMS.items():
+            if given <= {*names}:
+                return form
+        shown = " and ".join(name for name in OPTIONS if name in given)
+        raise TypeError(
+            f"{shown} do not go together: write scale and shift; or mean, std and unit; or scale and zero_point"
+        )
+
+    def target_type(self, source: ElementType, given: ElementType | None, about: object) -> ElementType:
+        """The element type of the result; `given` is that of a whole target shape.  Errors say what to write."""
+        if self.dtype is not None and given is not None and self.dtype is not given:
+            raise LayoutError(f"dtype is {self.dtype}, but the target {about} has elements of {given}")
+        target = self.dtype or given or source
+        if self.form != "cast" and self.dtype is given is None and not source.is_floating:
+            raise TypeError(
+                f"{' and '.join(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} "
+                f"numbers that would be rounded to {source}: write dtype, such as dtype='f32', or dtype='{source}' if "
+                "you mean that"
+            )
+        return target
+
+    def conversion(self, source: ElementType, target: ElementType, shape: Shape) -> Conversion | None:
+        """The arithmetic on an array of this shape, whose dimensions the parameters fit; None for no change at all."""
+        form = self._checked_form(source, target)
+        if form == "cast":
+            return None if source is target else Conversion(Arithmetic(source, target, self._saturate), ())
+        steps: list[Step] = []
+        names: list[str] = []
+        for operation, name in _steps_of(form, self.given, target):
+            steps.append(Step(operation, None if name is None else len(names)))
+            names += [] if name is None else [name]
+        arithmetic = Arithmetic(source, target, self._saturate, tuple(steps), form)
+        values = {**self.given, "unit": PIXELS}
+        found = tuple([_parameter(name, values[name], arithmetic, shape) for name in names])
+        return Conversion(arithmetic, found)
+
+    def _checked_form(self, source: ElementType, target: ElementType) -> str:
+        """The form between two types; TypeError for types that it does not suit."""
+        pair = f"from {source} to {target}"
+        if source.is_complex != target.is_complex:
+            raise TypeError(f"no cast {pair}: complex numbers become only complex numbers; move .real and .imag")
+        if self.form != "cast" and source.is_complex:
+            raise TypeError(f"no arithmetic {pair}: {' and '.join(self.given)} take real numbers")
+        if not self._saturate and (target.is_integral or target.value[:2] in ("f4", "f6")):
+            raise TypeError(f"saturate=False for {target}: {target} has no nan, so numbers out of range saturate")
+        if self.form == "normalise":
+            if not target.is_floating:
+                raise TypeError(f"normalised elements are fractions, not {target}: write dtype='f32', 'f16' or 'bf16'")
+            if "unit" in self.given and source is not ElementType.U8:
+                raise TypeError(f"unit divides by 255, which suits u8 and not {source}")
+        return self.form if self.form != "quantise" else self._quantised_form(source, target)
+
+    def _quantised_form(self, source: ElementType, target: ElementType) -> str:
+        if source.is_floating and (target.is_integral or target.is_floating):
+            if target.is_floating and np.any(np.asarray(self.given["zero_point"]) != 0):
+                raise TypeError(f"zero_point of {target}, a float type, must be 0")
+            return "quantise"
+        if source.is_integral and target.is_floating:
+            return "dequantise"
+        raise TypeError(
+            f"scale and zero_point quantise a float type, or dequantise an integer type to a float type: {source} to "
+            f"{target} is neither"
+        )
+
+
+def _steps_of(form: str, given: Mapping[str, Any], target: ElementType) -> list[tuple[Operation, str | None]]:
+    """The operations of a form in order, each with the name of its parameter."""
+    whole: dict[str, list[tuple[Operation, str | None]]] = {
+        "scale and shift": [("multiply", "scale"), ("add", "shift")],
+        "normalise": [("divide", "unit"), ("subtract", "mean"), ("divide", "std")],
+        "quantise": [("divide", "scale"), ("round", None), ("add", "zero_point")],
+        "dequantise": [("subtract", "zero_point"), ("multiply", "scale")],
+    }
+    found = [(operation, name) for operation, name in whole[form] if name is None or name in given]
+    return found[:1] if form == "quantise" and target.is_floating else found
+
+
+def _parameter(name: str, given: Any, arithmetic: Arithmetic, shape: Shape) -> HostArray:
+    """A parameter as an array of C, each number rounded once; errors name it and the array's dimensions."""
+    values, kind = _numbers(name, given)
+    if name == "zero_point":
+        side = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
+        _check_zero_point(values, kind, side)
+    sizes = _fitting(name, values.shape, shape)
+    found = cast_values(values.reshape(sizes), kind, arithmetic.compute)
+    found.setflags(write=False)
+    return found
+
+
+def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
+    """The numbers of a parameter as a host array, and their type."""
+    backend, array = arrays.open_array_like(given, name, None)
+    if backend is not host_backend():
+        raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")
+    try:
+        kind = ElementType.of(arrays.label(given, array))
+    except TypeError as error:
+        raise TypeError(f"{name} is {type_text(given)}, not a number or an array of numbers: {error}") from None
+    if kind is ElementType.PRED or kind.is_complex:
+        raise TypeError(f"{name} holds {kind} elements: it must hold real numbers")
+    return np.ascontiguousarray(array), kind
+
+
+def _check_zero_point(values: HostArray, kind: ElementType, side: ElementType) -> None:
+    if not kind.is_integral:
+        raise TypeError(f"zero_point holds {kind} elements: it must hold integers, of the range of {side}")
+    if side.is_integral and values.size:
+        lowest, highest = (
+            (-1 << side.bits - 1, (1 << side.bits - 1) - 1) if side.is_signed else (0, (1 << side.bits) - 1)
+        )
+        for found in (int(values.min()), int(values.max())):
+            if not lowest <= found <= highest:
+                raise LayoutError(f"zero_point {found} is outside the range of {side}, {lowest}..{highest}")
+
+
+def _fitting(name: str, sizes: Sequence[int], shape: Shape) -> tuple[int, ...]:
+    """The sizes of a parameter, one for each of the array's last dimensions, or LayoutError."""
+    dimensions, kept = shape.dimensions, tuple(sizes)
+    while len(kept) > len(dimensions) and kept[0] == 1:
+        kept = kept[1:]
+    problem = f"it has {counted(len(kept), 'dimension')}" if len(kept) > len(dimensions) else ""
+    for size, (dim, own) in zip(reversed(kept), reversed(list(enumerate(dimensions)))):
+        if size != own and (size == 0 or own % size):
+            problem = f"its size {size} does not divide the size {own} of dimension {dim}"
+    if problem:
+        raise LayoutError(
+            f"{name} of shape {tuple(sizes)} does not fit an array of shape {dimensions}: {problem}.  Its sizes, last "
+            "one first, must equal the array's, be 1, or divide them"
+        )
+    return kept
+
+
+def _element_type(value: Any) -> ElementType:
+    try:
+        return ElementType.of(value)
+    except TypeError as error:
+        raise TypeError(f"dtype: {error}") from None
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} is {value_text(value)}: it must be True or False")
+    return bool(value)
+
+
+def _meant(name: str) -> str:
+    close = difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
+    return f": did you mean {close[0]}?" if close else ""

@@ -1,0 +1,158 @@
+"""Transfers with arithmetic: what pack, unpack, transpose and relayout do when elements change on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.arithmetic import Conversion
+from gpulayout.api.deferred_signals import deferred_signals
+from gpulayout.api.in_place import RelayoutTransfer
+from gpulayout.api.kept import Kept
+from gpulayout.api.same_kind import Maker, Result
+from gpulayout.api.sides import ArraySide, BufferSide, Side
+from gpulayout.api.transfer import Transfer
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.backend import Array, Backend, Prepared
+from gpulayout.moves.convert_pieces import ConvertSide, Stages, convert_stages
+from gpulayout.moves.pieces import relayout_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpulayout.api.array_types import HostArray
+
+
+class StagedMoves:
+    """`Prepared` of the stages of a transfer, on one backend."""
+
+    def __init__(self, backend: Backend, stages: Stages, arithmetic: Arithmetic, dimensions: tuple[int, ...]):
+        self.backend, self.pieces, self._dimensions = backend, stages.pieces, dimensions
+        self._types = arithmetic.source.dtype, arithmetic.target.dtype
+        self._before, self._main, self._after = (
+            backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.pieces, stages.after)
+        )
+
+    def execute(
+        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
+    ) -> None:
+        """See `Prepared.execute`."""
+        if self._before is not None:
+            dense = self._dense(0, source)
+            self._before.execute(source, dense, is_new=True)
+            source = dense
+        written = target if self._after is None else self._dense(1, source)
+        if self._main is not None:
+            self._main.execute(source, written, is_new=is_new or self._after is not None, parameters=parameters)
+        if self._after is not None:
+            self._after.execute(written, target, is_new=is_new)
+
+    def again(self, source: Array, target: Array | None) -> None:
+        """Always None: calls with arithmetic are checked each time."""
+
+    def _dense(self, side: int, like: Array) -> Array:
+        """A dense array in C order, of the source's type or the target's."""
+        return self.backend.empty(self._dimensions, self.backend.held(self._types[side]), like)
+
+
+class _WithParameters:
+    """`Prepared` for the parameters of one call."""
+
+    __slots__ = ("_staged", "_parameters", "pieces")
+
+    def __init__(self, staged: StagedMoves, parameters: Sequence[HostArray]):
+        self._staged, self._parameters, self.pieces = staged, parameters, staged.pieces
+
+    def execute(
+        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
+    ) -> None:
+        """See `Prepared.execute`."""
+        self._staged.execute(source, target, is_new=is_new, parameters=self._parameters)
+
+    def again(self, source: Array, target: Array | None) -> None:
+        """See `StagedMoves.again`."""
+
+
+class ConvertTransfer(Transfer):
+    """A transfer with arithmetic.  Those that differ only in parameters share their stages and what backends prepared.
+
+    In place, a relayout comes first, and then the arithmetic at the elements' new places.
+    """
+
+    __slots__ = ("stages", "conversion", "_staged")
+
+    def __init__(
+        self, source: Side, target: Side, stages: Stages, conversion: Conversion, staged: dict[Backend, StagedMoves]
+    ):
+        super().__init__(source, target, stages.pieces)
+        self.stages, self.conversion, self._staged = stages, conversion, staged
+
+    def prepared_by(self, backend: Backend) -> Prepared:
+        staged = self._staged.get(backend)
+        if staged is None:
+            dimensions = self.sides[0].shape.dimensions
+            staged = StagedMoves(backend, self.stages, self.conversion.arithmetic, dimensions)
+            self._staged[backend] = staged
+        return _WithParameters(staged, self.conversion.parameters)
+
+    def empty(self, maker: Maker, backend: Backend, array: Array) -> Array:
+        """See `Transfer.empty`: a library gets the element type itself, also where CuPy holds it as integers."""
+        target = self.sides[1]
+        dtype = target.shape.buffer_dtype if isinstance(target, BufferSide) else target.shape.dtype
+        return maker.empty(target.dimensions, dtype if isinstance(maker, Result) else backend.held(dtype), array)
+
+    def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
+        """See `Transfer.move_into_itself`: in place for elements of equal width; BufferError for others."""
+        self._in_place(backend, array, out, target, None)
+
+    def call_in_place(self, buffer: Any, out: Any, max_bytes: Any) -> Any:
+        """A call with a limit for the workspace of the relayout in place."""
+        if out is None:
+            raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
+        backend, array = arrays.open_array(buffer, "buffer")
+        array = self.source_memory(backend, array)
+        self._in_place(backend, array, out, self.target_memory(backend, array, out), max_bytes)
+        return out
+
+    def _in_place(self, backend: Backend, array: Array, out: Any, target: Array, max_bytes: Any) -> None:
+        source, shape = (side.shape for side in self.sides)
+        rule = "separate memory, or the same from the first byte to the last"
+        if not isinstance(self.sides[1], BufferSide) or not arrays.is_same_memory(backend, array, target):
+            arrays.check_no_overlap(backend, array, target, (self.sides[0].role, "out"), rule=rule)
+        if source.bits_per_element != shape.bits_per_element or source.is_packed:
+            raise BufferError(
+                f"out is the memory of buffer, but {source.element_type} has {source.bits_per_element} bits and "
+                f"{shape.element_type} {shape.bits_per_element}: in place, both need the same width of whole bytes"
+            )
+        between = Shape(source.element_type, shape.dimensions, shape.layout)
+        moved = RelayoutTransfer(source, between, relayout_pieces(source, between)).in_place(max_bytes)
+        changed = relayout_transfer(between, shape, self.conversion).prepared_by(backend)
+        with deferred_signals():
+            moved.run(backend, array, out)
+            arrays.will_be_written(out)
+            changed.execute(array, target)
+
+
+# By both sides, the arithmetic and the sizes of its parameters.
+_kept: Kept[ConvertTransfer] = Kept()
+
+
+def relayout_transfer(source: Shape, target: Shape, conversion: Conversion) -> ConvertTransfer:
+    """From a buffer of `source` to a buffer of `target`."""
+    return convert_transfer(BufferSide(source), BufferSide(target), ConvertSide(target), conversion)
+
+
+def convert_transfer(source: Side, target: Side, written: ConvertSide, conversion: Conversion) -> ConvertTransfer:
+    """The transfer between two sides; `written` says where the target's elements are, by the source's coordinates."""
+    is_array = isinstance(source, ArraySide)
+    key = source.shape, source.strides if is_array else None, written, conversion.arithmetic, conversion.sizes
+    found = _kept.get(key)
+    if found is None:
+        read = ConvertSide.of_array(source.shape, source.strides) if is_array else ConvertSide(source.shape)
+        stages = convert_stages(read, written, conversion.arithmetic, conversion.sizes)
+        found = ConvertTransfer(source, target, stages, conversion, {})
+        _kept.keep(key, found, len(stages.pieces))
+    return ConvertTransfer(source, target, found.stages, conversion, found._staged)

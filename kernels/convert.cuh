@@ -4,9 +4,11 @@
 // kernel they are constants, so a compiler keeps only what a pair of types needs; a test passes them at run time.
 //   f16:  kind float, special IEEE, 16 bits, mantissa 10, bias 15        s4:  kind signed, 4 bits
 //
-// An element is read to its exact value, significand * 2^exponent, and written from it: so a cast rounds once, and no float
-// instruction takes part.  W is the word of the significand: 64 bits wide if a side or the steps are, else 32.
+// An element is read to its exact value, significand * 2^exponent, and written from it: so a cast rounds once.  W is the word
+// of the significand: 64 bits wide if a side or the steps are, else 32.
 //   f16 0x3E00:  1536 * 2^-10 = 1.5                                      s4 0x0F:  -1 * 2^0
+// Most pairs have a shorter way through the float of the same width (the sections on reals), with the same result: all short
+// types have exact values there.
 //
 // Numbers: the kinds GPL_BOOLEAN, GPL_UNSIGNED, GPL_SIGNED, GPL_FLOAT and GPL_POWER (only powers of two); the special codes
 // GPL_IEEE (infinities and nans), GPL_NAN (nan has all ones), GPL_FINITE (none) and GPL_UNSIGNED_ZERO (nan is where -0 would
@@ -54,6 +56,9 @@ template <class W> struct GplExact {
 
 __device__ __forceinline__ int gpl_top(unsigned word) { return 31 - __clz((int)word); }
 __device__ __forceinline__ int gpl_top(unsigned long long word) { return 63 - __clzll((long long)word); }
+
+__device__ __forceinline__ int gpl_signed(unsigned word) { return (int)word; }
+__device__ __forceinline__ long long gpl_signed(unsigned long long word) { return (long long)word; }
 
 // A word with the lowest `count` >= 1 bits set.
 template <class W> __device__ __forceinline__ W gpl_ones(int count) { return (W)-1 >> (8 * (int)sizeof(W) - count); }
@@ -118,15 +123,30 @@ template <class W> __device__ __forceinline__ W gpl_magnitude_code(const GplExac
   return ((W)field << type.mantissa) + significand;              // the leading one, or a carry, adds one to the exponent
 }
 
-template <class W> __device__ __forceinline__ W gpl_float_code(const GplExact<W>& x, const GplType& type, bool saturate) {
-  const W all = gpl_ones<W>(type.bits - 1), sign = (W)1 << (type.bits - 1), one = (W)1 << type.mantissa;
-  const W nan = type.special == GPL_FINITE ? 0 : type.special == GPL_UNSIGNED_ZERO ? sign : all;
-  const W largest = type.special == GPL_IEEE ? all - one : type.special == GPL_NAN ? all - 1 : all;
-  if (x.nan) return nan;
-  W code = x.infinite ? largest + 1 : gpl_magnitude_code(x, type);
-  if (code > largest) code = type.special == GPL_IEEE ? largest + 1 : saturate || type.special == GPL_FINITE ? largest : nan;
+// The codes of a float that mean something else: of the largest number, of what is larger, of nan.
+template <class W> struct GplLimits {
+  W largest, beyond, nan;
+};
+
+template <class W> __device__ __forceinline__ GplLimits<W> gpl_limits(const GplType& type, bool saturate) {
+  const W all = gpl_ones<W>(type.bits - 1);
+  const W nan = type.special == GPL_FINITE ? 0 : type.special == GPL_UNSIGNED_ZERO ? all + 1 : all;
+  const W largest = type.special == GPL_IEEE ? all - ((W)1 << type.mantissa) : type.special == GPL_NAN ? all - 1 : all;
+  const W beyond = type.special == GPL_IEEE ? largest + 1 : saturate || type.special == GPL_FINITE ? largest : nan;
+  return {largest, beyond, nan};
+}
+
+// The code of a magnitude with a sign.
+template <class W> __device__ __forceinline__ W gpl_with_sign(W code, bool negative, const GplType& type) {
   if (type.special == GPL_UNSIGNED_ZERO && code == 0) return 0;
-  return x.negative ? code | sign : code;
+  return negative ? code | (W)1 << (type.bits - 1) : code;
+}
+
+template <class W> __device__ __forceinline__ W gpl_float_code(const GplExact<W>& x, const GplType& type, bool saturate) {
+  const GplLimits<W> limits = gpl_limits<W>(type, saturate);
+  if (x.nan) return limits.nan;
+  const W code = x.infinite ? limits.largest + 1 : gpl_magnitude_code(x, type);
+  return gpl_with_sign(code > limits.largest ? limits.beyond : code, x.negative, type);
 }
 
 // The nearest power of two, 1.5 * 2^k up; the least one for 0.  Only nan is left for negative numbers.
@@ -149,7 +169,7 @@ template <class W> __device__ __forceinline__ W gpl_write(const GplExact<W>& x, 
   return gpl_integer_code(x, type);
 }
 
-// ---- steps ----
+// ---- operations ----
 
 // One IEEE operation, never fused with another, subnormal numbers kept.  In CUDA it takes an instruction by name: CuPy compiles
 // with -ftz=true, which makes operators and intrinsics of single precision flush subnormal numbers to zero.
@@ -178,6 +198,116 @@ template <class W> union GplRealCode {
   W code;
 };
 
+// ---- reading as a real ----
+
+// Whether gpl_read_real gives the exact value: all but integers with more bits than the mantissa.
+template <class W> __device__ __forceinline__ bool gpl_is_exact(const GplType& type) {
+  return type.kind == GPL_FLOAT || type.kind == GPL_POWER || type.bits <= gpl_real_type<W>().mantissa;
+}
+
+template <class W> __device__ __forceinline__ bool gpl_is_real(const GplType& type) {
+  return type.kind == GPL_FLOAT && type.bits == 8 * (int)sizeof(W);
+}
+
+// The bits of a shorter float in the place of the real's: exponents are too small by the difference of the biases.  A product
+// with a power of two puts that right, subnormal numbers included.
+template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read_short(W code, const GplType& type) {
+  const GplType real = gpl_real_type<W>();
+  const W all = gpl_ones<W>(type.bits - 1), magnitude = code & all, sign = (W)1 << (8 * sizeof(W) - 1);
+  const W infinity = gpl_ones<W>(8 * (int)sizeof(W) - 1 - real.mantissa) << real.mantissa & ~sign;
+  GplRealCode<W> x, scale;
+  x.code = magnitude << (real.mantissa - type.mantissa);
+  scale.code = (W)(2 * real.bias - type.bias) << real.mantissa;
+  if (type.bias != real.bias) x.real = gpl_multiplied(x.real, scale.real);
+  if (type.special == GPL_IEEE && magnitude > all - ((W)1 << type.mantissa)) x.code |= infinity;
+  if (type.special == GPL_NAN && magnitude == all) x.code = ~sign;
+  if (code >> (type.bits - 1) & 1) x.code |= sign;
+  if (type.special == GPL_UNSIGNED_ZERO && x.code == sign) x.code = ~sign;
+  return x.real;
+}
+
+// The value of a code, rounded once to the float with the width of W.
+template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read_real(W code, const GplType& type) {
+  typedef typename GplReal<W>::type Real;
+  GplRealCode<W> x = {};
+  if (gpl_is_real<W>(type)) {
+    x.code = code;
+  } else if (type.kind == GPL_FLOAT) {
+    x.real = gpl_read_short(code, type);
+  } else if (type.kind == GPL_POWER) {
+    x.code = gpl_float_code(gpl_read(code, type), gpl_real_type<W>(), false);
+  } else if (type.kind == GPL_SIGNED) {
+    const int above = 8 * (int)sizeof(W) - type.bits;  // the sign moves to the top, and back down
+    x.real = (Real)(gpl_signed(code << above) >> above);
+  } else {
+    x.real = (Real)(code & gpl_ones<W>(type.bits));
+  }
+  return x.real;
+}
+
+// ---- writing a real ----
+
+// An integer of up to half the bits of W: within the range the sum with 1.5 * 2^mantissa is rounded to an integer, which is in
+// its lowest bits.
+template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplReal<W>::type x, const GplType& type) {
+  typedef typename GplReal<W>::type Real;
+  const W all = gpl_ones<W>(type.bits);
+  const Real high = (Real)(type.kind == GPL_SIGNED ? all >> 1 : all);
+  const Real low = type.kind == GPL_SIGNED ? -(Real)((all >> 1) + 1) : (Real)0;
+  GplRealCode<W> result;
+  const Real inside = x < low ? low : x > high ? high : x;
+  result.real = gpl_sum(inside, (Real)((W)3 << (gpl_real_type<W>().mantissa - 1)));
+  return x != x ? 0 : result.code & all;
+}
+
+// A float with fewer bits of exponent and far fewer of mantissa than f32.  A number whose last place is that of the target at x
+// is added and taken away, which rounds; the product with a power of two then has the code in its upper bits, subnormal
+// numbers included.
+//   f16, x = 1 + 2^-11:  2^13 has a last place of 2^-10; 2^13 + x is rounded to 2^13 + 1, half to even; - 2^13 gives 1
+__device__ __forceinline__ unsigned gpl_short_float(float given, const GplType& type, bool saturate) {
+  const GplLimits<unsigned> limits = gpl_limits<unsigned>(type, saturate);
+  const unsigned fields = gpl_ones<unsigned>(type.bits - 1) >> type.mantissa;  // the largest one of the exponent
+  const unsigned above = (127 - type.bias + fields + 1) << 23;                 // a number above all others
+  const unsigned least = (127 - type.bias + 1u) << 23;                         // the least number that is not subnormal
+  GplRealCode<unsigned> x = {given}, place, scale;
+  const bool negative = x.code >> 31;
+  x.code &= 0x7FFFFFFF;
+  const bool nan = x.code > 0x7F800000;
+  if (x.code > above) x.code = above;
+  place.code = x.code & 0x7F800000;
+  if (place.code < least) place.code = least;
+  place.code += (23 - type.mantissa) << 23;
+  scale.code = type.bias << 23;  // 2^(bias - 127)
+  x.real = gpl_multiplied(gpl_difference(gpl_sum(x.real, place.real), place.real), scale.real);
+  const unsigned code = x.code >> (23 - type.mantissa);
+  return nan ? limits.nan : gpl_with_sign(code > limits.largest ? limits.beyond : code, negative, type);
+}
+
+// bf16: half of the bits.
+__device__ __forceinline__ unsigned gpl_upper_half(float given) {
+  GplRealCode<unsigned> x = {given};
+  return (x.code & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : (x.code + 0x7FFF + (x.code >> 16 & 1)) >> 16;
+}
+
+__device__ __forceinline__ bool gpl_has_short_way(unsigned, const GplType& type) { return type.kind == GPL_FLOAT && type.bits <= 16; }
+__device__ __forceinline__ bool gpl_has_short_way(unsigned long long, const GplType&) { return false; }
+__device__ __forceinline__ unsigned gpl_write_short(float x, const GplType& type, bool saturate) {
+  return type.bias == 127 ? gpl_upper_half(x) : gpl_short_float(x, type, saturate);
+}
+__device__ __forceinline__ unsigned long long gpl_write_short(double, const GplType&, bool) { return 0; }
+
+// The code of the number of a type that is nearest to a real.
+template <class W>
+__device__ __forceinline__ W gpl_write_real(typename GplReal<W>::type given, const GplType& type, bool saturate) {
+  GplRealCode<W> x = {given};
+  if (gpl_is_real<W>(type)) return x.code;
+  if (gpl_has_short_way(x.code, type)) return gpl_write_short(given, type, saturate);
+  if ((type.kind == GPL_SIGNED || type.kind == GPL_UNSIGNED) && type.bits <= 4 * (int)sizeof(W)) return gpl_short_integer<W>(given, type);
+  return gpl_write(gpl_read(x.code, gpl_real_type<W>()), type, saturate);
+}
+
+// ---- steps ----
+
 // The nearest integer, half to even: the sum with 2^mantissa has no place for a fraction.  What is as large has none itself, and
 // infinity and nan stay what they are.
 template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_rint(typename GplReal<W>::type x) {
@@ -205,18 +335,15 @@ __device__ __forceinline__ typename GplReal<W>::type gpl_step(unsigned operation
 // and the number of its parameter.  `parameter` is called with that number.
 template <class W, class Parameter>
 __device__ __forceinline__ W gpl_converted(W code, const GplType& source, const GplType& target, bool saturate, unsigned steps, Parameter parameter) {
-  const GplExact<W> given = gpl_read(code, source);
-  if (!steps) return gpl_write(given, target, saturate);
-  const GplType real = gpl_real_type<W>();
-  GplRealCode<W> x;
-  x.code = gpl_float_code(given, real, saturate);
+  if (!steps && !gpl_is_exact<W>(source) && !gpl_is_real<W>(target)) return gpl_write(gpl_read(code, source), target, saturate);
+  typename GplReal<W>::type x = gpl_read_real(code, source);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const unsigned operation = steps >> (5 * i) & 7, number = steps >> (5 * i + 3) & 3;
     if (!operation) break;
-    x.real = operation == GPL_ROUND ? gpl_rint<W>(x.real) : gpl_step<W>(operation, x.real, parameter(number));
+    x = operation == GPL_ROUND ? gpl_rint<W>(x) : gpl_step<W>(operation, x, parameter(number));
   }
-  return gpl_write(gpl_read(x.code, real), target, saturate);
+  return gpl_write_real<W>(x, target, saturate);
 }
 
 #endif

@@ -56,6 +56,7 @@ Errors
                       the requested backend cannot run here
 
 More
+    ArithmeticOptions the keywords of arithmetic on the way
     Plan, StrideTable, Digit, Picture
                       the classes of what `plan`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes
@@ -69,6 +70,7 @@ import typing as _typing
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
+from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.backends import BackendUnavailable, use_backend
 from gpulayout.api.code import code
 from gpulayout.api.config import show_config
@@ -100,6 +102,7 @@ if _typing.TYPE_CHECKING:
     from gpulayout import interop
 
 __all__ = [
+    "ArithmeticOptions",
     "BackendUnavailable",
     "COMBINE",
     "Digit",

@@ -38,7 +38,7 @@ FORMS: dict[str, tuple[str, ...]] = {
 PIXELS = 255  # of u8: `unit` divides by it
 
 
-class Conversion(NamedTuple):
+class ElementChange(NamedTuple):
     """What a call asks for, for its array.
 
     arithmetic   what happens to each element
@@ -112,11 +112,11 @@ class Asked:
             )
         return target
 
-    def conversion(self, source: ElementType, target: ElementType, shape: Shape) -> Conversion | None:
+    def change(self, source: ElementType, target: ElementType, shape: Shape) -> ElementChange | None:
         """The arithmetic on an array of this shape, whose dimensions the parameters fit; None for no change at all."""
         form = self._checked_form(source, target)
         if form == "cast":
-            return None if source is target else Conversion(Arithmetic(source, target, self._saturate), ())
+            return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
         steps: list[Step] = []
         names: list[str] = []
         for operation, name in _steps_of(form, self.given, target):
@@ -125,7 +125,7 @@ class Asked:
         arithmetic = Arithmetic(source, target, self._saturate, tuple(steps), form)
         values = {**self.given, "unit": PIXELS}
         found = tuple([_parameter(name, values[name], arithmetic, shape) for name in names])
-        return Conversion(arithmetic, found)
+        return ElementChange(arithmetic, found)
 
     def _checked_form(self, source: ElementType, target: ElementType) -> str:
         """The form between two types; TypeError for types that it does not suit."""

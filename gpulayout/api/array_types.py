@@ -87,9 +87,9 @@ ElementTypeLike: TypeAlias = ElementType | DTypeLike | TorchDType
 Parameter: TypeAlias = ArrayLike | np.number[Any]  # a number, or an array of numbers
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Unpack as Unpack
 elif sys.version_info >= (3, 11):
-    from typing import Unpack
+    from typing import Unpack as Unpack
 else:
 
     class Unpack:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpulayout.api import arrays
-from gpulayout.api.arithmetic import Conversion
+from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.in_place import RelayoutTransfer
 from gpulayout.api.kept import Kept
 from gpulayout.api.same_kind import Maker, Result
 from gpulayout.api.sides import ArraySide, BufferSide, Side
 from gpulayout.api.transfer import Transfer
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.convert_pieces import ConvertSide, Stages, convert_stages
+from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.pieces import relayout_pieces
 
 if TYPE_CHECKING:
@@ -26,54 +26,48 @@ if TYPE_CHECKING:
     from gpulayout.api.array_types import HostArray
 
 
-class StagedMoves:
-    """`Prepared` of the stages of a transfer, on one backend."""
+class _Staged:
+    """What a backend prepared for the stages of a transfer."""
 
     def __init__(self, backend: Backend, stages: Stages, arithmetic: Arithmetic, dimensions: tuple[int, ...]):
-        self.backend, self.pieces, self._dimensions = backend, stages.pieces, dimensions
+        self._backend, self._dimensions = backend, dimensions
         self._types = arithmetic.source.dtype, arithmetic.target.dtype
-        self._before, self._main, self._after = (
-            backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.pieces, stages.after)
+        self._before, self._after = (
+            backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.after)
         )
+        self._main = backend.prepare_arithmetic(stages.pieces) if stages.pieces else None
 
-    def execute(
-        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
-    ) -> None:
-        """See `Prepared.execute`."""
+    def convert(self, source: Array, target: Array, parameters: Sequence[HostArray], is_new: bool) -> None:
+        """See `PreparedArithmetic.convert`."""
         if self._before is not None:
             dense = self._dense(0, source)
             self._before.execute(source, dense, is_new=True)
             source = dense
         written = target if self._after is None else self._dense(1, source)
         if self._main is not None:
-            self._main.execute(source, written, is_new=is_new or self._after is not None, parameters=parameters)
+            self._main.convert(source, written, parameters)
         if self._after is not None:
             self._after.execute(written, target, is_new=is_new)
 
-    def again(self, source: Array, target: Array | None) -> None:
-        """Always None: calls with arithmetic are checked each time."""
-
     def _dense(self, side: int, like: Array) -> Array:
         """A dense array in C order, of the source's type or the target's."""
-        return self.backend.empty(self._dimensions, self.backend.held(self._types[side]), like)
+        return self._backend.empty(self._dimensions, self._backend.held(self._types[side]), like)
 
 
-class _WithParameters:
+class _ForCall:
     """`Prepared` for the parameters of one call."""
 
-    __slots__ = ("_staged", "_parameters", "pieces")
+    __slots__ = ("pieces", "_staged", "_parameters")
 
-    def __init__(self, staged: StagedMoves, parameters: Sequence[HostArray]):
-        self._staged, self._parameters, self.pieces = staged, parameters, staged.pieces
+    def __init__(self, pieces: Pieces, staged: _Staged, parameters: Sequence[HostArray]):
+        self.pieces, self._staged, self._parameters = pieces, staged, parameters
 
-    def execute(
-        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
-    ) -> None:
+    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
         """See `Prepared.execute`."""
-        self._staged.execute(source, target, is_new=is_new, parameters=self._parameters)
+        self._staged.convert(source, target, self._parameters, is_new)
 
     def again(self, source: Array, target: Array | None) -> None:
-        """See `StagedMoves.again`."""
+        """Always None: calls with arithmetic are checked each time."""
 
 
 class ConvertTransfer(Transfer):
@@ -82,21 +76,21 @@ class ConvertTransfer(Transfer):
     In place, a relayout comes first, and then the arithmetic at the elements' new places.
     """
 
-    __slots__ = ("stages", "conversion", "_staged")
+    __slots__ = ("stages", "change", "_staged")
 
     def __init__(
-        self, source: Side, target: Side, stages: Stages, conversion: Conversion, staged: dict[Backend, StagedMoves]
+        self, source: Side, target: Side, stages: Stages, change: ElementChange, staged: dict[Backend, _Staged]
     ):
         super().__init__(source, target, stages.pieces)
-        self.stages, self.conversion, self._staged = stages, conversion, staged
+        self.stages, self.change, self._staged = stages, change, staged
 
     def prepared_by(self, backend: Backend) -> Prepared:
         staged = self._staged.get(backend)
         if staged is None:
             dimensions = self.sides[0].shape.dimensions
-            staged = StagedMoves(backend, self.stages, self.conversion.arithmetic, dimensions)
+            staged = _Staged(backend, self.stages, self.change.arithmetic, dimensions)
             self._staged[backend] = staged
-        return _WithParameters(staged, self.conversion.parameters)
+        return _ForCall(self.pieces, staged, self.change.parameters)
 
     def empty(self, maker: Maker, backend: Backend, array: Array) -> Array:
         """See `Transfer.empty`: a library gets the element type itself, also where CuPy holds it as integers."""
@@ -107,6 +101,13 @@ class ConvertTransfer(Transfer):
     def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
         """See `Transfer.move_into_itself`: in place for elements of equal width; BufferError for others."""
         self._in_place(backend, array, out, target, None)
+
+    def in_place(self, max_bytes: Any) -> NoReturn:
+        """See `Plan.in_place`."""
+        raise LayoutError(
+            f"no steps in place for {self.sides[0].shape} with {self.change.arithmetic.form}: call the plan with "
+            "out=buffer, whose elements then change after they have moved"
+        )
 
     def call_in_place(self, buffer: Any, out: Any, max_bytes: Any) -> Any:
         """A call with a limit for the workspace of the relayout in place."""
@@ -129,7 +130,7 @@ class ConvertTransfer(Transfer):
             )
         between = Shape(source.element_type, shape.dimensions, shape.layout)
         moved = RelayoutTransfer(source, between, relayout_pieces(source, between)).in_place(max_bytes)
-        changed = relayout_transfer(between, shape, self.conversion).prepared_by(backend)
+        changed = relayout_transfer(between, shape, self.change).prepared_by(backend)
         with deferred_signals():
             moved.run(backend, array, out)
             arrays.will_be_written(out)
@@ -140,19 +141,19 @@ class ConvertTransfer(Transfer):
 _kept: Kept[ConvertTransfer] = Kept()
 
 
-def relayout_transfer(source: Shape, target: Shape, conversion: Conversion) -> ConvertTransfer:
+def relayout_transfer(source: Shape, target: Shape, change: ElementChange) -> ConvertTransfer:
     """From a buffer of `source` to a buffer of `target`."""
-    return convert_transfer(BufferSide(source), BufferSide(target), ConvertSide(target), conversion)
+    return convert_transfer(BufferSide(source), BufferSide(target), ConvertSide(target), change)
 
 
-def convert_transfer(source: Side, target: Side, written: ConvertSide, conversion: Conversion) -> ConvertTransfer:
+def convert_transfer(source: Side, target: Side, written: ConvertSide, change: ElementChange) -> ConvertTransfer:
     """The transfer between two sides; `written` says where the target's elements are, by the source's coordinates."""
-    is_array = isinstance(source, ArraySide)
-    key = source.shape, source.strides if is_array else None, written, conversion.arithmetic, conversion.sizes
+    strides = source.strides if isinstance(source, ArraySide) else None
+    key = source.shape, strides, written, change.arithmetic, change.sizes
     found = _kept.get(key)
     if found is None:
-        read = ConvertSide.of_array(source.shape, source.strides) if is_array else ConvertSide(source.shape)
-        stages = convert_stages(read, written, conversion.arithmetic, conversion.sizes)
-        found = ConvertTransfer(source, target, stages, conversion, {})
+        read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
+        stages = convert_stages(read, written, change.arithmetic, change.sizes)
+        found = ConvertTransfer(source, target, stages, change, {})
         _kept.keep(key, found, len(stages.pieces))
-    return ConvertTransfer(source, target, found.stages, conversion, found._staged)
+    return ConvertTransfer(source, target, found.stages, change, found._staged)

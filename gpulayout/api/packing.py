@@ -143,14 +143,12 @@ def _pack_converted(given: ArrayLike, shape: TargetLike, asked: Asked, out: Any)
         label = array.dtype if result is None else result.given_dtype
         source = Shape(label, tuple(array.shape))
         target = converted_target(shape, source, asked, "shape")
-        conversion = asked.conversion(source.element_type, target.element_type, source)
-        if conversion is None:
+        change = asked.change(source.element_type, target.element_type, source)
+        if change is None:
             return _pack_transfer(array, target, label).run(backend, array, out, result)
         if source.dimensions != target.dimensions:
             raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {target.dimensions}")
-        transfer = convert_transfer(
-            ArraySide(source, array.strides), BufferSide(target), ConvertSide(target), conversion
-        )
+        transfer = convert_transfer(ArraySide(source, array.strides), BufferSide(target), ConvertSide(target), change)
         return transfer.run(backend, array, out, result)
 
     if isinstance(given, arrays.PLAIN):
@@ -271,8 +269,8 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpa
 def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
     """`unpack` with arithmetic."""
     dense = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
-    conversion = asked.conversion(shape.element_type, dense.element_type, shape)
-    if conversion is None:
+    change = asked.change(shape.element_type, dense.element_type, shape)
+    if change is None:
         return unpack(buffer, shape, out=out)
     strides = contiguous_strides(dense)
     if out is not None:
@@ -280,7 +278,7 @@ def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
         ArraySide(dense, target.strides).check(target, "out")
         strides = target.strides
     written = ConvertSide.of_array(dense, strides)
-    return convert_transfer(BufferSide(shape), ArraySide(dense, strides), written, conversion)(buffer, out)
+    return convert_transfer(BufferSide(shape), ArraySide(dense, strides), written, change)(buffer, out)
 
 
 def _unpacked_into(shape: ShapeLike, backend: Backend, buffer: Any, out: Any, result: Result | None = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
-from gpulayout.api.arithmetic import Asked, Conversion
+from gpulayout.api.arithmetic import Asked, ElementChange
 from gpulayout.api.array_types import (
     ArithmeticOptions,
     Array,
@@ -63,12 +63,12 @@ class Plan:
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "names", "conversion", "pieces", "bytes_read", "bytes_written", "transfer")
+    __slots__ = ("source", "target", "names", "change", "pieces", "bytes_read", "bytes_written", "transfer")
 
     source: Shape
     target: Shape
     names: tuple[str, ...] | None
-    conversion: Conversion | None  # the arithmetic on the way, with its parameters
+    change: ElementChange | None  # the arithmetic on the way, with its parameters
     pieces: Pieces
     bytes_read: int
     bytes_written: int
@@ -79,21 +79,21 @@ class Plan:
         source: Shape,
         target: Shape,
         names: tuple[str, ...] | None = None,
-        conversion: Conversion | None = None,
+        change: ElementChange | None = None,
     ):
         transfer: RelayoutTransfer | ConvertTransfer
-        if conversion is None:
+        if change is None:
             transfer = RelayoutTransfer(source, target, relayout_pieces(source, target))
             read = written = transfer.pieces
         else:
             check_same_dimensions(source, target)
-            transfer = relayout_transfer(source, target, conversion)
+            transfer = relayout_transfer(source, target, change)
             read, written = transfer.stages.first, transfer.stages.last
         values = (
             source,
             target,
             names,
-            conversion,
+            change,
             transfer.pieces,
             sum(piece.move.bytes_read for piece in read),
             sum(piece.move.bytes_written for piece in written),
@@ -360,19 +360,19 @@ class Plan:
     def part(self, source: Shape, target: Shape) -> Plan:
         """The plan of a part of both buffers, with the same names where it has the same dimensions."""
         names = self.names if source.rank == self.source.rank else None
-        return _plan(source, target, names, self.conversion)
+        return _plan(source, target, names, self.change)
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.source, self.target, self.names, *(self.conversion.key if self.conversion else ())
+        return self.source, self.target, self.names, *(self.change.key if self.change else ())
 
     def __repr__(self) -> str:
         names = "" if self.names is None else f", names={self.names}"
-        form = "" if self.conversion is None else f" with {self.conversion.arithmetic.form}"
+        form = "" if self.change is None else f" with {self.change.arithmetic.form}"
         return f"plan({str(self.source)!r}, {str(self.target)!r}{names}){form}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _plan, (self.source, self.target, self.names, self.conversion)
+        return _plan, (self.source, self.target, self.names, self.change)
 
 
 kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
@@ -446,13 +446,13 @@ def _plan_converted(source: Shape, target: TargetLike, names: str | Sequence[str
         labels = axis_names(target, source.rank)
     else:
         labels = named_dimensions(names, source.rank, source)
-    return _plan(source, found, labels, asked.conversion(source.element_type, found.element_type, source))
+    return _plan(source, found, labels, asked.change(source.element_type, found.element_type, source))
 
 
-def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, conversion: Conversion | None = None) -> Plan:
+def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, change: ElementChange | None = None) -> Plan:
     """The plan between two shapes, a kept one if there is one.  Those with arithmetic share what is kept of them."""
-    if conversion is not None:
-        return Plan(source, target, names, conversion)
+    if change is not None:
+        return Plan(source, target, names, change)
     key = (source, target) if names is None else (source, target, names)
     found = kept_plans.get(key)
     if found is None:

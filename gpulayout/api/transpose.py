@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -204,7 +204,10 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
         "zero_point": zero_point,
         "saturate": saturate,
     }
-    asked = Asked(options) if any(value is not None for value in options.values()) else None
+    given = {name: value for name, value in options.items() if value is not None}
+    if given and isinstance(axes, str):
+        _check_names(axes, given)
+    asked = Asked(given) if given else None
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
@@ -223,15 +226,13 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
 
 def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: Asked, given: Any, out: Any) -> Any:
     """`transpose` with arithmetic."""
-    if isinstance(axes, str):
-        _check_names(axes, asked)
 
     def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
         label = array.dtype if result is None else result.given_dtype
         source = Shape(label, tuple(array.shape))
         target = asked.target_type(source.element_type, None, "")
-        conversion = asked.conversion(source.element_type, target, source)
-        if conversion is None:
+        change = asked.change(source.element_type, target, source)
+        if change is None:
             return _transposed(axes, sizes, backend, array, out, result or backend)
         way = _way(axes, sizes, array)
         whole = Shape(target, tuple(math.prod(extent for extent, _ in group) for group in way))
@@ -242,7 +243,7 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
             ArraySide(whole, written.strides).check(written, "out")
             strides = written.strides
         side = ConvertSide(Shape(target, source.dimensions), _digits(way, strides))
-        transfer = convert_transfer(ArraySide(source, array.strides), ArraySide(whole, strides), side, conversion)
+        transfer = convert_transfer(ArraySide(source, array.strides), ArraySide(whole, strides), side, change)
         return transfer.run(backend, array, out, result)
 
     library = library_of(given)
@@ -251,11 +252,11 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
     return same_kind(library, given, "array", out, work)
 
 
-def _check_names(pattern: str, asked: Asked) -> None:
+def _check_names(pattern: str, given: Mapping[str, Any]) -> None:
     """LayoutError if an axis of the pattern has the name of a keyword that was given."""
     names = re.findall(r"[^\W\d]\w*", pattern)
     for name in names:
-        if name in asked.given:
+        if name in given:
             raise LayoutError(
                 f"axes {checks.value_text(pattern)} has an axis called {name}, and {name}= is arithmetic: write the "
                 f"size of the axis in the pattern, as in ({name}=2 n), or call it something else"

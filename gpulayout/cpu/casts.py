@@ -81,8 +81,10 @@ def _reader(source: ElementType, wide: np.dtype[Any], exactly: bool) -> _Read:
         return functools.partial(_read_to_odd, dtype=source.dtype)
     if source.bits < 8 and source.is_integral:
         return functools.partial(_read_sub_byte, source=source, wide=wide)
-    if source.is_floating and source.itemsize == 1:
-        return functools.partial(_look_up, numbers=small_floats.numbers_of(source).astype(wide))
+    if source is ElementType.F8E8M0FNU:
+        return functools.partial(_look_up, numbers=small_floats.powers().astype(wide))
+    if source in small_floats.FORMATS and source is not ElementType.BF16:
+        return functools.partial(_read_small_floats, source=source, wide=wide)
     return functools.partial(_read_native, dtype=source.dtype, wide=wide)
 
 
@@ -92,6 +94,10 @@ def _read_native(values: np.ndarray, dtype: np.dtype[Any], wide: np.dtype[Any]) 
 
 def _read_sub_byte(values: np.ndarray, source: ElementType, wide: np.dtype[Any]) -> np.ndarray:
     return _whole_bytes(values, source).astype(wide)
+
+
+def _read_small_floats(values: np.ndarray, source: ElementType, wide: np.dtype[Any]) -> np.ndarray:
+    return small_floats.decode(values.view(source.carrier), source).astype(wide, copy=False)
 
 
 def _look_up(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -170,6 +176,7 @@ def _write_integers(numbers: np.ndarray, out: np.ndarray, target: ElementType) -
     top = rounded.max(initial=0)
     if top != top:
         np.copyto(rounded, 0, where=rounded != rounded)
+        top = rounded.max()
     _write_in_range(rounded, out, target)
     if top == highest_float != highest:
         np.copyto(out.view(target.dtype), highest, where=numbers > kind(highest_float))
@@ -199,10 +206,8 @@ _NATIVE_FLOATS = (ElementType.F32, ElementType.F64)
 
 def _in_one_step(source: ElementType, target: ElementType) -> _Write | None:
     """How a plain cast goes without f32 and f64 between; None if it does not."""
-    if source is target and source.bits < 8 and source is not ElementType.PRED:
-        return functools.partial(_keep_low_bits, bits=source.bits)
-    if source is target and source.value.startswith("f6"):
-        return functools.partial(_keep_low_bits, bits=6)
+    if source is target and source.itemsize == 1 and source is not ElementType.PRED:
+        return functools.partial(_keep_low_bits, bits=_code_bits(source))
     if source is target or source.is_complex:
         return functools.partial(_convert_natively, source=source.dtype, target=target.dtype)
     from_integer = source.is_integral or source is ElementType.PRED
@@ -211,6 +216,12 @@ def _in_one_step(source: ElementType, target: ElementType) -> _Write | None:
     if from_integer and source.bits >= 8 and target in _NATIVE_FLOATS:
         return functools.partial(_convert_natively, source=source.dtype, target=target.dtype)
     return None
+
+
+def _code_bits(kind: ElementType) -> int:
+    """Bits of an element that count; 6 for the floats of 6 bits, which take 8."""
+    form = small_floats.FORMATS.get(kind)
+    return form.sign.bit_length() if form else kind.bits
 
 
 def _keep_low_bits(values: np.ndarray, out: np.ndarray, bits: int) -> None:

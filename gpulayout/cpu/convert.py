@@ -194,7 +194,7 @@ def _convert_blocks(
     writing = [None if scattered is None else np.empty(grid.sizes, scattered) for grid in grids]
     with np.errstate(all="ignore"):  # the law says what becomes of nan, infinity and numbers out of range
         for k, at in boxes[first:last]:
-            values, result, *parameters = [array[(*at, ...)] for array in grids[k].arrays]
+            values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
             if spreads:
                 parameters = [np.ascontiguousarray(parameter) for parameter in parameters]
             scratch, found = reading[k], writing[k]

@@ -42,7 +42,7 @@ class _Described:
 
 
 class HostMoves:
-    """`Prepared` of the CPU."""
+    """`Prepared` and `PreparedArithmetic` of the CPU."""
 
     __slots__ = ("pieces", "_alone", "_shared", "_asks")
 
@@ -53,18 +53,17 @@ class HostMoves:
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
 
     def execute(
-        self,
-        source: np.ndarray,
-        target: np.ndarray,
-        *,
-        is_new: bool = False,
-        threads: int | None = None,
-        parameters: Sequence[np.ndarray] = (),
+        self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
     ) -> None:
         """See `Prepared.execute`.  The number of threads is read once, and only if there is work for two."""
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
-            if parameters and isinstance(plan, ConvertPlan):
+            plan.execute(source, source_offset, target, target_offset)
+
+    def convert(self, source: np.ndarray, target: np.ndarray, parameters: Sequence[np.ndarray]) -> None:
+        """See `PreparedArithmetic.convert`."""
+        for plan, source_offset, target_offset in self._plans_for(thread_count()) if self._asks else self._alone:
+            if isinstance(plan, ConvertPlan):
                 plan = plan._replace(parameters=parameters)
             plan.execute(source, source_offset, target, target_offset)
 
@@ -174,6 +173,8 @@ class NumpyBackend:
 
     def prepare(self, pieces: Pieces) -> HostMoves:
         return HostMoves(pieces)
+
+    prepare_arithmetic = prepare
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         threads = thread_count()  # raises for a bad number before any job writes

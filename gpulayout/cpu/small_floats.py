@@ -12,6 +12,7 @@ number, times a power of two that replaces the bias of the exponent, has the cod
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,16 +74,51 @@ class _Wide(NamedTuple):
         """The bits of a power of two; of infinity for the exponent bias + 1."""
         return self.bias + exponent << self.mantissa_bits
 
-    @property
-    def sign_place(self) -> int:
-        """The place of the sign bit."""
-        return 8 * self.word.itemsize - 1
-
 
 _WIDE = {
     np.dtype(np.float32): _Wide(np.dtype(np.uint32), 23, 127),
     np.dtype(np.float64): _Wide(np.dtype(np.uint64), 52, 1023),
 }
+
+
+class _Rounding(NamedTuple):
+    """The constants of `encode`, as NumPy numbers.
+
+    exponent   the bits of the exponent
+    least      the bits of the least normal number; below it the last place stays the same
+    large      what makes the number to add from the bits of an exponent
+    scale      replaces the bias
+    cut        bits of mantissa that the target lacks
+    rare       the bits of the largest number's power of two
+    beyond     twice that power: too large
+    sign_shift from the place of a number's sign to that of a code's
+    """
+
+    exponent: Any
+    least: Any
+    large: Any
+    scale: Any
+    cut: Any
+    rare: int
+    beyond: Any
+    sign_shift: Any
+
+
+@functools.cache
+def _rounding(target: ElementType, dtype: np.dtype[Any]) -> _Rounding:
+    form, wide = FORMATS[target], _WIDE[dtype]
+    word, kind, cut = wide.word.type, dtype.type, wide.mantissa_bits - form.mantissa_bits
+    top = (form.largest >> form.mantissa_bits) - form.bias
+    return _Rounding(
+        word(wide.power(wide.bias + 1)),
+        word(wide.power(1 - form.bias)),
+        word((cut << wide.mantissa_bits) + (1 << wide.mantissa_bits - 1)),
+        kind(2.0 ** (form.bias - wide.bias)),
+        word(cut),
+        wide.power(top),
+        kind(2.0 ** (top + 1)),
+        word(8 * dtype.itemsize - form.sign.bit_length()),
+    )
 
 
 def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.ndarray) -> None:
@@ -91,36 +127,33 @@ def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.n
     target   one of FORMATS, with a smaller range than the numbers' type
     codes    unsigned integers of the target's width, of the same shape
     """
-    form, wide = FORMATS[target], _WIDE[numbers.dtype]
-    word, cut = wide.word.type, wide.mantissa_bits - form.mantissa_bits
-    infinity, beyond = wide.power(wide.bias + 1), wide.power((form.largest >> form.mantissa_bits) - form.bias + 1)
-    bits = numbers.view(wide.word)
-    magnitude = bits & word((1 << wide.sign_place) - 1)
-    large = magnitude & word(infinity)
-    # Nothing is too large or nan in most blocks.
-    nan = None
-    is_large = bool(large.max(initial=0) >= beyond - (1 << wide.mantissa_bits))
-    if is_large:
-        nan = magnitude > word(infinity)
-        np.minimum(magnitude, word(beyond), out=magnitude)
-    np.clip(large, word(wide.power(1 - form.bias)), word(beyond), out=large)
-    large += word((cut << wide.mantissa_bits) + (1 << wide.mantissa_bits - 1))
-    rounded = magnitude.view(numbers.dtype)
-    rounded += large.view(numbers.dtype)
-    rounded -= large.view(numbers.dtype)
-    rounded *= numbers.dtype.type(2.0 ** (form.bias - wide.bias))
-    found = rounded.view(wide.word)
-    found >>= word(cut)
-    if is_large:
-        np.copyto(found, word(form.too_large(saturate)), where=found > word(form.largest))
-    sign = np.right_shift(bits, word(wide.sign_place - (form.sign.bit_length() - 1)), out=large)
-    sign &= word(form.sign)
+    form, constants = FORMATS[target], _rounding(target, numbers.dtype)
+    bits = numbers.view(constants.exponent.dtype)
+    exponents = bits & constants.exponent
+    # Most blocks have no number that is infinite, a nan or as large as the largest number's power of two.
+    is_rare = exponents.size > 0 and int(np.maximum.reduce(exponents, axis=None)) >= constants.rare
+    clipped = np.clip(numbers, -constants.beyond, constants.beyond) if is_rare else numbers
+    if is_rare:
+        exponents = clipped.view(bits.dtype) & constants.exponent
+    np.maximum(exponents, np.full_like(exponents, constants.least), out=exponents)  # NumPy is slower with a number
+    exponents += constants.large
+    large = exponents.view(numbers.dtype)
+    rounded = clipped + large
+    rounded -= large
+    rounded *= constants.scale
+    found = rounded.view(bits.dtype)
+    found >>= constants.cut
+    np.copyto(codes, found, casting="unsafe")  # without the sign, which is in a higher place
+    upper = np.right_shift(bits, constants.sign_shift, out=exponents)
+    upper &= bits.dtype.type(form.sign)
+    signs = upper.astype(codes.dtype)
     if form.nan == form.sign:
-        sign *= found != 0
-    found |= sign
-    if nan is not None:
-        np.copyto(found, word(form.nan or 0), where=nan)
-    np.copyto(codes, found, casting="unsafe")
+        signs *= codes != 0
+    codes |= signs
+    if is_rare:
+        is_too_large = found & bits.dtype.type(2 * form.sign - 1) > form.largest
+        np.copyto(codes, codes.dtype.type(form.too_large(saturate)) | signs, where=is_too_large)
+        np.copyto(codes, codes.dtype.type(form.nan or 0), where=numbers != numbers)
 
 
 def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None:
@@ -138,28 +171,42 @@ def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None
     np.copyto(codes, exponents, casting="unsafe")
 
 
-def numbers_of(source: ElementType) -> np.ndarray:
-    """The f32 number of each byte, for a float type of at most 8 bits; bits above the type's are ignored."""
-    if source is ElementType.F8E8M0FNU:
-        return _powers()
-    codes = np.arange(256)
-    form = FORMATS[source]
-    magnitude = codes & form.sign - 1
-    mantissa, exponent = magnitude & (1 << form.mantissa_bits) - 1, magnitude >> form.mantissa_bits
-    mantissa += (exponent > 0) << form.mantissa_bits
-    numbers: np.ndarray = np.ldexp(
-        mantissa.astype(np.float64), np.maximum(exponent, 1) - form.bias - form.mantissa_bits
-    )
-    numbers[magnitude > form.largest] = np.nan
-    if form.infinity is not None:
-        numbers[magnitude == form.infinity] = np.inf
-    numbers[codes & form.sign != 0] *= -1
+def decode(codes: np.ndarray, source: ElementType) -> np.ndarray:
+    """The f32 numbers of codes of one of FORMATS, exactly; bits of the codes above the type's are ignored.
+
+    codes    unsigned integers of the source's width
+
+    The fields of a code become those of an f32, whose bias a power of two then replaces.  Infinities and nans follow.
+    """
+    form, wide, carrier = FORMATS[source], _WIDE[np.dtype(np.float32)], codes.dtype
+    above = 8 * carrier.itemsize - form.sign.bit_length()
+    fields = np.left_shift(codes, carrier.type(above)) if above else codes
+    bits = fields.view(f"i{carrier.itemsize}").astype(np.int32, order="C")  # the sign fills the upper bits
+    bits <<= wide.mantissa_bits - form.mantissa_bits - above
+    bits &= np.int32(((form.sign - 1) << wide.mantissa_bits - form.mantissa_bits) - (1 << 31))
+    numbers = bits.view(np.float32)
+    numbers *= np.float32(2.0 ** (wide.bias - form.bias))
+    if form.infinity is not None or form.nan is not None:
+        _give_infinities_and_nans(codes, form, numbers)
+    return numbers
+
+
+def _give_infinities_and_nans(codes: np.ndarray, form: FloatFormat, numbers: np.ndarray) -> None:
+    kind = codes.dtype.type
     if form.nan == form.sign:
-        numbers[form.sign] = np.nan
-    return numbers.astype(np.float32)
+        is_nan = codes == kind(form.nan)
+    else:
+        magnitude = codes & kind(form.sign - 1)
+        if magnitude.max(initial=0) <= form.largest:
+            return
+        is_nan = magnitude > kind(form.infinity or form.largest)
+        if form.infinity is not None:
+            np.copysign(np.float32(np.inf), numbers, out=numbers, where=magnitude == kind(form.infinity))
+    np.copyto(numbers, np.float32(np.nan), where=is_nan)
 
 
-def _powers() -> np.ndarray:
+def powers() -> np.ndarray:
+    """The f32 number of each code of f8e8m0fnu."""
     numbers: np.ndarray = np.ldexp(np.ones(256), np.arange(256) - 127)
     numbers[0xFF] = np.nan
     return numbers.astype(np.float32)

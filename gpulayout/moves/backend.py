@@ -21,15 +21,10 @@ class Prepared(Protocol):
 
     pieces: Pieces
 
-    def execute(
-        self, source: Array, target: Array, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()
-    ) -> None:
+    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
         """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
-        is_new       the target was allocated for this call
-        parameters   on the host, of the arithmetic on the way
-
-        Both arrays have passed every check.
+        Both arrays have passed every check; `is_new` means that the target was allocated for this call.
         """
         ...
 
@@ -37,6 +32,19 @@ class Prepared(Protocol):
         """Execute a call without checks, if an equivalent call has passed them, and return its target.
 
         A target of None asks for new memory.  Returns None if the call must go through the checks.
+        """
+        ...
+
+
+class PreparedArithmetic(Protocol):
+    """Pieces with arithmetic, ready to run: moves of elements that change, and fills."""
+
+    def convert(self, source: Array, target: Array, parameters: Sequence[np.ndarray]) -> None:
+        """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
+
+        parameters   arrays on the host, of the type of the steps
+
+        Both arrays have passed every check.  They may be the same memory, if each element has the same place in both.
         """
         ...
 
@@ -171,6 +179,10 @@ class Backend(Protocol):
 
     def prepare(self, pieces: Pieces) -> Prepared:
         """These pieces, ready to run any number of times and from any thread."""
+        ...
+
+    def prepare_arithmetic(self, pieces: Pieces) -> PreparedArithmetic:
+        """These pieces, some of which are `ConvertMove`s, ready to run any number of times and from any thread."""
         ...
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:

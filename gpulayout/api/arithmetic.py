@@ -19,6 +19,7 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
+from gpulayout.api.values import array_of_values
 from gpulayout.cpu.casts import cast_values
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.element_type import ElementType

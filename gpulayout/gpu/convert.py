@@ -77,6 +77,7 @@ class PlannedPieces(NamedTuple):
 
 def split(move: ConvertMove) -> Split | None:
     """The move in two, where the source runs along another axis than the target; None if one launch is as good."""
+    move = joined(move)  # without axes of one place, whose strides mean nothing
     axes, (source, target) = move.axes, (move.arithmetic.source, move.arithmetic.target)
     by_source = sorted(range(len(axes)), key=lambda k: (abs(axes[k].source_stride), k))
     if not axes or by_source[0] == 0 or abs(axes[0].source_stride) <= FAR * source.itemsize:
@@ -116,10 +117,11 @@ def planned_pieces(pieces: Pieces) -> PlannedPieces:
 
 
 def convert_plan(move: ConvertMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan:
-    """One launch for the whole move, between two addresses given modulo 16.
+    """One launch for the whole move, between two addresses given modulo 16.  If `split` gives two, its reason says so.
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element size.
     """
+    found = split(move)
     move = joined(_of_parts(move))
     given, made = (side.itemsize for side in (move.arithmetic.source, move.arithmetic.target))
     check_whole_elements(given, "source", source_phase, [axis.source_stride for axis in move.axes])
@@ -152,7 +154,7 @@ def convert_plan(move: ConvertMove, source_phase: int = 0, target_phase: int = 0
             for axis in move.axes
         ),
         None,
-        (),
+        () if found is None else (_why_split(move, found),),
         Access(vector * given),
     )
 
@@ -257,6 +259,15 @@ def _converting(move: ConvertMove, axes: Sequence[Axis], order: Sequence[int]) -
         axes=tuple(axes[k] for k in order),
         parameter_strides=tuple(tuple(strides[k] for k in order) for strides in move.parameter_strides),
         dimensions=tuple(move.dimensions[k] for k in order) if move.dimensions else (),
+    )
+
+
+def _why_split(move: ConvertMove, found: Split) -> str:
+    """Why a move takes two launches."""
+    apart = abs(move.axes[0].source_stride)
+    return (
+        f"neighbours in the target are {apart} bytes apart in the source, so two launches run: elements change place "
+        f"in the narrower type, through {found.temporary_bytes} bytes of temporary memory"
     )
 
 

@@ -29,7 +29,7 @@ class Launching(Protocol):
 
 
 class ConvertLaunches:
-    """The launches of the pieces of one transfer with arithmetic: the GPU's `Prepared`.
+    """The launches of the pieces of one transfer with arithmetic: the GPU's `PreparedArithmetic`.
 
     Parameters and temporary memory are new in each call.  They may be given back as soon as everything is launched,
     because memory goes to work that comes later in the same stream.
@@ -38,13 +38,13 @@ class ConvertLaunches:
     MOST = 64  # kinds of calls that are kept: both addresses modulo 16, and the device; when full, all are dropped
 
     def __init__(self, backend: Launching, pieces: Pieces) -> None:
-        self.pieces, self._backend = pieces, backend
+        self._backend = backend
         self._launches, temporary_bytes = planned_pieces(pieces)
         self._room = temporary_bytes and temporary_bytes + _ALIGNED - 1
         self._starts: dict[tuple[int, int, int], list[Start]] = {}
 
-    def execute(self, source: Any, target: Any, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()) -> None:
-        """See `Prepared.execute`.  All kernels are compiled before the first launch."""
+    def convert(self, source: Any, target: Any, parameters: Sequence[np.ndarray]) -> None:
+        """See `PreparedArithmetic.convert`.  All kernels are compiled before the first launch."""
         backend, place = self._backend, self._backend.runtime.place
         (source_address, _), (target_address, device) = place(source), place(target)
         self._check_capture(device, parameters)
@@ -59,10 +59,6 @@ class ConvertLaunches:
             if launch.is_arithmetic:
                 operands += [0] * (MOST_PARAMETERS - len(operands))
             start(reading + launch.source_offset, writing + launch.target_offset, *operands)
-
-    def again(self, source: Any, target: Any) -> None:
-        """See `Prepared.again`: every call goes through the checks."""
-        return None
 
     def _check_capture(self, device: int, parameters: Sequence[np.ndarray]) -> None:
         """BufferError if a CUDA graph is captured and would hold memory that is given back after the call."""

@@ -20,7 +20,6 @@ from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.moves.backend import PreparedJob
-from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
@@ -58,10 +57,11 @@ class CudaBackend(abc.ABC):
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
-    def prepare(self, pieces: Pieces) -> MoveLaunches | ConvertLaunches:
-        if any(isinstance(piece.move, ConvertMove) for piece in pieces):
-            return ConvertLaunches(self, pieces)
+    def prepare(self, pieces: Pieces) -> MoveLaunches:
         return MoveLaunches(self, pieces)
+
+    def prepare_arithmetic(self, pieces: Pieces) -> ConvertLaunches:
+        return ConvertLaunches(self, pieces)
 
     def start_of_move(self, move: AnyMove, source_phase: int, target_phase: int, device: int) -> Start:
         """The start of a move between two addresses, given modulo 16: one launch, or none for a move without places."""
@@ -168,7 +168,7 @@ class MoveLaunches:
         """How many kinds of calls have a prepared launch."""
         return len(self._starts)
 
-    def execute(self, source: Any, target: Any, *, is_new: bool = False, parameters: Sequence[np.ndarray] = ()) -> None:
+    def execute(self, source: Any, target: Any, *, is_new: bool = False) -> None:
         """See `Prepared.execute`.  A single piece takes one launch, or none if the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)

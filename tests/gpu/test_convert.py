@@ -23,15 +23,14 @@ ON_KERNELS = pytest.mark.parametrize("executor", EXECUTORS, indirect=True)
 TWO = [case for case in CASES if split(case.move)]
 
 
-def moved(executor, case, move=None):
+def moved(executor, case):
     """The target's bytes after a call; the memory around it must be as before."""
     source = source_buffer(executor, case.source_bytes, (case.phases[0] - case.before[0]) % 16)
     phase = (case.phases[1] - case.before[1]) % 16
     target, memory = guarded(executor, np.uint8, case.target_bytes, phase)
     target[...] = FRESH
-    prepared = executor.backend.prepare((Piece(move or case.move, *case.before),))
-    prepared.execute(source, target, parameters=case.parameters)
-    assert prepared.again(source, target) is None
+    prepared = executor.backend.prepare_arithmetic((Piece(case.move, *case.before),))
+    prepared.convert(source, target, case.parameters)
     assert guards_intact(executor, memory, phase, case.target_bytes), case.name
     assert (executor.host(source) == case.source_bytes).all(), case.name
     return executor.host(target)
@@ -54,7 +53,8 @@ def test_orders_that_differ_take_two_moves_in_the_narrower_type():
         assert plain.itemsize == narrow and found.temporary_bytes == narrow * case.move.element_count
         axis = min(converts.axes, key=lambda axis: abs(axis.target_stride))
         assert abs(axis.source_stride) == min(abs(each.source_stride) for each in converts.axes)
-        assert split(converts) is None
+        assert split(converts) is None and convert_plan(converts).reasons == ()
+        assert f"through {found.temporary_bytes} bytes of temporary memory" in convert_plan(case.move).reasons[0]
 
 
 @ON_KERNELS
@@ -66,7 +66,7 @@ def test_several_pieces_share_a_call(executor):
     pieces = Piece(half), Piece(dataclasses.replace(half, parameter_offsets=(10,)), 10, 48), Piece(fill, 0, 40)
     values, scale = np.arange(20, dtype=np.uint8), np.linspace(-2, 3, 20, dtype=np.float32)
     target = executor.array(np.zeros(22, np.float32))
-    executor.backend.prepare(pieces).execute(executor.array(values), target, parameters=[scale])
+    executor.backend.prepare_arithmetic(pieces).convert(executor.array(values), target, [scale])
     result = values * scale
     assert executor.host(target).tolist() == [*result[:10], -1, -1, *result[10:]]
 
@@ -77,16 +77,26 @@ def test_parameters_may_have_any_strides(executor):
     move = ConvertMove((Axis(3, 3, 1, 4), Axis(4, 4, 3, 12)), arithmetic, ((1, 3),), (0,))
     values, scale = np.arange(12, dtype=np.int8), np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4).T
     target = executor.array(np.zeros(12, np.float32))
-    executor.backend.prepare((Piece(move),)).execute(executor.array(values), target, parameters=[scale])
+    executor.backend.prepare_arithmetic((Piece(move),)).convert(executor.array(values), target, [scale])
     assert executor.host(target).tolist() == (values.reshape(4, 3) * scale).ravel().tolist()
+
+
+@ON_KERNELS
+@pytest.mark.parametrize("order", ((1, 0), (0, 1)))
+def test_source_and_target_may_be_the_same_memory(executor, order):
+    """Each element has the same place in both."""
+    case = ConvertCase("f32", "s32", "cast", (30, 41), order, order)
+    memory = source_buffer(executor, case.source_bytes)
+    executor.backend.prepare_arithmetic((Piece(case.move),)).convert(memory, memory, ())
+    assert case.is_right(executor.host(memory))
 
 
 @ON_KERNELS
 def test_nothing_to_convert_takes_no_launch(executor):
     move = ConvertMove((Axis(0, 0, 1, 4),), Arithmetic(ElementType.U8, ElementType.F32))
     assert planned_pieces((Piece(move),)).launches == ()
-    executor.backend.prepare((Piece(move),)).execute(
-        executor.array(np.zeros(0, np.uint8)), executor.array(np.zeros(0, np.float32))
+    executor.backend.prepare_arithmetic((Piece(move),)).convert(
+        executor.array(np.zeros(0, np.uint8)), executor.array(np.zeros(0, np.float32)), ()
     )
 
 
@@ -168,10 +178,10 @@ def test_a_capture_is_refused_where_memory_is_given_back(cupy, monkeypatch):
     monkeypatch.setattr(backend, "is_capturing", lambda device: True)
     source, target = cupy.zeros(400, np.uint8), cupy.zeros(400, np.float32)
     plain = ConvertCase("u8", "f32", "cast", (400,), (0,), (0,))
-    backend.prepare((Piece(plain.move),)).execute(source, target)
+    backend.prepare_arithmetic((Piece(plain.move),)).convert(source, target, ())
     turned = ConvertCase("u8", "f32", "cast", (20, 20), (1, 0), (0, 1))
     with pytest.raises(BufferError, match="captured in a CUDA graph if it has temporary arrays"):
-        backend.prepare((Piece(turned.move),)).execute(source, target)
+        backend.prepare_arithmetic((Piece(turned.move),)).convert(source, target, ())
     scaled = ConvertCase("u8", "f32", "scale and shift", (400,), (0,), (0,), ((), ()))
     with pytest.raises(BufferError, match="captured in a CUDA graph if it has parameters"):
-        backend.prepare((Piece(scaled.move),)).execute(source, target, parameters=scaled.parameters)
+        backend.prepare_arithmetic((Piece(scaled.move),)).convert(source, target, scaled.parameters)

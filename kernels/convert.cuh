@@ -73,28 +73,22 @@ template <class W> __device__ __forceinline__ W gpl_rounded(W significand, int s
 
 // ---- reading ----
 
-template <class W> __device__ __forceinline__ GplExact<W> gpl_read_float(W code, const GplType& type) {
+// The value of a float as wide as W.
+template <class W> __device__ __forceinline__ GplExact<W> gpl_read_wide(W code) {
+  const GplType type = gpl_real_type<W>();
   const W all = gpl_ones<W>(type.bits - 1), magnitude = code & all, fraction = magnitude & (((W)1 << type.mantissa) - 1);
   const int field = (int)(magnitude >> type.mantissa);
-  GplExact<W> x = {fraction, (field ? field : 1) - type.bias - type.mantissa, (code >> (type.bits - 1) & 1) != 0, false, false};
-  if (field) x.significand |= (W)1 << type.mantissa;
-  if (type.special == GPL_IEEE && magnitude >> type.mantissa == all >> type.mantissa) {
-    x.infinite = fraction == 0;
-    x.nan = fraction != 0;
-  }
-  if (type.special == GPL_NAN) x.nan = magnitude == all;
-  if (type.special == GPL_UNSIGNED_ZERO) x.nan = x.negative && magnitude == 0;
-  return x;
+  const bool special = field == (int)(all >> type.mantissa), negative = code != magnitude;
+  const W significand = field ? fraction | (W)1 << type.mantissa : fraction;
+  return {significand, (field ? field : 1) - type.bias - type.mantissa, negative, special && fraction, special && !fraction};
 }
 
-// The value of a code; bits above those of the type are ignored.
+// The value of a code of a type as wide as W, or of a power of two.
 template <class W> __device__ __forceinline__ GplExact<W> gpl_read(W code, const GplType& type) {
-  const W all = gpl_ones<W>(type.bits);
-  code &= all;
-  if (type.kind == GPL_FLOAT) return gpl_read_float(code, type);
-  if (type.kind == GPL_POWER) return {1, (int)code - type.bias, false, code == all, false};
-  const bool negative = type.kind == GPL_SIGNED && code >> (type.bits - 1);
-  return {negative ? (0 - code) & all : code, 0, negative, false, false};
+  if (type.kind == GPL_FLOAT) return gpl_read_wide(code);
+  if (type.kind == GPL_POWER) return {1, (int)code - type.bias, false, code == gpl_ones<W>(type.bits), false};
+  const bool negative = type.kind == GPL_SIGNED && gpl_signed(code) < 0;
+  return {negative ? 0 - code : code, 0, negative, false, false};
 }
 
 // ---- writing ----
@@ -262,18 +256,16 @@ template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplRe
 
 // A float with fewer bits of exponent and far fewer of mantissa than f32.  A number whose last place is that of the target at x
 // is added and taken away, which rounds; the product with a power of two then has the code in its upper bits, subnormal
-// numbers included.
+// numbers included.  Of what is too large it is above the largest code, and so are those of infinity and of nan, which is what
+// comes out where the numbers on the way are beyond f32.
 //   f16, x = 1 + 2^-11:  2^13 has a last place of 2^-10; 2^13 + x is rounded to 2^13 + 1, half to even; - 2^13 gives 1
 __device__ __forceinline__ unsigned gpl_short_float(float given, const GplType& type, bool saturate) {
   const GplLimits<unsigned> limits = gpl_limits<unsigned>(type, saturate);
-  const unsigned fields = gpl_ones<unsigned>(type.bits - 1) >> type.mantissa;  // the largest one of the exponent
-  const unsigned above = (127 - type.bias + fields + 1) << 23;                 // a number above all others
-  const unsigned least = (127 - type.bias + 1u) << 23;                         // the least number that is not subnormal
+  const unsigned least = (127 - type.bias + 1u) << 23;  // the least number that is not subnormal
   GplRealCode<unsigned> x = {given}, place, scale;
   const bool negative = x.code >> 31;
   x.code &= 0x7FFFFFFF;
   const bool nan = x.code > 0x7F800000;
-  if (x.code > above) x.code = above;
   place.code = x.code & 0x7F800000;
   if (place.code < least) place.code = least;
   place.code += (23 - type.mantissa) << 23;

@@ -121,3 +121,18 @@ def take_turns(
         for k in shuffle.sample(range(len(contenders)), len(contenders)):
             seconds[k].append(clock_of(contenders[k]).sample(contenders[k], counts[k]))
     return [Samples(tuple(values), statistic) for values in seconds]
+
+
+def without_pauses(call: Callable[[], Any], warm_up: float, least: float) -> float:
+    """Seconds of a call, from calls one after the other: first for `warm_up` seconds, then for at least `least`, which
+    count.
+    """
+    begin, calls = time.perf_counter(), 0
+    while not calls or time.perf_counter() - begin < warm_up:
+        call()
+        calls += 1
+    begin, calls = time.perf_counter(), 0
+    while not calls or time.perf_counter() - begin < least:
+        call()
+        calls += 1
+    return (time.perf_counter() - begin) / calls

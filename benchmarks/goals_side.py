@@ -11,7 +11,6 @@ import os
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from benchmarks.peers.arrays import array_contenders, small_calls
 from benchmarks.peers.contender import COPY, Contender, Prepared
 from benchmarks.peers.inputs import input_and_output
 from benchmarks.peers.jax_peer import JaxPeer
+from benchmarks.peers.threaded_copy import ThreadedCopy
 from benchmarks.peers.torch_peer import EagerTorch
 from gpulayout.cpu.thread_count import VARIABLE, thread_count
 
@@ -64,7 +64,7 @@ class GoalsSide(NumpySide):
         )
         if self.jax:
             self.jax.config.update("jax_enable_x64", True)  # otherwise elements of 8 bytes lose half their bytes
-        self._others: dict[int, ThreadPoolExecutor] = {}
+        self.copy = ThreadedCopy()
 
     def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
         given, out = input_and_output(np, case, seed=1)
@@ -98,7 +98,7 @@ class GoalsSide(NumpySide):
         """Plain copies that read and write as many bytes as the case: each thread copies one part."""
         source, target = np.ones((2, max(case.bytes_moved // 2, 1)), np.uint8)
         return [
-            self._with(Contender(COPY, "copy", lambda i, count=count: self._copy(source, target, count)), count)
+            self._with(Contender(COPY, "copy", lambda i, count=count: self.copy(source, target, count)), count)
             for count in dict.fromkeys(self.counts)
         ]
 
@@ -138,18 +138,6 @@ class GoalsSide(NumpySide):
     def _settle(self, contender: Contender, count: int) -> None:
         self.set_threads(count)
         _rest(contender)
-
-    def _copy(self, source: np.ndarray, target: np.ndarray, count: int) -> None:
-        if count == 1:
-            return np.copyto(target, source)
-        if count not in self._others:
-            self._others[count] = ThreadPoolExecutor(count - 1)
-        ends = [len(source) * part // count for part in range(count + 1)]
-        parts = [slice(*both) for both in zip(ends, ends[1:])]
-        running = [self._others[count].submit(np.copyto, target[part], source[part]) for part in parts[1:]]
-        np.copyto(target[parts[0]], source[parts[0]])
-        for each in running:
-            each.result()
 
 
 def scratch_bytes(call: Callable[[], np.ndarray]) -> int:

@@ -76,7 +76,10 @@ def _case(plan: gl.Plan, rounds: int) -> dict[str, Any]:
     size, dtype = plan.source.nbytes, plan.source.dtype
     buffer = np.frombuffer(np.random.default_rng(1).bytes(size), dtype).copy()
     expected = plan(buffer)
-    peaks = {"out_of_place": _peak(lambda: plan(buffer)), "in_place": _peak(lambda: plan(buffer, out=buffer))}
+    peaks = {
+        "out_of_place": resident_peak(lambda: plan(buffer)),
+        "in_place": resident_peak(lambda: plan(buffer, out=buffer)),
+    }
     if not np.array_equal(buffer.view(np.uint8), expected.view(np.uint8)):
         raise RuntimeError(f"{in_place} gives wrong bytes")
     out = expected  # warm
@@ -106,7 +109,7 @@ def _case(plan: gl.Plan, rounds: int) -> dict[str, Any]:
     }
 
 
-def _peak(job: Callable[[], object]) -> int | None:
+def resident_peak(job: Callable[[], object]) -> int | None:
     """Bytes by which the process grows while it runs; None where the kernel does not say."""
     try:
         ctypes.CDLL(None).malloc_trim(0)

@@ -22,6 +22,7 @@ PEER_PACKAGES = (
     "jax",
     "jaxlib",
     "triton",
+    "opencv-python-headless",
     "nvidia-cublas",
     "nvidia-cuda-nvrtc",
 )

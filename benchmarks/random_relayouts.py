@@ -13,13 +13,13 @@ import math
 import pathlib
 import random
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import gpulayout as gl
+from benchmarks.clock import without_pauses
 from benchmarks.machine import machine
 
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
@@ -90,21 +90,9 @@ def times_of(case: Case, rounds: int) -> tuple[float, float]:
     samples: tuple[list[float], ...] = ([], [])
     for _ in range(rounds):
         for call, kept in zip(calls, samples):
-            kept.append(_sample(call))
+            kept.append(without_pauses(call, WARM_UP, LEAST_SAMPLE) * 1e3)
     found = [statistics.median(kept) for kept in samples]
     return found[0], found[1]
-
-
-def _sample(call: Callable[[], Any]) -> float:
-    """Milliseconds of a call, from enough of them to measure, without pauses."""
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < WARM_UP:
-        call()
-    begin, calls = time.perf_counter(), 0
-    while not calls or time.perf_counter() - begin < LEAST_SAMPLE:
-        call()
-        calls += 1
-    return (time.perf_counter() - begin) / calls * 1e3
 
 
 def run(cases: Sequence[Case], threads: int, rounds: int) -> list[dict[str, Any]]:

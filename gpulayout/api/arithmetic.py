@@ -19,6 +19,7 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
+from gpulayout.api.values import array_of_values
 from gpulayout.cpu.casts import cast_values
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.element_type import ElementType
@@ -191,6 +192,8 @@ def _parameter(name: str, given: Any, arithmetic: Arithmetic, shape: Shape) -> H
 
 def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     """The numbers of a parameter as a host array, and their type."""
+    if isinstance(given, arrays.PLAIN):  # on a machine with a GPU the default backend is not the host's
+        given = array_of_values(given, name, None)
     backend, array = arrays.open_array_like(given, name, None)
     if backend is not host_backend():
         raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")

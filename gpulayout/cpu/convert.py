@@ -1,8 +1,11 @@
 """Moves with arithmetic on the CPU: cache block by cache block, each converted while it is in the caches.
 
-A block is converted along the target and written there.  If the target has the narrower type, and runs along another
-axis than the source, a block is converted along the source, into a scratch array, and then scattered: elements change
-place in the narrower type.
+Where source and target run along the same axis, or the source's elements along the target share lines, a block is
+converted from one side to the other.  Else its elements also change place, in the narrower type, by an ordinary move to
+or from a scratch array:
+
+    u8 to f32     gathered into the scratch array in the order of the target, then converted
+    f32 to bf16   converted into the scratch array in the order of the source, then scattered
 """
 
 from __future__ import annotations
@@ -10,29 +13,36 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.cache_blocks import Recipe, block_sizes, scratch_bytes
+from gpulayout.cpu.cache_blocks import Recipe, block_sizes
 from gpulayout.cpu.caches import LINE_BYTES, machine_caches
 from gpulayout.cpu.casts import ElementConversion
 from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
-from gpulayout.cpu.strided_plan import SHARE_TIME
+from gpulayout.cpu.strided_copy import StridedPlan
+from gpulayout.cpu.strided_plan import SHARE_TIME, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
 from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.move import Axis
+from gpulayout.moves.steps import move_of
 from gpulayout.moves.texts import tile_text
 
 # Bytes of a block on both sides and of all temporary arrays, in sizes of the second-level cache.  Smaller blocks would
 # stay in it, but threads wait for each other before and after each of NumPy's operations.
 CACHE_SHARE = 3
 MOST_TEMPORARY = 1 << 17  # elements of a temporary array; malloc gives longer ones back to the system, each time
-SHORT_SIDE = 128  # elements of a block along the side that is not converted along
+SCRATCH, SHORT_SIDE = 1 << 20, 128  # bytes of a scratch array, and elements of a block along its other side
 ELEMENT_TIME = 0.5  # nanoseconds for an element, about
+NEAR_BYTES = 16  # a step between elements that share lines
 SHORT_AXIS = 64  # a parameter that steps along a shorter minor axis is spread over the block
+
+Way = Literal["direct", "gather", "scatter"]
 
 
 class ConvertPlan(NamedTuple):
@@ -40,7 +50,7 @@ class ConvertPlan(NamedTuple):
 
     order        the axes in the order of the conversion, major first
     block        sizes of a block in this order
-    scatters     results go through a scratch array
+    way          whether elements are gathered into a scratch array before the arithmetic, or scattered from one after
     share        the fewest blocks for a thread; 0 uses no threads
     parameters   of a call: the arrays that the steps take
     """
@@ -49,7 +59,7 @@ class ConvertPlan(NamedTuple):
     threads: int
     order: tuple[int, ...]
     block: tuple[int, ...]
-    scatters: bool
+    way: Way
     share: int
     parameters: Sequence[np.ndarray] = ()
 
@@ -71,16 +81,9 @@ class ConvertPlan(NamedTuple):
         grids = [Grid(tuple(views), (), self.block)] if self.block_count == 1 else grids_of(views, self.block)
         if self._spreads_parameters:
             grids = [_with_spread_parameters(grid) for grid in grids]
-        is_same = np.may_share_memory(source, target)  # a block of a move in place is read before it is written
-        work = functools.partial(
-            _convert_blocks,
-            conversion_of(self.move),
-            grids,
-            boxes_of(grids),
-            storage(self.move.arithmetic.source) if is_same else None,
-            storage(self.move.arithmetic.target) if self.scatters else None,
-            self._spreads_parameters,
-        )
+        # A block of a move in place is read before it is written.
+        way = "gather" if self.way == "direct" and np.may_share_memory(source, target) else self.way
+        work = functools.partial(_convert_blocks, self, way, grids, boxes_of(grids))
         share(work, self.block_count, self.share, self.threads)
 
     def _views(
@@ -111,7 +114,7 @@ class ConvertPlan(NamedTuple):
     def describe(self) -> str:
         """The plan in words."""
         text = f"{self.move.arithmetic.form} in blocks of {tile_text(self.block)}"
-        text += ", through a scratch array" * self.scatters
+        text += {"direct": "", "gather": ", gathered before", "scatter": ", scattered after"}[self.way]
         return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
 
     def as_json(self) -> dict[str, Any]:
@@ -119,7 +122,7 @@ class ConvertPlan(NamedTuple):
         return {
             "arithmetic": self.move.arithmetic.form,
             "cache_block": self.block[::-1],
-            "scatters": self.scatters,
+            "way": self.way,
             "threads": self.most_threads,
         }
 
@@ -128,37 +131,35 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     """The plan of a move with arithmetic for NumPy, for at most `threads` threads."""
     axes = move.axes
     by_source = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    minor_agrees = by_source[:1] in ([], [0])
-    scatters = not minor_agrees and move.arithmetic.source.itemsize > move.arithmetic.target.itemsize
-    block = _block_of(move, by_source, minor_agrees, scatters)
-    order = tuple(reversed(by_source if scatters else range(len(axes))))
+    way: Way = "scatter" if move.arithmetic.source.itemsize > move.arithmetic.target.itemsize else "gather"
+    if by_source[:1] in ([], [0]) or abs(axes[0].source_stride) <= NEAR_BYTES:
+        way = "direct"
+    block = _block_of(move, by_source, way)
+    order = tuple(reversed(by_source if way == "scatter" else range(len(axes))))
     count = math.prod(-(-axis.extent // size) for axis, size in zip(axes, block))
     time = move.element_count * ELEMENT_TIME
     shared = math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0
-    return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), scatters, shared)
+    return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), way, shared)
 
 
-def _block_of(move: ConvertMove, by_source: Sequence[int], minor_agrees: bool, scatters: bool) -> tuple[int, ...]:
-    """Sizes of a block, axes as in the move: as many elements as fit the cache, equally many along both sides if these
-    differ.
-    """
-    types = move.arithmetic
-    element_bytes = types.source.itemsize + types.target.itemsize * (1 + scatters)
-    element_bytes += conversion_of(move).temporary_bytes
-    size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
-    if conversion_of(move).temporary_bytes:
-        size = min(size, MOST_TEMPORARY)
-    whole = tuple([axis.extent for axis in move.axes])
+def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way) -> tuple[int, ...]:
+    """Sizes of a block, axes as in the move.  Through scratch, it is long along the side that is converted along."""
+    types, whole = move.arithmetic, tuple([axis.extent for axis in move.axes])
+    if way == "direct":
+        element_bytes = types.source.itemsize + types.target.itemsize + conversion_of(move).temporary_bytes
+        size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
+    else:
+        size = SCRATCH // min(types.source.itemsize, types.target.itemsize)
     if math.prod(whole) <= size:
         return whole
-    if minor_agrees:
+    if way == "direct":
         return block_sizes(move.axes, by_source, Recipe(size, 1))
-    along_target, along_source = (SHORT_SIDE, size // SHORT_SIDE)[:: 1 if scatters else -1]
+    sides = (SHORT_SIDE, size // SHORT_SIDE) if way == "scatter" else (size // SHORT_SIDE, SHORT_SIDE)
     while True:  # sides that share axes give smaller blocks
-        found = block_sizes(move.axes, by_source, Recipe(along_target, along_source))
+        found = block_sizes(move.axes, by_source, Recipe(*sides))
         if 2 * math.prod(found) > size:
             return found
-        along_target, along_source = 2 * along_target, 2 * along_source
+        sides = 2 * sides[0], 2 * sides[1]
 
 
 def conversion_of(move: ConvertMove) -> ElementConversion:
@@ -188,45 +189,62 @@ def _with_spread_parameters(grid: Grid) -> Grid:
 
 
 def _convert_blocks(
-    conversion: ElementConversion,
-    grids: Sequence[Grid],
-    boxes: Sequence[Box],
-    gathered: np.dtype[Any] | None,
-    scattered: np.dtype[Any] | None,
-    spreads: bool,
-    first: int,
-    last: int,
+    plan: ConvertPlan, way: Way, grids: Sequence[Grid], boxes: Sequence[Box], first: int, last: int
 ) -> None:
-    """Convert some blocks.
-
-    gathered, scattered   dtypes of scratch arrays before and after, if they are needed
-    spreads               parameters get a value for each element of a block
-    """
-    reading = [None if gathered is None else np.empty(grid.sizes, gathered) for grid in grids]
-    writing = [None if scattered is None else _spaced(grid.sizes, scattered) for grid in grids]
+    """Convert some blocks."""
+    types = plan.move.arithmetic
+    convert = functools.partial(_convert_parts, conversion_of(plan.move))
+    scratches = [_scratch(grid, way, types) for grid in grids]
     with np.errstate(all="ignore"):  # the law says what becomes of nan, infinity and numbers out of range
         for k, at in boxes[first:last]:
             values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
-            if spreads:
+            if plan._spreads_parameters:
                 parameters = [np.ascontiguousarray(parameter) for parameter in parameters]
-            scratch, found = reading[k], writing[k]
-            if scratch is not None:
-                scratch[...] = values
-                values = scratch
-            if found is None:
-                conversion.convert(values, parameters, result)
+            scratch = scratches[k]
+            if scratch is None:
+                convert(values, parameters, result)
+            elif way == "gather":
+                _copy(values, scratch)
+                convert(scratch, parameters, result)
             else:
-                conversion.convert(values, parameters, found)
-                result[...] = found
+                convert(values, parameters, scratch)
+                result[...] = scratch
 
 
-def _spaced(sizes: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """A scratch array whose rows begin an odd number of lines apart, so that a column uses all sets of a cache."""
-    steps, step = [dtype.itemsize], dtype.itemsize * (sizes[-1] if sizes else 1)
-    step = (-(-step // LINE_BYTES) | 1) * LINE_BYTES
-    for size in reversed(sizes[1:-1]):
-        steps.append(step)
-        step *= size
-    strides = tuple(reversed([*steps, step]))[-len(sizes) :] if sizes else ()
-    memory = np.empty(scratch_bytes(dtype.itemsize, sizes, strides), np.uint8)
-    return np.ndarray(sizes, dtype, memory, 0, strides)
+def _convert_parts(
+    conversion: ElementConversion, values: np.ndarray, parameters: Sequence[np.ndarray], result: np.ndarray
+) -> None:
+    """Convert a block; its temporary arrays are cut along the first axis that has a length."""
+    if not conversion.temporary_bytes or values.size <= MOST_TEMPORARY:
+        conversion.convert(values, parameters, result)
+        return
+    axis = next(axis for axis, size in enumerate(values.shape) if size > 1)
+    size = values.shape[axis]
+    step = max(size * MOST_TEMPORARY // values.size, 1)
+    for start in range(0, size, step):
+        part = (*(slice(None),) * axis, slice(start, start + step))
+        _convert_parts(conversion, values[part], [parameter[part] for parameter in parameters], result[part])
+
+
+def _scratch(grid: Grid, way: Way, types: Arithmetic) -> np.ndarray | None:
+    """The scratch array for the blocks of a grid, or None.  In one to scatter from, rows begin an odd number of lines
+    apart, so that a column uses all sets of a cache.
+    """
+    if way == "direct":
+        return None
+    if way == "gather":
+        return np.empty(grid.sizes, storage(types.source))
+    dtype = storage(types.target)
+    row = (-(-grid.sizes[-1] * dtype.itemsize // LINE_BYTES) | 1) * LINE_BYTES
+    memory = np.empty((*grid.sizes[:-1], row // dtype.itemsize), dtype)
+    return memory[..., : grid.sizes[-1]]
+
+
+def _copy(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy to a scratch array by the plan of an ordinary move."""
+    _copy_plan(source.shape, source.strides, target.strides, source.itemsize).execute(source, 0, target, 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _copy_plan(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], itemsize: int) -> StridedPlan:
+    return strided_plan_of(move_of([Axis(size, size, *steps) for size, *steps in zip(shape, source, target)], itemsize))

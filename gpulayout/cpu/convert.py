@@ -37,7 +37,7 @@ from gpulayout.moves.texts import tile_text
 # stay in it, but threads wait for each other before and after each of NumPy's operations.
 CACHE_SHARE = 3
 MOST_TEMPORARY = 1 << 17  # elements of a temporary array; malloc gives longer ones back to the system, each time
-SCRATCH, SHORT_SIDE = 1 << 20, 128  # bytes of a scratch array, and elements of a block along its other side
+SCRATCH, SHORT_SIDE = 3 << 18, 128  # bytes of a scratch array, and elements of a block along its other side
 ELEMENT_TIME = 0.5  # nanoseconds for an element, about
 NEAR_BYTES = 16  # a step between elements that share lines
 SHORT_AXIS = 64  # a parameter that steps along a shorter minor axis is spread over the block

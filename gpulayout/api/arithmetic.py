@@ -12,6 +12,7 @@ Four forms, told apart by their keywords:
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -123,15 +124,9 @@ class Asked:
         form = self._checked_form(source, target)
         if form == "cast":
             return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
-        steps: list[Step] = []
-        names: list[str] = []
-        for operation, name in _steps_of(form, self.given, target):
-            steps.append(Step(operation, None if name is None else len(names)))
-            names += [] if name is None else [name]
-        arithmetic = Arithmetic(source, target, self._saturate, tuple(steps), form)
-        values = {**self.given, "unit": PIXELS}
-        found = tuple([_parameter(name, values[name], arithmetic, shape) for name in names])
-        return ElementChange(arithmetic, found)
+        arithmetic, names = _arithmetic(form, source, target, self._saturate, tuple(self.given))
+        found = [_parameter(name, PIXELS if name == "unit" else self.given[name], arithmetic, shape) for name in names]
+        return ElementChange(arithmetic, tuple(found))
 
     def _checked_form(self, source: ElementType, target: ElementType) -> str:
         """The form between two types; TypeError for types that it does not suit."""
@@ -162,16 +157,26 @@ class Asked:
         )
 
 
-def _steps_of(form: str, given: Mapping[str, Any], target: ElementType) -> list[tuple[Operation, str | None]]:
-    """The operations of a form in order, each with the name of its parameter."""
-    whole: dict[str, list[tuple[Operation, str | None]]] = {
-        "scale and shift": [("multiply", "scale"), ("add", "shift")],
-        "normalise": [("divide", "unit"), ("subtract", "mean"), ("divide", "std")],
-        "quantise": [("divide", "scale"), ("round", None), ("add", "zero_point")],
-        "dequantise": [("subtract", "zero_point"), ("multiply", "scale")],
-    }
-    found = [(operation, name) for operation, name in whole[form] if name is None or name in given]
-    return found[:1] if form == "quantise" and target.is_floating else found
+# What each form does, in order: the operation, and the name of its parameter.
+STEPS: dict[str, tuple[tuple[Operation, str | None], ...]] = {
+    "scale and shift": (("multiply", "scale"), ("add", "shift")),
+    "normalise": (("divide", "unit"), ("subtract", "mean"), ("divide", "std")),
+    "quantise": (("divide", "scale"), ("round", None), ("add", "zero_point")),
+    "dequantise": (("subtract", "zero_point"), ("multiply", "scale")),
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _arithmetic(
+    form: str, source: ElementType, target: ElementType, saturate: bool, given: tuple[str, ...]
+) -> tuple[Arithmetic, tuple[str, ...]]:
+    """The arithmetic of a form whose parameters are partly given, and the names of those that it takes, in order."""
+    found = [(operation, name) for operation, name in STEPS[form] if name is None or name in given]
+    if form == "quantise" and target.is_floating:
+        found = found[:1]
+    names = tuple([name for _, name in found if name is not None])
+    steps = [Step(operation, None if name is None else names.index(name)) for operation, name in found]
+    return Arithmetic(source, target, saturate, tuple(steps), form), names
 
 
 def _parameter(name: str, given: Any, arithmetic: Arithmetic, shape: Shape) -> HostArray:

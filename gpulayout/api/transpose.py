@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.arithmetic import Asked
+from gpulayout.api.arithmetic import OPTIONS, Asked, meant
 from gpulayout.api.array_types import Array, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
 from gpulayout.api.backends import host_backend
 from gpulayout.api.convert_transfer import convert_transfer
@@ -194,19 +194,13 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    options = {
-        "dtype": dtype,
-        "scale": scale,
-        "shift": shift,
-        "mean": mean,
-        "std": std,
-        "unit": unit,
-        "zero_point": zero_point,
-        "saturate": saturate,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    options = zip(OPTIONS, (dtype, scale, shift, mean, std, unit, zero_point, saturate))
+    given = {name: value for name, value in options if value is not None}
     if given and isinstance(axes, str):
         _check_names(axes, given)
+    for name in sizes:
+        if not (isinstance(axes, str) and name in axes) and (hint := meant(name)):
+            raise TypeError(f"{checks.value_text(name)} is neither a keyword of this call nor an axis{hint}")
     asked = Asked(given) if given else None
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(

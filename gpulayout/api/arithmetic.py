@@ -114,7 +114,7 @@ class Asked:
             raise TypeError(
                 "scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='s8'"
             )
-        if not source.is_floating:
+        if not (source.is_floating or source.is_complex):
             either = f", or dtype='{source}' if you mean that" if self.form == "scale and shift" else ""
             raise TypeError(
                 f"{_listed(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} numbers "
@@ -142,7 +142,7 @@ class Asked:
         if source.is_complex != target.is_complex:
             raise TypeError(f"no cast {pair}: complex numbers become only complex numbers; move .real and .imag")
         if self.form != "cast" and source.is_complex:
-            raise TypeError(f"no arithmetic {pair}: {_listed(self.given)} take real numbers")
+            raise TypeError(f"no arithmetic {pair}: complex numbers can only be cast")
         if not self._saturate and (target.is_integral or target.value[:2] in ("f4", "f6")):
             raise TypeError(f"saturate=False for {target}: {target} has no nan, so numbers out of range saturate")
         if self.form == "normalise":

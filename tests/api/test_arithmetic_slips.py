@@ -53,6 +53,11 @@ NUMBERS = np.zeros((4, 5), np.float32)
             TypeError,
             "'zero_pont' is not a keyword of this call: did you mean zero_point?",
         ),
+        (
+            lambda: gl.pack(NUMBERS.astype(np.complex64), "C", scale=2),
+            TypeError,
+            "no arithmetic from c64 to c64: complex numbers can only be cast",
+        ),
         (lambda: gl.pack(NUMBERS, "C", scale="2"), TypeError, "scale is '2', not a number or an array of numbers"),
         (
             lambda: gl.pack(NUMBERS, "C", scale=2, mean=1, std=3),

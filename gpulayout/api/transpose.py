@@ -143,8 +143,10 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     out : array, optional
         Array to write to, of the shape and dtype of the result, on the same device, with any strides that do not
         overlap: a slice of a larger array, such as ``cache[:, 0]``.
-    dtype, scale, shift, mean, std, unit, zero_point, saturate : optional
-        Change the elements on the way: see `ArithmeticOptions`.
+    dtype : ElementType or dtype, optional
+        The element type of the result, such as ``"bf16"``.
+    scale, shift, mean, std, unit, zero_point, saturate : optional
+        What becomes of each element on the way, such as ``x * scale + shift``: see `ArithmeticOptions`.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
         One per split axis may be left out.  The pattern has to say the size of an axis named like a keyword.
@@ -159,7 +161,7 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     LayoutError
         For a pattern or an order that does not fit the array.
     TypeError
-        For elements of another size, Python objects, and an `out` of another dtype.
+        For elements of another size, Python objects, an `out` of another dtype, and keywords that do not go together.
     BufferError
         For an `out` of another shape, that is read-only, on another device, overlaps itself or shares memory with
         `array`.  Planes of one array, such as ``cache[:, 0]`` and ``cache[:, 1]``, share none.

@@ -41,7 +41,7 @@ def grids_of(arrays: Sequence[np.ndarray], block: Sequence[int]) -> list[Grid]:
         shape = tuple(length for _, length in split)
         found.append(
             Grid(
-                tuple([array[(*part, ...)].reshape(shape).transpose(order) for array in arrays]),
+                tuple([array[part].reshape(shape).transpose(order) for array in arrays]),
                 counts,
                 tuple(size for *_, size in corner),
             )

@@ -143,8 +143,9 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
 
 
 def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way, threads: int) -> tuple[int, ...]:
-    """Sizes of a block, axes as in the move; several blocks for several threads.  Through scratch, a block is long along
-    the side that is converted along.
+    """Sizes of a block, axes as in the move; several blocks for several threads.
+
+    A block that goes through scratch is long along the side that is converted along.
     """
     types, whole = move.arithmetic, tuple([axis.extent for axis in move.axes])
     if way == "direct":

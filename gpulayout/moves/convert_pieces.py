@@ -17,7 +17,7 @@ from gpulayout.layout.digits import Digit, Digits, StrideTable
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.join_pieces import joined
+from gpulayout.moves.join_pieces import as_fill, joined
 from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
 from gpulayout.moves.lookup_move import NotInRegions
 from gpulayout.moves.move import Axis
@@ -141,7 +141,8 @@ def _pieces(
         else:
             fills.append(strided_piece(target.shape, part.with_rows((part.rows[0], part.rows[-1]))))
     copies.sort(key=lambda piece: -piece.move.place_count)
-    return (*copies, *sorted(map(Piece._make, joined(fills)), key=lambda piece: -piece.move.place_count))
+    padding = [Piece(*as_fill(fill)) for fill in joined(fills)]
+    return (*copies, *sorted(padding, key=lambda piece: -piece.move.place_count))
 
 
 def _piece(arithmetic: Arithmetic, part: Region) -> Piece:

@@ -35,7 +35,7 @@ class _Staged:
         self._before, self._after = (
             backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.after)
         )
-        self._main = backend.prepare_arithmetic(stages.pieces) if stages.pieces else None
+        self._main = backend.prepare_arithmetic(stages.pieces)
 
     def convert(self, source: Array, target: Array, parameters: Sequence[HostArray], is_new: bool) -> None:
         """See `PreparedArithmetic.convert`."""
@@ -44,8 +44,7 @@ class _Staged:
             self._before.execute(source, dense, is_new=True)
             source = dense
         written = target if self._after is None else self._dense(1, source)
-        if self._main is not None:
-            self._main.convert(source, written, parameters)
+        self._main.convert(source, written, parameters)
         if self._after is not None:
             self._after.execute(written, target, is_new=is_new)
 

@@ -20,7 +20,7 @@ from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.join_pieces import as_fill, joined
 from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
 from gpulayout.moves.lookup_move import NotInRegions
-from gpulayout.moves.move import Axis
+from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.pieces import check_piece_count, pack_pieces, strided_piece, unpack_pieces
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions, shape_side
 
@@ -29,11 +29,15 @@ from gpulayout.moves.regions import Region, SideTable, element_regions, regions,
 class Stages:
     """A transfer with arithmetic, in up to three stages through dense arrays in C order.
 
-    before   pieces from the source to a dense array of its type; () if `pieces` read the source
-    pieces   moves with arithmetic, and fills
-    after    pieces from a dense array of the target's type to the target; () if `pieces` write the target
+    arithmetic   what happens to each element in the second stage
+    parameters   the sizes of each parameter
+    before       pieces from the source to a dense array of its type; () if `pieces` read the source
+    pieces       moves with arithmetic, and fills; one without elements if there is nothing to do
+    after        pieces from a dense array of the target's type to the target; () if `pieces` write the target
     """
 
+    arithmetic: Arithmetic
+    parameters: tuple[tuple[int, ...], ...]
     before: Pieces
     pieces: Pieces
     after: Pieces
@@ -118,7 +122,7 @@ def convert_stages(
             continue
         before = unpack_pieces(source.shape, dense_strides(source.shape)) if from_dense else ()
         after = pack_pieces(dense_strides(target.shape), target.shape) if to_dense else ()
-        return Stages(before, pieces, after)
+        return Stages(arithmetic, tuple(map(tuple, parameters)), before, pieces, after)
     raise AssertionError("two dense arrays are one region")
 
 
@@ -142,6 +146,9 @@ def _pieces(
             fills.append(strided_piece(target.shape, part.with_rows((part.rows[0], part.rows[-1]))))
     copies.sort(key=lambda piece: -piece.move.place_count)
     padding = [Piece(*as_fill(fill)) for fill in joined(fills)]
+    if not copies and not padding:
+        size = target.shape.itemsize
+        padding.append(Piece(Move((Axis(0, 0, 0, 0),), size, bytes(size), ((),))))
     return (*copies, *sorted(padding, key=lambda piece: -piece.move.place_count))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
+from gpulayout.api.values import array_of_values
 from gpulayout.cpu.casts import cast_values
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.element_type import ElementType
@@ -112,17 +113,22 @@ class Asked:
         """The element type of the result; `given` is that of a whole target shape.  Errors say what to write."""
         if self.dtype is not None and given is not None and self.dtype is not given:
             raise LayoutError(f"dtype is {self.dtype}, but the target {about} has elements of {given}")
-        target = self.dtype or given or source
-        if self.form != "cast" and self.dtype is given is None and not source.is_floating:
+        if given is None:
+            self.check_type(source)
+        return self.dtype or given or source
+
+    def check_type(self, source: ElementType) -> None:
+        """TypeError for steps on integers without a word about the result's type: they would be rounded."""
+        if self.form != "cast" and self.dtype is None and not source.is_floating:
             raise TypeError(
                 f"{' and '.join(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} "
                 f"numbers that would be rounded to {source}: write dtype, such as dtype='f32', or dtype='{source}' if "
                 "you mean that"
             )
-        return target
 
-    def change(self, source: ElementType, target: ElementType, shape: Shape) -> ElementChange | None:
+    def change(self, shape: Shape, target: ElementType) -> ElementChange | None:
         """The arithmetic on an array of this shape, whose dimensions the parameters fit; None for no change at all."""
+        source = shape.element_type
         form = self._checked_form(source, target)
         if form == "cast":
             return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
@@ -179,18 +185,24 @@ def _steps_of(form: str, given: Mapping[str, Any], target: ElementType) -> list[
 
 def _parameter(name: str, given: Any, arithmetic: Arithmetic, shape: Shape) -> HostArray:
     """A parameter as an array of C, each number rounded once; errors name it and the array's dimensions."""
-    values, kind = _numbers(name, given)
+    compute = arithmetic.compute
+    if type(given) is np.ndarray and given.dtype == compute.dtype:
+        values, kind = given, compute
+    else:
+        values, kind = _numbers(name, given)
     if name == "zero_point":
         side = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
         _check_zero_point(values, kind, side)
     sizes = _fitting(name, values.shape, shape)
-    found = cast_values(values.reshape(sizes), kind, arithmetic.compute)
-    found.setflags(write=False)
-    return found
+    values = values.reshape(sizes)
+    # A plan keeps the numbers, whatever becomes of the caller's array.
+    return np.array(values, order="C") if kind is compute else cast_values(values, kind, compute)
 
 
 def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     """The numbers of a parameter as a host array, and their type."""
+    if isinstance(given, arrays.PLAIN):  # on a machine with a GPU the default backend is not the host's
+        given = array_of_values(given, name, None)
     backend, array = arrays.open_array_like(given, name, None)
     if backend is not host_backend():
         raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")
@@ -200,7 +212,7 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
         raise TypeError(f"{name} is {type_text(given)}, not a number or an array of numbers: {error}") from None
     if kind is ElementType.PRED or kind.is_complex:
         raise TypeError(f"{name} holds {kind} elements: it must hold real numbers")
-    return np.ascontiguousarray(array), kind
+    return array, kind
 
 
 def _check_zero_point(values: HostArray, kind: ElementType, side: ElementType) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.deferred_signals import deferred_signals
@@ -30,7 +32,7 @@ class _Staged:
     """What a backend prepared for the stages of a transfer."""
 
     def __init__(self, backend: Backend, stages: Stages, arithmetic: Arithmetic, dimensions: tuple[int, ...]):
-        self._backend, self._dimensions = backend, dimensions
+        self._backend, self._dimensions, self._parameters = backend, dimensions, stages.parameters
         self._types = arithmetic.source.dtype, arithmetic.target.dtype
         self._before, self._after = (
             backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.after)
@@ -44,13 +46,21 @@ class _Staged:
             self._before.execute(source, dense, is_new=True)
             source = dense
         written = target if self._after is None else self._dense(1, source)
-        self._main.convert(source, written, parameters)
+        self._main.convert(source, written, [_spread(*each) for each in zip(parameters, self._parameters)])
         if self._after is not None:
             self._after.execute(written, target, is_new=is_new)
 
     def _dense(self, side: int, like: Array) -> Array:
         """A dense array in C order, of the source's type or the target's."""
         return self._backend.empty(self._dimensions, self._backend.held(self._types[side]), like)
+
+
+def _spread(parameter: HostArray, sizes: tuple[int, ...]) -> HostArray:
+    """The parameter with these sizes, which its own divide: each value fills a block."""
+    if parameter.shape != sizes:
+        for axis, (own, size) in enumerate(zip(parameter.shape, sizes)):
+            parameter = np.repeat(parameter, size // own, axis)
+    return parameter
 
 
 class _ForCall:

@@ -9,6 +9,7 @@ from gpulayout.api.array_types import ByteCount
 from gpulayout.api.axis_labels import axis_labels
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.convert import planned_pieces
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
@@ -25,7 +26,6 @@ from gpulayout.moves.convert_pieces import Stages
 from gpulayout.moves.kinds import AnyMove, Pieces
 
 _WITH = {"multiply": "by ", "divide": "by ", "add": "", "subtract": ""}
-_NO_KERNEL = ["  gpu      no kernel yet for moves with arithmetic"]
 
 
 class Explanation(str):
@@ -76,7 +76,7 @@ def explain(
     if stages is None and same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: no move is needed")
     lines.append(f"  numpy    {choose_plan.describe(move)}")
-    lines += _NO_KERNEL if isinstance(move, ConvertMove) else described(kernel_plan(move), device)
+    lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
 
 
@@ -93,7 +93,7 @@ def arithmetic_text(stages: Stages) -> str:
         return f"{arithmetic.form} from {arithmetic.source} to {arithmetic.target}"
     steps = []
     for operation, parameter in arithmetic.steps:
-        count = None if parameter is None else counted(math.prod(stages.parameters[parameter]), "number")
+        count = None if parameter is None else counted(math.prod(stages.given[parameter]), "number")
         steps.append(operation if count is None else f"{operation} {_WITH[operation]}{count}")
     start = f"{arithmetic.form} from {arithmetic.source} in {arithmetic.compute}"
     return f"{start}: {', '.join(steps)}; to {arithmetic.target}"
@@ -122,8 +122,6 @@ def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
     facts = [f"reads {counted(read, 'byte')}, writes {counted(written, 'byte')}"]
     if stages is not None:
         facts.append(arithmetic_text(stages))
-    if isinstance(pieces[0].move, ConvertMove):
-        return facts
     launch = kernel_plan(pieces[0].move)
     if launch is None:
         return [*facts, "no launch: nothing to write"]
@@ -199,19 +197,22 @@ def _pieces(pieces: Pieces) -> list[str]:
             else []
         ),
     ]
-    if isinstance(pieces[0].move, ConvertMove):
-        reason = "cut where tiles or dimensions end"
-    else:
-        plan = many_plan(
-            tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
-        )
-        reason = (
-            f"in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"
-        )
     return [
-        f"  pieces   {' and '.join(parts)}, {reason}",
+        f"  pieces   {' and '.join(parts)}, {_launches(pieces)}",
         f"    the rest describes the largest piece, {pieces[0].move.bytes_written / written:.1%} of the bytes written",
     ]
+
+
+def _launches(pieces: Pieces) -> str:
+    """How many launches a GPU takes for several pieces, and why there are several."""
+    if isinstance(pieces[0].move, ConvertMove):
+        count = len(planned_pieces(pieces).launches)
+        return f"in {counted(count, 'launch')} on a GPU: cut at tiles and padding"
+    plan = many_plan(
+        tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
+    )
+    count = plan.launch_count
+    return f"in {counted(count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"
 
 
 def _padding(count: int, places: int, target: Shape) -> str:

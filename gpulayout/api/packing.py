@@ -143,7 +143,7 @@ def _pack_converted(given: ArrayLike, shape: TargetLike, asked: Asked, out: Any)
         label = array.dtype if result is None else result.given_dtype
         source = Shape(label, tuple(array.shape))
         target = converted_target(shape, source, asked, "shape")
-        change = asked.change(source.element_type, target.element_type, source)
+        change = asked.change(source, target.element_type)
         if change is None:
             return _pack_transfer(array, target, label).run(backend, array, out, result)
         if source.dimensions != target.dimensions:
@@ -269,7 +269,7 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpa
 def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
     """`unpack` with arithmetic."""
     dense = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
-    change = asked.change(shape.element_type, dense.element_type, shape)
+    change = asked.change(shape, dense.element_type)
     if change is None:
         return unpack(buffer, shape, out=out)
     strides = contiguous_strides(dense)

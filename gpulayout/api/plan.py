@@ -459,7 +459,7 @@ def _plan_converted(source: Shape, target: TargetLike, names: str | Sequence[str
         labels = axis_names(target, source.rank)
     else:
         labels = named_dimensions(names, source.rank, source)
-    return _plan(source, found, labels, asked.change(source.element_type, found.element_type, source))
+    return _plan(source, found, labels, asked.change(source, found.element_type))
 
 
 def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, change: ElementChange | None = None) -> Plan:

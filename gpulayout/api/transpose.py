@@ -23,6 +23,7 @@ from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_str
 from gpulayout.api.transfer import SEPARATE, Transfer
 from gpulayout.layout import checks
 from gpulayout.layout.digits import Digit
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
@@ -229,22 +230,22 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
 
     def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
         label = array.dtype if result is None else result.given_dtype
-        source = Shape(label, tuple(array.shape))
-        target = asked.target_type(source.element_type, None, "")
-        change = asked.change(source.element_type, target, source)
-        if change is None:
-            return _transposed(axes, sizes, backend, array, out, result or backend)
-        way = _way(axes, sizes, array)
-        whole = Shape(target, tuple(math.prod(extent for extent, _ in group) for group in way))
-        strides = contiguous_strides(whole)
+        way = axes if isinstance(axes, str) else _numbers(axes, sizes, array)
+        find = _placed if not sizes or {*map(type, sizes.values())} == {int} else _placed.__wrapped__
+        strides = None
         if out is not None:
             written = arrays.open_array(out, "out", writing=True)[1]
-            arrays.check_shape(written, whole.dimensions, "out")
-            ArraySide(whole, written.strides).check(written, "out")
             strides = written.strides
-        side = ConvertSide(Shape(target, source.dimensions), _digits(way, strides))
-        transfer = convert_transfer(ArraySide(source, array.strides), ArraySide(whole, strides), side, change)
-        return transfer.run(backend, array, out, result)
+        key = way, label, asked.dtype, tuple(array.shape), tuple(array.strides), tuple(sizes.items())
+        found = find(*key, strides)
+        asked.check_type(found.source.shape.element_type)
+        change = asked.change(found.source.shape, found.target.shape.element_type)
+        if change is None:
+            return _transposed(axes, sizes, backend, array, out, result or backend)
+        if out is not None:
+            arrays.check_shape(written, found.target.dimensions, "out")
+            found.target.check(written, "out")
+        return convert_transfer(found.source, found.target, found.written, change).run(backend, array, out, result)
 
     library = library_of(given)
     if library is None:
@@ -254,8 +255,9 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
 
 def _check_names(pattern: str, given: Mapping[str, Any]) -> None:
     """LayoutError if an axis of the pattern has the name of a keyword that was given."""
-    names = re.findall(r"[^\W\d]\w*", pattern)
-    for name in names:
+    if not any(name in pattern for name in given):
+        return
+    for name in re.findall(r"[^\W\d]\w*", pattern):
         if name in given:
             raise LayoutError(
                 f"axes {checks.value_text(pattern)} has an axis called {name}, and {name}= is arithmetic: write the "
@@ -263,17 +265,49 @@ def _check_names(pattern: str, given: Mapping[str, Any]) -> None:
             )
 
 
+class _Placed(NamedTuple):
+    """What a call with arithmetic knows about its arrays: everything but the memory.
+
+    written   where the results are, by the coordinates of the array
+    """
+
+    source: ArraySide
+    target: ArraySide
+    written: ConvertSide
+
+
+@functools.lru_cache(maxsize=1024)
+def _placed(
+    axes: str | tuple[int, ...],
+    dtype: np.dtype[Any],
+    asked: ElementType | None,
+    dimensions: tuple[int, ...],
+    strides: tuple[int, ...],
+    sizes: tuple[tuple[str, int], ...],
+    out_strides: tuple[int, ...] | None,
+) -> _Placed:
+    """What is known from the types, and from the shape and strides of the arrays; without `out`, in C order."""
+    source = Shape(dtype, dimensions)
+    way = _way(axes, dict(sizes), dimensions)
+    target = Shape(asked or source.element_type, tuple(math.prod(extent for extent, _ in group) for group in way))
+    steps = contiguous_strides(target) if out_strides is None else out_strides
+    digits = []
+    for group, stride in zip(way, steps):
+        for extent, place in reversed(group):
+            digits.append(Digit(*place, extent, stride))
+            stride *= extent
+    written = ConvertSide(Shape(target.element_type, dimensions), tuple(digits))
+    return _Placed(ArraySide(source, strides), ArraySide(target, steps), written)
+
+
 # For each axis of the result, what it is made of, major first: (extent, (dimension of the array, step)).
 _Way = Sequence[Sequence[tuple[int, tuple[int, int]]]]
 
 
-def _way(axes: str | Iterable[int] | None, sizes: dict[str, Any], source: Any) -> _Way:
+def _way(axes: str | tuple[int, ...], sizes: dict[str, Any], dimensions: tuple[int, ...]) -> _Way:
     """What the axes of the result are made of."""
-    dimensions = tuple(source.shape)
     if not isinstance(axes, str):
-        numbers = checks.permutation(
-            "axes", _numbers(axes, sizes, source), len(dimensions), _context(dimensions), from_end=True
-        )
+        numbers = checks.permutation("axes", axes, len(dimensions), _context(dimensions), from_end=True)
         return [[(dimensions[dim], (dim, 1))] for dim in numbers]
     found = read_pattern(axes, len(dimensions))
     if max(len(found.order), len(found.after)) > MAX_AXES:
@@ -285,16 +319,6 @@ def _way(axes: str | Iterable[int] | None, sizes: dict[str, Any], source: Any) -
             places[name] = dim, step
             step *= named[name]
     return [[(named[name], places[name]) for name in group] for group in found.after]
-
-
-def _digits(way: _Way, strides: Sequence[int]) -> tuple[Digit, ...]:
-    """The digits of the array's coordinates in a result with these byte strides."""
-    found = []
-    for group, stride in zip(way, strides):
-        for extent, place in reversed(group):
-            found.append(Digit(*place, extent, stride))
-            stride *= extent
-    return tuple(found)
 
 
 class _Rearranged(NamedTuple):

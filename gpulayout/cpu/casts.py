@@ -17,25 +17,31 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic
 
 _UFUNCS = {"multiply": np.multiply, "add": np.add, "subtract": np.subtract, "divide": np.divide}
-_Read = Callable[[np.ndarray], np.ndarray]
+_Read = functools.partial[np.ndarray]
 _Write = Callable[[np.ndarray, np.ndarray], None]
 
 
 class ElementConversion:
     """Executes an arithmetic on blocks of elements.
 
-    It may be used by several threads at once.  Its temporary arrays have up to 8 bytes an element.
+    It may be used by several threads at once.
+
+    temporary_bytes   of its temporary arrays for each element, about
     """
 
     def __init__(self, arithmetic: Arithmetic) -> None:
         source, target = arithmetic.source, arithmetic.target
         self._steps = arithmetic.steps
-        self._last = len(arithmetic.steps) - 1 if target is arithmetic.compute else -1
-        self._target = target.dtype
+        self._dtypes = source.dtype, arithmetic.compute.dtype, target.dtype
+        self._is_computed = target is arithmetic.compute
         self._once = None if arithmetic.steps else _in_one_step(source, target)
         exactly = not arithmetic.steps and target is not ElementType.F64
         self._read = _reader(source, arithmetic.compute.dtype, exactly)
         self._write = _writer(target, arithmetic.saturate)
+        is_direct = self._once is not None or self._is_computed
+        is_native = self._is_computed or target in (ElementType.BF16, *_NATIVE_FLOATS)
+        arrays = 0 if is_direct else bool(self._steps) + (0 if is_native else 2)
+        self.temporary_bytes = arrays * arithmetic.compute.itemsize
 
     def convert(self, values: np.ndarray, parameters: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Convert a block of elements.
@@ -45,20 +51,29 @@ class ElementConversion:
         out          of the target's dtype or carrier and the shape of `values`; it does not overlap `values`
         """
         if not values.ndim:
-            return self.convert(values.reshape(1), parameters, out.reshape(1))
-        if self._once is not None:
-            return self._once(values, out)
-        numbers = self._read(values)
-        room = None if np.may_share_memory(numbers, values) else numbers
-        for number, step in enumerate(self._steps):
-            into = out.view(self._target) if number == self._last else room
+            self.convert(values.reshape(1), parameters, out.reshape(1))
+        elif self._once is not None:
+            self._once(values, out)
+        elif self._steps:
+            self._do_steps(values, parameters, out)
+        else:
+            self._write(self._read(values), out)
+
+    def _do_steps(self, values: np.ndarray, parameters: Sequence[np.ndarray], out: np.ndarray) -> None:
+        source, compute, target = self._dtypes
+        found = out.view(target) if self._is_computed else np.empty(values.shape, compute)
+        numbers = values.view(source) if self._read.func is _read_native else self._read(values)
+        if numbers.dtype != compute:
+            np.copyto(found, numbers, casting="unsafe")  # faster than to cast in the first step
+            numbers = found
+        for step in self._steps:
             if step.parameter is None:
-                numbers = np.rint(numbers, out=into)
+                np.rint(numbers, out=found)
             else:
-                numbers = _UFUNCS[step.operation](numbers, parameters[step.parameter], out=into)
-            room = numbers
-        if self._last < 0:
-            self._write(numbers, out)
+                _UFUNCS[step.operation](numbers, parameters[step.parameter], out=found)
+            numbers = found
+        if not self._is_computed:
+            self._write(found, out)
 
 
 def cast_values(values: np.ndarray, source: ElementType, target: ElementType, saturate: bool = True) -> np.ndarray:

@@ -1,8 +1,11 @@
 """Moves with arithmetic on the CPU: cache block by cache block, each converted while it is in the caches.
 
-Elements change place in the narrower type.  If that is the source's, a block is converted along the target, and what it
-reads there is first gathered; else it is converted along the source, and what comes out is then scattered.  Where both
-run along the same axis, the arithmetic reads the source and writes the target itself.
+Where source and target run along the same axis, or the source's elements along the target share lines, a block is
+converted from one side to the other.  Else its elements also change place, in the narrower type, by an ordinary move to
+or from a scratch array:
+
+    u8 to f32     gathered into the scratch array in the order of the target, then converted
+    f32 to bf16   converted into the scratch array in the order of the source, then scattered
 """
 
 from __future__ import annotations
@@ -10,24 +13,36 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.cache_blocks import Recipe, block_sizes
+from gpulayout.cpu.cache_blocks import LEAST_BLOCKS, Recipe, block_sizes
+from gpulayout.cpu.caches import LINE_BYTES, machine_caches
 from gpulayout.cpu.casts import ElementConversion
 from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
-from gpulayout.cpu.strided_plan import SHARE_TIME
+from gpulayout.cpu.strided_copy import StridedPlan
+from gpulayout.cpu.strided_plan import SHARE_TIME, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
 from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.move import Axis
+from gpulayout.moves.steps import move_of
 from gpulayout.moves.texts import tile_text
 
-BLOCK = 1 << 14  # elements of a block, about; its scratch arrays stay in the second-level cache
+# Bytes of a block on both sides and of all temporary arrays, in sizes of the second-level cache.  Smaller blocks would
+# stay in it, but threads wait for each other before and after each of NumPy's operations.
+CACHE_SHARE = 3
+MOST_TEMPORARY = 1 << 17  # elements of a temporary array; malloc gives longer ones back to the system, each time
+SCRATCH, SHORT_SIDE = 1 << 20, 128  # bytes of a scratch array, and elements of a block along its other side
 ELEMENT_TIME = 0.5  # nanoseconds for an element, about
+NEAR_BYTES = 16  # a step between elements that share lines
 SHORT_AXIS = 64  # a parameter that steps along a shorter minor axis is spread over the block
+
+Way = Literal["direct", "gather", "scatter"]
 
 
 class ConvertPlan(NamedTuple):
@@ -35,8 +50,7 @@ class ConvertPlan(NamedTuple):
 
     order        the axes in the order of the conversion, major first
     block        sizes of a block in this order
-    gathered     the elements are gathered into a scratch array first
-    scattered    the results are scattered from a scratch array
+    way          whether elements are gathered into a scratch array before the arithmetic, or scattered from one after
     share        the fewest blocks for a thread; 0 uses no threads
     parameters   of a call: the arrays that the steps take
     """
@@ -45,13 +59,13 @@ class ConvertPlan(NamedTuple):
     threads: int
     order: tuple[int, ...]
     block: tuple[int, ...]
-    gathered: bool
-    scattered: bool
+    way: Way
     share: int
     parameters: Sequence[np.ndarray] = ()
 
     @property
     def block_count(self) -> int:
+        """Number of blocks."""
         return math.prod(-(-self.move.axes[k].extent // size) for k, size in zip(self.order, self.block))
 
     @property
@@ -61,37 +75,34 @@ class ConvertPlan(NamedTuple):
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
-        move = self.move
-        if not move.element_count:
+        if not self.move.element_count:
             return
+        views = self._views(source, source_offset, target, target_offset)
+        grids = [Grid(tuple(views), (), self.block)] if self.block_count == 1 else grids_of(views, self.block)
+        if self._spreads_parameters:
+            grids = [_with_spread_parameters(grid) for grid in grids]
+        # A block of a move in place is read before it is written.
+        way = "gather" if self.way == "direct" and np.may_share_memory(source, target) else self.way
+        work = functools.partial(_convert_blocks, self, way, grids, boxes_of(grids))
+        share(work, self.block_count, self.share, self.threads)
+
+    def _views(
+        self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int
+    ) -> list[np.ndarray]:
+        """The elements on both sides, and those of the parameters, as arrays of one shape."""
+        move, types = self.move, self.move.arithmetic
         axes = [move.axes[k] for k in self.order]
         shape = tuple([axis.extent for axis in axes])
-        sides = (
-            (source, move.arithmetic.source, source_offset, [axis.source_stride for axis in axes]),
-            (target, move.arithmetic.target, target_offset, [axis.target_stride for axis in axes]),
-        )
+        reading, writing = tuple([axis.source_stride for axis in axes]), tuple([axis.target_stride for axis in axes])
         views = [
-            strided_view(memory, storage(element_type), shape, offset, tuple(strides))
-            for memory, element_type, offset, strides in sides
+            strided_view(source, storage(types.source), shape, source_offset, reading),
+            strided_view(target, storage(types.target), shape, target_offset, writing),
         ]
         for parameter, offset, strides in zip(self.parameters, move.parameter_offsets, move.parameter_strides):
             size = parameter.itemsize
             steps = tuple([strides[k] * size for k in self.order])
-            views.append(strided_view(parameter, parameter.dtype, shape, offset * size, steps))
-        grids = grids_of(views, self.block)
-        if self._spreads_parameters:
-            grids = [_with_spread_parameters(grid) for grid in grids]
-        is_same = np.may_share_memory(source, target)  # a block of a move in place is read before it is written
-        work = functools.partial(
-            _convert_blocks,
-            _conversion(move.arithmetic),
-            grids,
-            boxes_of(grids),
-            storage(move.arithmetic.source) if self.gathered or is_same else None,
-            storage(move.arithmetic.target) if self.scattered else None,
-            self._spreads_parameters,
-        )
-        share(work, self.block_count, self.share, self.threads)
+            views.append(np.ndarray(shape, parameter.dtype, parameter, offset * size, steps))
+        return views
 
     @property
     def _spreads_parameters(self) -> bool:
@@ -102,9 +113,8 @@ class ConvertPlan(NamedTuple):
 
     def describe(self) -> str:
         """The plan in words."""
-        move = self.move
-        way = "gathered, then " * self.gathered + "converted" + ", then scattered" * self.scattered
-        text = f"{move.arithmetic.form} in blocks of {tile_text(self.block)}, {way}"
+        text = f"{self.move.arithmetic.form} in blocks of {tile_text(self.block)}"
+        text += {"direct": "", "gather": ", gathered before", "scatter": ", scattered after"}[self.way]
         return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
 
     def as_json(self) -> dict[str, Any]:
@@ -112,8 +122,7 @@ class ConvertPlan(NamedTuple):
         return {
             "arithmetic": self.move.arithmetic.form,
             "cache_block": self.block[::-1],
-            "gathered": self.gathered,
-            "scattered": self.scattered,
+            "way": self.way,
             "threads": self.most_threads,
         }
 
@@ -122,36 +131,42 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     """The plan of a move with arithmetic for NumPy, for at most `threads` threads."""
     axes = move.axes
     by_source = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    minor_agrees = by_source[:1] in ([], [0])
-    is_wide = move.arithmetic.source.itemsize > move.arithmetic.target.itemsize
-    block = _block_of(move, by_source, minor_agrees)
-    order = tuple(reversed(by_source if is_wide and not minor_agrees else range(len(axes))))
+    way: Way = "scatter" if move.arithmetic.source.itemsize > move.arithmetic.target.itemsize else "gather"
+    if by_source[:1] in ([], [0]) or abs(axes[0].source_stride) <= NEAR_BYTES:
+        way = "direct"
+    block = _block_of(move, by_source, way)
+    order = tuple(reversed(by_source if way == "scatter" else range(len(axes))))
     count = math.prod(-(-axis.extent // size) for axis, size in zip(axes, block))
     time = move.element_count * ELEMENT_TIME
-    return ConvertPlan(
-        move,
-        threads,
-        order,
-        tuple([block[k] for k in order]),
-        not minor_agrees and not is_wide,
-        not minor_agrees and is_wide,
-        math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0,
-    )
+    shared = math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0
+    return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), way, shared)
 
 
-def _block_of(move: ConvertMove, by_source: Sequence[int], minor_agrees: bool) -> tuple[int, ...]:
-    """Sizes of a block, axes as in the move: about BLOCK elements, equally many along both sides if these differ."""
-    axes, whole = move.axes, tuple([axis.extent for axis in move.axes])
-    if math.prod(whole) <= BLOCK:
+def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way) -> tuple[int, ...]:
+    """Sizes of a block, axes as in the move.  Through scratch, it is long along the side that is converted along."""
+    types, whole = move.arithmetic, tuple([axis.extent for axis in move.axes])
+    if way == "direct":
+        element_bytes = types.source.itemsize + types.target.itemsize + conversion_of(move).temporary_bytes
+        size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
+    else:
+        size = SCRATCH // min(types.source.itemsize, types.target.itemsize)
+    if move.element_count * ELEMENT_TIME >= 2 * SHARE_TIME:
+        size = min(size, move.element_count // LEAST_BLOCKS)
+    if math.prod(whole) <= size:
         return whole
-    if minor_agrees:
-        return block_sizes(axes, by_source, Recipe(BLOCK, 1))
-    side = math.isqrt(BLOCK)
+    if way == "direct":  # along the source, where elements that are near along the target are neighbours
+        return block_sizes(move.axes, by_source, Recipe(1, size))
+    sides = (SHORT_SIDE, size // SHORT_SIDE) if way == "scatter" else (size // SHORT_SIDE, SHORT_SIDE)
     while True:  # sides that share axes give smaller blocks
-        found = block_sizes(axes, by_source, Recipe(side, side))
-        if 2 * math.prod(found) > BLOCK:
+        found = block_sizes(move.axes, by_source, Recipe(*sides))
+        if 2 * math.prod(found) > size:
             return found
-        side *= 2
+        sides = 2 * sides[0], 2 * sides[1]
+
+
+def conversion_of(move: ConvertMove) -> ElementConversion:
+    """What converts the elements of a move."""
+    return _conversion(move.arithmetic)
 
 
 _conversion = functools.lru_cache(maxsize=256)(ElementConversion)
@@ -176,33 +191,62 @@ def _with_spread_parameters(grid: Grid) -> Grid:
 
 
 def _convert_blocks(
-    conversion: ElementConversion,
-    grids: Sequence[Grid],
-    boxes: Sequence[Box],
-    gathered: np.dtype[Any] | None,
-    scattered: np.dtype[Any] | None,
-    spreads: bool,
-    first: int,
-    last: int,
+    plan: ConvertPlan, way: Way, grids: Sequence[Grid], boxes: Sequence[Box], first: int, last: int
 ) -> None:
-    """Convert some blocks.
-
-    gathered, scattered   dtypes of scratch arrays, if they are needed
-    spreads               parameters get a value for each element of a block
-    """
-    reading = [None if gathered is None else np.empty(grid.sizes, gathered) for grid in grids]
-    writing = [None if scattered is None else np.empty(grid.sizes, scattered) for grid in grids]
+    """Convert some blocks."""
+    types = plan.move.arithmetic
+    convert = functools.partial(_convert_parts, conversion_of(plan.move))
+    scratches = [_scratch(grid, way, types) for grid in grids]
     with np.errstate(all="ignore"):  # the law says what becomes of nan, infinity and numbers out of range
         for k, at in boxes[first:last]:
             values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
-            if spreads:
+            if plan._spreads_parameters:
                 parameters = [np.ascontiguousarray(parameter) for parameter in parameters]
-            scratch, found = reading[k], writing[k]
-            if scratch is not None:
-                scratch[...] = values
-                values = scratch
-            if found is None:
-                conversion.convert(values, parameters, result)
+            scratch = scratches[k]
+            if scratch is None:
+                convert(values, parameters, result)
+            elif way == "gather":
+                _copy(values, scratch)
+                convert(scratch, parameters, result)
             else:
-                conversion.convert(values, parameters, found)
-                result[...] = found
+                convert(values, parameters, scratch)
+                result[...] = scratch
+
+
+def _convert_parts(
+    conversion: ElementConversion, values: np.ndarray, parameters: Sequence[np.ndarray], result: np.ndarray
+) -> None:
+    """Convert a block; its temporary arrays are cut along the first axis that has a length."""
+    if not conversion.temporary_bytes or values.size <= MOST_TEMPORARY:
+        conversion.convert(values, parameters, result)
+        return
+    axis = next(axis for axis, size in enumerate(values.shape) if size > 1)
+    size = values.shape[axis]
+    step = max(size * MOST_TEMPORARY // values.size, 1)
+    for start in range(0, size, step):
+        part = (*(slice(None),) * axis, slice(start, start + step))
+        _convert_parts(conversion, values[part], [parameter[part] for parameter in parameters], result[part])
+
+
+def _scratch(grid: Grid, way: Way, types: Arithmetic) -> np.ndarray | None:
+    """The scratch array for the blocks of a grid, or None.  In one to scatter from, rows begin an odd number of lines
+    apart, so that a column uses all sets of a cache.
+    """
+    if way == "direct":
+        return None
+    if way == "gather":
+        return np.empty(grid.sizes, storage(types.source))
+    dtype = storage(types.target)
+    row = (-(-grid.sizes[-1] * dtype.itemsize // LINE_BYTES) | 1) * LINE_BYTES
+    memory = np.empty((*grid.sizes[:-1], row // dtype.itemsize), dtype)
+    return memory[..., : grid.sizes[-1]]
+
+
+def _copy(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy to a scratch array by the plan of an ordinary move."""
+    _copy_plan(source.shape, source.strides, target.strides, source.itemsize).execute(source, 0, target, 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _copy_plan(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], itemsize: int) -> StridedPlan:
+    return strided_plan_of(move_of([Axis(size, size, *steps) for size, *steps in zip(shape, source, target)], itemsize))

@@ -10,6 +10,7 @@ Families, fastest first:
     gather   everything else: one place at a time
     bits     packed elements that do not move as whole bytes
     lookup   tiles that cut the array into too many regions, or split bytes
+    convert  elements that change their type or their value on the way
 
 A plan depends on the pointers only modulo 16, so it can be cached.
 """
@@ -22,6 +23,7 @@ from collections.abc import Callable
 
 from gpulayout.gpu.bits import bits_plan
 from gpulayout.gpu.channels import channel_plan
+from gpulayout.gpu.convert import convert_plan
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
 from gpulayout.gpu.element_width import MoveWork, widened
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
@@ -29,6 +31,7 @@ from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
@@ -83,6 +86,7 @@ _PLANNERS: dict[type, Callable[..., KernelPlan | None]] = {
     Move: _whole_bytes_plan,
     PackedMove: bits_plan,
     LookupMove: lookup_plan,
+    ConvertMove: convert_plan,
 }
 
 

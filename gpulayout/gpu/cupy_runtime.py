@@ -13,14 +13,14 @@ import operator
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import cupy  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 from gpulayout.gpu.argument_blocks import ArgumentBlocks
 from gpulayout.gpu.held import Held, Wait
-from gpulayout.gpu.kernel_numbers import THREADS
+from gpulayout.gpu.kernel_numbers import MOST_PARAMETERS, THREADS
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.run import CudaBackend
@@ -35,7 +35,7 @@ _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
 current_stream = cupy.cuda.get_current_stream
 _on_device = cupy.cuda.Device
-argument_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
+argument_blocks = [ArgumentBlocks(pointers) for pointers in range(3 + MOST_PARAMETERS)]
 _kernels: dict[tuple[int, str, Macros], cupy.RawKernel] = {}
 _compiling = threading.Lock()
 
@@ -174,7 +174,9 @@ class CupyBackend(CudaBackend):
     def is_capturing(self, device: int) -> bool:
         return bool(current_stream(device).is_capturing())
 
-    def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
+    def array(
+        self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: Any = None
+    ) -> cupy.ndarray:
         host: np.ndarray = np.array(values, cast("Any", dtype), order=cast("Any", order))  # stubs refuse None and str
         with contextlib.nullcontext() if like is None else like.device:
             return cupy.asarray(host.view(self.held(host.dtype)))

@@ -27,6 +27,7 @@ class Kernel(NamedTuple):
     wasted         cost of a partly used sector, in sectors: the cache makes up for half of them, for none of a gather's
     is_estimated   the memory traffic can be estimated from the plan
     tile_text      format of the sizes of a tile, minor first; "" prints them major first
+    pointers       how many it takes before its parameters
     """
 
     family: str
@@ -38,6 +39,7 @@ class Kernel(NamedTuple):
     wasted: float = 0.5
     is_estimated: bool = True
     tile_text: str = ""
+    pointers: int = 2
 
 
 class Access(NamedTuple):
@@ -49,7 +51,7 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One launch, complete except for the two pointers.
+    """One launch, complete except for the pointers.
 
     kind           the kernel
     grid           blocks of 256 threads

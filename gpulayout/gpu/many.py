@@ -17,6 +17,7 @@ from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.cached import cached_property
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.move import Axis
 
@@ -117,7 +118,13 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
 def small_move(move: AnyMove, source_phase: int, target_phase: int) -> SmallMove | None:
     """The move as a job of a shared launch; None if it needs no launch, or one of its own."""
     plan = kernel_plan(move, source_phase, target_phase)
-    if not plan or move.bytes_written > plan.kind.shared_bytes or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
+    if (
+        not plan
+        or isinstance(move, ConvertMove)
+        or move.bytes_written > plan.kind.shared_bytes
+        or len(plan.axes) > _MOST_AXES
+        or plan.index_bits != 32
+    ):
         return None
     # plans of tiles list the two axes of the tile first
     axes = sorted(plan.axes, key=lambda axis: (abs(axis.target_stride), axis.extent))

@@ -1,5 +1,5 @@
 """The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`,
-`GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
+`GplConvert`, `GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
 
 All are passed by value, and the fields have the same order here and there.  After the fixed head of a `GplMove` all
 words are as wide as the index, 4 or 8 bytes.
@@ -15,7 +15,15 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from gpulayout.gpu.division import divisor, reciprocal
-from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_STEPS, LANES, NO_DIVISION, RUN_DIGITS
+from gpulayout.gpu.kernel_numbers import (
+    BOX_ENTRY_BYTES,
+    BOX_FACTORS,
+    BOX_STEPS,
+    LANES,
+    MOST_PARAMETERS,
+    NO_DIVISION,
+    RUN_DIGITS,
+)
 from gpulayout.moves.index_program import Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
@@ -182,6 +190,19 @@ def words_struct(
         for size, step, stride in [*digits, *[(1, 0, 0)] * (RUN_DIGITS - len(digits))]:
             data += _words(divisor(size, 32), bits) + struct.pack("<2I", step, 0) + _words([stride], bits)
     return _aligned(data + _words(reach, bits) + struct.pack("<16I", *scalars), 16)
+
+
+def convert_struct(bits: int, total: int, along: Sequence[int], axes: Sequence[Sequence[int]], variant: int) -> bytes:
+    """The bytes of a `GplConvert` of `variant` axes.
+
+    along   a step of each parameter
+    axes    (extent, source_stride, target_stride, stride of each parameter), minor first
+    """
+    unused = [0] * (MOST_PARAMETERS - len(along))
+    words = [total, *along, *unused]
+    for extent, *strides in [*axes, *[(1, 0, 0, *[0] * len(along))] * (variant - len(axes))]:
+        words += [*divisor(extent, bits), *strides, *unused]
+    return _words(words, bits)
 
 
 def index_table_struct(

@@ -10,11 +10,12 @@ import abc
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.convert_run import ConvertLaunches
 from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
@@ -47,18 +48,30 @@ class CudaBackend(abc.ABC):
     def empty(self, shape: tuple[int, ...], dtype: Any, like: Any = None) -> Any:
         """See `Backend.empty`."""
 
+    @abc.abstractmethod
+    def array(
+        self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: Any = None
+    ) -> Any:
+        """See `Backend.array`."""
+
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
     def prepare(self, pieces: Pieces) -> MoveLaunches:
         return MoveLaunches(self, pieces)
 
+    def prepare_arithmetic(self, pieces: Pieces) -> ConvertLaunches:
+        return ConvertLaunches(self, pieces)
+
     def start_of_move(self, move: AnyMove, source_phase: int, target_phase: int, device: int) -> Start:
         """The start of a move between two addresses, given modulo 16: one launch, or none for a move without places."""
         plan = kernel_plan(move, source_phase, target_phase)
         if plan is None:
             return _nothing
-        return self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
+        pointers = plan.kind.pointers
+        return self.runtime.prepare(
+            device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, pointers)
+        )
 
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
         """As `start_of_move`, for several pieces; small ones share launches."""

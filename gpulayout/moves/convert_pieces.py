@@ -24,23 +24,27 @@ from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.pieces import check_piece_count, pack_pieces, strided_piece, unpack_pieces
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions, shape_side
 
+Sizes = tuple[tuple[int, ...], ...]
+
 
 @dataclass(frozen=True)
 class Stages:
     """A transfer with arithmetic, in up to three stages through dense arrays in C order.
 
     arithmetic   what happens to each element in the second stage
-    parameters   the sizes of each parameter
+    given        the sizes of each parameter
     before       pieces from the source to a dense array of its type; () if `pieces` read the source
-    pieces       moves with arithmetic, and fills; one without elements if there is nothing to do
+    pieces       moves with arithmetic, and fills
     after        pieces from a dense array of the target's type to the target; () if `pieces` write the target
+    parameters   these sizes as `pieces` read them; a block may have to be spread over its elements
     """
 
     arithmetic: Arithmetic
-    parameters: tuple[tuple[int, ...], ...]
+    given: Sizes
     before: Pieces
     pieces: Pieces
     after: Pieces
+    parameters: Sizes
 
     @property
     def first(self) -> Pieces:
@@ -78,9 +82,11 @@ class ConvertSide:
         return SideTable(StrideTable(self.digits, self.shape.dimensions, 0), 1)
 
     @property
-    def is_packed(self) -> bool:
-        """True when elements share bytes."""
-        return self.digits is None and self.shape.is_packed
+    def ways(self) -> tuple[bool, ...]:
+        """Whether elements pass through a dense array, the better answer first.  An array is strided already."""
+        if self.digits is not None:
+            return (False,)
+        return (True,) if self.shape.is_packed else (False, True)
 
     @property
     def dense(self) -> ConvertSide:
@@ -107,23 +113,30 @@ def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable
     return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
 
 
-def convert_stages(
-    source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[Sequence[int]]
-) -> Stages:
-    """The stages of a transfer; `parameters` are the sizes of each.  As few as possible."""
-    sides = [parameter_side(source.shape.dimensions, sizes) for sizes in parameters]
-    for from_dense, to_dense in itertools.product((False, True), repeat=2):
-        if (source.is_packed and not from_dense) or (target.is_packed and not to_dense):
-            continue
+def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sizes) -> Stages:
+    """The stages of a transfer; `parameters` are the sizes of each.  As few as possible.
+
+    Blocks of two parameters, or of one and of a split dimension, may have no common divisor: 103 blocks of 101 elements
+    and 101 of 103.  If they cut the array into too many regions, every element gets a value of its own.
+    """
+    dimensions = source.shape.dimensions
+    whole = tuple([_spread_sizes(dimensions, sizes) for sizes in parameters])
+    for sizes, from_dense, to_dense in itertools.product((parameters, whole), source.ways, target.ways):
         reading, writing = (side.dense if dense else side for side, dense in ((source, from_dense), (target, to_dense)))
         try:
-            pieces = _pieces(reading, writing, arithmetic, sides)
+            pieces = _pieces(reading, writing, arithmetic, [parameter_side(dimensions, each) for each in sizes])
         except NotInRegions:
             continue
         before = unpack_pieces(source.shape, dense_strides(source.shape)) if from_dense else ()
         after = pack_pieces(dense_strides(target.shape), target.shape) if to_dense else ()
-        return Stages(arithmetic, tuple(map(tuple, parameters)), before, pieces, after)
-    raise AssertionError("two dense arrays are one region")
+        return Stages(arithmetic, parameters, before, pieces, after, sizes)
+    raise AssertionError("two dense arrays and a value for each element are one region")
+
+
+def _spread_sizes(dimensions: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes of a parameter with a value for each coordinate of the dimensions that it has blocks of."""
+    last = dimensions[len(dimensions) - len(sizes) :]
+    return tuple([dim if size > 1 else size for dim, size in zip(last, sizes)])
 
 
 def _pieces(
@@ -144,12 +157,15 @@ def _pieces(
             copies.append(_piece(arithmetic, part))
         else:
             fills.append(strided_piece(target.shape, part.with_rows((part.rows[0], part.rows[-1]))))
-    copies.sort(key=lambda piece: -piece.move.place_count)
-    padding = [Piece(*as_fill(fill)) for fill in joined(fills)]
-    if not copies and not padding:
-        size = target.shape.itemsize
-        padding.append(Piece(Move((Axis(0, 0, 0, 0),), size, bytes(size), ((),))))
-    return (*copies, *sorted(padding, key=lambda piece: -piece.move.place_count))
+    filling = [Piece(*as_fill(fill)) for fill in joined(fills)]
+    if not copies and not filling:  # the target has no places
+        shape = target.shape
+        filling.append(Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),))))
+    return tuple([piece for kind in (copies, filling) for piece in sorted(kind, key=_largest_first)])
+
+
+def _largest_first(piece: Piece) -> int:
+    return -piece.move.place_count
 
 
 def _piece(arithmetic: Arithmetic, part: Region) -> Piece:

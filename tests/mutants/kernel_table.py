@@ -305,6 +305,37 @@ MUTANTS = (
     Mutant("lookup.cu", "instructions read the terms of the first one", "    term += instruction.terms;\n", ""),
     Mutant("lookup.cu", "place in the source in 32 bits", "(const char*)source + (gpl_int)place", "(const char*)source + (int)place"),
 
+    # ---- convert.cu
+    Mutant("convert.cu", "write guard dropped", "move.total) continue;\n    gpl_target_codes result;", "move.total) {}\n    gpl_target_codes result;"),
+    Mutant("convert.cu", "read guard dropped", "move.total) continue;\n    place[k] =", "move.total) {}\n    place[k] =", READ_AGAIN),
+    Mutant("convert.cu", "offset in the source in 32 bits", "(const char*)source + (gpl_int)place", "(const char*)source + (int)place"),
+    Mutant("convert.cu", "offset in the target in 32 bits", "(char*)target + (gpl_int)place", "(char*)target + (int)place"),
+    Mutant("convert.cu", "offset in a parameter in 32 bits", "[(gpl_int)(place", "[(int)(place"),
+    Mutant("convert.cu", "parameters do not step inside a chunk", " + e * move.along[number]", ""),
+    Mutant("convert.cu", "all parameters have the steps of the first", "move.axis[i].parameter_stride[p];", "move.axis[i].parameter_stride[0];"),
+    Mutant("convert.cu", "always saturates", "gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS", "gpl_type(GPL_TARGET_TYPE), true, GPL_STEPS"),
+
+    # ---- convert.cuh
+    Mutant("convert.cuh", "ties away from zero", "(rest == half && (whole & 1))", "rest == half"),
+    Mutant("convert.cuh", "subnormal numbers of the target keep their exponents", "above > 0 ? above : 0", "above"),
+    Mutant("convert.cuh", "subnormal numbers of the source have a leading one", "field ? fraction | (W)1 << type.mantissa : fraction;", "fraction | (W)1 << type.mantissa;"),
+    Mutant("convert.cuh", "bits above an unsigned integer are read", "(Real)(code & gpl_ones<W>(type.bits))", "(Real)code"),
+    Mutant("convert.cuh", "bits above a signed integer are read", "gpl_signed(code << above) >> above", "gpl_signed(code)"),
+    Mutant("convert.cuh", "bits above a short float are read", "x.code = magnitude << (real", "x.code = code << (real"),
+    Mutant("convert.cuh", "-0 where nan is", "  if (type.special == GPL_UNSIGNED_ZERO && code == 0) return 0;\n", ""),
+    Mutant("convert.cuh", "nan counts as the largest number", "type.special == GPL_NAN ? all - 1 : all;", "all;"),
+    Mutant("convert.cuh", "subnormal numbers are rounded to more places", "  if (place.code < least) place.code = least;\n", ""),
+    Mutant("convert.cuh", "ties of bf16 away from zero", "0x7FFF + (x.code >> 16 & 1)", "0x8000"),
+    Mutant("convert.cuh", "nan becomes an integer", "return x != x ? 0 : result.code & all;", "return result.code & all;"),
+    Mutant("convert.cuh", "long integers go through a real", "type.bits <= gpl_real_type<W>().mantissa;", "true;"),
+    Mutant("convert.cuh", "exponents of a short float are not put right", "  if (type.bias != real.bias) x.real = gpl_multiplied(x.real, scale.real);\n", ""),
+    Mutant("convert.cuh", "infinity saturates", "type.special == GPL_IEEE ? largest + 1 : saturate", "saturate"),
+    Mutant("convert.cuh", "powers of two round down", "(x.significand >> (top - 1) & 1)", "0"),
+    Mutant("convert.cuh", "the lowest integer is left out", "(all >> 1) + negative", "all >> 1"),
+    Mutant("convert.cuh", "large numbers are shifted out of the word", "x.exponent >= 8 * (int)sizeof(W)", "x.exponent > 8 * (int)sizeof(W)"),
+    Mutant("convert.cuh", "rint loses the sign", "  result.code |= negative;\n", ""),
+    Mutant("convert.cuh", "all steps take the first parameter", "parameter(number)", "parameter(0)"),
+
     # ---- many.cu
     Mutant("many.cu", "first block of a job goes to the one before", "many.first[job + step] <= block", "many.first[job + step] < block"),
     Mutant("many.cu", "blocks of a job counted from the launch", "blockIdx.x - many.first[number]", "blockIdx.x"),

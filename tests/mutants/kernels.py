@@ -10,6 +10,7 @@ from tests.mutants.kernel_table import MUTANTS
 
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),
+    "convert.cuh": ("convert.cu",),
     "gather.cuh": ("gather.cu", "many.cu"),
     "bits.cuh": ("bits.cu", "bits_any.cu", "bits_turn_any.cu", "lookup.cu"),
     "bits_turn.cuh": ("bits_turn.cu", "bits_turn_any.cu"),
@@ -100,6 +101,15 @@ TESTS = {
         "tests/kernels/test_sparse.py::test_places_are_looked_up_for_an_array_with_strides_beyond_2_to_the_32",
         "tests/moves/test_lookup.py",
         "tests/kernels/test_lookup.py::test_the_kernel_is_clean",
+    ),
+    "convert.cu": (
+        "tests/kernels/test_convert.py::test_every_code_to_every_type",
+        "tests/kernels/test_convert.py::test_bits_above_the_value_are_ignored",
+        "tests/kernels/test_convert.py::test_numbers_of_32_and_64_bits_to_every_type",
+        "tests/kernels/test_convert.py::test_steps_round_once_each",
+        "tests/gpu/test_convert.py::test_a_move_with_arithmetic_writes_what_the_model_says",
+        "tests/kernels/test_convert_kernel.py::test_offsets_beyond_2_to_the_32_are_right",
+        "tests/kernels/test_convert_kernel.py::test_the_kernel_is_clean",
     ),
     "index.cu": INDICES,
     "index_program.cu": (

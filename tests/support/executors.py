@@ -57,7 +57,7 @@ class SimtBackend(CudaBackend, NumpyBackend):
     """The launch code of the GPU over NumPy's memory: CudaBackend executes plans, NumpyBackend holds arrays."""
 
     name = "simt"
-    empty = NumpyBackend.empty
+    empty, array = NumpyBackend.empty, NumpyBackend.array  # which CudaBackend only declares
 
     def __init__(self):
         CudaBackend.__init__(self, SimtRuntime())

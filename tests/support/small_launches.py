@@ -49,6 +49,18 @@ PACKED = [
     ("u1[96,64]{0,1:E(1)}", "{1,0:E(1)}", 8),
     ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}", 3),  # boxes without number: places looked up
 ]
+# source, target, arithmetic, elements before the buffers begin
+CONVERTED = [
+    ("u8[37,52]{1,0}", "f32[37,52]{1,0:PD(37,56)PV(7)}", {"scale": np.ones((37, 1)), "shift": np.array(3.0)}, 0),
+    ("u8[37,51]{1,0}", "f16[37,51]{0,1}", {"mean": np.array(3), "std": np.array(0.25), "unit": True}, 1),  # turned
+    (
+        "f32[37,51]{1,0}",
+        "s4[37,51]{0,1:E(4)}",
+        {"scale": np.array(2.0**32), "zero_point": np.array(1)},
+        1,
+    ),  # and packed
+    ("f64[9,5,26]{2,0,1:T(3)(2)}", "f8e4m3fn[9,5,26]{1,2,0:T(2,*,4)(3)}", {}, 0),  # tiles
+]
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
 INDEX_DTYPES = ("int8", "uint8", "int16", "int32", "uint32", "int64")
 INDEX_SHAPES = ("u8[5,3,4]{1,2,0:PD(6,4,4)}", "u8[5,3,4]{1,2,0:T(3,2)(2)}", "u8[5,3,4]{1,2,0:T(2,*,5)}")
@@ -67,11 +79,13 @@ def main() -> int:
     used = (
         {_move(xp, *move) for move in moves} | _move_together(xp, moves) | {_move_packed(xp, *move) for move in PACKED}
     )
+    used |= {_move_with_arithmetic(xp, *move) for move in CONVERTED}
     for dtype in INDEX_DTYPES:
         used |= {_convert(xp, dtype, text) for text in INDEX_SHAPES}
     missing = set(kernel_files()) - used
     print(
         f"{len(moves)} moves, one by one and together, {len(PACKED)} of packed elements and odd tiles, "
+        f"{len(CONVERTED)} with arithmetic, "
         f"and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
         f"kernel files: {', '.join(sorted(used))}"
     )
@@ -122,6 +136,28 @@ def _move_packed(xp, source: str, target: str, before: int) -> str:
     ):
         sys.exit(f"relayout {source} -> {target} gave wrong bytes")
     return kernel_plan(plan.move, before % 16, before % 16).file
+
+
+def _move_with_arithmetic(xp, source: str, target: str, options: dict, before: int) -> str:
+    """Relayout; the file of the kernel for the arithmetic."""
+    written = gl.parse_shape(target)
+    plan = gl.plan(source, written.layout, dtype=written.element_type, **options)
+    given = np.random.default_rng(0).integers(0, 256, plan.source.nbytes, np.uint8)
+    buffer, moved = _buffer(xp, plan.source, before), _buffer(xp, plan.target, before)
+    buffer.view(xp.uint8)[:] = xp.asarray(given)
+    plan(buffer, out=moved)
+    expected = plan(given.view(plan.source.dtype)).view(np.uint8)
+    if not _same_numbers(_host(moved).view(np.uint8), expected, plan.target):
+        sys.exit(f"relayout {source} -> {target} with {options} gave wrong bytes")
+    return kernel_plan(plan.move, before * plan.source.itemsize % 16, 0).file
+
+
+def _same_numbers(found: np.ndarray, expected: np.ndarray, shape: gl.Shape) -> bool:
+    """Whether two buffers have the same bytes, nans excepted."""
+    if shape.is_packed:
+        return found.tobytes() == expected.tobytes()
+    numbers = [each.view(shape.dtype).astype(np.float64) for each in (found, expected)]
+    return np.array_equal(*numbers, equal_nan=True)
 
 
 def _move_together(xp, moves: list[tuple[gl.Shape, gl.Shape, int]]) -> set[str]:

@@ -77,6 +77,18 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
 }
 
+// IEEE operations, each rounded once.  The volatile result keeps g++ from fusing two of them where the processor could.
+#define SIMT_IEEE(name, type, symbol) \
+  __forceinline__ type name(type a, type b) { volatile type result = a symbol b; return result; }
+SIMT_IEEE(__fmul_rn, float, *)
+SIMT_IEEE(__fadd_rn, float, +)
+SIMT_IEEE(__fsub_rn, float, -)
+SIMT_IEEE(__fdiv_rn, float, /)
+SIMT_IEEE(__dmul_rn, double, *)
+SIMT_IEEE(__dadd_rn, double, +)
+SIMT_IEEE(__dsub_rn, double, -)
+SIMT_IEEE(__ddiv_rn, double, /)
+
 // A clock that advances in large steps, for kernels that only pass time.
 inline long long clock64() {
   static long long ticks;

@@ -1,0 +1,341 @@
+// One element from any element type to any other, exactly as the law of moves/arithmetic.py says, and the steps between.
+//
+// A type is a number, which the host packs (gpu/convert.py) and GplType unpacks.  All functions take types as values: in a
+// kernel they are constants, so a compiler keeps only what a pair of types needs; a test passes them at run time.
+//   f16:  kind float, special IEEE, 16 bits, mantissa 10, bias 15        s4:  kind signed, 4 bits
+//
+// An element is read to its exact value, significand * 2^exponent, and written from it: so a cast rounds once.  W is the word
+// of the significand: 64 bits wide if a side or the steps are, else 32.
+//   f16 0x3E00:  1536 * 2^-10 = 1.5                                      s4 0x0F:  -1 * 2^0
+// Most pairs have a shorter way through the float of the same width (the sections on reals), with the same result: all short
+// types have exact values there.
+//
+// Numbers: the kinds GPL_BOOLEAN, GPL_UNSIGNED, GPL_SIGNED, GPL_FLOAT and GPL_POWER (only powers of two); the special codes
+// GPL_IEEE (infinities and nans), GPL_NAN (nan has all ones), GPL_FINITE (none) and GPL_UNSIGNED_ZERO (nan is where -0 would
+// be); the operations GPL_MULTIPLY, GPL_ADD, GPL_SUBTRACT, GPL_DIVIDE and GPL_ROUND.
+#ifndef GPL_CONVERT_CUH
+#define GPL_CONVERT_CUH
+#if !defined(GPL_BOOLEAN) || !defined(GPL_UNSIGNED) || !defined(GPL_SIGNED) || !defined(GPL_FLOAT) || !defined(GPL_POWER)
+#error "convert.cuh needs GPL_BOOLEAN, GPL_UNSIGNED, GPL_SIGNED, GPL_FLOAT and GPL_POWER"
+#endif
+#if !defined(GPL_IEEE) || !defined(GPL_NAN) || !defined(GPL_FINITE) || !defined(GPL_UNSIGNED_ZERO)
+#error "convert.cuh needs GPL_IEEE, GPL_NAN, GPL_FINITE and GPL_UNSIGNED_ZERO"
+#endif
+#if !defined(GPL_MULTIPLY) || !defined(GPL_ADD) || !defined(GPL_SUBTRACT) || !defined(GPL_DIVIDE) || !defined(GPL_ROUND)
+#error "convert.cuh needs GPL_MULTIPLY, GPL_ADD, GPL_SUBTRACT, GPL_DIVIDE and GPL_ROUND"
+#endif
+
+// ---- types ----
+
+struct GplType {
+  unsigned kind, special;
+  int bits, mantissa, bias;  // bits of the value; of the mantissa, without the leading one
+};
+
+__device__ __forceinline__ GplType gpl_type(unsigned number) {
+  return {number & 7, number >> 3 & 3, (int)(number >> 5 & 127), (int)(number >> 12 & 63), (int)(number >> 18)};
+}
+
+// The float with the width of W, in which steps are done.
+template <class W> struct GplReal;
+template <> struct GplReal<unsigned> { typedef float type; };
+template <> struct GplReal<unsigned long long> { typedef double type; };
+
+template <class W> __device__ __forceinline__ GplType gpl_real_type() {
+  return sizeof(W) == 4 ? GplType{GPL_FLOAT, GPL_IEEE, 32, 23, 127} : GplType{GPL_FLOAT, GPL_IEEE, 64, 52, 1023};
+}
+
+// ---- exact values ----
+
+// significand * 2^exponent, unless it is nan or infinite.  The sign of zero counts.
+template <class W> struct GplExact {
+  W significand;
+  int exponent;
+  bool negative, nan, infinite;
+};
+
+__device__ __forceinline__ int gpl_top(unsigned word) { return 31 - __clz((int)word); }
+__device__ __forceinline__ int gpl_top(unsigned long long word) { return 63 - __clzll((long long)word); }
+
+__device__ __forceinline__ int gpl_signed(unsigned word) { return (int)word; }
+__device__ __forceinline__ long long gpl_signed(unsigned long long word) { return (long long)word; }
+
+// A word with the lowest `count` >= 1 bits set.
+template <class W> __device__ __forceinline__ W gpl_ones(int count) { return (W)-1 >> (8 * (int)sizeof(W) - count); }
+
+// significand / 2^shift, shift >= 1, to the nearest integer, half to even.
+template <class W> __device__ __forceinline__ W gpl_rounded(W significand, int shift) {
+  const int most = 8 * (int)sizeof(W) - 1;  // a larger shift is that of a float, whose significand is far below half of this
+  if (shift > most) shift = most;
+  const W whole = significand >> shift, rest = significand - (whole << shift), half = (W)1 << (shift - 1);
+  return whole + (rest > half || (rest == half && (whole & 1)));
+}
+
+// ---- reading ----
+
+// The value of a float as wide as W.
+template <class W> __device__ __forceinline__ GplExact<W> gpl_read_wide(W code) {
+  const GplType type = gpl_real_type<W>();
+  const W all = gpl_ones<W>(type.bits - 1), magnitude = code & all, fraction = magnitude & (((W)1 << type.mantissa) - 1);
+  const int field = (int)(magnitude >> type.mantissa);
+  const bool special = field == (int)(all >> type.mantissa), negative = code != magnitude;
+  const W significand = field ? fraction | (W)1 << type.mantissa : fraction;
+  return {significand, (field ? field : 1) - type.bias - type.mantissa, negative, special && fraction, special && !fraction};
+}
+
+// The value of a code of a type as wide as W, or of a power of two.
+template <class W> __device__ __forceinline__ GplExact<W> gpl_read(W code, const GplType& type) {
+  if (type.kind == GPL_FLOAT) return gpl_read_wide(code);
+  if (type.kind == GPL_POWER) return {1, (int)code - type.bias, false, code == gpl_ones<W>(type.bits), false};
+  const bool negative = type.kind == GPL_SIGNED && gpl_signed(code) < 0;
+  return {negative ? 0 - code : code, 0, negative, false, false};
+}
+
+// ---- writing ----
+
+// The nearest integer; nan gives 0, and numbers out of range the nearest one in range.
+template <class W> __device__ __forceinline__ W gpl_integer_code(const GplExact<W>& x, const GplType& type) {
+  if (x.nan || (x.significand == 0 && !x.infinite)) return 0;
+  const bool negative = x.negative, is_signed = type.kind == GPL_SIGNED;
+  const W all = gpl_ones<W>(type.bits);
+  const W limit = is_signed ? (all >> 1) + negative : negative ? 0 : all;
+  W magnitude = x.significand;
+  if (x.infinite || gpl_top(x.significand) + x.exponent >= 8 * (int)sizeof(W)) magnitude = limit;
+  else if (x.exponent >= 0) magnitude <<= x.exponent;
+  else magnitude = gpl_rounded(magnitude, -x.exponent);
+  if (magnitude > limit) magnitude = limit;
+  return (negative ? 0 - magnitude : magnitude) & all;
+}
+
+// The code of the magnitude as if exponents had no end: larger numbers have larger codes.
+template <class W> __device__ __forceinline__ W gpl_magnitude_code(const GplExact<W>& x, const GplType& type) {
+  if (x.significand == 0) return 0;
+  const int least = 1 - type.bias, above = gpl_top(x.significand) + x.exponent - least;
+  const int field = above > 0 ? above : 0;                       // subnormal numbers share the least exponent
+  const int shift = field + least - type.mantissa - x.exponent;  // to the target's last place
+  const W significand = shift > 0 ? gpl_rounded(x.significand, shift) : x.significand << -shift;
+  return ((W)field << type.mantissa) + significand;              // the leading one, or a carry, adds one to the exponent
+}
+
+// The codes of a float that mean something else: of the largest number, of what is larger, of nan.
+template <class W> struct GplLimits {
+  W largest, beyond, nan;
+};
+
+template <class W> __device__ __forceinline__ GplLimits<W> gpl_limits(const GplType& type, bool saturate) {
+  const W all = gpl_ones<W>(type.bits - 1);
+  const W nan = type.special == GPL_FINITE ? 0 : type.special == GPL_UNSIGNED_ZERO ? all + 1 : all;
+  const W largest = type.special == GPL_IEEE ? all - ((W)1 << type.mantissa) : type.special == GPL_NAN ? all - 1 : all;
+  const W beyond = type.special == GPL_IEEE ? largest + 1 : saturate || type.special == GPL_FINITE ? largest : nan;
+  return {largest, beyond, nan};
+}
+
+// The code of a magnitude with a sign.
+template <class W> __device__ __forceinline__ W gpl_with_sign(W code, bool negative, const GplType& type) {
+  if (type.special == GPL_UNSIGNED_ZERO && code == 0) return 0;
+  return negative ? code | (W)1 << (type.bits - 1) : code;
+}
+
+template <class W> __device__ __forceinline__ W gpl_float_code(const GplExact<W>& x, const GplType& type, bool saturate) {
+  const GplLimits<W> limits = gpl_limits<W>(type, saturate);
+  if (x.nan) return limits.nan;
+  const W code = x.infinite ? limits.largest + 1 : gpl_magnitude_code(x, type);
+  return gpl_with_sign(code > limits.largest ? limits.beyond : code, x.negative, type);
+}
+
+// The nearest power of two, 1.5 * 2^k up; the least one for 0.  Only nan is left for negative numbers.
+template <class W> __device__ __forceinline__ W gpl_power_code(const GplExact<W>& x, const GplType& type, bool saturate) {
+  const W nan = gpl_ones<W>(type.bits);
+  const bool zero = x.significand == 0 && !x.infinite;
+  if (x.nan || (x.negative && !zero)) return nan;
+  if (zero) return 0;
+  const int top = x.infinite ? 0 : gpl_top(x.significand);
+  const int code = x.exponent + top + type.bias + (top > 0 && (x.significand >> (top - 1) & 1));
+  if (x.infinite || code >= (int)nan) return saturate ? nan - 1 : nan;
+  return code < 0 ? 0 : (W)code;
+}
+
+// The code of the number of a type that is nearest to a value, half to even.
+template <class W> __device__ __forceinline__ W gpl_write(const GplExact<W>& x, const GplType& type, bool saturate) {
+  if (type.kind == GPL_FLOAT) return gpl_float_code(x, type, saturate);
+  if (type.kind == GPL_POWER) return gpl_power_code(x, type, saturate);
+  if (type.kind == GPL_BOOLEAN) return x.nan || x.infinite || x.significand != 0;
+  return gpl_integer_code(x, type);
+}
+
+// ---- operations ----
+
+// One IEEE operation, never fused with another, subnormal numbers kept.  In CUDA it takes an instruction by name: CuPy compiles
+// with -ftz=true, which makes operators and intrinsics of single precision flush subnormal numbers to zero.
+#ifdef __CUDACC__
+#define GPL_IEEE_OPERATION(name, symbol, type, letter, other)                                     \
+  __device__ __forceinline__ type name(type x, type y) {                                          \
+    type result;                                                                                  \
+    asm(symbol " %0, %1, %2;" : "=" letter(result) : letter(x), letter(y));                       \
+    return result;                                                                                \
+  }
+#else
+#define GPL_IEEE_OPERATION(name, symbol, type, letter, other) \
+  __device__ __forceinline__ type name(type x, type y) { return other(x, y); }
+#endif
+GPL_IEEE_OPERATION(gpl_multiplied, "mul.rn.f32", float, "f", __fmul_rn)
+GPL_IEEE_OPERATION(gpl_multiplied, "mul.rn.f64", double, "d", __dmul_rn)
+GPL_IEEE_OPERATION(gpl_sum, "add.rn.f32", float, "f", __fadd_rn)
+GPL_IEEE_OPERATION(gpl_sum, "add.rn.f64", double, "d", __dadd_rn)
+GPL_IEEE_OPERATION(gpl_difference, "sub.rn.f32", float, "f", __fsub_rn)
+GPL_IEEE_OPERATION(gpl_difference, "sub.rn.f64", double, "d", __dsub_rn)
+GPL_IEEE_OPERATION(gpl_quotient, "div.rn.f32", float, "f", __fdiv_rn)
+GPL_IEEE_OPERATION(gpl_quotient, "div.rn.f64", double, "d", __ddiv_rn)
+
+template <class W> union GplRealCode {
+  typename GplReal<W>::type real;
+  W code;
+};
+
+// ---- reading as a real ----
+
+// Whether gpl_read_real gives the exact value: all but integers with more bits than the mantissa.
+template <class W> __device__ __forceinline__ bool gpl_is_exact(const GplType& type) {
+  return type.kind == GPL_FLOAT || type.kind == GPL_POWER || type.bits <= gpl_real_type<W>().mantissa;
+}
+
+template <class W> __device__ __forceinline__ bool gpl_is_real(const GplType& type) {
+  return type.kind == GPL_FLOAT && type.bits == 8 * (int)sizeof(W);
+}
+
+// The bits of a shorter float in the place of the real's: exponents are too small by the difference of the biases.  A product
+// with a power of two puts that right, subnormal numbers included.
+template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read_short(W code, const GplType& type) {
+  const GplType real = gpl_real_type<W>();
+  const W all = gpl_ones<W>(type.bits - 1), magnitude = code & all, sign = (W)1 << (8 * sizeof(W) - 1);
+  const W infinity = gpl_ones<W>(8 * (int)sizeof(W) - 1 - real.mantissa) << real.mantissa & ~sign;
+  GplRealCode<W> x, scale;
+  x.code = magnitude << (real.mantissa - type.mantissa);
+  scale.code = (W)(2 * real.bias - type.bias) << real.mantissa;
+  if (type.bias != real.bias) x.real = gpl_multiplied(x.real, scale.real);
+  if (type.special == GPL_IEEE && magnitude > all - ((W)1 << type.mantissa)) x.code |= infinity;
+  if (type.special == GPL_NAN && magnitude == all) x.code = ~sign;
+  if (code >> (type.bits - 1) & 1) x.code |= sign;
+  if (type.special == GPL_UNSIGNED_ZERO && x.code == sign) x.code = ~sign;
+  return x.real;
+}
+
+// The value of a code, rounded once to the float with the width of W.
+template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read_real(W code, const GplType& type) {
+  typedef typename GplReal<W>::type Real;
+  GplRealCode<W> x = {};
+  if (gpl_is_real<W>(type)) {
+    x.code = code;
+  } else if (type.kind == GPL_FLOAT) {
+    x.real = gpl_read_short(code, type);
+  } else if (type.kind == GPL_POWER) {
+    x.code = gpl_float_code(gpl_read(code, type), gpl_real_type<W>(), false);
+  } else if (type.kind == GPL_SIGNED) {
+    const int above = 8 * (int)sizeof(W) - type.bits;  // the sign moves to the top, and back down
+    x.real = (Real)(gpl_signed(code << above) >> above);
+  } else {
+    x.real = (Real)(code & gpl_ones<W>(type.bits));
+  }
+  return x.real;
+}
+
+// ---- writing a real ----
+
+// An integer of up to half the bits of W: within the range the sum with 1.5 * 2^mantissa is rounded to an integer, which is in
+// its lowest bits.
+template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplReal<W>::type x, const GplType& type) {
+  typedef typename GplReal<W>::type Real;
+  const W all = gpl_ones<W>(type.bits);
+  const Real high = (Real)(type.kind == GPL_SIGNED ? all >> 1 : all);
+  const Real low = type.kind == GPL_SIGNED ? -(Real)((all >> 1) + 1) : (Real)0;
+  GplRealCode<W> result;
+  const Real inside = x < low ? low : x > high ? high : x;
+  result.real = gpl_sum(inside, (Real)((W)3 << (gpl_real_type<W>().mantissa - 1)));
+  return x != x ? 0 : result.code & all;
+}
+
+// A float with fewer bits of exponent and far fewer of mantissa than f32.  A number whose last place is that of the target at x
+// is added and taken away, which rounds; the product with a power of two then has the code in its upper bits, subnormal
+// numbers included.  Of what is too large it is above the largest code, and so are those of infinity and of nan, which is what
+// comes out where the numbers on the way are beyond f32.
+//   f16, x = 1 + 2^-11:  2^13 has a last place of 2^-10; 2^13 + x is rounded to 2^13 + 1, half to even; - 2^13 gives 1
+__device__ __forceinline__ unsigned gpl_short_float(float given, const GplType& type, bool saturate) {
+  const GplLimits<unsigned> limits = gpl_limits<unsigned>(type, saturate);
+  const unsigned least = (127 - type.bias + 1u) << 23;  // the least number that is not subnormal
+  GplRealCode<unsigned> x = {given}, place, scale;
+  const bool negative = x.code >> 31;
+  x.code &= 0x7FFFFFFF;
+  const bool nan = x.code > 0x7F800000;
+  place.code = x.code & 0x7F800000;
+  if (place.code < least) place.code = least;
+  place.code += (23 - type.mantissa) << 23;
+  scale.code = type.bias << 23;  // 2^(bias - 127)
+  x.real = gpl_multiplied(gpl_difference(gpl_sum(x.real, place.real), place.real), scale.real);
+  const unsigned code = x.code >> (23 - type.mantissa);
+  return nan ? limits.nan : gpl_with_sign(code > limits.largest ? limits.beyond : code, negative, type);
+}
+
+// bf16: half of the bits.
+__device__ __forceinline__ unsigned gpl_upper_half(float given) {
+  GplRealCode<unsigned> x = {given};
+  return (x.code & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : (x.code + 0x7FFF + (x.code >> 16 & 1)) >> 16;
+}
+
+__device__ __forceinline__ bool gpl_has_short_way(unsigned, const GplType& type) { return type.kind == GPL_FLOAT && type.bits <= 16; }
+__device__ __forceinline__ bool gpl_has_short_way(unsigned long long, const GplType&) { return false; }
+__device__ __forceinline__ unsigned gpl_write_short(float x, const GplType& type, bool saturate) {
+  return type.bias == 127 ? gpl_upper_half(x) : gpl_short_float(x, type, saturate);
+}
+__device__ __forceinline__ unsigned long long gpl_write_short(double, const GplType&, bool) { return 0; }
+
+// The code of the number of a type that is nearest to a real.
+template <class W>
+__device__ __forceinline__ W gpl_write_real(typename GplReal<W>::type given, const GplType& type, bool saturate) {
+  GplRealCode<W> x = {given};
+  if (gpl_is_real<W>(type)) return x.code;
+  if (gpl_has_short_way(x.code, type)) return gpl_write_short(given, type, saturate);
+  if ((type.kind == GPL_SIGNED || type.kind == GPL_UNSIGNED) && type.bits <= 4 * (int)sizeof(W)) return gpl_short_integer<W>(given, type);
+  return gpl_write(gpl_read(x.code, gpl_real_type<W>()), type, saturate);
+}
+
+// ---- steps ----
+
+// The nearest integer, half to even: the sum with 2^mantissa has no place for a fraction.  What is as large has none itself, and
+// infinity and nan stay what they are.
+template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_rint(typename GplReal<W>::type x) {
+  typedef typename GplReal<W>::type Real;
+  const W sign = (W)1 << (8 * sizeof(W) - 1);
+  const Real large = (Real)((W)1 << gpl_real_type<W>().mantissa);
+  GplRealCode<W> value = {x}, result;
+  const W negative = value.code & sign;
+  value.code ^= negative;
+  if (!(value.real < large)) return x;
+  result.real = gpl_difference(gpl_sum(value.real, large), large);
+  result.code |= negative;
+  return result.real;
+}
+
+template <class W>
+__device__ __forceinline__ typename GplReal<W>::type gpl_step(unsigned operation, typename GplReal<W>::type x, typename GplReal<W>::type y) {
+  return operation == GPL_MULTIPLY ? gpl_multiplied(x, y) : operation == GPL_ADD ? gpl_sum(x, y)
+       : operation == GPL_SUBTRACT ? gpl_difference(x, y) : gpl_quotient(x, y);
+}
+
+// ---- conversion ----
+
+// The code of an element after a cast, with up to four steps between: five bits for each, from the lowest on, are its operation
+// and the number of its parameter.  `parameter` is called with that number.
+template <class W, class Parameter>
+__device__ __forceinline__ W gpl_converted(W code, const GplType& source, const GplType& target, bool saturate, unsigned steps, Parameter parameter) {
+  if (!steps && !gpl_is_exact<W>(source) && !gpl_is_real<W>(target)) return gpl_write(gpl_read(code, source), target, saturate);
+  typename GplReal<W>::type x = gpl_read_real(code, source);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const unsigned operation = steps >> (5 * i) & 7, number = steps >> (5 * i + 3) & 3;
+    if (!operation) break;
+    x = operation == GPL_ROUND ? gpl_rint<W>(x) : gpl_step<W>(operation, x, parameter(number));
+  }
+  return gpl_write_real<W>(x, target, saturate);
+}
+
+#endif

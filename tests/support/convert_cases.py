@@ -1,0 +1,187 @@
+"""Moves with arithmetic for the GPU's own tests: dimensions in an order on each side, with gaps, and what the exact
+model makes of them.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from gpulayout.gpu import convert
+from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.move import Axis
+from tests import reference_arithmetic as model
+from tests.support.cast_kernels import FORMS
+from tests.support.kernel_cases import BLOCK, forced_bits
+from tests.support.simt.record import FRESH, Buffer, Record
+
+
+def strides_of(dims, order, itemsize, gap):
+    """Byte strides; `order` is minor to major, and a negative size in `gap` reverses the most minor dimension."""
+    strides, step = [0] * len(dims), itemsize
+    for place, dim in enumerate(order):
+        strides[dim] = step
+        step *= dims[dim] + (abs(gap) if place == 0 else 0)
+    if gap < 0:
+        strides[order[0]] *= -1
+    return strides
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvertCase:
+    """Elements of `dims` in one order and in another, both minor to major.
+
+    per      for each parameter, the dimensions along which it changes
+    gaps     elements between the rows of either side; below zero the rows run backwards
+    phases   of both addresses
+    """
+
+    source: str
+    target: str
+    form: str
+    dims: tuple
+    source_order: tuple
+    target_order: tuple
+    per: tuple = ()
+    gaps: tuple = (0, 0)
+    phases: tuple = (0, 0)
+    saturate: bool = True
+    bits: int = 32
+
+    @property
+    def name(self):
+        return (
+            f"{self.source} to {self.target}, {self.form}, {self.dims} from {self.source_order} to {self.target_order}"
+        )
+
+    @functools.cached_property
+    def arithmetic(self):
+        return Arithmetic(
+            ElementType(self.source), ElementType(self.target), self.saturate, FORMS.get(self.form, ()), self.form
+        )
+
+    @functools.cached_property
+    def strides(self):
+        sides = self.arithmetic.source.itemsize, self.arithmetic.target.itemsize
+        orders = self.source_order, self.target_order
+        return [strides_of(self.dims, order, size, gap) for order, size, gap in zip(orders, sides, self.gaps)]
+
+    @functools.cached_property
+    def parameters(self):
+        random = np.random.default_rng(3)
+        kind = self.arithmetic.compute.dtype
+        return [
+            (random.standard_normal([size if dim in per else 1 for dim, size in enumerate(self.dims)]) * 3).astype(kind)
+            for per in self.per
+        ]
+
+    @functools.cached_property
+    def move(self):
+        steps = [[stride // array.itemsize for stride in array.strides] for array in self.parameters]
+        return ConvertMove(
+            tuple(
+                Axis(self.dims[dim], self.dims[dim], *(side[dim] for side in self.strides)) for dim in self.target_order
+            ),
+            self.arithmetic,
+            tuple(
+                tuple(steps[p][dim] if dim in per else 0 for dim in self.target_order) for p, per in enumerate(self.per)
+            ),
+            (0,) * len(self.per),
+            tuple((dim,) for dim in self.target_order),
+        )
+
+    @functools.cached_property
+    def source_bytes(self):
+        low, high = self.move.source_span
+        return np.random.default_rng(5).integers(0, 256, high - low, np.uint8)
+
+    @property
+    def before(self):
+        """Bytes from the lowest to the first element of both sides."""
+        return -self.move.source_span[0], -self.move.target_span[0]
+
+    @property
+    def target_bytes(self):
+        low, high = self.move.target_span
+        return high - low
+
+    def codes_of(self, memory, side):
+        """The codes in the memory of a side, as an array of `dims` of parts: one, or two of a complex number."""
+        kind = (self.arithmetic.source, self.arithmetic.target)[side]
+        parts = kind.component
+        count = kind.itemsize // parts.itemsize
+        return np.ndarray(
+            (*self.dims, count),
+            parts.carrier,
+            memory,
+            self.before[side],
+            (*self.strides[side], parts.itemsize),
+        )
+
+    def is_right(self, found):
+        """Whether a target has the codes of the model, nans excepted, and kept its gaps."""
+        expected = np.full(self.target_bytes, FRESH, np.uint8)
+        wanted, made = self.codes_of(expected, 1), self.codes_of(found, 1)
+        names = self.arithmetic.source.component.value, self.arithmetic.target.component.value
+        kind = self.arithmetic.compute.value
+        given = self.codes_of(self.source_bytes, 0)
+        operands = [np.broadcast_to(array, self.dims) for array in self.parameters]
+        for index in np.ndindex(given.shape):
+            code = model.converted(
+                int(given[index]),
+                *names,
+                self.saturate,
+                self.arithmetic.steps,
+                [model.decode(int(array[index[:-1]].view(f"u{array.itemsize}")), kind) for array in operands],
+            )
+            same_nan = model.is_nan(made[index], names[1]) and model.is_nan(made.dtype.type(code), names[1])
+            wanted[index] = made[index] if same_nan else code
+        return bool((found == expected).all())
+
+    @property
+    def plan(self):
+        with forced_bits(self.bits):
+            return convert.convert_plan(self.move, *self.phases)
+
+    def record(self, text=None, **changes):
+        """The launch, written down, with buffers of exact length."""
+        plan = self.plan
+        from_phase, to_phase = ((phase - before) % 16 for phase, before in zip(self.phases, self.before))
+        content = self.source_bytes.tobytes()
+        sides = [
+            Buffer(len(content), from_phase, content, False, self.before[0]),
+            Buffer(self.target_bytes, to_phase, offset=self.before[1]),
+        ]
+        operands = [Buffer(array.nbytes, 0, array.tobytes(), False) for array in self.parameters]
+        unused = [0] * (3 - len(operands))
+        arguments = (*sides, *operands, *unused, plan.parameters)
+        record = Record(text or kernel_text(plan.file), dict(plan.macros), plan.kernel, plan.grid, (BLOCK,), arguments)
+        return dataclasses.replace(record, **changes)
+
+
+NHWC, NCHW = (3, 2, 1, 0), (2, 1, 3, 0)  # minor to major, of the dimensions n h w c
+CASES = (
+    # equal orders: a thread converts 4, 2 or 1 at once
+    ConvertCase("f32", "bf16", "cast", (300,), (0,), (0,)),
+    ConvertCase("f32", "bf16", "cast", (300,), (0,), (0,), phases=(8, 4)),
+    ConvertCase("bf16", "f32", "cast", (9, 21), (1, 0), (1, 0), gaps=(3, 1), phases=(2, 4)),
+    ConvertCase("u8", "f32", "scale and shift", (5, 7, 12), (2, 1, 0), (2, 1, 0), ((2,), (1, 2))),
+    ConvertCase("s4", "f16", "dequantise", (6, 2, 8), (2, 1, 0), (2, 1, 0), ((0, 1), (0, 1))),
+    ConvertCase("s64", "f64", "scale and shift", (7, 20), (1, 0), (1, 0), ((), (0,)), gaps=(-2, 0), bits=64),
+    # short steps in the source: still one launch
+    ConvertCase("u8", "f32", "normalise", (2, 5, 6, 3), NHWC, NCHW, ((), (3,), (3,))),
+    # other orders: elements change place in the narrower type
+    ConvertCase("u8", "f32", "scale and shift", (17, 20), (1, 0), (0, 1), ((1,), (0,)), phases=(1, 4)),
+    ConvertCase("f32", "s8", "quantise", (20, 17), (1, 0), (0, 1), ((0,), ()), gaps=(1, 3), phases=(4, 3)),
+    ConvertCase("f64", "f8e4m3fn", "cast", (5, 6, 7), (2, 1, 0), (0, 1, 2), gaps=(-1, -2), saturate=False),
+    ConvertCase("c64", "c128", "cast", (9, 11), (1, 0), (0, 1)),
+    ConvertCase("c128", "c64", "cast", (13,), (0,), (0,), gaps=(-1, 0)),
+    # sizes of one, and none at all
+    ConvertCase("u16", "f16", "cast", (), (), ()),
+    ConvertCase("f16", "u4", "cast", (1, 3, 1), (2, 1, 0), (0, 1, 2)),
+    # more axes than are written out
+    ConvertCase("s8", "f32", "cast", (2,) * 9, (8, 7, 6, 5, 4, 3, 2, 1, 0), (7, 8, 5, 6, 3, 4, 1, 2, 0)),
+)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +60,14 @@ class ElementChange(NamedTuple):
     def key(self) -> tuple[object, ...]:
         """What equal conversions have in common, hashable."""
         return self.arithmetic, self.sizes, tuple([parameter.tobytes() for parameter in self.parameters])
+
+    def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> ElementChange:
+        """The same for a box of an array of these dimensions: parameters have the numbers of its elements.
+
+        box   the first coordinate in each dimension and one past the last; () for no elements
+        """
+        found = tuple([_part_of(parameter, dimensions, box) for parameter in self.parameters])
+        return ElementChange(self.arithmetic, found)
 
 
 class Asked:
@@ -252,6 +261,26 @@ def _listed(given: Collection[str]) -> str:
     """The names of keywords, as in "mean, std and unit"."""
     *names, last = [name for name in OPTIONS if name in given]
     return f"{', '.join(names)} and {last}" if names else last
+
+
+def _part_of(parameter: HostArray, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> HostArray:
+    """The numbers of a parameter for a box.
+
+    One number for each block of 128 stays that where the box begins and ends between blocks.  If it begins at 64, there
+    is one for each 64 elements.
+    """
+    if dimensions and (not box or any(first >= last for first, last in box)):
+        found = np.ones((), parameter.dtype)
+    else:
+        found, skipped = parameter, len(dimensions) - parameter.ndim
+        for axis, size in enumerate(parameter.shape):
+            (first, last), whole = box[skipped + axis], dimensions[skipped + axis]
+            if (first, last) != (0, whole):
+                step = whole // size
+                places = np.arange(first, last, math.gcd(first, last, step)) // step
+                found = np.take(found, places[:1] if places[0] == places[-1] else places, axis)
+    found.setflags(write=False)
+    return found
 
 
 def _element_type(value: Any) -> ElementType:

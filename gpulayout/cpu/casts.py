@@ -228,6 +228,8 @@ def _in_one_step(source: ElementType, target: ElementType) -> _Write | None:
     if source is target or source.is_complex or {source, target} == {ElementType.BF16, ElementType.F32}:
         return functools.partial(_convert_natively, source=source.dtype, target=target.dtype)
     from_integer = source.is_integral or source is ElementType.PRED
+    if target is ElementType.BF16 and source.is_integral and 8 <= source.bits <= 16:  # which f32 holds exactly
+        return functools.partial(_convert_natively, source=source.dtype, target=target.dtype)
     if from_integer and target.is_integral:
         return functools.partial(_convert_integers, source=source, target=target)
     if from_integer and source.bits >= 8 and target in _NATIVE_FLOATS:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +28,6 @@ from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.move import Axis
 from gpulayout.moves.steps import move_of
@@ -37,9 +37,13 @@ from gpulayout.moves.texts import tile_text
 # stay in it, but threads wait for each other before and after each of NumPy's operations.
 CACHE_SHARE = 3
 MOST_TEMPORARY = 1 << 17  # elements of a temporary array; malloc gives longer ones back to the system, each time
-SCRATCH, SHORT_SIDE = 3 << 18, 128  # bytes of a scratch array, and elements of a block along its other side
+SCRATCH = 3 << 20  # bytes of the scratch arrays of all threads
+MOST_SPARE = 2  # scratch arrays that are kept
+SHORT_SIDE = 128  # elements of a block with a scratch array, along the side that is not converted along
 ELEMENT_TIME = 0.5  # nanoseconds for an element, about
 NEAR_BYTES = 16  # a step between elements that share lines
+LEAST_RUN = 256  # elements of a long run; NumPy's inner loops take some time to begin
+SMALL = 1 << 12  # elements; for fewer, a scratch array does not pay
 SHORT_AXIS = 64  # a parameter that steps along a shorter minor axis is spread over the block
 
 Way = Literal["direct", "gather", "scatter"]
@@ -111,6 +115,12 @@ class ConvertPlan(NamedTuple):
             return False
         return any(strides[self.order[-1]] for strides in self.move.parameter_strides)
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether a scratch array has columns that stay in a first-level cache, each a run of the target."""
+        column = self.block[self.order.index(0)] if self.order else 0
+        return SHORT_SIDE // 2 <= column <= 2 * SHORT_SIDE and self.block[-1] >= LEAST_RUN
+
     def describe(self) -> str:
         """The plan in words."""
         text = f"{self.move.arithmetic.form} in blocks of {tile_text(self.block)}"
@@ -132,7 +142,7 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     axes = move.axes
     by_source = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
     way: Way = "scatter" if move.arithmetic.source.itemsize > move.arithmetic.target.itemsize else "gather"
-    if by_source[:1] in ([], [0]) or abs(axes[0].source_stride) <= NEAR_BYTES:
+    if _is_near(move, by_source):
         way = "direct"
     block = _block_of(move, by_source, way, threads)
     order = tuple(reversed(by_source if way == "scatter" else range(len(axes))))
@@ -140,6 +150,26 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     time = move.element_count * ELEMENT_TIME
     shared = math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0
     return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), way, shared)
+
+
+def _is_near(move: ConvertMove, by_source: Sequence[int]) -> bool:
+    """Whether a block can be converted from one side to the other: runs along the target are long, and their elements
+    share lines of the source, or would in no other order.
+    """
+    if move.element_count <= SMALL:
+        return True
+    source, target = move.arithmetic.source, move.arithmetic.target
+    joint = 1  # elements that are neighbours on both sides
+    for axis in move.axes:
+        if (axis.source_stride, axis.target_stride) != (joint * source.itemsize, joint * target.itemsize):
+            break
+        joint *= axis.extent
+    if joint >= LEAST_RUN:
+        return True
+    is_native = not (source.is_extended or target.is_extended)
+    near = NEAR_BYTES if is_native and not conversion_of(move).temporary_bytes else source.itemsize
+    run = move.axes[0]
+    return run.extent >= LEAST_RUN and (abs(run.source_stride) <= near or by_source[0] == 0)
 
 
 def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way, threads: int) -> tuple[int, ...]:
@@ -152,7 +182,7 @@ def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way, threads: in
         element_bytes = types.source.itemsize + types.target.itemsize + conversion_of(move).temporary_bytes
         size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
     else:
-        size = SCRATCH // min(types.source.itemsize, types.target.itemsize)
+        size = SCRATCH // threads // min(types.source.itemsize, types.target.itemsize)
     if threads > 1:
         size = min(size, move.element_count // LEAST_BLOCKS)
     if math.prod(whole) <= size:
@@ -197,9 +227,9 @@ def _convert_blocks(
     plan: ConvertPlan, way: Way, grids: Sequence[Grid], boxes: Sequence[Box], first: int, last: int
 ) -> None:
     """Convert some blocks."""
-    types = plan.move.arithmetic
     convert = functools.partial(_convert_parts, conversion_of(plan.move))
-    scratches = [_scratch(grid, way, types) for grid in grids]
+    memory = _taken_memory(plan, way, grids)
+    scratches = [_scratch(plan, way, grid, memory) for grid in grids]
     with np.errstate(all="ignore"):  # the law says what becomes of nan, infinity and numbers out of range
         for k, at in boxes[first:last]:
             values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
@@ -213,7 +243,52 @@ def _convert_blocks(
                 convert(scratch, parameters, result)
             else:
                 convert(values, parameters, scratch)
-                result[...] = scratch
+                if plan.has_columns:
+                    result[...] = scratch
+                else:
+                    _copy(scratch, result)
+    if 0 < memory.nbytes <= SCRATCH:
+        _spare_memory.append(memory)
+
+
+# Memory for scratch arrays that no thread uses.  New memory would take as long to map as a block takes to convert.
+_spare_memory: deque[np.ndarray] = deque(maxlen=MOST_SPARE)
+
+
+def _taken_memory(plan: ConvertPlan, way: Way, grids: Sequence[Grid]) -> np.ndarray:
+    """Memory for the largest scratch array of a call.  Nobody else has it, so a signal handler may convert, too."""
+    if way == "direct":
+        return np.empty(0, np.uint8)
+    most = max(math.prod(_scratch_sizes(plan, way, grid)) for grid in grids) * _scratch_type(plan, way).itemsize
+    try:
+        memory = _spare_memory.pop()
+    except IndexError:
+        memory = np.empty(0, np.uint8)
+    return memory if memory.nbytes >= most else np.empty(most, np.uint8)
+
+
+def _scratch(plan: ConvertPlan, way: Way, grid: Grid, memory: np.ndarray) -> np.ndarray | None:
+    """The scratch array for the blocks of a grid, or None."""
+    if way == "direct":
+        return None
+    sizes = _scratch_sizes(plan, way, grid)
+    return np.ndarray(sizes, _scratch_type(plan, way), memory)[..., : grid.sizes[-1] if sizes else None]
+
+
+def _scratch_type(plan: ConvertPlan, way: Way) -> np.dtype[Any]:
+    types = plan.move.arithmetic
+    return storage(types.source if way == "gather" else types.target)
+
+
+def _scratch_sizes(plan: ConvertPlan, way: Way, grid: Grid) -> tuple[int, ...]:
+    """The sizes of a scratch array.  The rows above columns begin an odd number of lines apart, so that a column uses
+    all sets of a cache.
+    """
+    if way == "gather" or not plan.has_columns:
+        return grid.sizes
+    itemsize = _scratch_type(plan, way).itemsize
+    lines = -(-grid.sizes[-1] * itemsize // LINE_BYTES) | 1
+    return (*grid.sizes[:-1], lines * LINE_BYTES // itemsize)
 
 
 def _convert_parts(
@@ -231,22 +306,8 @@ def _convert_parts(
         _convert_parts(conversion, values[part], [parameter[part] for parameter in parameters], result[part])
 
 
-def _scratch(grid: Grid, way: Way, types: Arithmetic) -> np.ndarray | None:
-    """The scratch array for the blocks of a grid, or None.  In one to scatter from, rows begin an odd number of lines
-    apart, so that a column uses all sets of a cache.
-    """
-    if way == "direct":
-        return None
-    if way == "gather":
-        return np.empty(grid.sizes, storage(types.source))
-    dtype = storage(types.target)
-    row = (-(-grid.sizes[-1] * dtype.itemsize // LINE_BYTES) | 1) * LINE_BYTES
-    memory = np.empty((*grid.sizes[:-1], row // dtype.itemsize), dtype)
-    return memory[..., : grid.sizes[-1]]
-
-
 def _copy(source: np.ndarray, target: np.ndarray) -> None:
-    """Copy to a scratch array by the plan of an ordinary move."""
+    """Copy to or from a scratch array by the plan of an ordinary move."""
     _copy_plan(source.shape, source.strides, target.strides, source.itemsize).execute(source, 0, target, 0)
 
 

@@ -133,7 +133,8 @@ class Numbers(NumbersType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | list[float]:
         if not isinstance(value, str):
-            return value
+            given: float | list[float] = value
+            return given
         try:
             found = [float(each) for each in value.split(",")]
         except ValueError:

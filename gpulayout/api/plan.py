@@ -46,6 +46,8 @@ class Plan:
         The two shapes.
     names : tuple of str or None
         What `explain` and `draw` call the dimensions; None for z, y and x, the letters of XLA's document.
+    change : ElementChange or None
+        The arithmetic on the way, and its parameters; an internal, as `pieces` are.
     bytes_read, bytes_written : int
         Bytes of the elements that are read, and of all places that are written, padding included.
     pieces : tuple of Piece
@@ -422,13 +424,13 @@ def plan(
     Returns
     -------
     Plan
-        Call it with a buffer.  Plans are cached: planning again costs a dictionary look-up.
+        Call it with a buffer.  Plans without arithmetic are cached: planning again costs a dictionary look-up.
 
     Raises
     ------
     LayoutError
-        When element types or dimensions differ, for a shape that no buffer can hold, and for `names` that are not one
-        for each dimension.
+        When dimensions differ, or element types without `dtype`; for a shape that no buffer can hold, and for `names`
+        that are not one for each dimension.
 
     See Also
     --------
@@ -442,6 +444,8 @@ def plan(
     >>> to_planes = plan("u8[8,224,224,3]", "n h w c -> n c h w")
     >>> str(to_planes.target), to_planes.names
     ('u8[8,224,224,3]{2,1,3,0}', ('n', 'h', 'w', 'c'))
+    >>> plan("f32[16,256]", "{0,1}", dtype="bf16")
+    plan('f32[16,256]{1,0}', 'bf16[16,256]{0,1}') with cast
     """
     asked = Asked(options) if options else None
     if asked:

@@ -30,3 +30,14 @@ def test_fills_read_nothing():
     plan = gl.plan("f32[2,3]", "s8[2,3]{0,1:PD(3,5)}", dtype="s8", scale=2)
     assert [piece.move.element_count for piece in plan.pieces] == [6, 0, 0]
     assert plan.bytes_read == 24 and plan.bytes_written == 15
+
+
+@pytest.mark.parametrize("dimensions", [(), (1,), (1, 1)])
+def test_one_element_changes_too(executor, dimensions):
+    array = np.full(dimensions, 7.6, np.float32)
+    found = executor.host(gl.transpose(executor.array(array), dtype="s16", scale=2))
+    assert found.shape == dimensions and found.tolist() == np.full(dimensions, 15).tolist()
+    out = executor.array(np.zeros(1, np.int16))
+    shape = gl.Shape("f32", dimensions)
+    gl.relayout(executor.array(array.reshape(1)), shape, shape.layout, dtype="s16", out=out)
+    assert executor.host(out).tolist() == [8]

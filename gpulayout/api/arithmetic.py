@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gpulayout.api.array_types import HostArray
 
 OPTIONS = ("dtype", "scale", "shift", "mean", "std", "unit", "zero_point", "saturate")
+SIMPLE = ("dtype", "scale", "shift")  # for files and Dask arrays
 FORMS: dict[str, tuple[str, ...]] = {
     "scale and shift": ("scale", "shift"),
     "normalise": ("unit", "mean", "std"),
@@ -255,6 +256,18 @@ def _fitting(name: str, sizes: Sequence[int], shape: Shape) -> tuple[int, ...]:
             "one first, must equal those of the array before the move, be 1, or divide them"
         )
     return kept
+
+
+def check_simple(options: Mapping[str, Any], takers: str) -> None:
+    """TypeError for keywords of arithmetic beyond a cast, scale and shift.
+
+    takers   what the call is for: "files"
+    """
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
+        if value is not None and name not in SIMPLE:
+            raise TypeError(f"{name} is for arrays in memory: {takers} take dtype, scale and shift")
 
 
 def _listed(given: Collection[str]) -> str:

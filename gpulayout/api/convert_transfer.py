@@ -93,6 +93,12 @@ class ConvertTransfer(Transfer):
         super().__init__(source, target, stages.pieces)
         self.stages, self.change, self._staged = stages, change, staged
 
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of the dense arrays between the stages."""
+        source, target = (side.shape.element_count * side.shape.itemsize for side in self.sides)
+        return source * bool(self.stages.before) + target * bool(self.stages.after)
+
     def prepared_by(self, backend: Backend) -> Prepared:
         staged = self._staged.get(backend)
         if staged is None:

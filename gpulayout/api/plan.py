@@ -116,6 +116,11 @@ class Plan:
         """The stages of a plan with arithmetic; None for another plan.  Internals, as `pieces`."""
         return None if isinstance(self.transfer, RelayoutTransfer) else self.transfer.stages
 
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes that a call takes for dense arrays between the source and the target.  Internals, as `pieces`."""
+        return 0 if isinstance(self.transfer, RelayoutTransfer) else self.transfer.dense_bytes
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,20 @@ from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.dimension_labels import named_dimensions
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
+Decorator = Callable[[Any], Any]  # click's, which give back what they get
+
 if TYPE_CHECKING:  # generic since click 8.2
     ShapeType = click.ParamType[Shape | str]
     SizeType = click.ParamType[int]
+    TypeArgument = click.ParamType[ElementType]
+    NumbersType = click.ParamType[float | list[float]]
 else:
-    ShapeType = SizeType = click.ParamType
+    ShapeType = SizeType = TypeArgument = NumbersType = click.ParamType
 
 
 class ShapeArgument(ShapeType):
@@ -108,11 +114,55 @@ class MemorySize(SizeType):
             self.fail(printable(str(error)), param, ctx)
 
 
+class ElementTypeName(TypeArgument):
+    """An element type by name, such as bf16."""
+
+    name = "type"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ElementType:
+        try:
+            return ElementType.of(value)
+        except TypeError as error:
+            self.fail(printable(str(error)), param, ctx)
+
+
+class Numbers(NumbersType):
+    """A number, or several with commas between them: one for each index of the last dimension."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | list[float]:
+        if not isinstance(value, str):
+            given: float | list[float] = value
+            return given
+        try:
+            found = [float(each) for each in value.split(",")]
+        except ValueError:
+            self.fail(f"{printable(value)!r} is not a number, or several such as 0.5,1,2", param, ctx)
+        return found if len(found) > 1 else found[0]
+
+
 SHAPE = ShapeArgument()
 SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
 FILE_NAME = FileName()
 SHAPE_OR_FILE = ShapeOrFile()
 MEMORY = MemorySize()
+
+ARITHMETIC: tuple[Decorator, ...] = (
+    click.option("--dtype", metavar="TYPE", type=ElementTypeName(), help="Convert the elements to this type."),
+    click.option(
+        "--scale", metavar="NUMBERS", type=Numbers(), help="Multiply by 0.5, or by 1,2,3 along the last dimension."
+    ),
+    click.option("--shift", metavar="NUMBERS", type=Numbers(), help="Then add such numbers."),
+)
+
+
+def arithmetic_options(command: Any) -> Any:
+    """Give a command the options of `ARITHMETIC`."""
+    for option in reversed(ARITHMETIC):
+        command = option(command)
+    return command
+
 
 names_option = click.option("--names", metavar="NAMES", help="What dimensions are called: nhwc, or batch,channel.")
 

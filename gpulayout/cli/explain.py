@@ -6,11 +6,20 @@ from typing import Any
 
 import click
 
+from gpulayout.api.array_types import ArithmeticOptions, Unpack
+from gpulayout.api.explain import arithmetic_text, explain_blocks
 from gpulayout.api.explain import explain as explained
-from gpulayout.api.explain import explain_blocks
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.plan_blocks import Blocks
-from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT, names_for, names_option
+from gpulayout.cli.arguments import (
+    MEMORY,
+    SHAPE,
+    SHAPE_OR_LAYOUT,
+    arithmetic_options,
+    names_for,
+    names_option,
+)
+from gpulayout.cli.failures import type_errors_in_one_line
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cpu import choose_plan
@@ -39,6 +48,7 @@ from gpulayout.layout.shape import Shape
     "--memory", metavar="SIZE", type=MEMORY, help="Also say how files are moved in so much memory, such as 512M."
 )
 @names_option
+@arithmetic_options
 @click.option("--in-place", is_flag=True, help="Also say which steps move it within one buffer, and in what workspace.")
 @html_option
 @overwrite_option
@@ -53,6 +63,7 @@ def explain(
     html: File | None,
     overwrite: bool,
     as_json: bool,
+    **options: Unpack[ArithmeticOptions],
 ) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
@@ -70,8 +81,10 @@ def explain(
       gpulayout explain 'f32[4096,4096]' '{0,1}' --html transpose.html
       gpulayout explain 'u8[8,224,224,3]' 'n h w c -> n c h w'
       gpulayout explain 'f32[39000,39001]' '{0,1}' --memory 64M
+      gpulayout explain 'u8[224,224,3]' 'h w c -> c h w' --dtype f32 --scale 0.5 --shift 1,2,3
     """
-    found = plan(source, target, names=names_for(source, names))
+    with type_errors_in_one_line():
+        found = plan(source, target, names=names_for(source, names), **options)
     if html and as_json:
         raise click.UsageError("give one of --html and --json")
     if html and (memory is not None or in_place):
@@ -88,11 +101,16 @@ def explain(
         steps = {} if within is None else {"in_place": within.as_json()}
         print_json(plan_as_json(found, DEVICES[device]) | cut | steps)
         return
-    click.echo(explained(found.pieces, found.source, found.target, DEVICES[device], names=found.names))
+    click.echo(_text(found, DEVICES[device]))
     if within is not None:
         click.echo(within.explain())
     if limit is not None:
         click.echo("\n".join(explain_blocks(found.source, found.target, limit)))
+
+
+def _text(found: Plan, device: Device | None) -> str:
+    """What the plan explains about itself, for a device."""
+    return str(explained(found.pieces, found.source, found.target, device, names=found.names, stages=found.stages))
 
 
 def pass_as_json(blocks: Blocks) -> dict[str, int]:
@@ -126,9 +144,10 @@ def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
         "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
+        "arithmetic": None if found.stages is None else arithmetic_text(found.stages),
         "numpy": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),
-        "text": str(explained(found.pieces, found.source, found.target, device, names=found.names)),
+        "text": _text(found, device),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -43,7 +44,21 @@ def failures_in_one_line() -> Iterator[None]:
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
     except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
-        raise Failure(str(error)) from error
+        raise Failure(_with_options(str(error))) from error
+
+
+@contextlib.contextmanager
+def type_errors_in_one_line() -> Iterator[None]:
+    """The same for TypeErrors about element types: elsewhere a TypeError is a fault of this program."""
+    try:
+        yield
+    except TypeError as error:
+        raise Failure(_with_options(str(error))) from error
+
+
+def _with_options(text: str) -> str:
+    """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32."""
+    return re.sub(r"\bdtype='(\w+)'", r"--dtype \1", text)
 
 
 def printable(text: str) -> str:

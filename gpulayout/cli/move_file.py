@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gpulayout.cli.arguments import FILE_NAME, MEMORY
+from gpulayout.api.array_types import ArithmeticOptions
+from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, MEMORY, Decorator
 from gpulayout.cli.explain import pass_as_json, plan_as_json
-from gpulayout.cli.failures import Failure, print_note, printable
+from gpulayout.cli.failures import Failure, print_note, printable, type_errors_in_one_line
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.cli.signals import says_what_is_missing
@@ -21,12 +21,11 @@ from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
 from gpulayout.files.move import Route, move
 from gpulayout.files.new_file import check_output
-from gpulayout.files.source import open_source
+from gpulayout.files.source import Source, open_source
 from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
 from gpulayout.layout.checks import clipped, counted
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
-
-Decorator = Callable[[Any], Any]  # click's, which give back what they get
 
 FILES: tuple[Decorator, ...] = (
     click.argument("source", metavar="IN.npy", type=FILE_NAME),
@@ -35,6 +34,7 @@ FILES: tuple[Decorator, ...] = (
 
 
 OPTIONS: tuple[Decorator, ...] = (
+    *ARITHMETIC,
     click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever the names of the files."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
     click.option(
@@ -72,6 +72,9 @@ class FileMove:
 
     source: File
     target: File
+    dtype: ElementType | None
+    scale: float | list[float] | None
+    shift: float | list[float] | None
     raw: bool
     overwrite: bool
     memory: int | None
@@ -90,7 +93,7 @@ class FileMove:
         check_output(self.target, self.source, overwrite=self.overwrite)
         self._check_report()
         with open_source(self.source, from_, raw=self.raw) as source:
-            plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat)
+            plan = self._plan(source, from_, to, flat)
             way = sensible_route(plan.relayout, self.memory, self.scratch)
             seconds = None if self.dry_run else self._execute(plan, way)
         if self.quiet:
@@ -103,6 +106,15 @@ class FileMove:
             raise Failure(
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
+
+    def _plan(self, source: Source, from_: Shape | None, to: Shape | str | None, flat: bool) -> FilePlan:
+        """What moves; a failure for element types that do not suit the arithmetic."""
+        changes: ArithmeticOptions = {}
+        for name in ("dtype", "scale", "shift"):
+            if (value := getattr(self, name)) is not None:
+                changes[name] = value
+        with type_errors_in_one_line():
+            return file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
 
     def _execute(self, plan: FilePlan, way: Route) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""

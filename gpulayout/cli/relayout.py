@@ -33,21 +33,18 @@ def relayout(
       --to LAYOUT                N-d array -> buffer
       --from SHAPE --unpack      buffer    -> N-d array in C order
 
-    A buffer is 1-D and stores neither dimensions nor layout, so --from needs the whole SHAPE.  Only in C or Fortran
-    order is OUT.npy N-d, because its header can say so; it then needs no --from.  --to takes a LAYOUT such as
-    {1,0,2}, a SHAPE of the same array, a pattern such as 'h w c -> c h w' (the memory of the array after it), or a
-    name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
+    A buffer is 1-D and stores no dimensions, so --from needs the whole SHAPE.  Only in C or Fortran order is OUT.npy
+    N-d, because its header can say so.  --to takes a LAYOUT such as {1,0,2}, a SHAPE of the same array, a pattern such
+    as 'h w c -> c h w', or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW.
 
     With --from, a file is plain bytes if its name does not end in .npy and it does not begin as .npy files do.  OUT is
-    plain bytes if its name does not end in .npy.  `-` has a .npy header.  --raw: no header under any name.
-
-    Types that NumPy cannot name (bf16, f8...) need a SHAPE.  OUT appears complete or not at all.  `-` is standard
-    input or output.
+    plain bytes if its name does not end in .npy.  `-`, standard input or output, has a .npy header.  Types that NumPy
+    cannot name (bf16, f8...) need a SHAPE.  OUT appears complete or not at all.
 
     \b
     Examples:
       gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
-      gpulayout relayout picture.npy planes.npy --to 'h w c -> c h w'
+      gpulayout relayout picture.npy planes.npy --to 'h w c -> c h w' --dtype f32 --scale 0.5
       gpulayout relayout matrix.bin columns.npy --from 'f32[512,256]' --to F
       gpulayout relayout planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}' --unpack
     """

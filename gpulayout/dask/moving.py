@@ -13,23 +13,31 @@ from dask._task_spec import Task, TaskRef
 from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
 from gpulayout.api import view as views
-from gpulayout.api.array_types import ByteCount, ShapeLike, TargetLike
+from gpulayout.api.arithmetic import ElementChange
+from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike, Unpack
 from gpulayout.api.given_shapes import check_whole
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
-from gpulayout.api.targets import as_target
+from gpulayout.api.targets import as_target, converted_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
+from gpulayout.dask.changing import ChunkChange, asked_of, change_of, changed_chunks
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_shape
-from gpulayout.moves.move import check_same_array
+from gpulayout.moves.move import check_same_array, check_same_dimensions
 from gpulayout.moves.supported import check_storable
 from gpulayout.moves.view_strides import view_strides
 
 
-def pack(array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = None) -> da.Array:
+def pack(
+    array: da.Array,
+    shape: TargetLike,
+    *,
+    chunk_size: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> da.Array:
     """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
 
     Parameters
@@ -41,6 +49,8 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = N
     chunk_size : int or str, optional
         Bytes of the largest chunk, such as ``"64M"``, in the units of 1024 that all limits of the library have.  By
         default the array's own chunks stay if they are slabs; otherwise it is Dask's setting ``array.chunk-size``.
+    **options
+        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `gpulayout.ArithmeticOptions`.
 
     Returns
     -------
@@ -75,20 +85,31 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = N
     (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
     """
     check_dask(array, "array", "pack")
-    shape = as_target(shape, Shape(array.dtype, [int(size) for size in array.shape]), "shape")
+    source, asked = Shape(array.dtype, [int(size) for size in array.shape]), asked_of(options)
+    shape = converted_target(shape, source, asked, "shape") if asked else as_target(shape, source, "shape")
     check_storable(shape)
-    ArraySide(shape, ()).check(array, "array")
+    change = change_of(asked, source, shape)
+    ArraySide(shape if change is None else Shape(source.element_type, shape.dimensions), ()).check(array, "array")
     limit = limit_of(chunk_size)
     slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
-    return _pack(array, slabs or slabs_of_size(shape, limit), limit)
+    return _pack(array, slabs or slabs_of_size(shape, limit), limit, change)
 
 
-def _pack(array: da.Array, slabs: Slabs, limit: int) -> da.Array:
-    """The slabs of an array, shuffled first unless its chunks are those of the slabs."""
+def _pack(array: da.Array, slabs: Slabs, limit: int, change: ElementChange | None = None) -> da.Array:
+    """The slabs of an array, shuffled first unless its chunks are those of the slabs.
+
+    Elements that become narrower change before the shuffle, others after it.
+    """
     shape = slabs.shape
-    if shape.element_count and array.chunks != slabs.chunks:
+    is_shuffled = shape.element_count and array.chunks != slabs.chunks
+    if change is not None and is_shuffled:
+        if change.arithmetic.target.itemsize < change.arithmetic.source.itemsize:
+            array, change = changed_chunks(array, change), None
+        else:
+            array = rechunked(array, slabs.chunks, limit)
+    if change is None and is_shuffled:
         return _shuffle(array, slabs, limit)
-    return _packed(array, slabs, packing.pack)
+    return _packed(array, slabs, packing.pack, change)
 
 
 def _shuffle(array: Any, slabs: Slabs, limit: int) -> da.Array:
@@ -108,23 +129,31 @@ def _pack_new(chunk: Any, slab: str) -> Any:
     return chunk.reshape(-1) if is_buffer else packing.pack(chunk, shape)
 
 
-def _packed(array: da.Array, slabs: Slabs, function: Callable[[Any, str], Any]) -> da.Array:
+def _packed(
+    array: da.Array, slabs: Slabs, function: Callable[..., Any], change: ElementChange | None = None
+) -> da.Array:
     """The buffer whose slabs are made by a function of their chunks."""
-    shape = slabs.shape
+    shape, changes = slabs.shape, ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
 
     def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
         if block is None:
-            return Task((name, i), packing.pack, empty_like(array, slab.dimensions), str(slab))
-        return Task((name, i), function, TaskRef((array.name, *block)), str(slab))
+            return Task((name, i), packing.pack, empty_like(array, slab.dimensions), str(slab), **changes.options())
+        return Task((name, i), function, TaskRef((array.name, *block)), str(slab), **changes.options(block))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(slabs.shapes, slabs.blocks))}
 
-    like = packing.pack(empty_like(array, (0,)), _without_elements(shape))
-    return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape))
+    like = packing.pack(empty_like(array, (0,)), _without_elements(shape), **changes.options())
+    return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape), *changes.token)
 
 
-def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: ByteCount | None = None) -> da.Array:
+def unpack(
+    buffer: da.Array,
+    shape: ShapeLike,
+    *,
+    chunk_size: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> da.Array:
     """See or copy the logical array in a 1-D Dask array that is a buffer of `shape`.  Nothing is computed yet.
 
     Parameters
@@ -135,6 +164,8 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: ByteCount | None =
         The buffer's shape, or its text.
     chunk_size : int or str, optional
         Bytes of the largest chunk, as for `pack`.
+    **options
+        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `gpulayout.ArithmeticOptions`.
 
     Returns
     -------
@@ -159,30 +190,33 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: ByteCount | None =
            [1, 3, 5]])
     """
     check_whole(shape, "shape")
-    shape = as_shape(shape)
+    shape, asked = as_shape(shape), asked_of(options)
     buffer = _buffer_of(buffer, shape, "unpack")
+    target = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
+    change = change_of(asked, shape, target)
     limit = limit_of(chunk_size)
     slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
-    return _unpack(buffer, slabs or slabs_of_size(shape, limit), limit)
+    return _unpack(buffer, slabs or slabs_of_size(shape, limit), limit, change)
 
 
-def _unpack(buffer: da.Array, slabs: Slabs, limit: int) -> da.Array:
+def _unpack(buffer: da.Array, slabs: Slabs, limit: int, change: ElementChange | None = None) -> da.Array:
     """The logical arrays of the slabs of a buffer: views where strides can express them."""
-    shape = slabs.shape
-    like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
+    shape, changes = slabs.shape, ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
+    like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape), **changes.options())
     if not shape.element_count:
         empty: da.Array = untyped.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
         return empty
     buffer = rechunked(buffer, (slabs.lengths,), limit)
 
-    def tasks(name: str) -> Mapping[Key, Task]:
-        return {
-            (name, *block): Task((name, *block), _unpacker(slab), TaskRef((buffer.name, i)), str(slab))
-            for i, (slab, block) in enumerate(zip(slabs.shapes, slabs.blocks))
-            if block is not None
-        }
+    def task(name: str, i: int, slab: Shape, block: Sizes) -> Task:
+        function = _unpacker(slab) if change is None else packing.unpack
+        return Task((name, *block), function, TaskRef((buffer.name, i)), str(slab), **changes.options(block))
 
-    return new_array("unpack", tasks, buffer, slabs.chunks, like, str(shape))
+    def tasks(name: str) -> Mapping[Key, Task]:
+        slots = enumerate(zip(slabs.shapes, slabs.blocks))
+        return {(name, *block): task(name, i, slab, block) for i, (slab, block) in slots if block is not None}
+
+    return new_array("unpack", tasks, buffer, slabs.chunks, like, str(shape), *changes.token)
 
 
 @functools.lru_cache(maxsize=128)  # most slabs have the same shape
@@ -196,7 +230,12 @@ def _unpacker(slab: Shape) -> Any:
 
 
 def relayout(
-    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: ByteCount | None = None
+    buffer: da.Array,
+    source: ShapeLike,
+    target: TargetLike,
+    *,
+    chunk_size: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> da.Array:
     """Copy a buffer of `source`, a 1-D Dask array, into one of `target`.  Nothing is computed yet.
 
@@ -207,9 +246,11 @@ def relayout(
     source : Shape or str
         The buffer's shape, or its text.
     target : Shape, Layout or str
-        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
+        The shape of the result, with the same dimensions; or only its layout, such as ``"{0,1}"``.
     chunk_size : int or str, optional
         Bytes of the largest chunk, as for `pack`.
+    **options
+        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `gpulayout.ArithmeticOptions`.
 
     Returns
     -------
@@ -238,17 +279,19 @@ def relayout(
     """
     check_whole(source, "source")
     source = as_shape(source, "source")
-    target = as_target(target, source)
-    check_same_array(source, target)
+    asked = asked_of(options)
+    target = converted_target(target, source, asked) if asked else as_target(target, source)
+    (check_same_dimensions if asked else check_same_array)(source, target)
     check_storable(target)
+    change = change_of(asked, source, target)
     buffer = _buffer_of(buffer, source, "relayout")
     limit = limit_of(chunk_size)
     kept = slabs_of_lengths(source, buffer.chunks[0]) if chunk_size is None else None
     pair = _local(source, target, kept, limit) if source.element_count else None
     if pair is not None:
-        return _relayout(rechunked(buffer, (pair[0].lengths,), limit), *pair)
+        return _relayout(rechunked(buffer, (pair[0].lengths,), limit), *pair, change)
     array = _unpack(buffer, kept or slabs_of_size(source, limit), limit)
-    return _pack(array, slabs_of_size(target, limit), limit)
+    return _pack(array, slabs_of_size(target, limit), limit, change)
 
 
 def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tuple[Slabs, Slabs] | None:
@@ -265,22 +308,25 @@ def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tupl
     return None
 
 
-def _relayout(buffer: da.Array, source: Slabs, target: Slabs) -> da.Array:
+def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementChange | None) -> da.Array:
     """Every slab of the target from the slab of the source that holds the same elements."""
+    changes = ChunkChange(change, source.shape.dimensions, target.chunks)
     number = {block: i for i, block in enumerate(source.blocks)}
 
     def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
         if block is None:
-            return Task((name, i), packing.pack, empty_like(buffer, slab.dimensions), str(slab))
-        chunk = TaskRef((buffer.name, number[block]))
-        return Task((name, i), relayouts.relayout, chunk, str(source.shapes[number[block]]), str(slab))
+            empty = empty_like(buffer, slab.dimensions)
+            return Task((name, i), packing.pack, empty, str(slab), **changes.options())
+        chunk, given = TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
+        return Task((name, i), relayouts.relayout, chunk, given, str(slab), **changes.options(block))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(target.shapes, target.blocks))}
 
     empty = packing.unpack(empty_like(buffer, (0,)), _without_elements(source.shape))
-    like = packing.pack(empty, _without_elements(target.shape))
-    return new_array("relayout", tasks, buffer, (target.lengths,), like, str(source.shape), str(target.shape))
+    like = packing.pack(empty, _without_elements(target.shape), **changes.options())
+    token = str(source.shape), str(target.shape), *changes.token
+    return new_array("relayout", tasks, buffer, (target.lengths,), like, *token)
 
 
 def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:

@@ -12,7 +12,9 @@ import dask.array as da
 from dask._task_spec import Task, TaskRef
 
 from gpulayout.api import transpose as transposes
+from gpulayout.api.arithmetic import OPTIONS, Asked, ElementChange
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked
+from gpulayout.dask.changing import asked_of, change_of, changed_chunks
 from gpulayout.dask.pieces import Group, Pieces, are_boxes, boxes_of, chunks_of, pieces_of_axis
 from gpulayout.dask.slabs import Sizes
 from gpulayout.layout import checks
@@ -35,7 +37,8 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         A pattern such as ``"h w c -> c h w"``, or the old number of every new axis, as for `gpulayout.transpose`.  By
         default the axes are reversed.
     **sizes : int
-        Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
+        ``dtype=``, ``scale=`` and ``shift=``, which change the elements on the way as in `gpulayout.transpose`; and
+        sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
         One per split axis may be left out.
 
     Returns
@@ -80,7 +83,11 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         raise TypeError("transpose of a Dask array has no out: Dask calls return a new collection")
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
+    given = {name: sizes.pop(name) for name in OPTIONS if name in sizes}
+    change = _change(array, asked_of(given))
     before, after, lengths = _named(array, axes, sizes)
+    if change is not None:
+        array = changed_chunks(array, change)
     like = _meta(array, before, after)
     limit = max(limit_of(None), math.prod(map(max, array.chunks)) * array.dtype.itemsize)
     pieces: dict[str, Sizes] = {}
@@ -92,6 +99,14 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         aligned = rechunked(array, chunks_of(pieces, before), limit)
         array, before = _moved(aligned, before, single, pieces, _meta(array, before, single)), single
     return _moved(rechunked(array, chunks_of(wanted, before), limit), before, after, wanted, like)
+
+
+def _change(array: da.Array, asked: Asked) -> ElementChange | None:
+    """The arithmetic that a call asks for."""
+    if not asked:  # elements may then be of types that the library does not know
+        return None
+    source = Shape(array.dtype, [int(size) for size in array.shape])
+    return change_of(asked, source, Shape(asked.target_type(source.element_type, None, ""), source.dimensions))
 
 
 def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpulayout.api.arithmetic import Asked
+from gpulayout.api.array_types import ArithmeticOptions, Unpack
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import axis_names, layout_for
-from gpulayout.files.file_shapes import array_shape, buffer_shape, npy_order
+from gpulayout.files.file_shapes import array_shape, buffer_shape, changing_shape, npy_order
 from gpulayout.files.npy import Header, is_npy_name
 from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File, output_name
@@ -40,21 +42,27 @@ def file_plan(
     *,
     raw: bool = False,
     flat: bool = False,
+    **options: Unpack[ArithmeticOptions],
 ) -> FilePlan:
     """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
 
     to     what the new file gets, as `api.targets` reads it; None for an N-d array in C order
     raw    a buffer gets no header, whatever the name of the new file is
     flat   a buffer is 1-D, also where a .npy file could keep the dimensions
+    **options change the elements on the way
     """
     names = axis_names(to, len((from_ or source.header).dimensions))
     if isinstance(to, str):
         to = layout_for(to, (from_ or source.header).dimensions) if is_only_layout(to) else as_shape(to, "target")
-    shape = array_shape(source.header, to) if from_ is None else buffer_shape(source.header, from_)
-    relayout = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to, names=names)
+    if from_ is not None:
+        shape = buffer_shape(source.header, from_)
+    else:
+        shape = changing_shape(source.header, to) if Asked(options) else array_shape(source.header, to)
+    relayout = plan(shape, Layout.descending(shape.rank) if to is None else to, names=names, **options)
     plain = (raw and to is not None) or not is_npy_name(target)
     order = None if plain or flat else npy_order(relayout.target)
     dimensions = (relayout.target.buffer_length,) if order is None else relayout.target.dimensions
-    dtype = relayout.target.buffer_dtype if relayout.target.is_packed else source.header.dtype
+    keeps = relayout.change is None and not relayout.target.is_packed
+    dtype = source.header.dtype if keeps else relayout.target.buffer_dtype
     header = Header(output_name(target), dtype, dimensions, order == "F")
     return FilePlan(source, relayout, header, plain, order is not None)

@@ -111,6 +111,17 @@ def array_shape(source: Header, to: Shape | Layout | None) -> Shape:
         raise FileError(f"{source.name}: {error}") from None
 
 
+def changing_shape(source: Header, to: Shape | Layout | None) -> Shape:
+    """The same for an array whose elements change on the way: a shape that it will get names their new type."""
+    if source.dtype.kind == "V":
+        raise FileError(
+            f"{source.name}: its elements are opaque ({source.dtype.str}), so they cannot change: name the source's "
+            "shape",
+            ", with gpulayout relayout --from SHAPE",
+        )
+    return array_shape(source, to if isinstance(to, Layout) else None)
+
+
 def _likely_type(source: Header, layout: Layout | None) -> str:
     """A type for an example that opaque elements may have and the layout can store."""
     if layout is not None and layout.element_size_in_bits in (1, 2, 4):

@@ -56,7 +56,12 @@ class Route:
 def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
     """The passes for blocks of at most `max_bytes`: two only where a folder for a scratch file is given and runs would
     otherwise be short.  LayoutError when no block is so small.
+
+    Arithmetic on packed elements also takes dense arrays.
     """
+    if plan.dense_bytes:
+        buffers = plan.source.nbytes + plan.target.nbytes
+        max_bytes = max_bytes * buffers // (buffers + plan.dense_bytes)
     if max_bytes > PACKED_BLOCK and (plan.source.is_packed or plan.target.is_packed):
         with contextlib.suppress(LayoutError):  # the smallest block may be larger
             return _route(plan, PACKED_BLOCK, scratch)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, SupportsIndex
 
-from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.arithmetic import check_simple
+from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
 
@@ -49,6 +50,7 @@ def relayout_file(
     max_bytes: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout:
     """Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
 
@@ -82,6 +84,9 @@ def relayout_file(
     progress : callable, optional
         Called as ``progress(done, total)``, several times a second.  Both numbers count bytes that are read and
         bytes that are written, in all passes.  An exception that it raises ends the call, and nothing is left.
+    **options
+        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `ArithmeticOptions`.  Arrays of scales
+        and shifts are in memory, beside `max_bytes`.  A .npy file names a type that NumPy lacks by its width alone.
 
     Returns
     -------
@@ -90,6 +95,8 @@ def relayout_file(
 
     Raises
     ------
+    TypeError
+        For element types that do not suit `options`, and for other arithmetic.
     ValueError
         When a file is not what the shape or its header says, becomes shorter while it is read, or must not be written.
         The message begins with its name.  FileExistsError when `out` exists.
@@ -116,6 +123,10 @@ def relayout_file(
     >>> done = gl.relayout_file(before, after, target="{0,1}", max_bytes="512M")
     >>> np.load(after, mmap_mode="r").flags.f_contiguous, done.dimensions, done.bytes_written
     (True, (2, 3), 24)
+    >>> done = gl.relayout_file(before, after, dtype="u8", scale=[10, 20, 30], overwrite=True)
+    >>> np.load(after)
+    array([[  0,  20,  60],
+           [ 30,  80, 150]], dtype=uint8)
     >>> folder.cleanup()
     """
     # Loaded late, so that `import gpulayout` need not wait for them.
@@ -126,6 +137,7 @@ def relayout_file(
     from gpulayout.files.new_file import check_output
     from gpulayout.files.source import open_source
 
+    check_simple(options, "files")
     # Absolute: the folder of the process may change during the call.
     source_file, new_file = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
     folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
@@ -133,7 +145,7 @@ def relayout_file(
     try:
         check_output(new_file, source_file, overwrite=overwrite)
         with open_source(source_file, shape, raw=raw) as opened:
-            plan = file_plan(opened, new_file, shape, target, raw=raw)
+            plan = file_plan(opened, new_file, shape, target, raw=raw, **options)
             way = sensible_route(plan.relayout, max_bytes, folder)
             seconds = move(plan, new_file, way, _ignore if progress is None else progress, overwrite=overwrite)
     except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here

@@ -1,0 +1,73 @@
+"""Options that change the elements on the way: --dtype, --scale, --shift."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import gpulayout as gl
+from gpulayout.cli.main import commands
+
+
+def run(*args, code=0):
+    result = CliRunner().invoke(commands, list(map(str, args)))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+@pytest.fixture
+def picture(tmp_path):
+    array = np.arange(72, dtype=np.uint8).reshape(4, 6, 3)
+    np.save(tmp_path / "in.npy", array)
+    return array, tmp_path / "in.npy", tmp_path / "out.npy"
+
+
+OPTIONS = ["--dtype", "f32", "--scale", "0.5,1,2", "--shift", "-1"]
+KEYWORDS = {"dtype": "f32", "scale": [0.5, 1, 2], "shift": -1}
+
+
+@pytest.mark.parametrize("command", ["pack", "relayout"])
+def test_a_file_is_what_the_library_makes(picture, command):
+    array, before, after = picture
+    run(command, before, after, "--to", "h w c -> c h w", *OPTIONS)
+    assert np.load(after).tobytes() == gl.pack(array, "h w c -> c h w", **KEYWORDS).tobytes()
+
+
+def test_unpack(picture):
+    array, before, after = picture
+    np.save(before, gl.pack(array, "F"))
+    run("unpack", before, after, "--from", "u8[4,6,3]{0,1,2}", *OPTIONS)
+    assert np.array_equal(np.load(after), gl.transpose(array, (0, 1, 2), **KEYWORDS))
+
+
+def test_a_dry_run_and_json_name_the_arithmetic(picture):
+    _, before, after = picture
+    said = "scale and shift from u8 in f32: multiply by 3 numbers, add 1 number; to f32"
+    assert f"  changed  {said}\n" in run("pack", before, after, "--to", "F", *OPTIONS, "--dry-run").output
+    assert json.loads(run("pack", before, after, "--to", "F", *OPTIONS, "--json").output)["plan"]["arithmetic"] == said
+    assert f"  changed  {said}\n" in run("explain", "u8[4,6,3]", "F", *OPTIONS, "--memory", "1M").output
+    assert json.loads(run("explain", "u8[4,6,3]", "F", *OPTIONS, "--json").output)["arithmetic"] == said
+    assert json.loads(run("explain", "u8[4,6,3]", "F", "--json").output)["arithmetic"] is None
+    assert said in run("explain", "u8[4,6,3]", "F", *OPTIONS, "--html", "-").output
+
+
+@pytest.mark.parametrize(
+    "options, code, message",
+    [
+        (["--dtype", "f33"], 2, "Invalid value for '--dtype': "),
+        (["--scale", "1,x"], 2, "Invalid value for '--scale': '1,x' is not a number, or several such as 0.5,1,2"),
+        (["--scale", "2"], 1, "write dtype, such as --dtype f32, or --dtype u8 if you mean that"),
+        (["--dtype", "c64"], 1, "gpulayout: error: no cast from u8 to c64"),
+        (["--dtype", "f32", "--scale", "1,2"], 1, "does not divide the size 3 of dimension 2"),
+    ],
+)
+def test_errors(picture, options, code, message):
+    _, before, after = picture
+    for args in (["relayout", before, after, "--to", "F"], ["explain", "u8[4,6,3]", "F"]):
+        assert message in run(*args, *options, code=code).output
+    assert not after.exists()
+
+
+def test_a_change_of_type_says_the_option():
+    assert "; --dtype f32 converts the elements on the way" in run("explain", "u8[3]", "f32[3]", code=1).output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -195,20 +195,17 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    options = {
-        "dtype": dtype,
-        "scale": scale,
-        "shift": shift,
-        "mean": mean,
-        "std": std,
-        "unit": unit,
-        "zero_point": zero_point,
-        "saturate": saturate,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if given and isinstance(axes, str):
-        _check_names(axes, given)
-    asked = Asked(given) if given else None
+    asked = _asked(
+        axes,
+        dtype=dtype,
+        scale=scale,
+        shift=shift,
+        mean=mean,
+        std=std,
+        unit=unit,
+        zero_point=zero_point,
+        saturate=saturate,
+    )
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
@@ -253,16 +250,18 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
     return same_kind(library, given, "array", out, work)
 
 
-def _check_names(pattern: str, given: Mapping[str, Any]) -> None:
-    """LayoutError if an axis of the pattern has the name of a keyword that was given."""
-    if not any(name in pattern for name in given):
-        return
-    for name in re.findall(r"[^\W\d]\w*", pattern):
-        if name in given:
+def _asked(axes: object, **options: Any) -> Asked | None:
+    """The arithmetic that a call asks for, or None; LayoutError if an axis of its pattern has the name of a keyword."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return None
+    if isinstance(axes, str) and any(name in axes for name in given):
+        for name in given.keys() & re.findall(r"[^\W\d]\w*", axes):
             raise LayoutError(
-                f"axes {checks.value_text(pattern)} has an axis called {name}, and {name}= is arithmetic: write the "
-                f"size of the axis in the pattern, as in ({name}=2 n), or call it something else"
+                f"axes {checks.value_text(axes)} has an axis called {name}, and {name}= is arithmetic: write the size "
+                f"of the axis in the pattern, as in ({name}=2 n), or call it something else"
             )
+    return Asked(given)
 
 
 class _Placed(NamedTuple):

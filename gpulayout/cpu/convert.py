@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.cache_blocks import Recipe, block_sizes
+from gpulayout.cpu.cache_blocks import LEAST_BLOCKS, Recipe, block_sizes
 from gpulayout.cpu.caches import LINE_BYTES, machine_caches
 from gpulayout.cpu.casts import ElementConversion
 from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
@@ -150,10 +150,12 @@ def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way) -> tuple[in
         size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
     else:
         size = SCRATCH // min(types.source.itemsize, types.target.itemsize)
+    if move.element_count * ELEMENT_TIME >= 2 * SHARE_TIME:
+        size = min(size, move.element_count // LEAST_BLOCKS)
     if math.prod(whole) <= size:
         return whole
-    if way == "direct":
-        return block_sizes(move.axes, by_source, Recipe(size, 1))
+    if way == "direct":  # along the source, where elements that are near along the target are neighbours
+        return block_sizes(move.axes, by_source, Recipe(1, size))
     sides = (SHORT_SIDE, size // SHORT_SIDE) if way == "scatter" else (size // SHORT_SIDE, SHORT_SIDE)
     while True:  # sides that share axes give smaller blocks
         found = block_sizes(move.axes, by_source, Recipe(*sides))

@@ -130,7 +130,7 @@ def buffer_cases():
             lambda a, o: gl.plan(SOURCE, "s32[2,3]"),
             gl.LayoutError,
             "target s32[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: "
-            "the element type is s32, not f32",
+            "the element type is s32, not f32; dtype='s32' converts the elements on the way",
         ),
         "not a shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape, a Layout or text, not int"),
         "view too small": (

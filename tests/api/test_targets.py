@@ -234,13 +234,15 @@ def test_axes_may_be_called_like_parameters():
     for name in ("array", "axes", "out", "shape", "buffer", "sizes", "in", "dtype"):
         assert np.array_equal(gl.transpose(array, f"({name}=2 b) c -> c b {name}"), expected)
         assert gl.view(array, f"({name}=2 b) c -> c b {name}").shape == (4, 3, 2)
-        if name not in ("out", "in"):
+        if name not in ("out", "in", "dtype"):
             assert np.array_equal(gl.transpose(array, f"({name} b) c -> c b {name}", **{name: 2}), expected)
             assert gl.view(array, f"({name} b) c -> c b {name}", **{name: 2}).shape == (4, 3, 2)
     assert np.array_equal(gl.transpose(array, axes=(1, 0)), array.T)
     assert np.array_equal(gl.transpose(array, axes="a b -> b a"), array.T)
     with pytest.raises(TypeError, match="^out is the number 2, not an array: .* write it in the pattern, as out=2$"):
         gl.transpose(array, "(out b) c -> c b out", out=2)
+    with pytest.raises(gl.LayoutError, match="has an axis called dtype, and dtype= is arithmetic: write the size "):
+        gl.transpose(array, "(dtype b) c -> c b dtype", dtype=2)
 
 
 # ---- views -----------------------------------------------------------------------------------------------------

@@ -171,7 +171,9 @@ def pool_of(element_type):
         parts = [*SPECIAL, *rng.standard_normal(POOL)]
         return np.array([complex(a, b) for a, b in zip(parts, reversed(parts))], element_type.dtype)
     name, width = element_type.value, model.width_of(element_type.value)
-    special = [model.encode(value if not math.isfinite(value) or not value else Fraction(value), name) for value in SPECIAL]
+    special = [
+        model.encode(value if not math.isfinite(value) or not value else Fraction(value), name) for value in SPECIAL
+    ]
     if element_type.is_floating and width > 8:  # of middling size, which steps neither lose nor overflow
         others = [model.encode(Fraction(float(value)), name) for value in rng.standard_normal(POOL) * 40]
     else:

@@ -6,6 +6,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import ElementType
+from gpulayout.api.libraries import library_of
 from tests.api.test_same_kind import Jax, Torch, same
 
 VALUES = np.array([[-3.0, 0.25, 1.5], [2.5, 100.0, 300.0]], np.float32)
@@ -103,6 +104,26 @@ def test_an_out_of_torch_counts_as_written(torch):
     before = out._version
     gl.transpose(torch.tensor(VALUES), scale=2, out=out)
     assert out._version > before
+
+
+class HoldsIntegers:
+    """What a backend says that holds the types of ml_dtypes as integers, as CuPy does."""
+
+    def held(self, dtype):
+        return dtype if dtype.type.__module__ == "numpy" else np.dtype(f"u{dtype.itemsize}")
+
+    def empty(self, shape, dtype, like):
+        return np.empty(shape, dtype)
+
+
+@pytest.mark.parametrize("given, label", [("bf16", "u16"), ("u16", "bf16"), ("f32", "bf16"), ("bf16", None)])
+def test_where_two_types_are_the_same_integers_a_result_has_the_asked_one(library, given, label):
+    array = library.array(np.zeros(3, ElementType(given).dtype))
+    asked = None if label is None else ElementType(label).dtype
+    adapter = library_of(array)
+    made = adapter.empty(array, HoldsIntegers(), (3,), np.dtype(np.uint16), None, asked)[0]
+    expected = ElementType(label or given)
+    assert ElementType.of(made.dtype if isinstance(library, Torch) else made[1]) is expected
 
 
 def test_an_out_of_jax_is_refused():

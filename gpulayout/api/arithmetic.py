@@ -12,7 +12,9 @@ Four forms, told apart by their keywords:
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -60,6 +62,14 @@ class ElementChange(NamedTuple):
         """What equal conversions have in common, hashable."""
         return self.arithmetic, self.sizes, tuple([parameter.tobytes() for parameter in self.parameters])
 
+    def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> ElementChange:
+        """The same for a box of an array of these dimensions: parameters have the numbers of its elements.
+
+        box   the first coordinate in each dimension and one past the last; () for no elements
+        """
+        found = tuple([_part_of(parameter, dimensions, box) for parameter in self.parameters])
+        return ElementChange(self.arithmetic, found)
+
 
 class Asked:
     """The keywords of a call that were given; None counts as not given.
@@ -74,7 +84,7 @@ class Asked:
     def __init__(self, options: Mapping[str, Any]) -> None:
         for name in options:
             if name not in OPTIONS:
-                raise TypeError(f"{value_text(name)} is not a keyword of this call{_meant(name)}")
+                raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
         self.given = {name: value for name, value in options.items() if value is not None}
         dtype = self.given.pop("dtype", None)
         self.dtype = None if dtype is None else _element_type(dtype)
@@ -96,9 +106,9 @@ class Asked:
         for form, names in FORMS.items():
             if given <= {*names}:
                 return form
-        shown = " and ".join(name for name in OPTIONS if name in given)
         raise TypeError(
-            f"{shown} do not go together: write scale and shift; or mean, std and unit; or scale and zero_point"
+            f"{_listed(self.given)} do not go together: write scale and shift; or mean, std and unit; or scale and "
+            "zero_point"
         )
 
     def target_type(self, source: ElementType, given: ElementType | None, about: object) -> ElementType:
@@ -110,12 +120,18 @@ class Asked:
         return self.dtype or given or source
 
     def check_type(self, source: ElementType) -> None:
-        """TypeError for steps on integers without a word about the result's type: they would be rounded."""
-        if self.form != "cast" and self.dtype is None and not (source.is_floating or source.is_complex):
+        """TypeError where the result would have the array's own type, to some surprise: the call has to name a type."""
+        if self.form == "cast" or self.dtype is not None:
+            return
+        if self.form == "quantise":
             raise TypeError(
-                f"{' and '.join(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} "
-                f"numbers that would be rounded to {source}: write dtype, such as dtype='f32', or dtype='{source}' if "
-                "you mean that"
+                "scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='s8'"
+            )
+        if not (source.is_floating or source.is_complex):
+            either = f", or dtype='{source}' if you mean that" if self.form == "scale and shift" else ""
+            raise TypeError(
+                f"{_listed(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} numbers "
+                f"that would be rounded to {source}: write dtype, such as dtype='f32'{either}"
             )
 
     def change(self, shape: Shape, target: ElementType) -> ElementChange | None:
@@ -124,15 +140,9 @@ class Asked:
         form = self._checked_form(source, target)
         if form == "cast":
             return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
-        steps: list[Step] = []
-        names: list[str] = []
-        for operation, name in _steps_of(form, self.given, target):
-            steps.append(Step(operation, None if name is None else len(names)))
-            names += [] if name is None else [name]
-        arithmetic = Arithmetic(source, target, self._saturate, tuple(steps), form)
-        values = {**self.given, "unit": PIXELS}
-        found = tuple([_parameter(name, values[name], arithmetic, shape) for name in names])
-        return ElementChange(arithmetic, found)
+        arithmetic, names = _arithmetic(form, source, target, self._saturate, tuple(self.given))
+        found = [_parameter(name, PIXELS if name == "unit" else self.given[name], arithmetic, shape) for name in names]
+        return ElementChange(arithmetic, tuple(found))
 
     def _checked_form(self, source: ElementType, target: ElementType) -> str:
         """The form between two types; TypeError for types that it does not suit."""
@@ -141,7 +151,7 @@ class Asked:
             advice = "pass .real or .imag" if source.is_complex else "pass an array of complex numbers"
             raise TypeError(f"no cast {pair}: complex numbers become complex numbers, and only these do; {advice}")
         if self.form != "cast" and source.is_complex:
-            raise TypeError(f"no arithmetic {pair}: complex numbers have no {' or '.join(self.given)}, only casts")
+            raise TypeError(f"no arithmetic {pair}: complex numbers can only be cast")
         if not self._saturate and (target.is_integral or target.value[:2] in ("f4", "f6")):
             raise TypeError(f"saturate=False for {target}: {target} has no nan, so numbers out of range saturate")
         if self.form == "normalise":
@@ -166,16 +176,26 @@ class Asked:
         )
 
 
-def _steps_of(form: str, given: Mapping[str, Any], target: ElementType) -> list[tuple[Operation, str | None]]:
-    """The operations of a form in order, each with the name of its parameter."""
-    whole: dict[str, list[tuple[Operation, str | None]]] = {
-        "scale and shift": [("multiply", "scale"), ("add", "shift")],
-        "normalise": [("divide", "unit"), ("subtract", "mean"), ("divide", "std")],
-        "quantise": [("divide", "scale"), ("round", None), ("add", "zero_point")],
-        "dequantise": [("subtract", "zero_point"), ("multiply", "scale")],
-    }
-    found = [(operation, name) for operation, name in whole[form] if name is None or name in given]
-    return found[:1] if form == "quantise" and target.is_floating else found
+# What each form does, in order: the operation, and the name of its parameter.
+STEPS: dict[str, tuple[tuple[Operation, str | None], ...]] = {
+    "scale and shift": (("multiply", "scale"), ("add", "shift")),
+    "normalise": (("divide", "unit"), ("subtract", "mean"), ("divide", "std")),
+    "quantise": (("divide", "scale"), ("round", None), ("add", "zero_point")),
+    "dequantise": (("subtract", "zero_point"), ("multiply", "scale")),
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _arithmetic(
+    form: str, source: ElementType, target: ElementType, saturate: bool, given: tuple[str, ...]
+) -> tuple[Arithmetic, tuple[str, ...]]:
+    """The arithmetic of a form whose parameters are partly given, and the names of those that it takes, in order."""
+    found = [(operation, name) for operation, name in STEPS[form] if name is None or name in given]
+    if form == "quantise" and target.is_floating:
+        found = found[:1]
+    names = tuple([name for _, name in found if name is not None])
+    steps = [Step(operation, None if name is None else names.index(name)) for operation, name in found]
+    return Arithmetic(source, target, saturate, tuple(steps), form), names
 
 
 def _parameter(name: str, given: Any, arithmetic: Arithmetic, shape: Shape) -> HostArray:
@@ -196,6 +216,8 @@ def _parameter(name: str, given: Any, arithmetic: Arithmetic, shape: Shape) -> H
 
 def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     """The numbers of a parameter as a host array, and their type."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{name} is {value_text(given)}, not a number or an array of numbers")
     numbers = given
     if isinstance(given, arrays.PLAIN):  # on a machine with a GPU the default backend is not the host's
         numbers = _plain_numbers(name, given)
@@ -245,9 +267,35 @@ def _fitting(name: str, sizes: Sequence[int], shape: Shape) -> tuple[int, ...]:
     if problem:
         raise LayoutError(
             f"{name} of shape {tuple(sizes)} does not fit an array of shape {dimensions}: {problem}.  Its sizes, last "
-            "one first, must equal the array's, be 1, or divide them"
+            "one first, must equal those of the array before the move, be 1, or divide them"
         )
     return kept
+
+
+def _listed(given: Collection[str]) -> str:
+    """The names of keywords, as in "mean, std and unit"."""
+    *names, last = [name for name in OPTIONS if name in given]
+    return f"{', '.join(names)} and {last}" if names else last
+
+
+def _part_of(parameter: HostArray, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> HostArray:
+    """The numbers of a parameter for a box.
+
+    One number for each block of 128 stays that where the box begins and ends between blocks.  If it begins at 64, there
+    is one for each 64 elements.
+    """
+    if dimensions and (not box or any(first >= last for first, last in box)):
+        found = np.ones((), parameter.dtype)
+    else:
+        found, skipped = parameter, len(dimensions) - parameter.ndim
+        for axis, size in enumerate(parameter.shape):
+            (first, last), whole = box[skipped + axis], dimensions[skipped + axis]
+            if (first, last) != (0, whole):
+                step = whole // size
+                places = np.arange(first, last, math.gcd(first, last, step)) // step
+                found = np.take(found, places[:1] if places[0] == places[-1] else places, axis)
+    found.setflags(write=False)
+    return found
 
 
 def _element_type(value: Any) -> ElementType:
@@ -263,6 +311,7 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _meant(name: str) -> str:
+def meant(name: str) -> str:
+    """What a misspelt keyword was meant to be, or nothing."""
     close = difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
     return f": did you mean {close[0]}?" if close else ""

@@ -100,41 +100,55 @@ else:
 
 
 class ArithmeticOptions(TypedDict, total=False):
-    """Arithmetic on the way: the keywords of calls that may change the elements they move.  All are optional.
+    """The keywords that change elements while `transpose`, `pack`, `unpack`, `relayout` and `plan` move them.
 
-    A parameter is a number, or an array that broadcasts against the source's logical array, as in NumPy.  Its sizes may
-    also divide the array's: then there is one number for each block.  A scale of shape (4, 2) for an array of shape
-    (512, 256) has one for each 128 x 128 elements.
+    They say one of four forms, which do not mix:
+
+    - cast: `dtype` alone
+    - scale and shift: ``x * scale + shift``, or one of the two
+    - normalise: ``(x - mean) / std``, or one of the two; with ``unit=True``, ``(x / 255 - mean) / std``
+    - quantise: ``rint(x / scale) + zero_point`` from floats to integers, and back ``(x - zero_point) * scale``
+
+    A parameter is a number or an array on the host.  It broadcasts against the array before the move, as in NumPy: a
+    scale of shape (3,) for N H W C.  Its sizes may also divide the array's: a scale of shape (4, 2) for an array of
+    shape (512, 256) has a number for each 128 x 128 elements.
 
     Attributes
     ----------
     dtype : ElementType or dtype
-        The element type of the result.  Alone it is a cast: the exact value is rounded once, half to even.  Integers
-        saturate, and become 0 for a nan.
+        The element type of the result; by default that of the target, if it is a whole shape, else that of the array.
+        An array of integers needs it for every form but the cast, and a quantisation always does.
     scale, shift : number or array
-        ``x * scale + shift``, without fused multiply-add.
-    unit : bool
-        Divide pixels of u8 by 255 first.
+        Without `zero_point`, a factor, whatever the types are.  With it, the size of a step: quantising divides by it,
+        the way back multiplies.
     mean, std : number or array
-        ``(x - mean) / std``, as torchvision normalises.
+        What is subtracted, and then divides, as in torchvision.  The result has a float type.
+    unit : bool
+        True divides by 255 first, for arrays of u8.
     zero_point : integer or array
-        With `scale`, quantise a float type, ``rint(x / scale) + zero_point``; or dequantise an integer type,
-        ``(x - zero_point) * scale``, as ONNX does.
+        The integer that stands for 0, as in ONNX.  0 for a float type: ``x / scale``.
     saturate : bool
-        What floats without infinities, such as f8e4m3fn, get for numbers that are too large: by default their largest
-        number, as in ONNX, else a nan.
+        False gives nan for numbers that are too large for a float type without infinities, such as f8e4m3fn.  By
+        default they become its largest number, as in ONNX.
 
     Notes
     -----
-    The steps are done in f32; in f64 if either side is f64 or an integer of 32 bits or more.  Integers of 64 bits lose
-    what f64 cannot hold, except in a plain cast.
+    Every operation rounds once, half to even, without fused multiply-add: in f32, or in f64 if the array or the result
+    has f64 or integers of 32 or 64 bits.  A cast goes from the exact number to the nearest one of the target.  Integers
+    saturate, and a nan becomes 0.
+
+    Keywords that do not go together, or do not suit the types, are a TypeError; a parameter of sizes that do not fit is
+    a LayoutError.
 
     Examples
     --------
     >>> import gpulayout as gl
     >>> import numpy as np
-    >>> gl.pack(np.array([[0, 51], [102, 255]], np.uint8), "F", dtype="f32", unit=True)
+    >>> pixels = np.array([[0, 51], [102, 255]], np.uint8)
+    >>> gl.pack(pixels, "F", dtype="f32", unit=True)
     array([0. , 0.4, 0.2, 1. ], dtype=float32)
+    >>> gl.transpose(pixels, dtype="f32", scale=[1, 0.5], shift=-10).tolist()
+    [[-10.0, 92.0], [15.5, 117.5]]
     """
 
     dtype: ElementTypeLike

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gpulayout.api.array_types import ByteCount
 from gpulayout.api.axis_labels import axis_labels
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.convert import planned_pieces
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
@@ -19,7 +21,11 @@ from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BoxGrid, box_grid, passes
+from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.convert_pieces import Stages
 from gpulayout.moves.kinds import AnyMove, Pieces
+
+_WITH = {"multiply": "by ", "divide": "by ", "add": "", "subtract": ""}
 
 
 class Explanation(str):
@@ -30,19 +36,24 @@ class Explanation(str):
 
 
 def explain(
-    pieces: Pieces, source: Shape, target: Shape, device: Device | None = None, *, names: Sequence[str] | None = None
+    pieces: Pieces,
+    source: Shape,
+    target: Shape,
+    device: Device | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    stages: Stages | None = None,
 ) -> Explanation:
     """What a relayout from `source` to `target` does, one fact per line; details are those of the first piece.
 
     The expected speed is that on the device, without one on the GPU that this process uses.
 
-    names   of the dimensions
+    names    of the dimensions
+    stages   of a transfer with arithmetic, whose second stage the pieces are
     """
     move = pieces[0].move
-    read, written, elements, places = (
-        sum(getattr(piece.move, name) for piece in pieces)
-        for name in ("bytes_read", "bytes_written", "element_count", "place_count")
-    )
+    read, written = moved_bytes(pieces, stages)
+    elements, places = (sum(getattr(piece.move, name) for piece in pieces) for name in ("element_count", "place_count"))
     if source.is_packed or target.is_packed:  # the pieces may count bytes that hold several elements each
         elements, places = source.element_count, target.buffer_size
     lines = [
@@ -50,7 +61,8 @@ def explain(
         f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
         f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, "
         f"{_padding(places - elements, places, target)}",
-        *_pieces(pieces, written),
+        *([] if stages is None else _stages(stages, source, target)),
+        *_pieces(pieces),
     ]
     if move.has_loops:
         lines.append(f"  merged   {_merged(move, source)}")
@@ -61,20 +73,55 @@ def explain(
             f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is "
             f"{counted(axis.source_stride, move.stride_unit)} in the source, {axis.target_stride} in the target"
         )
-    if same_buffer(source, target):
+    if stages is None and same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: no move is needed")
     lines.append(f"  numpy    {choose_plan.describe(move)}")
     lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
 
 
-def picture_facts(pieces: Pieces) -> list[str]:
+def moved_bytes(pieces: Pieces, stages: Stages | None = None) -> tuple[int, int]:
+    """Bytes that a transfer reads from its source and writes to its target."""
+    first, last = (pieces, pieces) if stages is None else (stages.first, stages.last)
+    return sum(piece.move.bytes_read for piece in first), sum(piece.move.bytes_written for piece in last)
+
+
+def arithmetic_text(stages: Stages) -> str:
+    """What happens to each element: "scale and shift from u8 in f32: multiply by 3 numbers, add 1 number; to bf16"."""
+    arithmetic = stages.arithmetic
+    if not arithmetic.steps:
+        return f"{arithmetic.form} from {arithmetic.source} to {arithmetic.target}"
+    steps = []
+    for operation, parameter in arithmetic.steps:
+        count = None if parameter is None else counted(math.prod(stages.given[parameter]), "number")
+        steps.append(operation if count is None else f"{operation} {_WITH[operation]}{count}")
+    start = f"{arithmetic.form} from {arithmetic.source} in {arithmetic.compute}"
+    return f"{start}: {', '.join(steps)}; to {arithmetic.target}"
+
+
+def _stages(stages: Stages, source: Shape, target: Shape) -> list[str]:
+    """What happens to each element, and the dense arrays before and after that."""
+    lines = [f"  changed  {arithmetic_text(stages)}"]
+    sides = (
+        (stages.before, source, "before   the source becomes"),
+        (stages.after, target, "after    the target comes from"),
+    )
+    for pieces, shape, text in sides:
+        if pieces:
+            size = counted(shape.element_count * shape.itemsize, "byte")
+            lines.append(f"  {text} a dense array of {shape.element_type}, {size}, by {counted(len(pieces), 'piece')}")
+    return lines
+
+
+def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
     """What the picture of a relayout says at its top: the facts of `explain` that hold on every GPU.
 
     The launch is that of the largest piece, for buffers aligned to 16 bytes.
     """
-    read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
+    read, written = moved_bytes(pieces, stages)
     facts = [f"reads {counted(read, 'byte')}, writes {counted(written, 'byte')}"]
+    if stages is not None:
+        facts.append(arithmetic_text(stages))
     launch = kernel_plan(pieces[0].move)
     if launch is None:
         return [*facts, "no launch: nothing to write"]
@@ -134,15 +181,13 @@ def _size(shape: Shape) -> str:
     return counted(*((shape.bits_per_element, "bit") if shape.is_packed else (shape.itemsize, "byte")))
 
 
-def _pieces(pieces: Pieces, written: int) -> list[str]:
+def _pieces(pieces: Pieces) -> list[str]:
     """How many pieces there are, and the share of the first one, which the other lines describe."""
     if len(pieces) == 1:
         return []
+    written = sum(piece.move.bytes_written for piece in pieces)
     copies, fills = (
         [piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False)
-    )
-    plan = many_plan(
-        tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
     )
     parts = [
         counted(len(copies), "copy"),
@@ -153,10 +198,21 @@ def _pieces(pieces: Pieces, written: int) -> list[str]:
         ),
     ]
     return [
-        f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where "
-        f"the dimensions or other tiles end",
+        f"  pieces   {' and '.join(parts)}, {_launches(pieces)}",
         f"    the rest describes the largest piece, {pieces[0].move.bytes_written / written:.1%} of the bytes written",
     ]
+
+
+def _launches(pieces: Pieces) -> str:
+    """How many launches a GPU takes for several pieces, and why there are several."""
+    if isinstance(pieces[0].move, ConvertMove):
+        count = len(planned_pieces(pieces).launches)
+        return f"in {counted(count, 'launch')} on a GPU: cut at tiles and padding"
+    plan = many_plan(
+        tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
+    )
+    count = plan.launch_count
+    return f"in {counted(count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"
 
 
 def _padding(count: int, places: int, target: Shape) -> str:

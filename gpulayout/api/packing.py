@@ -72,8 +72,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
         Array of shape `shape.dimensions`, with any strides; it may be read-only.  Nested lists and numbers become
         arrays of the default backend and need a whole shape.
     shape : Shape, Layout or str
-        A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``, for the array's own element type and
-        dimensions.
+        A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``, for the array's own dimensions and
+        element type, or `dtype`.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements or more.
     **options
@@ -87,7 +87,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     Raises
     ------
     TypeError
-        For an array of another element type, and for objects that are not arrays.
+        For an array of another element type without `dtype`, and for objects that are not arrays.
     BufferError
         For an array of other dimensions; for an `out` that is too small, not contiguous, read-only, on another device,
         or that shares memory with `array`.
@@ -114,6 +114,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     array([1, 2, 4, 5, 3, 0, 6, 0], dtype=int8)
     >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
     array([33,  3], dtype=uint8)
+    >>> pack(np.array([[0.5, 1.5], [2.5, 300]]), "{0,1}", dtype="s8")
+    array([  0,   2,   2, 127], dtype=int8)
     """
     asked = Asked(options) if options else None
     if asked:
@@ -250,6 +252,11 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpa
     >>> unpack(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}")
     array([[1, 2, 3],
            [4, 5, 6]], dtype=int8)
+
+    Packed weights of 4 bits become numbers again:
+
+    >>> unpack(np.array([0x98, 0x7A], np.uint8), "u4[4]{0:E(4)}", dtype="f32", scale=0.5, zero_point=8)
+    array([ 0. ,  0.5,  1. , -0.5], dtype=float32)
     """
     shape = given_shape(shape, buffer, "shape")
     asked = Asked(options) if options else None

@@ -19,7 +19,7 @@ from gpulayout.api.array_types import (
     Unpack,
 )
 from gpulayout.api.convert_transfer import ConvertTransfer, relayout_transfer
-from gpulayout.api.explain import Explanation, explain, explain_blocks, picture_facts
+from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
@@ -30,7 +30,8 @@ from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import passes
+from gpulayout.moves.blocks import BlockShapes, passes
+from gpulayout.moves.convert_pieces import Stages
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.pieces import relayout_pieces
@@ -45,6 +46,8 @@ class Plan:
         The two shapes.
     names : tuple of str or None
         What `explain` and `draw` call the dimensions; None for z, y and x, the letters of XLA's document.
+    change : ElementChange or None
+        The arithmetic on the way, and its parameters; an internal, as `pieces` are.
     bytes_read, bytes_written : int
         Bytes of the elements that are read, and of all places that are written, padding included.
     pieces : tuple of Piece
@@ -84,19 +87,20 @@ class Plan:
         transfer: RelayoutTransfer | ConvertTransfer
         if change is None:
             transfer = RelayoutTransfer(source, target, relayout_pieces(source, target))
-            read = written = transfer.pieces
+            stages = None
         else:
             check_same_dimensions(source, target)
+            for parameter in change.parameters:
+                parameter.setflags(write=False)  # which a pickle forgets
             transfer = relayout_transfer(source, target, change)
-            read, written = transfer.stages.first, transfer.stages.last
+            stages = transfer.stages
         values = (
             source,
             target,
             names,
             change,
             transfer.pieces,
-            sum(piece.move.bytes_read for piece in read),
-            sum(piece.move.bytes_written for piece in written),
+            *moved_bytes(transfer.pieces, stages),
             transfer,
         )
         for name, value in zip(self.__slots__, values):
@@ -106,6 +110,11 @@ class Plan:
     def move(self) -> AnyMove:
         """The coalesced loops of the first piece."""
         return self.pieces[0].move
+
+    @property
+    def stages(self) -> Stages | None:
+        """The stages of a plan with arithmetic; None for another plan.  Internals, as `pieces`."""
+        return None if isinstance(self.transfer, RelayoutTransfer) else self.transfer.stages
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
@@ -168,7 +177,7 @@ class Plan:
         max_bytes : int or str, optional
             Also explain how `blocks` cuts the plan for this limit, and whether two passes have longer runs.
         """
-        found = explain(self.pieces, self.source, self.target, names=self.names)
+        found = explain(self.pieces, self.source, self.target, names=self.names, stages=self.stages)
         if max_bytes is None:
             return found
         return Explanation("\n".join([found, *explain_blocks(self.source, self.target, max_bytes)]))
@@ -229,7 +238,8 @@ class Plan:
         tuple of Plan
             This plan alone if it has runs of 32 KB or more.  Else, if that gives longer runs or smaller blocks, one
             plan to a scratch layout and one from it.  The scratch layout has tiles, each the part that a slab of the
-            source and a slab of the target have in common.
+            source and a slab of the target have in common.  Elements that change on the way do so in one of the two
+            plans, and the scratch layout has the narrower type.
 
         Notes
         -----
@@ -244,7 +254,11 @@ class Plan:
         f32[39000,39001]{1,0:T(200,201)} f32[39000,39001]{0,1}
         """
         pairs = passes(self.source, self.target, byte_count("max_bytes", max_bytes))
-        return tuple(self.part(*pair) for pair in pairs)
+        changes = [self.change]
+        if len(pairs) == 2:  # the scratch layout has the element type of one side
+            is_late = pairs[1][0].element_type is self.source.element_type
+            changes = [None, self.change] if is_late else [self.change, None]
+        return tuple(_plan(*pair, self.names, change) for pair, change in zip(pairs, changes))
 
     def stream(
         self, buffer: Array, *, out: Out, max_bytes: ByteCount | None = None, progress: Progress | None = None
@@ -296,7 +310,7 @@ class Plan:
         True
         """
         limit = None if max_bytes is None else byte_count("max_bytes", max_bytes)
-        return stream(self.transfer, plan, buffer, out, limit, progress)
+        return stream(self.transfer, self.part, buffer, out, limit, progress)
 
     def draw(self) -> Picture:
         """Draw where the elements go, with facts about a GPU's launch.
@@ -345,7 +359,7 @@ class Plan:
         """
         from gpulayout.pictures.plan_picture import PlanPicture
 
-        return PlanPicture(self.source, self.target, picture_facts(self.pieces), self.names)
+        return PlanPicture(self.source, self.target, picture_facts(self.pieces, self.stages), self.names)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
@@ -357,10 +371,11 @@ class Plan:
     def __hash__(self) -> int:
         return hash(self._key)
 
-    def part(self, source: Shape, target: Shape) -> Plan:
-        """The plan of a part of both buffers, with the same names where it has the same dimensions."""
-        names = self.names if source.rank == self.source.rank else None
-        return _plan(source, target, names, self.change)
+    def part(self, block: BlockShapes) -> Plan:
+        """The plan of a block, with the same names where it has the same dimensions."""
+        names = self.names if block.source.rank == self.source.rank else None
+        change = None if self.change is None else self.change.part(self.source.dimensions, block.box)
+        return _plan(block.source, block.target, names, change)
 
     @property
     def _key(self) -> tuple[Any, ...]:
@@ -404,13 +419,13 @@ def plan(
     Returns
     -------
     Plan
-        Call it with a buffer.  Plans are cached: planning again costs a dictionary look-up.
+        Call it with a buffer.  Plans without arithmetic are cached: planning again costs a dictionary look-up.
 
     Raises
     ------
     LayoutError
-        When element types or dimensions differ, for a shape that no buffer can hold, and for `names` that are not one
-        for each dimension.
+        When dimensions differ, or element types without `dtype`; for a shape that no buffer can hold, and for `names`
+        that are not one for each dimension.
 
     See Also
     --------
@@ -424,6 +439,8 @@ def plan(
     >>> to_planes = plan("u8[8,224,224,3]", "n h w c -> n c h w")
     >>> str(to_planes.target), to_planes.names
     ('u8[8,224,224,3]{2,1,3,0}', ('n', 'h', 'w', 'c'))
+    >>> plan("f32[16,256]", "{0,1}", dtype="bf16")
+    plan('f32[16,256]{1,0}', 'bf16[16,256]{0,1}') with cast
     """
     asked = Asked(options) if options else None
     if asked:

@@ -107,7 +107,7 @@ class Blocks(Sequence[Block]):
 
     def _block(self, number: int) -> Block:
         shapes = self._cut.block(number)
-        return Block(self.plan.part(shapes.source, shapes.target), shapes.source_runs, shapes.target_runs)
+        return Block(self.plan.part(shapes), shapes.source_runs, shapes.target_runs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Blocks, (self.plan, self.max_bytes)

@@ -82,7 +82,8 @@ def relayout(
         The shape of the result, with the same dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.  It may be
-        `buffer` itself, or another array of the same memory: then the relayout is done in place.
+        `buffer` itself, or another array of the same memory: then the relayout is done in place.  With `dtype`, both
+        types need the same width then, and `out` has the new one.
     max_bytes : int or str, optional
         The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if
         that is more. Only with ``out=buffer``.

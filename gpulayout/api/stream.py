@@ -35,7 +35,7 @@ from gpulayout.moves.backend import Array, Backend, Lane
 from gpulayout.moves.blocks import BlockShapes, BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 
-Planner = Callable[[Shape, Shape], Callable[..., Any]]  # the function `plan`
+Planner = Callable[[BlockShapes], Callable[..., Any]]  # gives the plan of a block
 Progress = Callable[[int, int], object]  # gets the bytes done and all bytes
 
 # Bytes.  Two lanes of 32 MB copy 16 MB at a time, which takes much longer than it takes to begin.
@@ -48,7 +48,7 @@ ALIGN = 16  # of a block's second buffer in its lane: the widest access of a ker
 def stream(
     transfer: Transfer, plan: Planner, buffer: Any, out: Out, max_bytes: int | None, progress: Progress | None
 ) -> Out:
-    """See `Plan.stream`; `transfer` is the whole relayout's."""
+    """See `Plan.stream`; `transfer` is the whole relayout's, and `plan` gives those of its blocks."""
     libraries = [library for library in map(library_of, (buffer, out)) if library is not None]
     function: Callable[..., None] = libraries[0].untraced(_stream) if libraries else _stream
     function(transfer, plan, buffer, out, max_bytes, progress)
@@ -203,9 +203,7 @@ class _Work:
                     _gather(self.source, block.source_runs, given)
             in_place = self.target.is_direct(block.target_runs)
             made = self.target.memory[block.target_runs.offset :] if in_place else lane.device[target_place]
-            self.plan(block.source, block.target)(
-                self.typed(given, block.source), out=self.typed(made[: block.target.nbytes], block.target)
-            )
+            self.plan(block)(self.typed(given, block.source), out=self.typed(made[: block.target.nbytes], block.target))
             if not self.target.on_host and not in_place:
                 _scatter(lane.device[target_place], block.target_runs, self.target)
         if self.target.on_host:

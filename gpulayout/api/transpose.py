@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.arithmetic import Asked
+from gpulayout.api.arithmetic import OPTIONS, Asked, meant
 from gpulayout.api.array_types import Array, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
 from gpulayout.api.backends import host_backend
 from gpulayout.api.convert_transfer import convert_transfer
@@ -143,8 +143,10 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     out : array, optional
         Array to write to, of the shape and dtype of the result, on the same device, with any strides that do not
         overlap: a slice of a larger array, such as ``cache[:, 0]``.
-    dtype, scale, shift, mean, std, unit, zero_point, saturate : optional
-        Change the elements on the way: see `ArithmeticOptions`.
+    dtype : ElementType or dtype, optional
+        The element type of the result, such as ``"bf16"``.
+    scale, shift, mean, std, unit, zero_point, saturate : optional
+        What becomes of each element on the way, such as ``x * scale + shift``: see `ArithmeticOptions`.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
         One per split axis may be left out.  The pattern has to say the size of an axis named like a keyword.
@@ -159,7 +161,7 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     LayoutError
         For a pattern or an order that does not fit the array.
     TypeError
-        For elements of another size, Python objects, and an `out` of another dtype.
+        For elements of another size, Python objects, an `out` of another dtype, and keywords that do not go together.
     BufferError
         For an `out` of another shape, that is read-only, on another device, overlaps itself or shares memory with
         `array`.  Planes of one array, such as ``cache[:, 0]`` and ``cache[:, 1]``, share none.
@@ -195,17 +197,9 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    asked = _asked(
-        axes,
-        dtype=dtype,
-        scale=scale,
-        shift=shift,
-        mean=mean,
-        std=std,
-        unit=unit,
-        zero_point=zero_point,
-        saturate=saturate,
-    )
+    asked = None
+    if sizes or not (dtype is scale is shift is mean is std is unit is zero_point is saturate is None):
+        asked = _asked(axes, (dtype, scale, shift, mean, std, unit, zero_point, saturate), sizes)
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
@@ -250,18 +244,23 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
     return same_kind(library, given, "array", out, work)
 
 
-def _asked(axes: object, **options: Any) -> Asked | None:
-    """The arithmetic that a call asks for, or None; LayoutError if an axis of its pattern has the name of a keyword."""
-    given = {name: value for name, value in options.items() if value is not None}
-    if not given:
-        return None
-    if isinstance(axes, str) and any(name in axes for name in given):
-        for name in given.keys() & re.findall(r"[^\W\d]\w*", axes):
+def _asked(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> Asked | None:
+    """The arithmetic that a call asks for, or None; `options` are in the order of OPTIONS.
+
+    LayoutError if an axis of its pattern has the name of a keyword that is given; TypeError for a misspelt keyword.
+    """
+    given = {name: value for name, value in zip(OPTIONS, options) if value is not None}
+    pattern = axes if isinstance(axes, str) else ""
+    for name in sizes:
+        if name not in pattern and (hint := meant(name)):
+            raise TypeError(f"{checks.value_text(name)} is neither a keyword of this call nor an axis{hint}")
+    if given and any(name in pattern for name in given):
+        for name in given.keys() & re.findall(r"[^\W\d]\w*", pattern):
             raise LayoutError(
                 f"axes {checks.value_text(axes)} has an axis called {name}, and {name}= is arithmetic: write the size "
                 f"of the axis in the pattern, as in ({name}=2 n), or call it something else"
             )
-    return Asked(given)
+    return Asked(given) if given else None
 
 
 class _Placed(NamedTuple):

@@ -38,9 +38,11 @@ class ElementConversion:
         exactly = not arithmetic.steps and target is not ElementType.F64
         self._read = _reader(source, arithmetic.compute.dtype, exactly)
         self._write = _writer(target, arithmetic.saturate)
-        is_direct = self._once is not None or self._is_computed
-        is_native = self._is_computed or target in (ElementType.BF16, *_NATIVE_FLOATS)
-        arrays = 0 if is_direct else bool(self._steps) + (0 if is_native else 2)
+        arrays = 0
+        if self._once is None:
+            arrays += 2 * (self._read.func is not _read_native)  # to read
+            arrays += bool(self._steps) and not self._is_computed  # for the steps
+            arrays += 2 * (target not in (arithmetic.compute, ElementType.BF16))  # to write
         self.temporary_bytes = arrays * arithmetic.compute.itemsize
 
     def convert(self, values: np.ndarray, parameters: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -223,7 +225,7 @@ def _in_one_step(source: ElementType, target: ElementType) -> _Write | None:
     """How a plain cast goes without f32 and f64 between; None if it does not."""
     if source is target and source.itemsize == 1 and source is not ElementType.PRED:
         return functools.partial(_keep_low_bits, bits=_code_bits(source))
-    if source is target or source.is_complex:
+    if source is target or source.is_complex or {source, target} == {ElementType.BF16, ElementType.F32}:
         return functools.partial(_convert_natively, source=source.dtype, target=target.dtype)
     from_integer = source.is_integral or source is ElementType.PRED
     if from_integer and target.is_integral:

@@ -37,7 +37,7 @@ from gpulayout.moves.texts import tile_text
 # stay in it, but threads wait for each other before and after each of NumPy's operations.
 CACHE_SHARE = 3
 MOST_TEMPORARY = 1 << 17  # elements of a temporary array; malloc gives longer ones back to the system, each time
-SCRATCH, SHORT_SIDE = 1 << 20, 128  # bytes of a scratch array, and elements of a block along its other side
+SCRATCH, SHORT_SIDE = 3 << 18, 128  # bytes of a scratch array, and elements of a block along its other side
 ELEMENT_TIME = 0.5  # nanoseconds for an element, about
 NEAR_BYTES = 16  # a step between elements that share lines
 SHORT_AXIS = 64  # a parameter that steps along a shorter minor axis is spread over the block
@@ -134,7 +134,7 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     way: Way = "scatter" if move.arithmetic.source.itemsize > move.arithmetic.target.itemsize else "gather"
     if by_source[:1] in ([], [0]) or abs(axes[0].source_stride) <= NEAR_BYTES:
         way = "direct"
-    block = _block_of(move, by_source, way)
+    block = _block_of(move, by_source, way, threads)
     order = tuple(reversed(by_source if way == "scatter" else range(len(axes))))
     count = math.prod(-(-axis.extent // size) for axis, size in zip(axes, block))
     time = move.element_count * ELEMENT_TIME
@@ -142,15 +142,18 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), way, shared)
 
 
-def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way) -> tuple[int, ...]:
-    """Sizes of a block, axes as in the move.  Through scratch, it is long along the side that is converted along."""
+def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way, threads: int) -> tuple[int, ...]:
+    """Sizes of a block, axes as in the move; several blocks for several threads.
+
+    A block that goes through scratch is long along the side that is converted along.
+    """
     types, whole = move.arithmetic, tuple([axis.extent for axis in move.axes])
     if way == "direct":
         element_bytes = types.source.itemsize + types.target.itemsize + conversion_of(move).temporary_bytes
         size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
     else:
         size = SCRATCH // min(types.source.itemsize, types.target.itemsize)
-    if move.element_count * ELEMENT_TIME >= 2 * SHARE_TIME:
+    if threads > 1:
         size = min(size, move.element_count // LEAST_BLOCKS)
     if math.prod(whole) <= size:
         return whole

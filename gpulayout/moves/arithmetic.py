@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.frozen import Frozen
 
@@ -47,7 +48,14 @@ class Arithmetic(Frozen):
     steps: tuple[Step, ...] = ()
     form: str = "cast"
 
-    @property
+    def __hash__(self) -> int:
+        return self._kept_hash
+
+    @cached_property
+    def _kept_hash(self) -> int:  # cached: each call looks its arithmetic up
+        return hash((self.source, self.target, self.saturate, self.steps, self.form))
+
+    @cached_property
     def compute(self) -> ElementType:
         """The type C of the steps and of the parameters."""
         wide = any(

@@ -12,6 +12,9 @@ target have in common:
     f32[39000,39001]{1,0}  to  {1,0:T(1148,1148)}    slabs of 1148 rows: one run of 179 MB on both sides
     {1,0:T(1148,1148)}     to  {0,1}                 slabs of 1148 columns: runs of 5.3 MB (a tile), and one of 179 MB
 
+Elements may change on the way.  The scratch file then has the narrower of the two types, so that they change in one
+pass only.
+
 Two passes read and write everything twice.  This is the external transposition of Aggarwal and Vitter, "The
 input/output complexity of sorting and related problems" (1988), with tiles as long as memory allows.
 """
@@ -29,7 +32,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import Tile
 from gpulayout.moves.boxes import Boxes, Interval, boxes, rounded
-from gpulayout.moves.move import check_same_array
+from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.runs import Runs
 from gpulayout.moves.supported import check_storable
 
@@ -37,12 +40,16 @@ SHORT_RUN = 1 << 15  # bytes; shorter runs cost more than reading and writing ev
 
 
 class BlockShapes(NamedTuple):
-    """A block: the shapes of its own two buffers, and where these bytes lie in the large buffers."""
+    """A block: the shapes of its own two buffers, and where these bytes lie in the large buffers.
+
+    box   the coordinates of its elements in the large array; () for a fill of the tail, which has none
+    """
 
     source: Shape
     target: Shape
     source_runs: Runs
     target_runs: Runs
+    box: tuple[Interval, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,9 @@ class BoxGrid:
         read = self._read(box)
         is_last = number + 1 == self.box_count
         tail = self._tail[0] - self.target.table.buffer_size if is_last else 0
-        return BlockShapes(
-            self.source.part(read), self.target.part(box, tail=tail), self.source.runs(read), self.target.runs(box)
-        )
+        source, target = self.source.part(read), self.target.part(box, tail=tail)
+        elements = tuple([(first, first + size) for (first, _), size in zip(box, target.dimensions)])
+        return BlockShapes(source, target, self.source.runs(read), self.target.runs(box), elements)
 
     def _read(self, box: Sequence[Interval]) -> tuple[Interval, ...]:
         """What a box reads: up to the end of the elements; a box that begins at 0 also reads padding that is kept."""
@@ -135,7 +142,9 @@ class BoxGrid:
             element_size_in_bits=kept.element_size_in_bits,
         )
         target = Shape(self.whole_target.element_type, (0,), layout)
-        empty = target.with_layout(layout.replace(padded_dimensions=(0,)))
+        read = self.source.shape
+        nothing = Layout((0,), element_size_in_bits=read.layout.element_size_in_bits)
+        empty = Shape(read.element_type, (0,), nothing)
         bits = target.bits_per_element
         return BlockShapes(empty, target, Runs(0, 0), Runs(first * bits // 8, target.nbytes))
 
@@ -181,9 +190,9 @@ class BoxGrid:
 def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
     """The relayout in blocks whose two buffers have at most `max_bytes` together, with runs as long as possible.
 
-    LayoutError when the shapes are not the same array, or when even the smallest block is larger.
+    LayoutError when the shapes have other dimensions, or when even the smallest block is larger.
     """
-    check_same_array(source, target)
+    check_same_dimensions(source, target)
     check_storable(source)
     check_storable(target)
     reading, writing = boxes(source, reads=True), boxes(target)
@@ -273,13 +282,16 @@ def scratch_shape(source: Shape, target: Shape, max_bytes: int, *, packed: bool 
     A slab is what memory holds of consecutive bytes.  The tiles of the scratch file are the boxes that two slabs have
     in common.  None for an array without elements.
 
+    Of two element types it has the narrower one, or else the source's.
+
     packed   elements are packed as on the sides.  Otherwise they take whole bytes, and a dimension that one side never
              cuts can be cut by the other: u4[5,5]{1,0:E(4)} to {0,1:E(4)} goes by pairs of rows, then pairs of columns
     """
     if not source.element_count or not source.rank:
         return None
     sides = boxes(source, reads=True), boxes(target)
-    bits = min(source.bits_per_element, target.bits_per_element) if packed else 8 * source.itemsize
+    narrow = min(source, target, key=lambda side: side.bits_per_element if packed else side.itemsize)
+    bits = narrow.bits_per_element if packed else 8 * narrow.itemsize
     slabs = [_slab(side, max_bytes, bits) for side in sides]
     tile = []
     for dim, size in enumerate(source.dimensions):
@@ -294,7 +306,7 @@ def scratch_shape(source: Shape, target: Shape, max_bytes: int, *, packed: bool 
         tiles=(Tile(tuple(tile[dim] for dim in reversed(order))),),
         element_size_in_bits=bits if bits < 8 else 0,
     )
-    return Shape(source.element_type, source.dimensions, layout)
+    return Shape(narrow.element_type, source.dimensions, layout)
 
 
 def _slab(side: Boxes, max_bytes: int, bits: int) -> tuple[int, ...]:

@@ -31,12 +31,16 @@ Sizes = tuple[tuple[int, ...], ...]
 class Stages:
     """A transfer with arithmetic, in up to three stages through dense arrays in C order.
 
+    arithmetic   what happens to each element in the second stage
+    given        the sizes of each parameter
     before       pieces from the source to a dense array of its type; () if `pieces` read the source
     pieces       moves with arithmetic, and fills
     after        pieces from a dense array of the target's type to the target; () if `pieces` write the target
-    parameters   the sizes of each parameter as `pieces` read it; a block may have to be spread over its elements
+    parameters   these sizes as `pieces` read them; a block may have to be spread over its elements
     """
 
+    arithmetic: Arithmetic
+    given: Sizes
     before: Pieces
     pieces: Pieces
     after: Pieces
@@ -125,7 +129,7 @@ def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithme
             continue
         before = unpack_pieces(source.shape, dense_strides(source.shape)) if from_dense else ()
         after = pack_pieces(dense_strides(target.shape), target.shape) if to_dense else ()
-        return Stages(before, pieces, after, sizes)
+        return Stages(arithmetic, parameters, before, pieces, after, sizes)
     raise AssertionError("two dense arrays and a value for each element are one region")
 
 

@@ -12,22 +12,21 @@ from gpulayout import LayoutError
 PIXELS = np.arange(6, dtype=np.uint8).reshape(2, 3)
 FLOATS = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 COMPLEX = FLOATS.astype(np.complex64)
-FITS = ".  Its sizes, last one first, must equal the array's, be 1, or divide them"
+FITS = ".  Its sizes, last one first, must equal those of the array before the move, be 1, or divide them"
 NUMBER = ": it must be a number, such as a float, or an array of numbers"
 PAIRS = "write scale and shift; or mean, std and unit; or scale and zero_point"
 KINDS = "only booleans, integers, floats and complex numbers have one"
 
 
-def rounded(names, kind, verb="gives"):
+def rounded(names, kind, verb="gives", either=""):
     return (
         f"{names} of {kind} elements {verb} numbers that would be rounded to {kind}: write dtype, such as "
-        "dtype='f32', or "
-        f"dtype='{kind}' if you mean that"
+        f"dtype='f32'{either}"
     )
 
 
 MESSAGES = [  # array, keywords, type of the error, text
-    (PIXELS, {"scale": 2}, TypeError, rounded("scale", "u8")),
+    (PIXELS, {"scale": 2}, TypeError, rounded("scale", "u8", either=", or dtype='u8' if you mean that")),
     (PIXELS, {"mean": 2, "std": 3}, TypeError, rounded("mean and std", "u8", "give")),
     (PIXELS, {"unit": True}, TypeError, rounded("unit", "u8")),
     # dtype
@@ -57,7 +56,7 @@ MESSAGES = [  # array, keywords, type of the error, text
         COMPLEX,
         {"scale": 2, "shift": 1},
         TypeError,
-        "no arithmetic from c64 to c64: complex numbers have no scale or shift, only casts",
+        "no arithmetic from c64 to c64: complex numbers can only be cast",
     ),
     # which keywords go together
     (
@@ -71,7 +70,7 @@ MESSAGES = [  # array, keywords, type of the error, text
         FLOATS,
         {"zero_point": 1, "scale": 2, "shift": 3},
         TypeError,
-        f"scale and shift and zero_point do not go together: {PAIRS}",
+        f"scale, shift and zero_point do not go together: {PAIRS}",
     ),
     (
         PIXELS,
@@ -124,7 +123,13 @@ MESSAGES = [  # array, keywords, type of the error, text
         FLOATS,
         {"scale": 1, "zero_point": 1},
         TypeError,
-        "zero_point of f32, a float type, must be 0: quantise to an integer type, such as dtype='s8'",
+        "scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='s8'",
+    ),
+    (
+        FLOATS,
+        {"dtype": "bf16", "scale": 1, "zero_point": 1},
+        TypeError,
+        "zero_point of bf16, a float type, must be 0: quantise to an integer type, such as dtype='s8'",
     ),
     (
         PIXELS,
@@ -134,7 +139,7 @@ MESSAGES = [  # array, keywords, type of the error, text
         "is neither",
     ),
     # parameters
-    (FLOATS, {"scale": "2"}, TypeError, f"scale is a str{NUMBER}"),
+    (FLOATS, {"scale": "2"}, TypeError, "scale is '2', not a number or an array of numbers"),
     (FLOATS, {"shift": fractions.Fraction(1, 2)}, TypeError, f"shift is a Fraction{NUMBER}"),
     (FLOATS, {"mean": range(3)}, TypeError, f"mean is a range{NUMBER}"),
     (FLOATS, {"scale": True}, TypeError, "scale holds pred elements: it must hold real numbers"),

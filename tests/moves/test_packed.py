@@ -465,8 +465,8 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
         (
             lambda b: gl.pack(logical("u4", (3, 5)), "s4[3,5]{1,0:E(4)}"),
             TypeError,
-            "array has dtype uint4, but s4[3,5]{1,0:E(4)} needs int4 (or uint8); dtype='s4' converts the elements on the "
-            "way",
+            "array has dtype uint4, but s4[3,5]{1,0:E(4)} needs int4 (or uint8); dtype='s4' converts the elements "
+            "on the way",
         ),
         (
             lambda b: gl.pack(logical("s4", (3, 5)), "s4[3,5]{1,0:E(4)}", out=np.zeros(8, np.int16)),

@@ -62,10 +62,10 @@ def check(source, target, max_bytes):
     return blocks
 
 
-def smallest_limit(source, target):
+def smallest_limit(source, target, **options):
     """The bytes of the smallest block, which the error about a limit of 0 names."""
     try:
-        gl.plan(source, target).blocks(0)
+        gl.plan(source, target, **options).blocks(0)
     except gl.LayoutError as error:
         assert str(error).startswith(f"max_bytes 0 is too small to relayout {source} to {target}: "), error
         return int(str(error).split()[-2])

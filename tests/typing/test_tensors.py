@@ -48,6 +48,16 @@ def test_tensors_in_tensors_out() -> None:
     assert_type(gl.interop.from_cute("(2,3):(1,2)", torch.bfloat16), gl.Shape)
 
 
+def test_arithmetic_on_the_way_gives_tensors() -> None:
+    matrix, line = torch.arange(6.0).reshape(2, 3), torch.arange(6.0)
+    assert_type(gl.transpose(matrix, "a b -> b a", dtype=torch.bfloat16, scale=torch.tensor([1, 2, 3])), torch.Tensor)
+    assert_type(gl.pack(matrix, "F", dtype="f16"), torch.Tensor)
+    assert_type(gl.unpack(line, "f32[2,3]", dtype=torch.int8, scale=0.5, zero_point=1), torch.Tensor)
+    assert_type(gl.relayout(line, "f32[2,3]", "F", mean=1.0, std=2.0), torch.Tensor)
+    assert_type(gl.plan("f32[2,3]", "F", dtype="bf16")(line), torch.Tensor)
+    assert_type(gl.transpose(jax.numpy.zeros((2, 3)), dtype=jax.numpy.bfloat16, shift=1), jax.Array)
+
+
 def test_a_parameter_gives_a_tensor() -> None:
     parameter = torch.nn.Parameter(torch.arange(6.0), requires_grad=False)
     assert_type(gl.relayout(parameter, "f32[2,3]", "{0,1}"), torch.Tensor)

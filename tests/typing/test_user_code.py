@@ -109,6 +109,26 @@ def wrapped(matrix: FloatArray, out: FloatArray | None) -> AnyArray:
     return gl.pack(matrix, "f32[2,3]", out=out)
 
 
+def test_arithmetic_on_the_way() -> None:
+    matrix, line = floats(2, 3), floats(6)
+    assert_type(gl.transpose(matrix, "a b -> b a", dtype="f16"), AnyArray)
+    assert_type(gl.transpose(matrix, dtype=np.float16, scale=2, shift=[1, 2, 3]), AnyArray)
+    assert_type(gl.transpose(matrix, dtype=gl.ElementType.S8, scale=floats(3) + 1, zero_point=np.int64(1)), AnyArray)
+    assert_type(gl.transpose(matrix, scale=2), FloatArray)
+    pixels = np.zeros((2, 3), np.uint8)
+    assert_type(gl.transpose(pixels, dtype="f32", unit=True, mean=0.5, std=np.float32(0.25)), AnyArray)
+    assert_type(gl.pack(matrix, "F", dtype="bf16"), AnyArray)
+    assert_type(gl.pack([[1.5, 2.5]], "s8[1,2]", dtype="s8"), Any)
+    assert_type(gl.unpack(line, "f32[2,3]", dtype="f8e4m3fn", saturate=False), AnyArray)
+    assert_type(gl.relayout(line, "f32[2,3]", "{0,1}", mean=1), AnyArray)
+    assert_type(gl.relayout_many([(line, "f32[2,3]", "{0,1}")], dtype="f16"), list[AnyArray])
+    assert_type(gl.plan("f32[2,3]", "{0,1}", dtype="f64", scale=2, shift=1)(line), AnyArray)
+    out: ByteArray = np.zeros((3, 2), np.uint8)
+    assert assert_type(gl.transpose(matrix, dtype="u8", out=out), ByteArray) is out
+    options: gl.ArithmeticOptions = {"dtype": "f16", "scale": 2}
+    assert gl.pack(matrix, "F", **options).dtype == np.float16
+
+
 def test_arrays_of_other_libraries_give_any() -> None:
     """The result is a NumPy or a CuPy array, depending on the device."""
     tensor = Tensor(floats(6))
@@ -222,5 +242,11 @@ def test_lines_that_checkers_reject() -> None:
         gl.use_threads("2")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="mode 'json' is not one of"):
         gl.show_config("json")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="did you mean scale"):
+        gl.pack(matrix, "F", sacle=2)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="scale is '2', not a number"):
+        gl.relayout(line, "f32[2,3]", "F", scale="2")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="unit is 2: it must be True or False"):
+        gl.transpose(np.zeros((2, 3), np.uint8), dtype="f32", unit=2)  # type: ignore[call-overload]
     with pytest.raises(BufferError, match="is a NumPy scalar"):
         gl.unpack(line, "f32[6]", out=np.float32(0))  # type: ignore[call-overload]

@@ -27,6 +27,7 @@ from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.moves.arithmetic import Arithmetic, Operation, Step
 
 if TYPE_CHECKING:
@@ -82,10 +83,10 @@ class Asked:
     __slots__ = ("dtype", "form", "given", "_saturate")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self.given = {name: value for name, value in options.items() if value is not None}
-        for name in self.given:
+        for name in options:
             if name not in OPTIONS:
                 raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
+        self.given = {name: value for name, value in options.items() if value is not None}
         dtype = self.given.pop("dtype", None)
         self.dtype = None if dtype is None else _element_type(dtype)
         saturate = self.given.pop("saturate", None)
@@ -148,7 +149,8 @@ class Asked:
         """The form between two types; TypeError for types that it does not suit."""
         pair = f"from {source} to {target}"
         if source.is_complex != target.is_complex:
-            raise TypeError(f"no cast {pair}: complex numbers become only complex numbers; move .real and .imag")
+            advice = "pass .real or .imag" if source.is_complex else "pass an array of complex numbers"
+            raise TypeError(f"no cast {pair}: complex numbers become complex numbers, and only these do; {advice}")
         if self.form != "cast" and source.is_complex:
             raise TypeError(f"no arithmetic {pair}: complex numbers can only be cast")
         if not self._saturate and (target.is_integral or target.value[:2] in ("f4", "f6")):
@@ -162,8 +164,10 @@ class Asked:
 
     def _quantised_form(self, source: ElementType, target: ElementType) -> str:
         if source.is_floating and (target.is_integral or target.is_floating):
-            if target.is_floating and np.any(np.asarray(self.given["zero_point"]) != 0):
-                raise TypeError(f"zero_point of {target}, a float type, must be 0")
+            if target.is_floating and np.any(_numbers("zero_point", self.given["zero_point"])[0]):
+                raise TypeError(
+                    f"zero_point of {target}, a float type, must be 0: quantise to an integer type, such as dtype='s8'"
+                )
             return "quantise"
         if source.is_integral and target.is_floating:
             return "dequantise"
@@ -215,18 +219,29 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     """The numbers of a parameter as a host array, and their type."""
     if isinstance(given, (str, bytes)):
         raise TypeError(f"{name} is {value_text(given)}, not a number or an array of numbers")
+    numbers = given
     if isinstance(given, arrays.PLAIN):  # on a machine with a GPU the default backend is not the host's
-        given = array_of_values(given, name, None)
-    backend, array = arrays.open_array_like(given, name, None)
+        numbers = _plain_numbers(name, given)
+    elif not (hasattr(given, "__array__") or offers(given, *DLPACK) or offers(given, CUDA_INTERFACE)):
+        raise TypeError(f"{name} is {type_text(given)}: it must be a number, such as a float, or an array of numbers")
+    backend, array = arrays.open_array(numbers, name)
     if backend is not host_backend():
         raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")
     try:
-        kind = ElementType.of(arrays.label(given, array))
+        kind = ElementType.of(arrays.label(numbers, array))
     except TypeError as error:
         raise TypeError(f"{name} is {type_text(given)}, not a number or an array of numbers: {error}") from None
     if kind is ElementType.PRED or kind.is_complex:
         raise TypeError(f"{name} holds {kind} elements: it must hold real numbers")
     return array, kind
+
+
+def _plain_numbers(name: str, given: Any) -> HostArray:
+    """Plain numbers and lists of them, as NumPy reads them; f64 for integers of more than 64 bits."""
+    if isinstance(given, (list, tuple)) and given and arrays.is_dask(type(given[0])):
+        arrays.open_array(given[0], f"{name}[0]")  # raises; NumPy would compute it
+    found = array_of_values(given, name, None)
+    return array_of_values(given, name, np.dtype(np.float64)) if found.dtype == object else found
 
 
 def _check_zero_point(values: HostArray, kind: ElementType, side: ElementType) -> None:

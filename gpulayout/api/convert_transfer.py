@@ -11,9 +11,11 @@ from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.in_place import RelayoutTransfer
 from gpulayout.api.kept import Kept
-from gpulayout.api.same_kind import Maker, Result
+from gpulayout.api.libraries import library_of
+from gpulayout.api.same_kind import Maker, Result, same_kind
 from gpulayout.api.sides import ArraySide, BufferSide, Side
 from gpulayout.api.transfer import Transfer
+from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic
@@ -108,13 +110,24 @@ class ConvertTransfer(Transfer):
         return _ForCall(self.pieces, staged, self.change.parameters)
 
     def empty(self, maker: Maker, backend: Backend, array: Array) -> Array:
-        """See `Transfer.empty`: a library gets the element type itself, also where CuPy holds it as integers."""
+        """See `Transfer.empty`."""
         target = self.sides[1]
         dtype = target.shape.buffer_dtype if isinstance(target, BufferSide) else target.shape.dtype
-        return maker.empty(target.dimensions, dtype if isinstance(maker, Result) else backend.held(dtype), array)
+        if isinstance(maker, Result):
+            return maker.empty(target.dimensions, backend.held(dtype), array, dtype)
+        return maker.empty(target.dimensions, backend.held(dtype), array)
 
     def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
-        """See `Transfer.move_into_itself`: in place for elements of equal width; BufferError for others."""
+        """See `Transfer.move_into_itself`: in place between buffers of elements of equal width; BufferError for others.
+
+        An array with strides is no buffer, even if it is all of the memory.
+        """
+        if not all(isinstance(side, BufferSide) for side in self.sides):
+            return super().move_into_itself(backend, array, out, target)
+        self._check_widths()
+        if not arrays.is_same_memory(backend, array, target):
+            rule = "separate memory, or the same from the first byte to the last"
+            arrays.check_no_overlap(backend, array, target, ("buffer", "out"), rule=rule)  # raises
         self._in_place(backend, array, out, target, None)
 
     def in_place(self, max_bytes: Any) -> NoReturn:
@@ -128,22 +141,37 @@ class ConvertTransfer(Transfer):
         """A call with a limit for the workspace of the relayout in place."""
         if out is None:
             raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
-        backend, array = arrays.open_array(buffer, "buffer")
-        array = self.source_memory(backend, array)
-        self._in_place(backend, array, out, self.target_memory(backend, array, out), max_bytes)
-        return out
+
+        def work(backend: Backend, array: Array, out: Any, result: Result | None = None) -> Any:
+            array = self.source_memory(backend, array)
+            target = self.target_memory(backend, array, out)
+            self._check_widths()
+            if not arrays.is_same_memory(backend, array, target):
+                raise BufferError(
+                    "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
+                )
+            self._in_place(backend, array, out, target, max_bytes)
+            return out
+
+        library = library_of(buffer)
+        if library is not None:
+            return same_kind(library, buffer, "buffer", out, work)
+        return work(*arrays.open_array(buffer, "buffer"), out)
+
+    def _check_widths(self) -> None:
+        """BufferError if an element may not take the place of another."""
+        source, target = (side.shape for side in self.sides)
+        if source.bits_per_element != target.bits_per_element or source.is_packed:
+            raise BufferError(
+                f"buffer and out overlap in memory: out must be separate memory, because {_width(source)} and "
+                f"{_width(target)}; in place, both need the same number of whole bytes"
+            )
 
     def _in_place(self, backend: Backend, array: Array, out: Any, target: Array, max_bytes: Any) -> None:
+        """Move within the memory that both arrays share, then change the elements."""
         source, shape = (side.shape for side in self.sides)
-        rule = "separate memory, or the same from the first byte to the last"
-        if not isinstance(self.sides[1], BufferSide) or not arrays.is_same_memory(backend, array, target):
-            arrays.check_no_overlap(backend, array, target, (self.sides[0].role, "out"), rule=rule)
-        if source.bits_per_element != shape.bits_per_element or source.is_packed:
-            raise BufferError(
-                f"out is the memory of buffer, but {source.element_type} has {source.bits_per_element} bits and "
-                f"{shape.element_type} {shape.bits_per_element}: in place, both need the same width of whole bytes"
-            )
-        between = Shape(source.element_type, shape.dimensions, shape.layout)
+        layout = shape.layout.replace(padding_value=None)  # the source's type may not have the value
+        between = Shape(source.element_type, shape.dimensions, layout)
         moved = RelayoutTransfer(source, between, relayout_pieces(source, between)).in_place(max_bytes)
         changed = relayout_transfer(between, shape, self.change).prepared_by(backend)
         with deferred_signals():
@@ -152,8 +180,12 @@ class ConvertTransfer(Transfer):
             changed.execute(array, target)
 
 
+def _width(shape: Shape) -> str:
+    return f"{shape.element_type} takes {counted(shape.bits_per_element, 'bit')}"
+
+
 # By both sides, the arithmetic and the sizes of its parameters.
-_kept: Kept[ConvertTransfer] = Kept()
+kept_conversions: Kept[ConvertTransfer] = Kept()
 
 
 def relayout_transfer(source: Shape, target: Shape, change: ElementChange) -> ConvertTransfer:
@@ -165,10 +197,10 @@ def convert_transfer(source: Side, target: Side, written: ConvertSide, change: E
     """The transfer between two sides; `written` says where the target's elements are, by the source's coordinates."""
     strides = source.strides if isinstance(source, ArraySide) else None
     key = source.shape, strides, written, change.arithmetic, change.sizes
-    found = _kept.get(key)
+    found = kept_conversions.get(key)
     if found is None:
         read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
         stages = convert_stages(read, written, change.arithmetic, change.sizes)
         found = ConvertTransfer(source, target, stages, change, {})
-        _kept.keep(key, found, len(stages.pieces))
+        kept_conversions.keep(key, found, len(stages.pieces))
     return ConvertTransfer(source, target, found.stages, change, found._staged)

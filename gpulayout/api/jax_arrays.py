@@ -19,6 +19,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.memory import dlpack
 from gpulayout.moves.backend import Array, Backend
 
+_LACKED = (ElementType.F6E3M2FN, ElementType.F6E2M3FN)  # JAX gets their codes as bytes
 _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 
 
@@ -70,28 +71,40 @@ class JaxArrays:
         return False
 
     def empty(
-        self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array
+        self,
+        given: Any,
+        backend: Backend,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        like: Array,
+        label: np.dtype[Any] | None,
     ) -> tuple[Any, Array | None]:
         """See `Library.empty`.  Without jax_enable_x64, JAX's indices have 32 bits, and so have those made here."""
-        if dtype == np.int64 and dtype != given.dtype and not sys.modules["jax"].config.jax_enable_x64:
-            dtype = np.dtype(np.int32)
+        if label is None:
+            if dtype == np.int64 and dtype != given.dtype and not sys.modules["jax"].config.jax_enable_x64:
+                dtype = np.dtype(np.int32)
+            label = self.dtype(given)
         made = _aligned(shape, dtype) if type(like) is np.ndarray else backend.empty(shape, dtype, like)
-        return made, made
+        if ElementType.of(label) in _LACKED:
+            label = np.dtype(np.uint8)
+            return (made.view(label), label), made
+        return (made, label), made
 
     def give_back(self, made: Any, given: Any) -> Any:
         jax, device = sys.modules["jax"], next(iter(given.sharding.device_set))
-        with _wide(made.dtype):
-            if type(made) is np.ndarray:
-                return jax.device_put(made, device if given.committed else None, may_alias=True)
-            return self._given_to_gpu(made, given, device)
+        array, label = made
+        with _wide(array.dtype):
+            if type(array) is np.ndarray:
+                return jax.device_put(array, device if given.committed else None, may_alias=True)
+            return self._given_to_gpu(array, label, device)
 
-    def _given_to_gpu(self, made: Array, given: Any, device: Any) -> Any:
-        """A CuPy array as an array of JAX.
+    def _given_to_gpu(self, made: Array, dtype: np.dtype[Any], device: Any) -> Any:
+        """A CuPy array as an array of JAX, of this type where CuPy holds integers of its width.
 
         XLA reads it after the current stream.  But XLA drops memory while kernels that read it may still wait for their
         turn, since its own memory is reused in their stream only.  So CuPy gets the memory back after those kernels.
         """
-        backend, dtype = gpu_backend(), self.dtype(given)
+        backend = gpu_backend()
         lent = gpu_module().lent(made, functools.partial(_finish, device))
         with backend.on_device_of(made):
             return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)

@@ -55,13 +55,20 @@ class Library(Protocol):
         ...
 
     def empty(
-        self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array
+        self,
+        given: Any,
+        backend: Backend,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        like: Array,
+        label: np.dtype[Any] | None,
     ) -> tuple[Any, Array | None]:
         """Memory for a result on the device of `given`, for `give_back`: the library's own if it can be written.
 
         With it the same as an array of the backend; None if it has to be opened, as arrays of the library are.
 
         shape, dtype, like   as `Backend.empty` takes them
+        label                the element type that a call asks for; None for that of `given`, for indices and for bytes
         """
         ...
 

@@ -18,7 +18,7 @@ from gpulayout.api.plan import plan
 from gpulayout.api.same_kind import Result
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
-from gpulayout.moves.backend import Array, Backend, PreparedJob
+from gpulayout.moves.backend import Array, Backend, Prepared, PreparedJob
 
 
 class _Opened(NamedTuple):
@@ -151,7 +151,8 @@ def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
     """What executes these jobs, (number, job, target), which share a backend, a device and a library."""
     first = jobs[0][1]
     if any(isinstance(job.transfer, ConvertTransfer) for _, job, _ in jobs):
-        return lambda: _executed_in_turn(jobs)
+        prepared = [job.transfer.prepared_by(job.backend) for _, job, _ in jobs]
+        return lambda: _executed_in_turn(prepared, jobs)
     with _running(first.result):
         return first.backend.prepare_jobs(
             [
@@ -161,10 +162,10 @@ def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
         )
 
 
-def _executed_in_turn(jobs: Sequence[tuple[int, _Opened, Array]]) -> None:
+def _executed_in_turn(prepared: Sequence[Prepared], jobs: Sequence[tuple[int, _Opened, Array]]) -> None:
     """Execute jobs with arithmetic, which share no launches."""
-    for _, job, target in jobs:
-        job.transfer.prepared_by(job.backend).execute(job.array, target)
+    for each, (_, job, target) in zip(prepared, jobs):
+        each.execute(job.array, target)
 
 
 def _checked_outs(out: Any, count: int) -> Sequence[Any]:

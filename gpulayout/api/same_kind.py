@@ -43,9 +43,11 @@ class Result:
         """The element type of the given array, also where CuPy holds it as integers."""
         return self.library.dtype(self._given)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
+    def empty(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array, label: np.dtype[Any] | None = None
+    ) -> Array:
         """The memory, as an array of the backend; called once."""
-        self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like)
+        self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like, label)
         return arrays.memory_of(self.library, self._made, "the result", True)[1] if array is None else array
 
     def given_back(self) -> Any:

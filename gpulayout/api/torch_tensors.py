@@ -83,15 +83,23 @@ class TorchTensors:
         return True
 
     def empty(
-        self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array
+        self,
+        given: Any,
+        backend: Backend,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        like: Array,
+        label: np.dtype[Any] | None,
     ) -> tuple[Any, Array | None]:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
         torch, kind = _torch(), given.dtype
         own = _dtype(kind)
-        if dtype is not own and dtype != backend.held(own):
-            element_type = ElementType.of(dtype)
+        if label is None and dtype is not own and dtype != backend.held(own):
+            label = dtype
+        if label is not None:
+            element_type = ElementType.of(label)
             # torch has names for the types below a byte, but cannot compute with them or print them
-            kind = None if element_type.is_sub_byte else getattr(torch, dtype.name, None)
+            kind = None if element_type.is_sub_byte else getattr(torch, label.name, None)
             kind = kind or getattr(torch, element_type.carrier.name)
         sizes = shape or ((),)  # separate numbers, because torch takes longer to read a tuple of them
         made = torch.empty(*sizes, dtype=kind, device=given.device)

@@ -292,7 +292,8 @@ def _placed(
     digits = []
     for group, stride in zip(way, steps):
         for extent, place in reversed(group):
-            digits.append(Digit(*place, extent, stride))
+            if extent != 1:  # else another digit of the dimension may have the same step
+                digits.append(Digit(*place, extent, stride))
             stride *= extent
     written = ConvertSide(Shape(target.element_type, dimensions), tuple(digits))
     return _Placed(ArraySide(source, strides), ArraySide(target, steps), written)
@@ -381,7 +382,10 @@ def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any)
     out_backend, result = arrays.open_array(out, "out", writing=True)
     arrays.check_shape(result, shape, "out")
     if result.dtype != source.dtype:
-        raise TypeError(f"out has dtype {result.dtype}, but array has {source.dtype}")
+        raise TypeError(
+            f"out has dtype {result.dtype}, but array has {source.dtype}: dtype=out.dtype converts the elements on the "
+            "way"
+        )
     check_no_self_overlap(result, "out")
     if backend is not out_backend or type(source) is not np.ndarray:
         arrays.check_same_device(backend, source, out_backend, result, ("array", "out"))

@@ -324,6 +324,19 @@ def test_types_that_cupy_may_lack_stay_torchs(cp, torch, kind):
         assert found.dtype is getattr(torch, kind) and equal(found.array, stream.cupy, bits[[0, 3, 1, 4, 2, 5]])
 
 
+@pytest.mark.parametrize("source, target", [("float32", "bfloat16"), ("bfloat16", "float32"), ("bfloat16", "uint16")])
+def test_arithmetic_gives_tensors_of_the_type_that_a_call_asks_for(cp, torch, source, target):
+    values = np.arange(6, dtype=np.float32)
+    if source == "bfloat16":
+        values = values.astype(ml_dtypes.bfloat16).view(np.int16)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        given = torch.tensor(values.reshape(2, 3), kind=getattr(torch, source))
+        result = gl.transpose(given, dtype=getattr(torch, target))
+    expected = np.array([0, 3, 1, 4, 2, 5]).astype(gl.ElementType.of(target).dtype).view(result.array.dtype)
+    assert result.dtype is getattr(torch, target) and equal(result.array, stream.cupy, expected.reshape(3, 2))
+
+
 def test_a_call_on_tensors_can_be_captured(cp, torch):
     plan, stream = gl.plan(SOURCE, TARGET), torch.cuda.Stream()
     expected = plan(VALUES)
@@ -380,6 +393,18 @@ def test_types_that_cupy_may_lack_stay_jaxs(cp, jax, kind):
     with cp.cuda.Stream(non_blocking=True):
         result = gl.relayout(jax.array(bits.view(dtype)), gl.Shape(dtype, (2, 3)), gl.Layout((0, 1)))
     assert result.dtype == dtype and equal(result.array, result.device.stream, bits[[0, 3, 1, 4, 2, 5]])
+
+
+@pytest.mark.parametrize("source, target", [("f32", "bf16"), ("bf16", "f32"), ("bf16", "u16"), ("u16", "bf16")])
+def test_results_with_arithmetic_are_of_the_type_that_a_call_asks_for(cp, jax, source, target):
+    """Also where CuPy holds both types as the same integers."""
+    source, target = gl.ElementType(source), gl.ElementType(target)
+    values = np.arange(6).astype(source.dtype)
+    with cp.cuda.Stream(non_blocking=True):
+        result = gl.relayout(jax.array(values), gl.Shape(source, (2, 3)), gl.Layout((0, 1)), dtype=target)
+    assert result.dtype == target.dtype
+    expected = np.array([0, 3, 1, 4, 2, 5]).astype(target.dtype).view(result.array.dtype)
+    assert equal(result.array, result.device.stream, expected)
 
 
 def refuse(given):

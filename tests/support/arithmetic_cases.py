@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 import gpulayout as gl
+from gpulayout import ElementType
 from tests import reference_arithmetic as model
 from tests.support import packed_reference
 from tests.support.tiled_cases import numbers
@@ -54,7 +55,7 @@ def in_every_place(parameter, dimensions):
     array = np.asarray(parameter)
     array = array.reshape((1,) * (len(dimensions) - array.ndim) + array.shape)
     for dim, size in enumerate(dimensions):
-        array = np.repeat(array, size // array.shape[dim], dim)
+        array = np.repeat(array, size // max(array.shape[dim], 1), dim)
     return array
 
 
@@ -216,7 +217,7 @@ def drawn_options(rng, form, source, target, dimensions):
         side = target if source.is_floating else source
         low, high = (0, 0) if side.is_floating else model.range_of(side.value)
         options["zero_point"] = _drawn_parameter(rng, sorted({low, 0, min(high, 100)}), dimensions)
-    if form == "normalise" and source is gl.ElementType.U8 and rng.random() < 0.5:
+    if form == "normalise" and source is ElementType.U8 and rng.random() < 0.5:
         options["unit"] = True
     if target.is_floating and target.bits == 8 and rng.random() < 0.3 and target.value[:2] == "f8":
         options["saturate"] = False
@@ -225,8 +226,11 @@ def drawn_options(rng, form, source, target, dimensions):
 
 def _drawn_parameter(rng, values, dimensions):
     sizes = drawn_sizes(rng, dimensions)
-    found = np.array([rng.choice(values) for _ in range(math.prod(sizes))]).reshape(sizes)
+    found = np.array([rng.choice(values) for _ in range(math.prod(sizes))], type(values[0])).reshape(sizes)
     return found.item() if found.ndim == 0 else found
+
+
+PADS = {ElementType.S1: -1, ElementType.F32: 2.5, ElementType.S32: -77, ElementType.F8E8M0FNU: 4.0}
 
 
 def forms_of(source, target):
@@ -239,7 +243,7 @@ def forms_of(source, target):
     return ("cast", "scale", *["normalise"] * target.is_floating, *["quantise"] * quantises)
 
 
-def drawn_layout(rng, order, dimensions, packed):
+def drawn_layout(rng, element_type, order, dimensions, packed):
     """A layout with this order: padded or not, with tiles or without."""
     widths = tuple(size + rng.choice((0, 0, 1, 2)) for size in dimensions) if rng.random() < 0.4 else None
     tiles = [(rng.choice((1, 2, 3, 4)), rng.choice((2, 3, 4)))] if dimensions and rng.random() < 0.35 else []
@@ -248,7 +252,7 @@ def drawn_layout(rng, order, dimensions, packed):
     return gl.Layout(
         order,
         padded_dimensions=widths,
-        padding_value=rng.choice((None, gl.PaddingValue.ONE)),
+        padding_value=rng.choice((None, PADS.get(element_type, gl.PaddingValue.ONE))),
         tiles=tiles,
         element_size_in_bits=packed,
         tail_padding_alignment=rng.choice((1, 1, 1, 5)),
@@ -263,7 +267,7 @@ def drawn_case(rng, kinds, dimensions, orders, form=None):
     sides = []
     for kind, order in zip(kinds, orders):
         element_type, packed = kind if isinstance(kind, tuple) else (kind, 0)
-        layout = drawn_layout(rng, order, dimensions, packed)
+        layout = drawn_layout(rng, element_type, order, dimensions, packed)
         sides.append(gl.Shape(element_type, dimensions, layout))
     source, target = (side.element_type for side in sides)
     options = drawn_options(rng, form or rng.choice(forms_of(source, target)), source, target, dimensions)

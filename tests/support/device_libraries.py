@@ -82,7 +82,9 @@ class dtype:  # noqa: N801 - torch's name
 
 
 dtype.__module__ = "torch"
-DTYPES = {name: dtype(name) for name in ("uint8", "int16", "int32", "int64", "float32", "bfloat16", "float8_e4m3fn")}
+DTYPES = {
+    name: dtype(name) for name in ("uint8", "uint16", "int16", "int32", "int64", "float32", "bfloat16", "float8_e4m3fn")
+}
 
 
 class TorchStream:
@@ -170,7 +172,7 @@ def torch_module(cp):
 
         def __dlpack__(self, *, stream, max_version):
             assert self.device.index == cp.cuda.Device().id, "torch refuses tensors of a device that is not current"
-            assert self.dtype.name in ("uint8", "int16", "int32", "int64", "float32")
+            assert self.dtype.name in ("uint8", "uint16", "int16", "int32", "int64", "float32")
             if Pointer(stream).pointer != current_stream().cuda_stream:
                 TorchStream(cp, self.device.index, stream).wait_stream(current_stream())
             producer = Producer(self.array, flags=self.flags)

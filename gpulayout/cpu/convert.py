@@ -271,8 +271,8 @@ def _scratch(plan: ConvertPlan, way: Way, grid: Grid, memory: np.ndarray) -> np.
     """The scratch array for the blocks of a grid, or None."""
     if way == "direct":
         return None
-    sizes = _scratch_sizes(plan, way, grid)
-    return np.ndarray(sizes, _scratch_type(plan, way), memory)[..., : grid.sizes[-1] if sizes else None]
+    found: np.ndarray = np.ndarray(_scratch_sizes(plan, way, grid), _scratch_type(plan, way), memory)
+    return found[..., : grid.sizes[-1]] if grid.sizes else found
 
 
 def _scratch_type(plan: ConvertPlan, way: Way) -> np.dtype[Any]:

@@ -238,8 +238,7 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
 
 def _plain_numbers(name: str, given: Any) -> HostArray:
     """Plain numbers and lists of them, as NumPy reads them; f64 for integers of more than 64 bits."""
-    if isinstance(given, (list, tuple)) and given and arrays.is_dask(type(given[0])):
-        arrays.open_array(given[0], f"{name}[0]")  # raises; NumPy would compute it
+    arrays.check_no_dask(given, name)
     found = array_of_values(given, name, None)
     return array_of_values(given, name, np.dtype(np.float64)) if found.dtype == object else found
 

@@ -56,8 +56,7 @@ def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple
     if type(given) is np.ndarray:
         return host_backend(), given
     if isinstance(given, PLAIN):
-        if isinstance(given, (list, tuple)) and given and is_dask(type(given[0])):
-            open_array(given[0], f"{role}[0]")  # raises; NumPy would compute it
+        check_no_dask(given, role)
         backend = default_backend()
         return backend, backend.array(array_of_values(given, role, dtype), dtype)
     return open_array(given, role)
@@ -101,6 +100,12 @@ def _is_cupy(kind: Any) -> bool:
 def is_dask(kind: type) -> bool:
     """True for the type of Dask's arrays, also without Dask."""
     return kind.__module__.partition(".")[0] == "dask"
+
+
+def check_no_dask(given: Any, role: str) -> None:
+    """TypeError for a list of Dask arrays, which NumPy would compute."""
+    if isinstance(given, (list, tuple)) and given and is_dask(type(given[0])):
+        open_array(given[0], f"{role}[0]")  # raises
 
 
 def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:

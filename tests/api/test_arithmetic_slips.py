@@ -66,6 +66,21 @@ NUMBERS = np.zeros((4, 5), np.float32)
             "zero_point",
         ),
         (
+            lambda: gl.pack(NUMBERS, "C", dtype="f16", scale=2, zero_point="0"),
+            TypeError,
+            "zero_point is '0', not a number or an array of numbers",
+        ),
+        (
+            lambda: gl.pack(NUMBERS, "C", dtype="f16", scale=2, zero_point=np.ma.array([0], mask=[True])),
+            TypeError,
+            "zero_point is a masked array: its mask would be lost, pass .filled() or .data",
+        ),
+        (
+            lambda: gl.pack(NUMBERS, "C", dtype="f16", scale=2, zero_point=float("nan")),
+            TypeError,
+            "zero_point of f16, a float type, must be 0: quantise to an integer type, such as dtype='s8'",
+        ),
+        (
             lambda: gl.transpose(NUMBERS, "(scale b) c -> scale b c", scale=2),
             gl.LayoutError,
             "axes '(scale b) c -> scale b c' has an axis called scale, and scale= is arithmetic: write the size of the "
@@ -81,3 +96,23 @@ def test_slips_are_answered(call, error, message):
 
 def test_an_axis_may_be_called_nearly_as_a_keyword():
     assert gl.transpose(NUMBERS, "(scales b) c -> scales b c", scales=2).shape == (2, 2, 5)
+
+
+def test_a_zero_point_that_is_left_out_must_still_be_readable():
+    with pytest.raises(TypeError, match="^zero_point cannot be read as an array: setting an array element"):
+        gl.pack(NUMBERS, "C", dtype="f16", scale=2, zero_point=[[0], [0, 0]])
+
+
+def test_parameters_are_not_computed_by_dask():
+    dask_array = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match=r"^scale\[0\] is a Dask array, which may be larger than memory"):
+        gl.transpose(NUMBERS, scale=[dask_array.ones(4)])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_array_of_any_strides_is_not_packed_in_place(order):
+    """Its strides are not those of a buffer, which elements could leave one after the other."""
+    square = np.arange(16, dtype=np.float32).reshape(4, 4)
+    with pytest.raises(BufferError, match="^array and out overlap in memory: out must be separate memory, because"):
+        gl.pack(square.transpose(order), "C", dtype="s32", out=square.view(np.int32).reshape(-1))
+    assert (square.reshape(-1) == np.arange(16)).all()

@@ -381,7 +381,9 @@ def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any)
     out_backend, result = arrays.open_array(out, "out", writing=True)
     arrays.check_shape(result, shape, "out")
     if result.dtype != source.dtype:
-        raise TypeError(f"out has dtype {result.dtype}, but array has {source.dtype}")
+        raise TypeError(
+            f"out has dtype {result.dtype}, but array has {source.dtype}: dtype= converts the elements on the way"
+        )
     check_no_self_overlap(result, "out")
     if backend is not out_backend or type(source) is not np.ndarray:
         arrays.check_same_device(backend, source, out_backend, result, ("array", "out"))

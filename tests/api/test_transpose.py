@@ -261,7 +261,7 @@ def test_other_errors():
         gl.transpose(np.zeros((2, 3), object))
     with pytest.raises(TypeError, match="^array has dtype .*, of 12 bytes"):
         gl.transpose(np.zeros((2, 3), "V12"))
-    with pytest.raises(TypeError, match="^out has dtype float64, but array has float32$"):
+    with pytest.raises(TypeError, match="^out has dtype float64, but array has float32: dtype= converts"):
         gl.transpose(np.zeros((2, 3), "f4"), out=np.zeros((3, 2)))
     with pytest.raises(BufferError, match="^out has shape"):
         gl.transpose(np.zeros((2, 3), "f4"), out=np.zeros((2, 3), "f4"))

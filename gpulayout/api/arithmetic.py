@@ -173,7 +173,7 @@ class Asked:
             return "dequantise"
         raise TypeError(
             f"scale and zero_point quantise a float type, or dequantise an integer type to a float type: {source} to "
-            f"{target} is neither"
+            f"{target} is neither" + ("; write scale and shift" if source.is_integral and target.is_integral else "")
         )
 
 
@@ -267,7 +267,7 @@ def _fitting(name: str, sizes: Sequence[int], shape: Shape) -> tuple[int, ...]:
     if problem:
         raise LayoutError(
             f"{name} of shape {tuple(sizes)} does not fit an array of shape {dimensions}: {problem}.  Its sizes, last "
-            "one first, must equal those of the array before the move, be 1, or divide them"
+            f"one first, must equal those of the array before the move, be 1, or divide them{_hint(sizes, dimensions)}"
         )
     return kept
 
@@ -282,6 +282,16 @@ def check_simple(options: Mapping[str, Any], takers: str) -> None:
             raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
         if value is not None and name not in SIMPLE:
             raise TypeError(f"{name} is for arrays in memory: {takers} take dtype, scale and shift")
+
+
+def _hint(sizes: Sequence[int], dimensions: tuple[int, ...]) -> str:
+    """Names the shape that puts a number for each index, such as one for each channel, at its dimension."""
+    several = [size for size in sizes if size != 1]
+    places = [dim for dim, own in enumerate(dimensions) if several == [own]]
+    if len(places) != 1:
+        return ""
+    fitting = (*several, *(1,) * (len(dimensions) - 1 - places[0]))
+    return f": for a number for each index of dimension {places[0]}, reshape it to {fitting}"
 
 
 def _listed(given: Collection[str]) -> str:

@@ -36,7 +36,27 @@ NUMBERS = np.zeros((4, 5), np.float32)
             gl.LayoutError,
             "mean of shape (3, 1, 1) does not fit an array of shape (2, 4, 5, 3): its size 3 does not divide the size "
             "4 of dimension 1.  Its sizes, last one first, must equal those of the array before the move, be 1, or "
+            "divide them: for a number for each index of dimension 3, reshape it to (3,)",
+        ),
+        (
+            lambda: gl.pack(np.zeros((2, 3, 4, 5), np.float32), "C", mean=np.zeros(3)),
+            gl.LayoutError,
+            "mean of shape (3,) does not fit an array of shape (2, 3, 4, 5): its size 3 does not divide the size "
+            "5 of dimension 3.  Its sizes, last one first, must equal those of the array before the move, be 1, or "
+            "divide them: for a number for each index of dimension 1, reshape it to (3, 1, 1)",
+        ),
+        (
+            lambda: gl.pack(np.zeros((3, 3, 4, 5), np.float32), "C", mean=np.zeros(3)),
+            gl.LayoutError,
+            "mean of shape (3,) does not fit an array of shape (3, 3, 4, 5): its size 3 does not divide the size "
+            "5 of dimension 3.  Its sizes, last one first, must equal those of the array before the move, be 1, or "
             "divide them",
+        ),
+        (
+            lambda: gl.pack(PIXELS, "C", dtype="s8", scale=1, zero_point=128),
+            TypeError,
+            "scale and zero_point quantise a float type, or dequantise an integer type to a float type: u8 to s8 is "
+            "neither; write scale and shift",
         ),
         (
             lambda: gl.transpose(NUMBERS, sacle=2),

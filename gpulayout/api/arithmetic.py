@@ -168,6 +168,11 @@ class Asked:
                 raise TypeError(
                     f"zero_point of {target}, a float type, must be 0: quantise to an integer type, such as dtype='s8'"
                 )
+            if target.is_floating and source.bits < target.bits:
+                raise TypeError(
+                    f"scale and zero_point would divide {source}, as quantising does, but {source} to {target} is the "
+                    "way back: write scale alone, which multiplies"
+                )
             return "quantise"
         if source.is_integral and target.is_floating:
             return "dequantise"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.cpu import small_floats
+from gpulayout.cpu.float_mode import default_float_mode
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic
 
@@ -81,7 +82,7 @@ class ElementConversion:
 def cast_values(values: np.ndarray, source: ElementType, target: ElementType, saturate: bool = True) -> np.ndarray:
     """New values of the target's dtype: `values`, of the source's dtype or carrier, each rounded once."""
     out = np.empty(values.shape, target.dtype)
-    with np.errstate(all="ignore"):
+    with default_float_mode(), np.errstate(all="ignore"):
         ElementConversion(Arithmetic(source, target, saturate)).convert(values, (), out)
     return out
 

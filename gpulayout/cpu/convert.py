@@ -21,6 +21,7 @@ import numpy as np
 from gpulayout.cpu.cache_blocks import LEAST_BLOCKS, Recipe, block_sizes
 from gpulayout.cpu.caches import LINE_BYTES, machine_caches
 from gpulayout.cpu.casts import ElementConversion
+from gpulayout.cpu.float_mode import default_float_mode
 from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
 from gpulayout.cpu.strided_copy import StridedPlan
 from gpulayout.cpu.strided_plan import SHARE_TIME, strided_plan_of
@@ -230,7 +231,10 @@ def _convert_blocks(
     convert = functools.partial(_convert_parts, conversion_of(plan.move))
     memory = _taken_memory(plan, way, grids)
     scratches = [_scratch(plan, way, grid, memory) for grid in grids]
-    with np.errstate(all="ignore"):  # the law says what becomes of nan, infinity and numbers out of range
+    with (
+        default_float_mode(),
+        np.errstate(all="ignore"),
+    ):  # the law says what becomes of nan, infinity and numbers out of range
         for k, at in boxes[first:last]:
             values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
             if plan._spreads_parameters:

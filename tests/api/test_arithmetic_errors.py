@@ -136,7 +136,7 @@ MESSAGES = [  # array, keywords, type of the error, text
         {"dtype": "s8", "scale": 1, "zero_point": 1},
         TypeError,
         "scale and zero_point quantise a float type, or dequantise an integer type to a float type: u8 to s8 "
-        "is neither",
+        "is neither; write scale and shift",
     ),
     # parameters
     (FLOATS, {"scale": "2"}, TypeError, "scale is '2', not a number or an array of numbers"),
@@ -162,7 +162,7 @@ MESSAGES = [  # array, keywords, type of the error, text
         {"scale": [1, 2]},
         LayoutError,
         "scale of shape (2,) does not fit an array of shape (2, 3): its size 2 does not divide the size 3 of "
-        f"dimension 1{FITS}",
+        f"dimension 1{FITS}: for a number for each index of dimension 0, reshape it to (2, 1)",
     ),
     (
         FLOATS,

@@ -101,6 +101,12 @@ NUMBERS = np.zeros((4, 5), np.float32)
             "zero_point of f16, a float type, must be 0: quantise to an integer type, such as dtype='s8'",
         ),
         (
+            lambda: gl.pack(gl.pack(NUMBERS, "C", dtype="f8e4m3fn"), "C", dtype="f32", scale=2, zero_point=0),
+            TypeError,
+            "scale and zero_point would divide f8e4m3fn, as quantising does, but f8e4m3fn to f32 is the way back: "
+            "write scale alone, which multiplies",
+        ),
+        (
             lambda: gl.transpose(NUMBERS, "(scale b) c -> scale b c", scale=2),
             gl.LayoutError,
             "axes '(scale b) c -> scale b c' has an axis called scale, and scale= is arithmetic: write the size of the "

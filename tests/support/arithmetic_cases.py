@@ -239,7 +239,8 @@ def forms_of(source, target):
     """The forms that suit two types."""
     if source.is_complex or target.is_complex:
         return ("cast",)
-    quantises = (source.is_floating and (target.is_floating or target.is_integral)) or (
+    is_narrowed = target.is_floating and source.bits >= target.bits
+    quantises = (source.is_floating and (is_narrowed or target.is_integral)) or (
         source.is_integral and target.is_floating
     )
     return ("cast", "scale", *["normalise"] * target.is_floating, *["quantise"] * quantises)

@@ -56,7 +56,8 @@ Errors
                       the requested backend cannot run here
 
 More
-    ArithmeticOptions the keywords of arithmetic on the way
+    ArithmeticOptions
+                      the keywords of arithmetic on the way
     Plan, StrideTable, Digit, Picture
                       the classes of what `plan`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes

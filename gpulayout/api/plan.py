@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -392,7 +393,10 @@ class Plan:
         return f"plan({str(self.source)!r}, {str(self.target)!r}{names}){form}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _plan, (self.source, self.target, self.names, self.change)
+        options = {} if self.change is None else self.change.options
+        if self.names is not None:
+            options["names"] = self.names
+        return (functools.partial(plan, **options) if options else plan), (self.source, self.target)
 
 
 kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them

@@ -160,13 +160,14 @@ AGREE = ["pixels", "normalised pixels", "rounded", "quantised", "quantised and p
 
 @pytest.mark.parametrize("name", AGREE)
 def test_all_calls_agree(executor, name):
-    if executor.name == "cupy" and any(kind == "bf16" for kind in PAIRS[name]):
-        pytest.skip("a CuPy array of bf16 holds integers")
+    *kinds, form = PAIRS[name]
+    if executor.name == "cupy":  # whose arrays of bf16 are integers, and say nothing of bf16
+        kinds = ["f16" if kind == "bf16" else kind for kind in kinds]
     for number in range(60 if effort.ALL else 6):
         rng = generator("agree", name, number)
         dimensions = tuple(rng.choice((1, 2, 3, 4, 6)) for _ in range(rng.randint(1, 4)))
         orders = [tuple(rng.sample(range(len(dimensions)), len(dimensions))) for _ in range(2)]
-        check_calls(executor, drawn_case(rng, kinds_of(PAIRS[name]), dimensions, orders, PAIRS[name][2]), rng)
+        check_calls(executor, drawn_case(rng, kinds_of(kinds), dimensions, orders, form), rng)
 
 
 def check_calls(executor, case, rng):

@@ -93,6 +93,34 @@ def test_a_stream_is_the_whole(source, target, options):
     assert out.tobytes() == plan(buffer).tobytes()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unit": True},
+        {"unit": True, "std": 2},
+        {"unit": True, "mean": 2},
+        {"mean": 2},
+        {"mean": 1, "std": [3, 4]},
+        {"std": 255},
+        {"scale": 2},
+        {"shift": 2},
+        {"scale": 2, "shift": [0.5, 1]},
+        {"scale": 2, "zero_point": [3, 7]},
+        {"scale": 2, "dtype": "f8e4m3fn", "saturate": False},
+    ],
+    ids=str,
+)
+def test_a_plan_is_made_again_from_public_names(options):
+    for source, more in (("u8", {}), ("f32", {"dtype": "s8"}), ("f32", {"dtype": "f16", "zero_point": 0})):
+        if source == "f32" and ("zero_point" not in options and "zero_point" not in more or "shift" in options):
+            continue
+        if source == "f32" and not {*options} <= {"scale", "zero_point"}:
+            continue
+        plan = gl.plan(f"{source}[3,2]", "{0,1}", **{"dtype": "f32", **options, **more})
+        pickled = pickle.dumps(plan)
+        assert pickle.loads(pickled) == plan and b"gpulayout.api" not in pickled
+
+
 @each_case
 def test_a_plan_is_a_value(source, target, options):
     plan = planned(source, target, options)

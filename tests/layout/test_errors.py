@@ -593,7 +593,7 @@ ERRORS = {
         lambda: gl.plan("f32[2,3]", "bf16[2,3]"),
         LayoutError,
         "target bf16[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: the element type is bf16, "
-        "not f32",
+        "not f32; dtype='bf16' converts the elements on the way",
     ),
     "another rank": (
         lambda: gl.plan("f32[2,3]", "f32[6]"),

@@ -231,10 +231,8 @@ def _convert_blocks(
     convert = functools.partial(_convert_parts, conversion_of(plan.move))
     memory = _taken_memory(plan, way, grids)
     scratches = [_scratch(plan, way, grid, memory) for grid in grids]
-    with (
-        default_float_mode(),
-        np.errstate(all="ignore"),
-    ):  # the law says what becomes of nan, infinity and numbers out of range
+    # The law says what becomes of nan, infinity and numbers out of range: no call warns of them.
+    with default_float_mode(), np.errstate(all="ignore"):
         for k, at in boxes[first:last]:
             values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
             if plan._spreads_parameters:

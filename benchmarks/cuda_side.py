@@ -14,6 +14,7 @@ import cupy
 
 import gpulayout as gl
 from benchmarks.cases.case import Case
+from benchmarks.cases.convert import CONVERT_CASES, ConvertCase
 from benchmarks.cases.curves import CURVES
 from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
 from benchmarks.cases.ttc import TTC_CASES
@@ -21,7 +22,8 @@ from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
 from benchmarks.peers import stages
 from benchmarks.peers.agreement import agreeing
 from benchmarks.peers.arrays import array_contenders, as_copy, small_calls
-from benchmarks.peers.contender import OURS, Contender, Prepared, Refused, for_sweep, in_turn, reason_of
+from benchmarks.peers.contender import OURS, Contender, Peer, Prepared, Refused, for_sweep, in_turn, reason_of
+from benchmarks.peers.convert import result_on_host
 from benchmarks.peers.inputs import input_and_output, scrambled
 from benchmarks.peers.words import words
 
@@ -43,7 +45,12 @@ class CudaSide:
     """How cases are prepared and timed on the current CUDA device."""
 
     name, statistic = "cupy", "median"
-    cases: dict[str, Sequence[Case]] = {"small": GPU_SMALL_CASES, "cases": GPU_CASES, "ttc": TTC_CASES}
+    cases: dict[str, Sequence[Case]] = {
+        "small": GPU_SMALL_CASES,
+        "cases": GPU_CASES,
+        "ttc": TTC_CASES,
+        "arithmetic": CONVERT_CASES,
+    }
     with_peers, notes, left_out = True, {}, LEFT_OUT
     effort = Effort(5, 8e-3, (1, 50), SMALL_CALLS)
     full_effort = Effort(7, 20e-3, (2, 50), SMALL_CALLS)
@@ -97,7 +104,7 @@ class CudaSide:
             [],
         )
         checked_alone = {contender.name for contender in contenders} - {OURS} if stage else set()
-        for peer in self.stages[stage].peers if section != "small" else ():
+        for peer in self._peers(section, stage):
             try:
                 contenders += peer(case, pairs)
             except Exception as error:
@@ -105,9 +112,15 @@ class CudaSide:
         if section == "ttc" and not stage:
             contenders = for_sweep(contenders)
         self.stream.synchronize()
-        kept, disagreeing = agreeing(cupy, case, contenders, pairs)
+        known = _on_the_cpu(case, pairs[0][0]) if isinstance(case, ConvertCase) else None
+        kept, disagreeing = agreeing(cupy, case, contenders, pairs, known)
         copies = [] if stage or section == "small" else self.copies(case)
         return Prepared([*copies, *(c for c in kept if c.name not in checked_alone)], refused + disagreeing)
+
+    def _peers(self, section: str, stage: int) -> Sequence[Peer]:
+        if section == "small":
+            return ()
+        return self.stages[stage].converters if section == "arithmetic" else self.stages[stage].peers
 
     def copies(self, case: Case) -> list[Contender]:
         """Plain copies that read and write as many bytes: the driver's and our own kernel's.  The faster one counts."""
@@ -146,6 +159,12 @@ class CudaSide:
 
     def close(self) -> None:
         """Leave the process as it was: nothing to do."""
+
+
+def _on_the_cpu(case: ConvertCase, given: cupy.ndarray) -> cupy.ndarray:
+    """The words of the result that NumPy gives."""
+    found = result_on_host(case, cupy.asnumpy(given))
+    return cupy.asarray(found.view(f"u{found.itemsize}"))
 
 
 class CudaCurves(CudaSide):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases.case import Case
+from benchmarks.cases.convert import CONVERT_CASES
 from benchmarks.cases.cpu import CPU_CASES, SMALL_CASES
 from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, Samples, WallClock, take_turns
@@ -23,7 +24,12 @@ class NumpySide:
     """How cases are prepared and timed on the CPU."""
 
     name, statistic = "numpy", "best"
-    cases: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "cases": CPU_CASES, "ttc": TTC_CASES}
+    cases: dict[str, Sequence[Case]] = {
+        "small": SMALL_CASES,
+        "cases": CPU_CASES,
+        "ttc": TTC_CASES,
+        "arithmetic": CONVERT_CASES,
+    }
     with_peers = False  # other libraries take part
     notes: dict[str, Any] = {}  # what a run's file records besides its figures
     left_out: dict[str, str] = {}

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.cases.case import Case, IndexCase, MoveCase
+from benchmarks.cases.convert import ConvertCase
 from benchmarks.clock import Samples
 from benchmarks.peers.contender import OURS, Contender
 from gpulayout import Shape
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
+from gpulayout.moves.convert_pieces import ConvertSide, convert_stages
 from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
 
 SCHEMA = 3
@@ -45,6 +47,8 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
             run["fraction_of_copy"] = round(copies[contender.threads] / seconds, 4)
         if contender.name != OURS and (contender.output, contender.threads) in ours:
             run["against"] = round(seconds / ours[contender.output, contender.threads], 3)
+        if contender.rounding:
+            run["rounding"] = contender.rounding
         runs.append(run)
     plan = kernel_of(case)
     return {
@@ -53,7 +57,7 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
         "group": case.group,
         "work": _work(case),
         "backend": backend,
-        "family": plan.family if plan else "index",
+        "family": plan.family if plan else case.group,
         "kernel": plan.kernel if plan else None,
         "model": modelled(plan),
         "goal": case.goal,
@@ -105,11 +109,13 @@ def modelled(plan: KernelPlan | None) -> Record | None:
 
 
 def kernel_of(case: Case) -> KernelPlan | None:
-    """The largest launch of a move with aligned buffers; None for index conversion, which has one kernel per
-    direction.
-    """
+    """The largest launch of a move with aligned buffers; None for index conversion: one kernel for each direction."""
     if isinstance(case, IndexCase):
         return None
+    if isinstance(case, ConvertCase):
+        sizes = (case.parameter,) * case.arithmetic.parameter_count
+        stages = convert_stages(ConvertSide(case.source), ConvertSide(case.target), case.arithmetic, sizes)
+        return kernel_plan(stages.pieces[0].move)
     if case.kind in ("relayout", "packed"):
         move = relayout_pieces(case.source, case.target)[0].move
     elif case.kind == "unpack":

@@ -98,6 +98,18 @@ def _case(found: Record, record: Record) -> Cells:
     ]
 
 
+def _conversion(found: Record, record: Record) -> Cells:
+    """A row of the conversions: nothing is judged."""
+    seconds, peer = time_of(record, OURS, "warm"), best_peer(record)
+    return [
+        ("arithmetic on the way", record["case"]),
+        ("µs", _number(seconds, 1 if seconds is not None and seconds < 1e-4 else 0, 1e6)),
+        ("copy", _number(fraction_of(record))),
+        *((output, _bold(_against(record, output))) for output in ("warm", "fresh")),
+        ("best peer", peer["contender"] if peer else ""),
+    ]
+
+
 def _against(record: Record, output: str) -> float | None:
     peer = best_peer(record, output)
     return peer and peer["against"]
@@ -190,6 +202,7 @@ def _curve(found: Record, record: Record) -> Cells:
 
 _ROWS = {
     "cases": _case,
+    "arithmetic": _conversion,
     "relayout": _relayout,
     "padding": _padding,
     "index": _index,

@@ -3,7 +3,8 @@
     1. small calls: the host's time only
     2. every case beside the peers that need no compilation
     3. the long list of tensor transpositions, beside one peer
-    4. the peers that compile something for every case, stage by stage, on the cases of 2
+    4. conversions on the way, beside the peers that need no compilation
+    5. the peers that compile something for every case, stage by stage, on the cases of 2 and of 4
 
 So a time limit costs peers before rows.  A full run then uses those peers on the long list too.
 """
@@ -84,7 +85,9 @@ class Run:
             for section, cases in self.lists.items():
                 for case in cases:
                     self._first(section, case)
-            for section in ("cases", "ttc") if self.full else ("cases",):
+            for section in ("cases", "arithmetic", "ttc") if self.full else ("cases", "arithmetic"):
+                if section not in self.lists:
+                    continue
                 for stage in range(1, len(self.side.stages)):
                     self._later(section, stage)
         finally:

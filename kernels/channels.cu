@@ -173,12 +173,13 @@ __device__ __forceinline__ unsigned gpl_vector_start(unsigned lane) {
 
 // A warp's part of a row.
 struct GplSpan {
-  const gpl_element* from;           // at a lane's first vector, or its first word of plane 0
-  gpl_element* to;
+  const gpl_source_element* from;    // at a lane's first vector, or its first word of plane 0
+  gpl_target_element* to;
   unsigned lane, start, pixel;       // positions in the span: in elements on the pixel side, in pixels on the plane side
   // Pixels of the row from the span's first on: `bound` counts those with elements, up to one more than a span, and `extent`
   // all of them, up to a span.  So both fit 32 bits.
   unsigned bound, extent;
+  GplParameters parameters;          // of its first pixel, in channel 0
 };
 
 __device__ __forceinline__ unsigned gpl_left(gpl_uint whole, gpl_uint first, unsigned most) {
@@ -198,7 +199,73 @@ __device__ __forceinline__ GplSpan gpl_span(gpl_uint number, const void* __restr
   span.to = gpl_at(target, row.target + (GPL_TO_PLANES ? on_planes : on_pixels));
   span.bound = row.inside ? gpl_left(move.axis[0].bound, first, GPL_CHUNKS * GPL_PIXELS + 1) : 0;
   span.extent = gpl_left(move.axis[0].extent.value, first, GPL_CHUNKS * GPL_PIXELS);
+  span.parameters = gpl_along_axis(row.parameters, first, 0, move);
   return span;
+}
+
+// ---- planes ----
+//
+// Elements that change on the way do so beside the planes, where a word belongs to one channel.  GPL_ELEMENT_BYTES are those of
+// the pixels, and a word of a plane has more bytes in memory, or fewer: 4 pixels of u8 become 16 bytes of f32.
+
+#if GPL_CHANGES
+template <class Element> union GplWordOf {
+  typename GplHalves<GPL_E * sizeof(Element)>::type word;
+  Element element[GPL_E];
+};
+#endif
+
+// Word c of COUNT chunks to a plane.
+template <bool WHOLE, int COUNT>
+__device__ __forceinline__ void gpl_store_plane(gpl_target_element* to, const GplPixels (&pixels)[COUNT], int c, const GplSpan& span,
+                                                const GplMove& move) {
+#if GPL_CHANGES
+  const GplOperands channel = gpl_operands(gpl_along_axis(span.parameters, c, 1, move), move);
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h) {
+    const unsigned first = span.pixel + h * GPL_PIXELS;
+    GplWordOf<gpl_target_element> made;
+    gpl_compute(pixels[h].plane[c].element, made.element, channel, first, WHOLE ? GPL_NO_END : span.extent, move);
+    if (WHOLE || first + GPL_E <= span.extent) *(decltype(made.word)*)(to + h * GPL_PIXELS) = made.word;
+    else
+#pragma unroll
+      for (int i = 0; i < GPL_E; ++i)
+        if (first + i < span.extent) to[h * GPL_PIXELS + i] = made.element[i];
+  }
+#else
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h)
+    gpl_store<GPL_WORD_BYTES>(to + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.extent,
+                              pixels[h].plane[c]);
+#endif
+}
+
+// Word c of COUNT chunks from a plane; what is outside the bound becomes pad, or any number if it changes.
+template <bool WHOLE, int COUNT>
+__device__ __forceinline__ void gpl_load_plane(const gpl_source_element* from, GplPixels (&pixels)[COUNT], int c, const GplSpan& span,
+                                               const GplMove& move) {
+#if GPL_CHANGES
+  const GplOperands channel = gpl_operands(gpl_along_axis(span.parameters, c, 1, move), move);
+  GplWordOf<gpl_source_element> given[COUNT] = {};
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h) {
+    const unsigned first = span.pixel + h * GPL_PIXELS;
+    if (WHOLE || first + GPL_E <= span.bound) given[h].word = *(const decltype(given[h].word)*)(from + h * GPL_PIXELS);
+    else
+#pragma unroll
+      for (int i = 0; i < GPL_E; ++i)
+        if (first + i < span.bound) given[h].element[i] = from[h * GPL_PIXELS + i];
+  }
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h)
+    gpl_compute(given[h].element, pixels[h].plane[c].element, channel, span.pixel + h * GPL_PIXELS,
+                WHOLE ? GPL_NO_END : span.bound, move);
+#else
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h)
+    pixels[h].plane[c] = gpl_load<GPL_WORD_BYTES, GPL_WORD_BYTES>(
+        from + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.bound, move);
+#endif
 }
 
 // COUNT chunks at once.  Unless WHOLE, elements are checked one by one.
@@ -218,13 +285,9 @@ __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& mov
     }
 #pragma unroll
   for (int h = 0; h < COUNT; ++h) gpl_square(pixels[h], span.lane), gpl_spread(pixels[h], span.lane), gpl_transpose_words(pixels[h]);
-  gpl_element* to = span.to;
+  gpl_target_element* to = span.to;
 #pragma unroll
-  for (int c = 0; c < GPL_PLANES; ++c, to += (gpl_int)move.axis[1].target_stride)
-#pragma unroll
-    for (int h = 0; h < COUNT; ++h)
-      gpl_store<GPL_WORD_BYTES>(to + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.extent,
-                                pixels[h].plane[c]);
+  for (int c = 0; c < GPL_PLANES; ++c, to += (gpl_int)move.axis[1].target_stride) gpl_store_plane<WHOLE>(to, pixels, c, span, move);
   GplChunk<GPL_WORD_BYTES> pad;
   gpl_pad(move, pad.word);
 #pragma unroll 1
@@ -237,16 +300,13 @@ __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& mov
 template <bool WHOLE, int COUNT>
 __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& move) {
   GplPixels pixels[COUNT];
-  const gpl_element* from = span.from;
+  const gpl_source_element* from = span.from;
 #pragma unroll
   for (int c = 0; c < GPL_CHANNELS; ++c, from += (gpl_int)move.axis[1].source_stride)
+    if (c < GPL_PLANES) gpl_load_plane<WHOLE>(from, pixels, c, span, move);
+    else
 #pragma unroll
-    for (int h = 0; h < COUNT; ++h)
-      if (c < GPL_PLANES)
-        pixels[h].plane[c] = gpl_load<GPL_WORD_BYTES, GPL_WORD_BYTES>(
-            from + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.bound, move);
-      else
-        gpl_pad(move, pixels[h].plane[c].word);
+      for (int h = 0; h < COUNT; ++h) gpl_pad(move, pixels[h].plane[c].word);
 #pragma unroll
   for (int h = 0; h < COUNT; ++h) gpl_transpose_words(pixels[h]), gpl_collect(pixels[h], span.lane), gpl_square(pixels[h], span.lane);
 #pragma unroll
@@ -271,6 +331,7 @@ GPL_KERNEL gpl_channels(const void* __restrict__ source, void* __restrict__ targ
   do {
     gpl_move<false, 1>(span, move);
     span.from += GPL_PIXELS * (GPL_TO_PLANES ? GPL_CHANNELS : 1), span.to += GPL_PIXELS * (GPL_TO_PLANES ? 1 : GPL_CHANNELS);
+    span.parameters = gpl_along_axis(span.parameters, GPL_PIXELS, 0, move);
     span.bound -= min(span.bound, GPL_PIXELS), span.extent -= min(span.extent, GPL_PIXELS);
   } while (GPL_CHUNKS > 1 && span.extent > 0);
 }

@@ -8,7 +8,7 @@
 // of the significand: 64 bits wide if a side or the steps are, else 32.
 //   f16 0x3E00:  1536 * 2^-10 = 1.5                                      s4 0x0F:  -1 * 2^0
 // Most pairs have a shorter way through the float of the same width (the sections on reals), with the same result: all short
-// types have exact values there.
+// types have exact values there.  Where a device has an instruction for a side, that is taken.
 //
 // Numbers: the kinds GPL_BOOLEAN, GPL_UNSIGNED, GPL_SIGNED, GPL_FLOAT and GPL_POWER (only powers of two); the special codes
 // GPL_IEEE (infinities and nans), GPL_NAN (nan has all ones), GPL_FINITE (none) and GPL_UNSIGNED_ZERO (nan is where -0 would
@@ -192,6 +192,96 @@ template <class W> union GplRealCode {
   W code;
 };
 
+// ---- conversions that are instructions ----
+
+// True, and the result, where the device has an instruction that gives what the functions below give; else they do the work.
+//   f32 from and to f16, f8e5m2, f8e4m3fn; to bf16 and integers of up to 32 bits; from u8;  f32 from and to f64;  whole numbers
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__)
+#define GPL_HAS_BF16 (__CUDA_ARCH__ >= 800)
+#define GPL_HAS_F8 (__CUDA_ARCH__ >= 900 || (__CUDA_ARCH__ == 890 && __CUDACC_VER_MAJOR__ * 10 + __CUDACC_VER_MINOR__ > 120))
+
+#define GPL_INSTRUCTION(name, symbol, type, letter, from, given) \
+  __device__ __forceinline__ type name(from x) {                 \
+    type result;                                                 \
+    asm(symbol " %1;" : "=" letter(result) : given(x));          \
+    return result;                                               \
+  }
+GPL_INSTRUCTION(gpl_from_f16, "cvt.f32.f16 %0,", float, "f", unsigned short, "h")
+GPL_INSTRUCTION(gpl_from_u8, "cvt.rn.f32.u8 %0,", float, "f", unsigned, "r")
+GPL_INSTRUCTION(gpl_to_f16, "cvt.rn.f16.f32 %0,", unsigned short, "h", float, "f")
+GPL_INSTRUCTION(gpl_to_s8, "cvt.rni.s8.f32 %0,", unsigned, "r", float, "f")  // to integers: nan is 0, and the rest in range
+GPL_INSTRUCTION(gpl_to_u8, "cvt.rni.u8.f32 %0,", unsigned, "r", float, "f")
+GPL_INSTRUCTION(gpl_to_s32, "cvt.rni.s32.f32 %0,", int, "r", float, "f")
+GPL_INSTRUCTION(gpl_to_u32, "cvt.rni.u32.f32 %0,", unsigned, "r", float, "f")
+GPL_INSTRUCTION(gpl_to_f64, "cvt.f64.f32 %0,", double, "d", float, "f")
+GPL_INSTRUCTION(gpl_to_f32, "cvt.rn.f32.f64 %0,", float, "f", double, "d")
+GPL_INSTRUCTION(gpl_whole, "cvt.rni.f32.f32 %0,", float, "f", float, "f")
+GPL_INSTRUCTION(gpl_whole, "cvt.rni.f64.f64 %0,", double, "d", double, "d")
+#if GPL_HAS_BF16
+GPL_INSTRUCTION(gpl_to_bf16, "cvt.rn.bf16.f32 %0,", unsigned short, "h", float, "f")
+#endif
+#if GPL_HAS_F8  // two at once: the lower one counts.  f8 saturate
+GPL_INSTRUCTION(gpl_f16_of_f8e4m3fn, "cvt.rn.f16x2.e4m3x2 %0,", unsigned, "r", unsigned short, "h")
+GPL_INSTRUCTION(gpl_to_f8e4m3fn, "cvt.rn.satfinite.e4m3x2.f32 %0, 0f00000000,", unsigned short, "h", float, "f")
+GPL_INSTRUCTION(gpl_to_f8e5m2, "cvt.rn.satfinite.e5m2x2.f32 %0, 0f00000000,", unsigned short, "h", float, "f")
+#endif
+
+__device__ __forceinline__ bool gpl_is_float(const GplType& type, int bits, int mantissa, unsigned special) {
+  return type.kind == GPL_FLOAT && type.bits == bits && type.mantissa == mantissa && type.special == special;
+}
+
+__device__ __forceinline__ bool gpl_read_at_once(unsigned code, const GplType& type, float& x) {
+  if (type.kind == GPL_UNSIGNED && type.bits == 8) x = gpl_from_u8(code);  // fewer instructions than the compiler's
+  else if (gpl_is_float(type, 16, 10, GPL_IEEE)) x = gpl_from_f16((unsigned short)code);
+  else if (gpl_is_float(type, 8, 2, GPL_IEEE)) x = gpl_from_f16((unsigned short)(code << 8));  // the upper half of f16
+#if GPL_HAS_F8
+  else if (gpl_is_float(type, 8, 3, GPL_NAN)) x = gpl_from_f16((unsigned short)gpl_f16_of_f8e4m3fn((unsigned short)code));
+#endif
+  else return false;
+  return true;
+}
+
+__device__ __forceinline__ bool gpl_read_at_once(unsigned long long code, const GplType& type, double& x) {
+  GplRealCode<unsigned> given;
+  given.code = (unsigned)code;
+  if (gpl_is_float(type, 32, 23, GPL_IEEE)) x = gpl_to_f64(given.real);
+  return gpl_is_float(type, 32, 23, GPL_IEEE);
+}
+
+// The code after that of the largest f8 is inf or nan: it replaces what is beyond where the law says so.
+__device__ __forceinline__ bool gpl_write_at_once(float x, const GplType& type, bool saturate, unsigned& code) {
+  const unsigned all = gpl_ones<unsigned>(type.bits);
+  const int high = (int)(all >> 1);
+  if (type.kind == GPL_SIGNED && type.bits <= 32) code = (type.bits == 8 ? gpl_to_s8(x) : max(min(gpl_to_s32(x), high), ~high)) & all;
+  else if (type.kind == GPL_UNSIGNED && type.bits <= 32) code = type.bits == 8 ? gpl_to_u8(x) : min(gpl_to_u32(x), all);
+  else if (gpl_is_float(type, 16, 10, GPL_IEEE)) code = gpl_to_f16(x);
+#if GPL_HAS_BF16
+  else if (gpl_is_float(type, 16, 7, GPL_IEEE)) code = gpl_to_bf16(x);
+#endif
+#if GPL_HAS_F8
+  else if (gpl_is_float(type, 8, 3, GPL_NAN)) code = gpl_to_f8e4m3fn(x) + (!saturate && fabsf(x) > 464);
+  else if (gpl_is_float(type, 8, 2, GPL_IEEE)) code = gpl_to_f8e5m2(x) + (fabsf(x) >= 61440);  // halfway: to even
+#endif
+  else return false;
+  return true;
+}
+
+__device__ __forceinline__ bool gpl_write_at_once(double x, const GplType& type, bool, unsigned long long& code) {
+  GplRealCode<unsigned> result;
+  if (gpl_is_float(type, 32, 23, GPL_IEEE)) result.real = gpl_to_f32(x), code = result.code;
+  return gpl_is_float(type, 32, 23, GPL_IEEE);
+}
+
+template <class Real> __device__ __forceinline__ bool gpl_round_at_once(Real x, Real& result) {
+  result = gpl_whole(x);
+  return true;
+}
+#else
+template <class W, class Real> bool gpl_read_at_once(W, const GplType&, Real&) { return false; }
+template <class W, class Real> bool gpl_write_at_once(Real, const GplType&, bool, W&) { return false; }
+template <class Real> bool gpl_round_at_once(Real, Real&) { return false; }
+#endif
+
 // ---- reading as a real ----
 
 // Whether gpl_read_real gives the exact value: all but integers with more bits than the mantissa.
@@ -204,15 +294,17 @@ template <class W> __device__ __forceinline__ bool gpl_is_real(const GplType& ty
 }
 
 // The bits of a shorter float in the place of the real's: exponents are too small by the difference of the biases.  A product
-// with a power of two puts that right, subnormal numbers included.
+// with a power of two puts that right, subnormal numbers included.  bf16 has the exponents of f32: it is the upper half.
 template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read_short(W code, const GplType& type) {
   const GplType real = gpl_real_type<W>();
   const W all = gpl_ones<W>(type.bits - 1), magnitude = code & all, sign = (W)1 << (8 * sizeof(W) - 1);
   const W infinity = gpl_ones<W>(8 * (int)sizeof(W) - 1 - real.mantissa) << real.mantissa & ~sign;
   GplRealCode<W> x, scale;
+  x.code = code << (8 * (int)sizeof(W) - type.bits);
+  if (type.bias == real.bias) return x.real;
   x.code = magnitude << (real.mantissa - type.mantissa);
   scale.code = (W)(2 * real.bias - type.bias) << real.mantissa;
-  if (type.bias != real.bias) x.real = gpl_multiplied(x.real, scale.real);
+  x.real = gpl_multiplied(x.real, scale.real);
   if (type.special == GPL_IEEE && magnitude > all - ((W)1 << type.mantissa)) x.code |= infinity;
   if (type.special == GPL_NAN && magnitude == all) x.code = ~sign;
   if (code >> (type.bits - 1) & 1) x.code |= sign;
@@ -224,6 +316,7 @@ template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read
 template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read_real(W code, const GplType& type) {
   typedef typename GplReal<W>::type Real;
   GplRealCode<W> x = {};
+  if (gpl_read_at_once(code, type, x.real)) return x.real;
   if (gpl_is_real<W>(type)) {
     x.code = code;
   } else if (type.kind == GPL_FLOAT) {
@@ -293,6 +386,7 @@ template <class W>
 __device__ __forceinline__ W gpl_write_real(typename GplReal<W>::type given, const GplType& type, bool saturate) {
   GplRealCode<W> x = {given};
   if (gpl_is_real<W>(type)) return x.code;
+  if (gpl_write_at_once(given, type, saturate, x.code)) return x.code;
   if (gpl_has_short_way(x.code, type)) return gpl_write_short(given, type, saturate);
   if ((type.kind == GPL_SIGNED || type.kind == GPL_UNSIGNED) && type.bits <= 4 * (int)sizeof(W)) return gpl_short_integer<W>(given, type);
   return gpl_write(gpl_read(x.code, gpl_real_type<W>()), type, saturate);
@@ -307,6 +401,7 @@ template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_rint
   const W sign = (W)1 << (8 * sizeof(W) - 1);
   const Real large = (Real)((W)1 << gpl_real_type<W>().mantissa);
   GplRealCode<W> value = {x}, result;
+  if (gpl_round_at_once(x, result.real)) return result.real;
   const W negative = value.code & sign;
   value.code ^= negative;
   if (!(value.real < large)) return x;
@@ -315,27 +410,104 @@ template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_rint
   return result.real;
 }
 
+// ---- quick division ----
+
+// x / y to nearest by the reciprocal r of y to nearest: q = x r, and q + (x - q y) r.  Code that knows that several elements have
+// the same y makes r once, and the rest are three instructions, where a division takes about ten, and many more for x = 0.
+//
+// That needs numbers on the way that are neither too large nor too small.  Else, and for y < 0, whose zeros had the wrong sign,
+// `is_sure` becomes false.  CuPy's options make these operations flush subnormal numbers, which are none where it stays true:
+//   y is from 2^-10 to 2^10, but not 2^k (2 - 2^-23), whose r may be wrong; and the quotient is 0 or at least 2^-45
+//   `is_near`: x is 0, or from 2^-35 to 2^26, so nothing is left to ask: an integer of 16 bits, that divided by such a y, and
+//   the sum of either with a parameter of 0 or from 2^-12 to 2^12, since both are multiples of 2^-35
+__device__ __forceinline__ float gpl_quick_quotient(float x, float y, bool is_near, bool& is_sure) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__)
+  GplRealCode<unsigned> given = {x}, divisor = {y}, result;
+  is_sure &= divisor.code - (117u << 23) <= 20u << 23 && (~divisor.code & 0x7FFFFF);
+  const float near = __fdividef(1, y), r = __fmaf_rn(__fmaf_rn(-y, near, 1), near, near);  // an instruction within 1 ulp; to nearest
+  const float q = __fmul_rn(x, r);
+  result.real = __fmaf_rn(-__fmaf_rn(q, y, -x), r, q);  // in this form a zero has the sign of x
+  if (!is_near) is_sure &= (fabsf(result.real) >= 0x1p-45f) | !((given.code | result.code) & 0x7FFFFFFF);
+  return result.real;
+#else
+  return gpl_quotient(x, y);
+#endif
+}
+__device__ __forceinline__ double gpl_quick_quotient(double x, double y, bool, bool&) { return gpl_quotient(x, y); }
+
+// Whether a number is 0 or from 2^-12 to 2^12.
+__device__ __forceinline__ bool gpl_is_near(float x) {
+  const GplRealCode<unsigned> value = {x};
+  const unsigned magnitude = value.code & 0x7FFFFFFF;
+  return !magnitude || magnitude - (115u << 23) <= 24u << 23;
+}
+__device__ __forceinline__ bool gpl_is_near(double) { return true; }
+
 template <class W>
-__device__ __forceinline__ typename GplReal<W>::type gpl_step(unsigned operation, typename GplReal<W>::type x, typename GplReal<W>::type y) {
+__device__ __forceinline__ typename GplReal<W>::type gpl_step(unsigned operation, typename GplReal<W>::type x,
+                                                              typename GplReal<W>::type y) {
   return operation == GPL_MULTIPLY ? gpl_multiplied(x, y) : operation == GPL_ADD ? gpl_sum(x, y)
        : operation == GPL_SUBTRACT ? gpl_difference(x, y) : gpl_quotient(x, y);
 }
 
-// ---- conversion ----
-
-// The code of an element after a cast, with up to four steps between: five bits for each, from the lowest on, are its operation
-// and the number of its parameter.  `parameter` is called with that number.
-template <class W, class Parameter>
-__device__ __forceinline__ W gpl_converted(W code, const GplType& source, const GplType& target, bool saturate, unsigned steps, Parameter parameter) {
-  if (!steps && !gpl_is_exact<W>(source) && !gpl_is_real<W>(target)) return gpl_write(gpl_read(code, source), target, saturate);
-  typename GplReal<W>::type x = gpl_read_real(code, source);
+// A number after the steps.  QUICK: unless `is_sure` becomes false; `is_near` is that of gpl_quick_quotient.
+template <class W, bool QUICK, class Parameter>
+__device__ __forceinline__ typename GplReal<W>::type gpl_stepped(typename GplReal<W>::type x, unsigned steps, bool is_near,
+                                                                 Parameter parameter, bool& is_sure) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const unsigned operation = steps >> (5 * i) & 7, number = steps >> (5 * i + 3) & 3;
+    const unsigned operation = steps >> (5 * i) & 7, number = steps >> (5 * i + 3) & 3, next = steps >> (5 * i + 5) & 7;
     if (!operation) break;
-    x = operation == GPL_ROUND ? gpl_rint<W>(x) : gpl_step<W>(operation, x, parameter(number));
+    if (operation == GPL_ROUND) {
+      x = gpl_rint<W>(x);
+    } else if (QUICK && operation == GPL_DIVIDE) {
+      x = gpl_quick_quotient(x, parameter(number), is_near, is_sure);
+      is_near &= i == 0;
+    } else {
+      x = gpl_step<W>(operation, x, parameter(number));
+      is_near &= next == GPL_DIVIDE && (operation == GPL_ADD || operation == GPL_SUBTRACT);
+      if (QUICK && is_near) is_sure &= gpl_is_near(parameter(number));
+    }
   }
-  return gpl_write_real<W>(x, target, saturate);
+  return x;
+}
+
+// ---- conversion ----
+
+// The codes of N elements after a cast, with up to four steps between: five bits for each, from the lowest on, are its operation
+// and the number of its parameter.  `parameter` is called with that number and the number of the element.  All elements ask
+// together whether quick divisions were right.
+template <class W, int N, class Parameter>
+__device__ __forceinline__ void gpl_convert_all(W (&code)[N], const GplType& source, const GplType& target, bool saturate,
+                                                unsigned steps, Parameter parameter) {
+  typedef typename GplReal<W>::type Real;
+  if (!steps && !gpl_is_exact<W>(source) && !gpl_is_real<W>(target)) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) code[i] = gpl_write(gpl_read(code[i], source), target, saturate);
+    return;
+  }
+  const bool is_near = source.kind != GPL_FLOAT && source.kind != GPL_POWER && source.bits <= 16;
+  bool is_sure = true;
+  Real x[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    x[i] = gpl_stepped<W, true>(gpl_read_real(code[i], source), steps, is_near, [&](unsigned p) { return parameter(p, i); }, is_sure);
+  if (!is_sure) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      x[i] = gpl_stepped<W, false>(gpl_read_real(code[i], source), steps, is_near, [&](unsigned p) { return parameter(p, i); }, is_sure);
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) code[i] = gpl_write_real<W>(x[i], target, saturate);
+}
+
+// The same for one element; `parameter` is called with its number only.
+template <class W, class Parameter>
+__device__ __forceinline__ W gpl_converted(W code, const GplType& source, const GplType& target, bool saturate, unsigned steps,
+                                           Parameter parameter) {
+  W one[1] = {code};
+  gpl_convert_all(one, source, target, saturate, steps, [&](unsigned number, int) { return parameter(number); });
+  return one[0];
 }
 
 #endif

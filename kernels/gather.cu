@@ -1,7 +1,7 @@
 // General gather: any move, one target place after another.  It is the last resort: writes are contiguous, but reads
 // follow the strides, so a warp may fetch 32 sectors of 32 bytes for 32 elements.
 //
-// `total` is the number of places.  One thread fills GPL_ITEMS of them, 256 apart, and issues all its loads before the
+// `total` is the number of places.  One thread fills GPL_PLACES of them, 256 apart, and issues all its loads before the
 // first store.  A place is decoded with one division per axis, minor first:
 //   extents 3, 5: place 7 -> coordinates (7 % 3, 7 / 3) = (1, 2)
 #include "gather.cuh"

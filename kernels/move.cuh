@@ -27,13 +27,7 @@ typedef long long gpl_int;
 #define GPL_MULHI __umul64hi
 #endif
 
-template <int BYTES> struct GplWord;
-template <> struct GplWord<1> { typedef unsigned char type; };
-template <> struct GplWord<2> { typedef unsigned short type; };
-template <> struct GplWord<4> { typedef unsigned int type; };
-template <> struct GplWord<8> { typedef unsigned long long type; };
-template <> struct GplWord<16> { typedef uint4 type; };
-typedef GplWord<GPL_ELEMENT_BYTES>::type gpl_element;
+#include "element.cuh"
 
 // n / value for 0 <= n < 2^(bits-1): one high multiplication, one addition, one shift.
 struct GplDivisor {
@@ -80,6 +74,10 @@ struct GplSteps {
 //   tile_any        depth: matrices of a stack in one tile, or 0         pitch: elements between rows of a tile in shared
 //                                                                        memory
 struct __align__(16) GplMove {
+#if GPL_PARAMETERS
+  const gpl_real* parameters;      // all of them, in one array; each start of a launch fills in its address
+  unsigned long long unused;
+#endif
   unsigned int pad[4];     // the pad's bytes, repeated to 16
   gpl_uint total;          // work items of the launch; each kernel defines its items
   union { gpl_uint head, ragged, target_step, depth, lower; };  // the first word
@@ -91,6 +89,11 @@ struct __align__(16) GplMove {
     GplSteps steps;        // rows
   };
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
+#if GPL_PARAMETERS
+  GplParameters first;             // of the move's first element
+  GplParameters step;              // rows: from one chunk of a thread to the next
+  GplParameters stride[GPL_AXES];  // along each axis
+#endif
 };
 
 // The pad as an element or vector of any width.  Here and in gpl_place, Move is any struct with the pad and axes of a GplMove.
@@ -123,6 +126,7 @@ __device__ __forceinline__ gpl_uint gpl_block() {
 struct GplPlace {
   gpl_uint source, target;
   bool inside;
+  GplParameters parameters;
 };
 
 // For up to 8 axes the loop is unrolled, and an axis costs a division and two products with operands from the parameters.
@@ -134,7 +138,7 @@ struct GplPlace {
 // a place.  `each` is called with the number of every axis and its coordinate.
 template <int FIRST, int DIVIDED, class Move, class Each>
 __device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move, Each each) {
-  GplPlace place = {0, 0, true};
+  GplPlace place = {0, 0, true, gpl_first_parameters(move)};
 #pragma unroll GPL_WRITTEN_OUT ? GPL_AXES : 1
   for (int i = FIRST; i < GPL_AXES; ++i) {
     if (!GPL_WRITTEN_OUT && number == 0) break;
@@ -145,6 +149,7 @@ __device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move,
     place.inside = place.inside && coordinate < move.axis[i].bound;
     place.source += coordinate * move.axis[i].source_stride;
     place.target += coordinate * move.axis[i].target_stride;
+    place.parameters = gpl_along_axis(place.parameters, coordinate, i, move);
   }
   return place;
 }
@@ -154,26 +159,11 @@ __device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move)
   return gpl_place<FIRST, DIVIDED>(number, move, [](int, gpl_uint) {});
 }
 
-// The element at a signed offset.
-__device__ __forceinline__ const gpl_element* gpl_at(const void* base, gpl_uint offset) {
-  return (const gpl_element*)base + (gpl_int)offset;
-}
-__device__ __forceinline__ gpl_element* gpl_at(void* base, gpl_uint offset) {
-  return (gpl_element*)base + (gpl_int)offset;
-}
-
-// A chunk: neighbouring elements that move as one word of BYTES bytes.
-template <int BYTES>
-union GplChunk {
-  typename GplWord<BYTES>::type word;
-  gpl_element element[BYTES / GPL_ELEMENT_BYTES];
-};
-
 // The chunk that starts `start` elements into a row; `from` points there.  Elements outside 0 <= number < bound become pad
 // and are not read.  `start` may be negative: as an unsigned number it exceeds any bound.
 // The source only needs to be aligned to LOAD bytes; a chunk is assembled from pieces of that size.
 template <int BYTES, int LOAD>
-__device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
+__device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_source_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
   const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES;
   typedef typename GplWord<LOAD>::type gpl_piece;
   union {
@@ -182,7 +172,7 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl
   };
   if (start < bound && bound - start >= elements) {
 #pragma unroll
-    for (int i = 0; i < BYTES / LOAD; ++i) pieces[i] = *(const gpl_piece*)(from + i * piece);
+    for (int i = 0; i < BYTES / LOAD; ++i) pieces[i] = gpl_fetch<LOAD>(from + i * piece);
     return chunk;
   }
   gpl_pad(move, chunk.word);
@@ -194,15 +184,15 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl
 
 // The counterpart: elements outside 0 <= number < extent are not written.
 template <int BYTES>
-__device__ __forceinline__ void gpl_store(gpl_element* to, gpl_uint start, gpl_uint extent, GplChunk<BYTES> chunk) {
+__device__ __forceinline__ void gpl_store(gpl_target_element* to, gpl_uint start, gpl_uint extent, GplChunk<BYTES> chunk) {
   const int elements = BYTES / GPL_ELEMENT_BYTES;
   if (start < extent && extent - start >= elements) {
-    *(typename GplWord<BYTES>::type*)to = chunk.word;
+    gpl_put<BYTES>(to, chunk.word);
     return;
   }
 #pragma unroll
   for (int i = 0; i < elements; ++i)
-    if (start + i < extent) to[i] = chunk.element[i];
+    if (start + i < extent) to[i] = (gpl_target_element)chunk.element[i];
 }
 
 #endif

@@ -20,23 +20,25 @@ struct GplRead {
 template <int BYTES>
 __device__ __forceinline__ bool gpl_holds(const void* source, const unsigned char* vectors, const GplMove& move) {
   return vectors >= (const unsigned char*)gpl_at(source, move.low) &&
-         vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high);
+         vectors + 2 * GPL_SOURCE_PART(BYTES) <= (const unsigned char*)gpl_at(source, move.high);
 }
 
 // Reads the chunk that starts `start` elements into a row of `bound` elements, as in gpl_load.
 template <int BYTES, int LOAD>
-__device__ __forceinline__ GplRead<BYTES> gpl_read(const void* source, const gpl_element* from, gpl_uint start, gpl_uint bound,
+__device__ __forceinline__ GplRead<BYTES> gpl_read(const void* source, const gpl_source_element* from, gpl_uint start, gpl_uint bound,
                                                    const GplMove& move) {
   GplRead<BYTES> read;
   read.phase = 0;
   if constexpr (BYTES >= 4 && LOAD < BYTES) {
-    const unsigned phase = (unsigned)((unsigned long long)from & (BYTES - 1));
+    const unsigned phase = (unsigned)((unsigned long long)from & (GPL_SOURCE_PART(BYTES) - 1));
     const unsigned char* vectors = (const unsigned char*)from - phase;      // a pointer, not a number: the compiler must know its memory
     const bool some = start < bound || start + (BYTES / GPL_ELEMENT_BYTES - 1) < bound;
     if (some && gpl_holds<BYTES>(source, vectors, move)) {
-      const GplChunk<BYTES>* vector = (const GplChunk<BYTES>*)vectors;
-      read.vector[0].word = vector[0].word, read.vector[1].word = vector[phase != 0].word;
-      read.phase = phase;
+      typedef typename GplWord<GPL_SOURCE_PART(BYTES)>::type gpl_vector;
+      const gpl_vector* vector = (const gpl_vector*)vectors;
+      read.vector[0].word = gpl_fetch<BYTES>((const gpl_source_element*)vector);
+      read.vector[1].word = gpl_fetch<BYTES>((const gpl_source_element*)(vector + (phase != 0)));
+      read.phase = GPL_SOURCE_BYTES == GPL_ELEMENT_BYTES ? phase : phase / GPL_SOURCE_BYTES * GPL_ELEMENT_BYTES;
       return read;
     }
   }

@@ -104,10 +104,10 @@ __device__ __forceinline__ unsigned gpl_position(unsigned b, unsigned c) {
 
 // The first COUNT chunks of a thread.  All loads are issued before the first arrives.
 template <int COUNT>
-__device__ __forceinline__ void gpl_load_chunks(const gpl_element* from, gpl_int step, uint4* shared, unsigned position) {
+__device__ __forceinline__ void gpl_load_chunks(const gpl_source_element* from, gpl_int step, uint4* shared, unsigned position) {
   uint4 chunk[COUNT];
 #pragma unroll
-  for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = *(const uint4*)from;
+  for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = gpl_fetch<16>(from);
 #pragma unroll
   for (int k = 0; k < COUNT; ++k)
     shared[(position ^ (k * GPL_ROWS_PER_LOAD / GPL_N & (GPL_CHUNKS - 1))) + k * GPL_ROWS_PER_LOAD * GPL_CHUNKS] = chunk[k];
@@ -115,7 +115,7 @@ __device__ __forceinline__ void gpl_load_chunks(const gpl_element* from, gpl_int
 
 // Those of a thread's chunks that lie in the next `rows` rows.
 template <int COUNT>
-__device__ __forceinline__ void gpl_load_rows(const gpl_element* from, gpl_int step, uint4* shared, unsigned position,
+__device__ __forceinline__ void gpl_load_rows(const gpl_source_element* from, gpl_int step, uint4* shared, unsigned position,
                                               gpl_int rows) {
   if (rows > (COUNT - 1) * GPL_ROWS_PER_LOAD) gpl_load_chunks<COUNT>(from, step, shared, position);
   else if constexpr (COUNT > 1) gpl_load_rows<COUNT - 1>(from, step, shared, position, rows);
@@ -141,7 +141,7 @@ __device__ __forceinline__ void gpl_load_rest(const void* __restrict__ source, c
     if (b >= move.axis[0].bound) continue;
     gpl_element element;
     gpl_pad(move, element);
-    if (a < bound) element = *gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride);
+    if (a < bound) element = gpl_fetch<GPL_ELEMENT_BYTES>(gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride));
     ((GplChunk<16>*)shared + gpl_position(row, (unsigned)(cut - tile.a) / GPL_N))->element[i] = element;
   }
 }
@@ -151,7 +151,7 @@ __device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, c
                                               const GplMove& move) {
   const unsigned thread = threadIdx.x & (GPL_THREADS - 1), c = thread % GPL_CHUNKS, row = thread / GPL_CHUNKS;
   const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row, stride = move.axis[0].source_stride;
-  const gpl_element* from = gpl_at(source, tile.place.source + a + b * stride);
+  const gpl_source_element* from = gpl_at(source, tile.place.source + a + b * stride);
   const gpl_int step = GPL_ROWS_PER_LOAD * stride;
   const unsigned position = gpl_position(row, c);
   if (WHOLE) return gpl_load_chunks<GPL_LOADS>(from, step, shared, position);
@@ -178,16 +178,18 @@ __device__ __forceinline__ void gpl_store_rest(void* __restrict__ target, const 
 #pragma unroll
     for (int p = 0; p < GPL_P; ++p)
       if (b < move.axis[0].extent.value && a + p < move.axis[1].extent.value)
-        *gpl_at(target, tile.place.target + b + (a + p) * stride) = element[p];
+        gpl_put<GPL_ELEMENT_BYTES>(gpl_at(target, tile.place.target + b + (a + p) * stride),
+                                   gpl_computed(element[p], gpl_operands(gpl_along_axis(tile.place.parameters, a + p, 1, move), move), b,
+                                                move.axis[0].extent.value, move));
   }
 }
 
 // 16 bytes in one store.  With 64-bit offsets, compilers make four stores of an assignment.
-__device__ __forceinline__ void gpl_store_chunk(gpl_element* to, uint4 chunk) {
-#if GPL_INDEX_BITS == 64
+__device__ __forceinline__ void gpl_store_chunk(gpl_target_element* to, uint4 chunk) {
+#if GPL_INDEX_BITS == 64 && GPL_TARGET_BYTES == GPL_ELEMENT_BYTES
   __stwb((uint4*)to, chunk);
 #else
-  *(uint4*)to = chunk;
+  gpl_put<16>(to, chunk);
 #endif
 }
 
@@ -197,7 +199,7 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
   const unsigned thread = threadIdx.x & (GPL_THREADS - 1), line = thread / 8;
   const unsigned number = line % GPL_WORDS, column = thread % 8 + line / GPL_WORDS * 8;
   const gpl_uint a = tile.a + number * GPL_P, b = tile.b + column * GPL_N, stride = move.axis[1].target_stride;
-  gpl_element* first = gpl_at(target, tile.place.target + b + a * stride);
+  gpl_target_element* first = gpl_at(target, tile.place.target + b + a * stride);
   const gpl_int below = move.axis[1].extent.value - a, beside = move.axis[0].extent.value - b;
   const unsigned position = column * GPL_N * GPL_CHUNKS + (number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)));
 #pragma unroll
@@ -212,8 +214,11 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
 #pragma unroll
     for (int p = 0; p < GPL_P; ++p) {
       const int down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;
-      if (WHOLE || (down < below && right + GPL_N <= beside))
-        gpl_store_chunk(first + (gpl_int)(down * stride) + right, chunk[p]);
+      if (WHOLE || (down < below && right + GPL_N <= beside)) {
+        const GplOperands row = gpl_operands(gpl_along_axis(tile.place.parameters, a + down, 1, move), move);
+        gpl_store_chunk(first + (gpl_int)(down * stride) + right,
+                        gpl_computed_chunk<16>({chunk[p]}, row, b + right, GPL_NO_END, move).word);
+      }
     }
   }
   if (!WHOLE && move.ragged) gpl_store_rest(target, tile, shared, move);

@@ -5,7 +5,8 @@
 // pieces of GPL_WRITE_BYTES along b: single elements, or words of 4 bytes if elements are smaller.
 //
 // Full tiles: if both axes are long and elements have 4 bytes or more, a tile is 64 x 64 elements of 4 bytes (32 x 64 of 8,
-// 16 x 64 of 16).  Lanes keep their columns, and rows advance by a fixed step:
+// 16 x 64 of 16).  With steps of 64 bits that have parameters, it is a tile like any other, which takes fewer registers.
+// Lanes keep their columns, and rows advance by a fixed step:
 //   4-byte elements: lane l of warp w reads columns l and l + 32 of the rows w, w + 8, .. w + 56: 16 loads, all under way
 //   before the first is stored.  Shared memory holds row b at word 65 b, so that all its addresses are one register plus
 //   constants, and the two columns of a row share an address in memory: 9.1 instructions per element, 146 for 16.
@@ -45,7 +46,7 @@
 #include "move.cuh"
 
 // Pieces that a thread loads before it stores the first: 16 to 64 bytes.
-#define GPL_BATCH(bytes) ((bytes) == 16 ? 4 : (bytes) >= 4 ? 8 : 16)
+#define GPL_BATCH(bytes) (GPL_PARAMETERS && GPL_CODE_BYTES == 8 ? 2 : (bytes) == 16 || GPL_PARAMETERS ? 4 : (bytes) >= 4 ? 8 : 16)
 
 struct GplFlexible {
   GplPlace first;                    // of its first element
@@ -60,6 +61,7 @@ __device__ __forceinline__ GplFlexible gpl_flexible(gpl_uint number, const GplMo
   tile.first = gpl_place<2>(others, move);
   tile.first.source += tile.a + tile.b * move.axis[0].source_stride;
   tile.first.target += tile.b + tile.a * move.axis[1].target_stride;
+  tile.first.parameters = gpl_along_axis(gpl_along_axis(tile.first.parameters, tile.a, 1, move), tile.b, 0, move);
   return tile;
 }
 
@@ -82,7 +84,8 @@ __device__ __forceinline__ GplInside gpl_inside(const GplFlexible& tile, const G
 
 // ---- full tiles ----
 
-#if GPL_ELEMENT_BYTES >= 4 && GPL_READ_BYTES == GPL_ELEMENT_BYTES && GPL_WRITE_BYTES == GPL_ELEMENT_BYTES
+#if GPL_ELEMENT_BYTES >= 4 && !(GPL_PARAMETERS && GPL_CODE_BYTES == 8) && GPL_READ_BYTES == GPL_ELEMENT_BYTES && \
+    GPL_WRITE_BYTES == GPL_ELEMENT_BYTES
 #define GPL_HAS_FULL 1
 #else
 #define GPL_HAS_FULL 0
@@ -94,7 +97,7 @@ __device__ __forceinline__ GplInside gpl_inside(const GplFlexible& tile, const G
 // Unless it is WHOLE, `wide` columns of `high` rows are inside.
 template <bool READS, bool WHOLE, unsigned WIDE, unsigned RIGHT, unsigned DOWN, class Element>
 __device__ __forceinline__ void gpl_full_side(Element* base, gpl_uint offset, gpl_uint stride, unsigned wide, unsigned high,
-                                              gpl_element* shared) {
+                                              gpl_element* shared, const GplFlexible& tile, const GplMove& move) {
   constexpr unsigned LANES = WIDE < 32 ? WIDE : 32, ROWS = GPL_THREADS / LANES;
   constexpr unsigned PARTS = WIDE / LANES, PASSES = GPL_FULL_PIECES / PARTS;
   const unsigned column = threadIdx.x % LANES, row = threadIdx.x / LANES;
@@ -116,7 +119,10 @@ __device__ __forceinline__ void gpl_full_side(Element* base, gpl_uint offset, gp
       gpl_element* const in = spot + k * ROWS * DOWN + part * LANES * RIGHT;
       if (pass == 0) value[i] = READS ? *at : *in;
       else if constexpr (READS) *in = value[i];
-      else *at = value[i];
+      else {
+        const GplOperands operands = gpl_operands(gpl_along_axis(tile.first.parameters, row + k * ROWS, 1, move), move);
+        gpl_put<GPL_ELEMENT_BYTES>(at, gpl_computed(value[i], operands, column + part * LANES, GPL_NO_END, move));
+      }
     }
   }
 }
@@ -139,6 +145,8 @@ struct GplShare {
   unsigned spot, spot_step;          // of the first in shared memory, and from one to the next
   unsigned next, turn;               // from an element to its neighbour, and from the end of a row to the next
   unsigned count;
+  unsigned row, row_step;            // rows of the first, and from one to the next; only for the order of rows, and for runs
+  unsigned minor, minor_step;        // elements before it in its row
 };
 
 // `items` in turns of 2^bits threads: those of thread `number`.
@@ -162,7 +170,7 @@ template <unsigned E>
 __device__ __forceinline__ GplShare gpl_share_of_run(const GplSide& side, unsigned elements) {
   const unsigned thread = threadIdx.x;
   return {thread * E, 0, thread * E * side.right, GPL_THREADS * E * side.right, side.right, 0,
-          gpl_part(elements / E, thread, 8)};
+          gpl_part(elements / E, thread, 8), 0, 0, thread * E, GPL_THREADS * E};
 }
 
 // As many lanes to a row as the next power of two; the others of a turn take the next rows.
@@ -172,7 +180,7 @@ __device__ __forceinline__ GplShare gpl_share_of_rows(const GplSide& side) {
   const unsigned turns = __clz((pieces - 1) & (GPL_THREADS - 1)) - 24, lanes = 8 - turns;
   const unsigned row = thread >> lanes, column = thread & ((1u << lanes) - 1);
   return {column * E + row * side.stride, side.stride << turns, column * E * side.right + row * side.down, side.down << turns,
-          side.right, 0, column < pieces ? gpl_part(side.high, row, turns) : 0};
+          side.right, 0, column < pieces ? gpl_part(side.high, row, turns) : 0, row, 1u << turns, column * E, 0};
 }
 
 // A spot `step` further on, in the next row if this one ends.
@@ -201,19 +209,27 @@ __device__ __forceinline__ void gpl_exchange(GplChunk<BYTES>& piece, unsigned ch
   }
 }
 
+// Piece `k` from this one on, on its way to the target.
+template <int BYTES>
+__device__ __forceinline__ GplChunk<BYTES> gpl_piece_inside(GplChunk<BYTES> piece, const GplShare& share, unsigned k,
+                                                            const GplFlexible& tile, const GplMove& move) {
+  const gpl_uint a = share.row + k * share.row_step, b = share.minor + k * share.minor_step;
+  const GplOperands row = gpl_operands(gpl_along_axis(tile.first.parameters, a, 1, move), move);
+  return gpl_computed_chunk<BYTES>(piece, row, b, GPL_NO_END, move);
+}
+
 // The next N pieces of a thread, or the first `left` of them.
 template <bool READS, GplOrder ORDER, bool WORDS, bool ALL, unsigned N, class Element>
-__device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsigned left, unsigned char* shared,
-                                         const GplShare& share) {
+__device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsigned left, unsigned char* shared, GplShare& share,
+                                         const GplFlexible& tile, const GplMove& move) {
   constexpr int BYTES = READS ? GPL_READ_BYTES : GPL_WRITE_BYTES;
-  typedef typename GplWord<BYTES>::type gpl_piece;
   const unsigned spot_step = READS && ORDER == GPL_RUN ? GPL_THREADS * BYTES : share.spot_step;
   const gpl_int step = ORDER == GPL_ROWS ? (gpl_int)share.step : GPL_THREADS * (BYTES / GPL_ELEMENT_BYTES);
   GplChunk<BYTES> piece[N];
   if constexpr (READS) {
 #pragma unroll
     for (unsigned k = 0; k < N; ++k)
-      if (ALL || k < left) piece[k].word = *(const gpl_piece*)(memory + k * (long long)step);
+      if (ALL || k < left) piece[k].word = gpl_fetch<BYTES>(memory + k * (long long)step);
   }
 #pragma unroll
   for (unsigned k = 0; k < N; ++k, spot = gpl_onward<ORDER>(spot, spot_step, share.turn))
@@ -221,50 +237,55 @@ __device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsig
   if constexpr (!READS) {
 #pragma unroll
     for (unsigned k = 0; k < N; ++k)
-      if (ALL || k < left) *(gpl_piece*)(memory + k * (long long)step) = piece[k].word;
+      if (ALL || k < left) gpl_put<BYTES>(memory + k * (long long)step, gpl_piece_inside(piece[k], share, k, tile, move).word);
   }
   memory += N * (long long)step;
+  share.row += N * share.row_step, share.minor += N * share.minor_step;
 }
 
 template <bool READS, GplOrder ORDER, bool WORDS, class Element>
-__device__ __forceinline__ void gpl_row(Element* memory, unsigned spot, unsigned char* shared, const GplShare& share) {
+__device__ __forceinline__ void gpl_row(Element* memory, unsigned spot, unsigned char* shared, GplShare share, const GplFlexible& tile,
+                                        const GplMove& move) {
   constexpr unsigned batch = GPL_BATCH(READS ? GPL_READ_BYTES : GPL_WRITE_BYTES);
   unsigned left = share.count;
 #pragma unroll 1
-  for (; left >= batch; left -= batch) gpl_some<READS, ORDER, WORDS, true, batch>(memory, spot, left, shared, share);
+  for (; left >= batch; left -= batch) gpl_some<READS, ORDER, WORDS, true, batch>(memory, spot, left, shared, share, tile, move);
 #pragma unroll 1
-  for (; (int)left > 0; left -= 4) gpl_some<READS, ORDER, WORDS, false, 4>(memory, spot, left, shared, share);
+  for (; (int)left > 0; left -= 4) gpl_some<READS, ORDER, WORDS, false, 4>(memory, spot, left, shared, share, tile, move);
 }
 
 // All whole pieces of a thread.
 template <bool READS, bool WORDS, unsigned E, class Element>
 __device__ __forceinline__ void gpl_rows(Element* base, gpl_uint first, unsigned char* shared, const GplSide& side,
-                                         const GplDivisor& width, bool touches) {
+                                         const GplDivisor& width, bool touches, const GplFlexible& tile, const GplMove& move) {
   if (!touches && side.wide / E <= GPL_THREADS) {
     const GplShare share = gpl_share_of_rows<E>(side);
-    gpl_row<READS, GPL_ROWS, WORDS>(base + (gpl_int)(first + share.offset), share.spot, shared, share);
+    gpl_row<READS, GPL_ROWS, WORDS>(base + (gpl_int)(first + share.offset), share.spot, shared, share, tile, move);
   } else if (!touches || side.down == side.wide * side.right) {
-    const GplShare share = gpl_share_of_run<E>(side, touches ? side.wide * side.high : side.wide);
+    GplShare share = gpl_share_of_run<E>(side, touches ? side.wide * side.high : side.wide);
     Element* memory = base + (gpl_int)(first + share.offset);
     unsigned spot = share.spot;
 #pragma unroll 1
-    for (unsigned row = touches ? side.high - 1 : 0; row < side.high; ++row, memory += (gpl_int)side.stride, spot += side.down)
-      gpl_row<READS, GPL_RUN, WORDS>(memory, spot, shared, share);
+    for (unsigned row = touches ? side.high - 1 : 0; row < side.high; ++row, memory += (gpl_int)side.stride, spot += side.down) {
+      share.row = row;
+      gpl_row<READS, GPL_RUN, WORDS>(memory, spot, shared, share, tile, move);
+    }
   } else {
     const GplShare share = gpl_share_of_turns<E>(side, width);
-    gpl_row<READS, GPL_TURNS, false>(base + (gpl_int)(first + share.offset), share.spot, shared, share);
+    gpl_row<READS, GPL_TURNS, false>(base + (gpl_int)(first + share.offset), share.spot, shared, share, tile, move);
   }
 }
 
 template <bool READS, class Element>
 __device__ __forceinline__ void gpl_side(Element* base, gpl_uint first, unsigned char* shared, const GplSide& side,
-                                         const GplDivisor& width) {
+                                         const GplDivisor& width, const GplFlexible& tile, const GplMove& move) {
   constexpr unsigned E = (READS ? GPL_READ_BYTES : GPL_WRITE_BYTES) / GPL_ELEMENT_BYTES;
-  const bool touches = side.wide == width.value && side.stride == width.value;
+  // Where parameters may change inside a run, rows are written one by one.
+  const bool touches = (READS || !GPL_VARIES) && side.wide == width.value && side.stride == width.value;
   // Whole words into shared memory, if all begin at words there.
   if (READS && E > 1 && (touches || side.down % (E * side.right) == 0))
-    gpl_rows<READS, READS && (E > 1), E>(base, first, shared, side, width, touches);
-  else gpl_rows<READS, false, E>(base, first, shared, side, width, touches);
+    gpl_rows<READS, READS && (E > 1), E>(base, first, shared, side, width, touches, tile, move);
+  else gpl_rows<READS, false, E>(base, first, shared, side, width, touches, tile, move);
   if constexpr (E > 1) {             // what is left of a row, or of the run, is less than a piece: element by element
     const unsigned all = touches ? side.wide * side.high : side.wide, rest = all % E, rows = touches ? 1 : side.high;
 #pragma unroll 1
@@ -274,15 +295,18 @@ __device__ __forceinline__ void gpl_side(Element* base, gpl_uint first, unsigned
       if (touches) major = gpl_divide_small(minor, width), minor -= major * side.wide;
       gpl_element* const at = (gpl_element*)(shared + minor * side.right + major * side.down);
       Element* const in = base + (gpl_int)(first + minor + major * side.stride);
-      if constexpr (READS) *at = *in;
-      else *in = *at;
+      if constexpr (READS) *at = gpl_fetch<GPL_ELEMENT_BYTES>(in);
+      else {
+        const GplOperands row = gpl_operands(gpl_along_axis(tile.first.parameters, major, 1, move), move);
+        gpl_put<GPL_ELEMENT_BYTES>(in, gpl_computed(*at, row, minor, GPL_NO_END, move));
+      }
     }
   }
 }
 
 // ---- stacks of small matrices ----
 
-#define GPL_HAS_STACKS (GPL_AXES > 2 && GPL_READ_BYTES == GPL_ELEMENT_BYTES && GPL_WRITE_BYTES == GPL_ELEMENT_BYTES)
+#define GPL_HAS_STACKS (GPL_AXES > 2 && !GPL_VARIES && GPL_READ_BYTES == GPL_ELEMENT_BYTES && GPL_WRITE_BYTES == GPL_ELEMENT_BYTES)
 
 // The matrices of a stack from `others` on that are in this tile.
 __device__ __forceinline__ unsigned gpl_stacked(gpl_uint others, const GplMove& move) {
@@ -290,15 +314,15 @@ __device__ __forceinline__ unsigned gpl_stacked(gpl_uint others, const GplMove& 
   return (unsigned)min(move.axis[2].bound - row * move.depth, move.depth);
 }
 
-__device__ __forceinline__ void gpl_write_stack(gpl_element* to, unsigned char* shared, const GplSide& side, const GplDivisor& width,
-                                                unsigned stacked) {
+__device__ __forceinline__ void gpl_write_stack(gpl_target_element* to, unsigned char* shared, const GplSide& side, const GplDivisor& width,
+                                                unsigned stacked, const GplMove& move) {
   const unsigned area = side.wide * side.high, above = side.wide * side.right - side.high * side.down;
   const GplShare share = gpl_share_of_turns<1>(side, width);
   unsigned spot = share.spot, left = area - threadIdx.x;              // left: elements of the matrix from here on
   to += threadIdx.x;
 #pragma unroll 4
   for (unsigned n = threadIdx.x; n < area * stacked; n += GPL_THREADS, to += GPL_THREADS) {
-    *to = *gpl_shared<GPL_TURNS>(shared, spot);
+    gpl_put<GPL_ELEMENT_BYTES>(to, gpl_computed(*gpl_shared<GPL_TURNS>(shared, spot), gpl_operands({}, move), 0, 1, move));
     spot = gpl_onward<GPL_TURNS>(spot, share.spot_step, share.turn);
     if (left <= GPL_THREADS) left += area, spot += above;
     left -= GPL_THREADS;
@@ -309,16 +333,16 @@ GPL_KERNEL gpl_tile_any(const void* __restrict__ source, void* __restrict__ targ
   __shared__ uint4 shared_any[GPL_SHARED_BYTES / 16];
   if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
   const GplFlexible tile = gpl_flexible(gpl_block(), move);
-  const gpl_element* const from = (const gpl_element*)source;
-  gpl_element* const to = (gpl_element*)target;
+  const gpl_source_element* const from = (const gpl_source_element*)source;
+  gpl_target_element* const to = (gpl_target_element*)target;
   const gpl_uint down = move.axis[0].source_stride, right = move.axis[1].target_stride;
 #if GPL_HAS_FULL
   gpl_element* const shared = (gpl_element*)shared_any;
   const bool full = move.tile[1].value == GPL_FULL_A && move.tile[0].value == GPL_FULL_B;
   if (full && tile.first.inside && tile.a + GPL_FULL_A <= move.axis[1].bound && tile.b + GPL_FULL_B <= move.axis[0].bound) {
-    gpl_full_side<true, true, GPL_FULL_A, 1, GPL_FULL_PITCH>(from, tile.first.source, down, 0, 0, shared);
+    gpl_full_side<true, true, GPL_FULL_A, 1, GPL_FULL_PITCH>(from, tile.first.source, down, 0, 0, shared, tile, move);
     __syncthreads();
-    gpl_full_side<false, true, GPL_FULL_B, GPL_FULL_PITCH, 1>(to, tile.first.target, right, 0, 0, shared);
+    gpl_full_side<false, true, GPL_FULL_B, GPL_FULL_PITCH, 1>(to, tile.first.target, right, 0, 0, shared, tile, move);
     return;
   }
 #endif
@@ -330,9 +354,9 @@ GPL_KERNEL gpl_tile_any(const void* __restrict__ source, void* __restrict__ targ
   }
 #if GPL_HAS_FULL
   if (full) {
-    gpl_full_side<true, false, GPL_FULL_A, 1, GPL_FULL_PITCH>(from, tile.first.source, down, in.bound_a, in.bound_b, shared);
+    gpl_full_side<true, false, GPL_FULL_A, 1, GPL_FULL_PITCH>(from, tile.first.source, down, in.bound_a, in.bound_b, shared, tile, move);
     __syncthreads();
-    gpl_full_side<false, false, GPL_FULL_B, GPL_FULL_PITCH, 1>(to, tile.first.target, right, in.extent_b, in.extent_a, shared);
+    gpl_full_side<false, false, GPL_FULL_B, GPL_FULL_PITCH, 1>(to, tile.first.target, right, in.extent_b, in.extent_a, shared, tile, move);
     return;
   }
 #endif
@@ -343,14 +367,14 @@ GPL_KERNEL gpl_tile_any(const void* __restrict__ source, void* __restrict__ targ
   const unsigned stacked = 1;
 #endif
   const GplSide read = {in.bound_a, in.bound_b * stacked, down, GPL_ELEMENT_BYTES, pitch};
-  gpl_side<true>(from, tile.first.source, (unsigned char*)shared_any, read, move.tile[1]);
+  gpl_side<true>(from, tile.first.source, (unsigned char*)shared_any, read, move.tile[1], tile, move);
   __syncthreads();
   const GplSide write = {in.extent_b, in.extent_a, right, pitch, GPL_ELEMENT_BYTES};
 #if GPL_HAS_STACKS
   if (move.depth) {
-    gpl_write_stack(to + (gpl_int)tile.first.target, (unsigned char*)shared_any, write, move.tile[0], stacked);
+    gpl_write_stack(to + (gpl_int)tile.first.target, (unsigned char*)shared_any, write, move.tile[0], stacked, move);
     return;
   }
 #endif
-  gpl_side<false>(to, tile.first.target, (unsigned char*)shared_any, write, move.tile[0]);
+  gpl_side<false>(to, tile.first.target, (unsigned char*)shared_any, write, move.tile[0], tile, move);
 }

@@ -34,14 +34,15 @@
 // everything, and one of two boxes 19.
 //
 // Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, and to the target.
-// Numbers: GPL_FACTORS (of the four parts), GPL_STEPS (boxes of a block, at most), GPL_SHARED_BYTES (of a table and a box),
-// GPL_BATCH (rows that a thread loads at once), GPL_EVEN and GPL_UNEVEN (kinds of walks).
-#if !defined(GPL_READ_BYTES) || !defined(GPL_WRITE_BYTES) || !defined(GPL_FACTORS) || !defined(GPL_STEPS) || \
-    !defined(GPL_SHARED_BYTES) || !defined(GPL_BATCH) || !defined(GPL_EVEN) || !defined(GPL_UNEVEN)
-#error "tile_nd.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_FACTORS, GPL_STEPS, GPL_SHARED_BYTES, GPL_BATCH, GPL_EVEN and GPL_UNEVEN"
+// Numbers: GPL_FACTORS (of the four parts), GPL_BOXES (boxes of a block, at most), GPL_SHARED_BYTES (of a table and a box),
+// GPL_MANY_ROWS (rows that a thread loads at once), GPL_FEW_ROWS (the same with parameters), GPL_EVEN, GPL_UNEVEN (kinds of walks).
+#if !defined(GPL_READ_BYTES) || !defined(GPL_WRITE_BYTES) || !defined(GPL_FACTORS) || !defined(GPL_BOXES) || \
+    !defined(GPL_SHARED_BYTES) || !defined(GPL_MANY_ROWS) || !defined(GPL_FEW_ROWS) || !defined(GPL_EVEN) || !defined(GPL_UNEVEN)
+#error "tile_nd.cu needs GPL_READ_BYTES, GPL_WRITE_BYTES, GPL_FACTORS, GPL_BOXES, GPL_SHARED_BYTES, GPL_MANY_ROWS, GPL_FEW_ROWS, GPL_EVEN and GPL_UNEVEN"
 #endif
 #include "move.cuh"
 
+#define GPL_BATCH (GPL_PARAMETERS ? GPL_FEW_ROWS : GPL_MANY_ROWS)  // rows with parameters take more registers
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
 #define GPL_HELD (2 * GPL_BATCH - 1) // rows that it holds while it writes the box before
 #define GPL_FEW (GPL_BATCH < 4 ? GPL_BATCH : 4)        // rows that it loads at once if an axis ends in the box
@@ -100,7 +101,7 @@ struct GplBoxMove {
   unsigned boxes;                    // of a block
   unsigned walk;                     // GPL_EVEN: on both sides, every thread has GPL_BATCH rows.  GPL_UNEVEN: on some side,
                                      // not all rows have as many lanes.  Else neither
-  GplStep step[GPL_STEPS + 1];       // from the box before to each; first and last are 0
+  GplStep step[GPL_BOXES + 1];       // from the box before to each; first and last are 0
   GplEntry factor[GPL_FACTORS];
 };
 
@@ -129,6 +130,19 @@ struct GplCorner {
   GplPlace others;
 };
 
+// Parameters that change inside a box share one offset there: the upper half of the offset in shared memory, with a sign.
+// So that of a row is a sum over its digits too, and there is room for it.
+__device__ __forceinline__ unsigned gpl_in_box(const GplEntry& entry) { return GPL_VARIES ? entry.shared & 0xFFFF : entry.shared; }
+
+__device__ __forceinline__ GplParameters gpl_at_entry(GplParameters place, const GplEntry& entry) {
+#if GPL_PARAMETERS
+#pragma unroll
+  for (int p = 0; p < GPL_PARAMETERS; ++p)
+    if (gpl_varies(p, GPL_ALONG_OTHERS | GPL_ALONG_AXIS_0)) place.at[p] += (int)entry.shared >> 16;
+#endif
+  return place;
+}
+
 template <bool WRITES>
 __device__ __forceinline__ GplLane gpl_lane(const GplCorner& corner, const GplBoxMove& nd) {
   const GplSide& side = nd.side[WRITES];
@@ -146,10 +160,33 @@ __device__ __forceinline__ GplLane gpl_lane(const GplCorner& corner, const GplBo
     whole = whole && left >= tile;
     check += ((unsigned)min(left, tile) - 1) * side.scale[i];
   }
-  const long long bytes = (long long)(gpl_int)offset * GPL_ELEMENT_BYTES;
+  const long long bytes = (long long)(gpl_int)offset * (WRITES ? GPL_TARGET_BYTES : GPL_SOURCE_BYTES);
   return {(unsigned)bytes, (unsigned)(bytes >> 32),
           !data || (check & side.guards) != side.guards ? 0 : whole ? GPL_WHOLE : check,
-          (rows + GPL_WARPS - 1) << 16 | (nd.box + lane.shared)};
+          (rows + GPL_WARPS - 1) << 16 | (nd.box + gpl_in_box(lane))};
+}
+
+#if GPL_PARAMETERS
+__shared__ GplParameters gpl_corner_parameters;
+#endif
+
+// Those of the block's first element, for all threads.
+__device__ __forceinline__ void gpl_keep_parameters(const GplCorner& corner, const GplBoxMove& nd) {
+#if GPL_PARAMETERS
+  GplParameters place = corner.others.parameters;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) place = gpl_along_axis(place, corner.first[i], i, nd.move);
+  gpl_corner_parameters = place;
+#endif
+}
+
+// Those of a thread's lane.
+__device__ __forceinline__ GplParameters gpl_lane_parameters(const GplBoxMove& nd) {
+#if GPL_PARAMETERS
+  return gpl_at_entry(gpl_corner_parameters, gpl_sum(min(threadIdx.x % GPL_LANES, nd.side[1].lanes - 1), nd.part[1], nd));
+#else
+  return {};
+#endif
 }
 
 // The first warp computes the lanes, the others the rows.
@@ -162,6 +199,7 @@ __device__ __forceinline__ void gpl_fill_table(uint4* table, const GplBoxMove& n
                               gpl_place<2>(others, move)};
     ((GplLane*)table)[threadIdx.x] = gpl_lane<false>(corner, nd);
     ((GplLane*)table)[GPL_LANES + threadIdx.x] = gpl_lane<true>(corner, nd);
+    if (threadIdx.x == 0) gpl_keep_parameters(corner, nd);
     return;
   }
 #pragma unroll 1
@@ -186,7 +224,7 @@ __device__ __forceinline__ void gpl_held_rows(const Side& side, const GplEntry* 
   if (EVEN) return side.template rows<0, GPL_BATCH>(row);
   if (count >= GPL_BATCH) side.template rows<0, GPL_BATCH>(row), row += GPL_BATCH * GPL_WARPS;
   const unsigned rest = count % GPL_BATCH;
-#if GPL_ELEMENT_BYTES < 8
+#if GPL_BATCH > 4
   if (rest >= 4) {
     side.template rows<GPL_BATCH, 4>(row);
     return gpl_few_rows(side, row + 4 * GPL_WARPS, rest - 4);
@@ -207,7 +245,7 @@ enum GplAsk { GPL_NOTHING, GPL_LANES_ONLY, GPL_INSIDE };
 // Lanes that are outside become pad.  KEEPS: places in the box stay in registers from reading to putting.
 template <GplAsk ASK, bool KEEPS>
 struct GplReader {
-  const gpl_element* from;           // of the thread's lane
+  const gpl_source_element* from;    // of the thread's lane
   const GplEntry* end;               // of its rows
   unsigned check;
   const GplBoxMove& nd;
@@ -223,7 +261,7 @@ struct GplReader {
       if (ASK == GPL_INSIDE) gpl_pad(nd.move, held.value[SLOT + i]);
       if ((ASK == GPL_NOTHING || row + i * GPL_WARPS < end) &&
           (ASK != GPL_INSIDE || (check && ((check - entry.check) & guards) == guards)))
-        held.value[SLOT + i] = *(const gpl_piece*)gpl_at(from, entry.offset);
+        held.value[SLOT + i] = gpl_fetch<GPL_READ_BYTES>(gpl_at(from, entry.offset));
     }
   }
 };
@@ -245,11 +283,12 @@ struct GplPutter {
 
 template <GplAsk ASK>
 struct GplWriter {
-  gpl_element* to;
+  gpl_target_element* to;
   const unsigned char* from;
   const GplEntry* end;
   unsigned check;
   const GplBoxMove& nd;
+  const GplParameters& parameters;   // of the thread's lane
 
   template <int SLOT, int ROWS>
   __device__ __forceinline__ void rows(const GplEntry* row) const {
@@ -260,14 +299,15 @@ struct GplWriter {
       if (ASK != GPL_NOTHING && row + i * GPL_WARPS >= end) continue;         // such places may be behind shared memory
 #pragma unroll
       for (int j = 0; j < GPL_WRITE_BYTES / GPL_ELEMENT_BYTES; ++j)
-        value[i].element[j] = *(const gpl_element*)(from + row[i * GPL_WARPS].shared + (j ? nd.apart[j] : 0));
+        value[i].element[j] = *(const gpl_element*)(from + gpl_in_box(row[i * GPL_WARPS]) + (j ? nd.apart[j] : 0));
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       const GplEntry& entry = row[i * GPL_WARPS];
       if ((ASK == GPL_NOTHING || row + i * GPL_WARPS < end) &&
           (ASK != GPL_INSIDE || (check && ((check - entry.check) & guards) == guards)))
-        ((gpl_written*)gpl_at(to, entry.offset))->word = value[i].word;
+        gpl_deliver(gpl_at(to, entry.offset), value[i], gpl_operands(gpl_at_entry(parameters, entry), nd.move), 0, GPL_NO_END,
+                    nd.move);
     }
   }
 };
@@ -360,25 +400,26 @@ GPL_KERNEL gpl_tile_nd(const void* __restrict__ source, void* __restrict__ targe
   const GplEntry *const in_row = table + nd.side[0].first, *const out_row = table + nd.side[1].first;
   const GplEntry *const in_end = in_row + gpl_rows(in), *const out_end = out_row + gpl_rows(out);
   unsigned char *const put_to = (unsigned char*)shared_nd + gpl_shared(in), *const write_from = (unsigned char*)shared_nd + gpl_shared(out);
-  const gpl_element* from = (const gpl_element*)((const unsigned char*)source + gpl_bytes(in));
-  gpl_element* to = (gpl_element*)((unsigned char*)target + gpl_bytes(out));
+  const gpl_source_element* from = (const gpl_source_element*)((const unsigned char*)source + gpl_bytes(in));
+  gpl_target_element* to = (gpl_target_element*)((unsigned char*)target + gpl_bytes(out));
   const unsigned warp = threadIdx.x / GPL_LANES;
+  const GplParameters parameters = gpl_lane_parameters(nd);
   GplHeld held;
   // The same for all threads: as long as nothing ends inside the block's boxes, every lane is whole.
   if (in.check == GPL_WHOLE && out.check == GPL_WHOLE && nd.walk != GPL_UNEVEN) {
     const GplWalk walk = {in_row + warp, out_row + warp, gpl_count(gpl_rows(in)), gpl_count(gpl_rows(out))};
     const GplReader<GPL_NOTHING, true> reader{from, in_end, in.check, nd, held};
     const GplPutter<GPL_NOTHING, true> putter{put_to, in_end, held};
-    const GplWriter<GPL_NOTHING> writer{to, write_from, out_end, out.check, nd};
+    const GplWriter<GPL_NOTHING> writer{to, write_from, out_end, out.check, nd, parameters};
     if (nd.walk == GPL_EVEN) gpl_whole_boxes<true>(reader, putter, writer, walk);
     else gpl_whole_boxes<false>(reader, putter, writer, walk);
   } else {
     const GplWalk walk = {in_row + warp, out_row + warp, gpl_count(nd.side[0].rows), gpl_count(nd.side[1].rows)};
     if (in.check == GPL_WHOLE && out.check == GPL_WHOLE)
       gpl_checked_boxes<GPL_BATCH, GPL_LANES_ONLY>({from, in_end, in.check, nd, held}, {put_to, in_end, held},
-                                                   {to, write_from, out_end, out.check, nd}, walk);
+                                                   {to, write_from, out_end, out.check, nd, parameters}, walk);
     else
       gpl_checked_boxes<GPL_FEW, GPL_INSIDE>({from, in_end, in.check, nd, held}, {put_to, in_end, held},
-                                             {to, write_from, out_end, out.check, nd}, walk);
+                                             {to, write_from, out_end, out.check, nd, parameters}, walk);
   }
 }

@@ -1,5 +1,5 @@
 """The definition of a case: one relayout, pack or unpack, or one index conversion, as plain data.  The lists are in
-files of their own.
+files of their own; convert.py defines those in which elements change.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from benchmarks.cases.convert import ConvertCase
 from benchmarks.cases.wanted import INDEX
 from gpulayout import Layout, PaddingValue, Shape, Tile
 
@@ -147,4 +148,4 @@ class IndexCase:
         return self.bytes_moved
 
 
-Case = MoveCase | IndexCase
+Case = MoveCase | IndexCase | ConvertCase

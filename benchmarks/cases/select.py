@@ -28,8 +28,8 @@ def _shrunk(case: Case) -> Case:
         largest = case.dimensions.index(max(case.dimensions))
         halved = {
             name: (*sizes[:largest], math.ceil(sizes[largest] / 2), *sizes[largest + 1 :])
-            for name in ("dimensions", "widths", "cut_from")
-            if (sizes := getattr(case, name))
+            for name in ("dimensions", "widths", "cut_from", "parameter")
+            if (sizes := getattr(case, name, None))
         }
         case = dataclasses.replace(case, **halved)
     return case

@@ -11,6 +11,7 @@ import numpy as np
 import gpulayout as gl
 from benchmarks.cases.case import Case, IndexCase, MoveCase
 from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender, in_turn
+from benchmarks.peers.convert import convert_ways
 from benchmarks.peers.packed import plain_ways
 
 # This library's work as a function of input and output, the inputs and outputs it gets, and the plain contenders.
@@ -103,7 +104,14 @@ def _packed(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
     return _planned(case), pairs, plain_ways(xp, case, pairs)
 
 
-_MOVES = {"relayout": _relayout, "pack": _pack, "unpack": _unpack, "strided": _strided, "packed": _packed}
+_MOVES = {
+    "relayout": _relayout,
+    "pack": _pack,
+    "unpack": _unpack,
+    "strided": _strided,
+    "packed": _packed,
+    "convert": convert_ways,
+}
 
 
 def _planned(case: MoveCase) -> Callable[..., Any]:

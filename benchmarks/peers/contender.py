@@ -22,6 +22,7 @@ class Contender(NamedTuple):
     wait     waits for an output that is made on another stream, where our events do not see it; None for ours
     threads  the most that may take part; 0 keeps the current setting
     ready    sets the number of threads before a sample, outside its time
+    rounding why the last places of its result may be others; "" if it gives the same bytes
     """
 
     name: str
@@ -30,6 +31,7 @@ class Contender(NamedTuple):
     wait: Callable[[Any], None] | None = None
     threads: int = 0
     ready: Callable[[], None] = lambda: None
+    rounding: str = ""
 
     @property
     def is_ours(self) -> bool:

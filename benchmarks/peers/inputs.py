@@ -7,10 +7,15 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.cases.case import Case, MoveCase
+from benchmarks.cases.convert import ConvertCase
 
 
 def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
     """Input that looks random, and an output of the right size that was written once."""
+    if isinstance(case, ConvertCase):
+        target = case.target
+        kind = target.element_type.carrier if target.element_type.is_extended else target.dtype
+        return _numbers(xp, case, seed), xp.zeros(target.buffer_size, kind)
     if case.kind == "packed":
         given = scrambled(xp, -(-case.source.nbytes // 4), seed).view(xp.uint8)[: case.source.nbytes]
         if case.packed == "target":
@@ -42,6 +47,18 @@ def _elements(xp: ModuleType, case: MoveCase, count: int, seed: int) -> Any:
         words &= xp.uint32(0xBFFFFFFF)
         words |= xp.uint32(0x20000000)
     return words.view(xp.uint8)[: count * dtype.itemsize].view(dtype)
+
+
+def _numbers(xp: ModuleType, case: ConvertCase, seed: int) -> Any:
+    """Any integers; floats from -4 to 4, of which bf16 are the upper halves of f32's."""
+    dtype, count = case.source.dtype, math.prod(case.dimensions)
+    if dtype.kind in "iu":
+        words = scrambled(xp, -(-count * dtype.itemsize // 4), seed)
+        return words.view(xp.uint8)[: count * dtype.itemsize].view(dtype).reshape(case.dimensions)
+    numbers = (scrambled(xp, count, seed) >> xp.uint32(8)).astype(xp.float32) * xp.float32(2.0**-21) - xp.float32(4)
+    if case.source_type == "bf16":
+        return (numbers.view(xp.uint32) >> xp.uint32(16)).astype(xp.uint16).reshape(case.dimensions)
+    return numbers.astype(dtype, copy=False).reshape(case.dimensions)
 
 
 def _as_given(elements: Any, case: MoveCase) -> Any:

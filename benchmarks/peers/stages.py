@@ -16,10 +16,14 @@ OPTIONAL = {"nvmath": "nvmath-python, whose strided copy is of the same kind", "
 
 
 class Stage(NamedTuple):
-    """Peers that are measured together with ours; `name` names them."""
+    """Peers that are measured together with ours; `name` names them.
+
+    converters   the peers of conversions
+    """
 
     name: str
     peers: tuple[Peer, ...] = ()
+    converters: tuple[Peer, ...] = ()
 
 
 def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
@@ -28,6 +32,7 @@ def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
     torch, jax   the modules, or None
     """
     first: list[Peer] = []
+    converters: list[Peer] = []
     compiled: list[Stage] = []
     try:
         from benchmarks.peers.geam import geam
@@ -40,21 +45,37 @@ def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
 
         compiled.append(Stage("jax", (JaxPeer(jax),)))
     if torch is not None:
+        from benchmarks.peers.convert_torch import CompiledConversion, EagerConversion
         from benchmarks.peers.torch_peer import CompiledTorch, EagerTorch
 
         first.append(EagerTorch(torch))
+        converters.append(EagerConversion(torch))
         try:
             from benchmarks.peers.triton_peer import TritonPeer
 
             compiled.append(Stage("triton", (TritonPeer(torch),)))
         except Exception as error:
             missing["triton"] = reason_of(error)
-        compiled.append(Stage("torch.compile", (CompiledTorch(torch),)))
+        compiled.append(Stage("torch.compile", (CompiledTorch(torch),), (CompiledConversion(torch),)))
     for name, what in OPTIONAL.items():
         missing[name] = f"{what}: " + (
             "installed, but no contender is written for it" if importlib.util.find_spec(name) else "not installed"
         )
-    return [Stage("cupy and torch eager", tuple(first)), *compiled]
+    converters += images(missing)
+    return [Stage("cupy and torch eager", tuple(first), tuple(converters)), *compiled]
+
+
+def images(missing: dict[str, str]) -> list[Peer]:
+    """CV-CUDA and DALI, which convert images."""
+    cvcuda = optional("cvcuda", missing)
+    dali = optional("nvidia.dali.fn", missing) and optional("nvidia.dali", missing)
+    if cvcuda is None and dali is None:
+        return []
+    import cupy
+
+    from benchmarks.peers.convert_images import CvCuda, Dali
+
+    return [peer(module, cupy) for peer, module in ((CvCuda, cvcuda), (Dali, dali)) if module is not None]
 
 
 def optional(name: str, missing: dict[str, str]) -> Any:

@@ -64,26 +64,31 @@ class ElementChange(NamedTuple):
         return self.arithmetic, self.sizes, tuple([parameter.tobytes() for parameter in self.parameters])
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The keyword of each parameter; "unit" for 255."""
+        steps, form = self.arithmetic.steps, self.arithmetic.form
+        asked = list(STEPS[form]) if steps else []
+        if form == "normalise" and (len(steps) == 1 or steps[0].operation == "subtract"):
+            del asked[0]  # a number to divide by alone is a `std`, also 255
+        found: list[str] = []
+        for operation, _ in steps:
+            while asked[0][0] != operation:
+                del asked[0]
+            name = asked.pop(0)[1]
+            if name is not None:
+                found.append(name)
+        return tuple(found)
+
+    @property
     def options(self) -> dict[str, Any]:
         """The keywords of a call that asks for the same."""
         given: dict[str, Any] = {"dtype": self.arithmetic.target}
         if not self.arithmetic.saturate:
             given["saturate"] = False
-        steps, form = self.arithmetic.steps, self.arithmetic.form
-        if form == "quantise" and self.arithmetic.target.is_floating:
+        if self.arithmetic.form == "quantise" and self.arithmetic.target.is_floating:
             given["zero_point"] = 0
-        asked = list(STEPS[form]) if steps else []
-        if form == "normalise" and (len(steps) == 1 or steps[0].operation == "subtract"):
-            del asked[0]  # a number to divide by alone is a `std`, also 255
-        for operation, number in steps:
-            while asked[0][0] != operation:
-                del asked[0]
-            name = asked.pop(0)[1]
-            if name == "unit":
-                given[name] = True
-            elif name is not None and number is not None:
-                found = self.parameters[number]
-                given[name] = found.astype(np.int64) if name == "zero_point" else found
+        for name, found in zip(self.names, self.parameters):
+            given[name] = True if name == "unit" else found.astype(np.int64) if name == "zero_point" else found
         return given
 
     def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> ElementChange:

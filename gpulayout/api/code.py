@@ -1,4 +1,4 @@
-"""`gl.code`: a layout as source text for other people's kernels."""
+"""`gl.code`: a layout or a plan as source text for other people's kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import Literal, TypeAlias, get_args
 
 from gpulayout.api.array_types import ShapeLike
+from gpulayout.api.plan import Plan
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.errors import LayoutError
@@ -17,9 +18,10 @@ from gpulayout.moves.index_width import index_bits
 Language: TypeAlias = Literal["cuda", "c", "python"]
 
 MOST_PARAMETERS = 127  # that every C compiler accepts
-LONGEST_NAME = 40  # C compilers may ignore what follows 63 characters, and functions add up to 14
+LONGEST_NAME = 40  # C compilers may ignore what follows 63 characters, and functions add up to 21
 
 _MEMBERS = re.compile(r"index_t|offset|index|load|rank|size\d+|element_count|buffer_size")
+_PLAN_MEMBERS = re.compile(r"source|target|convert")
 _RESERVED = frozenset(
     "alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case "
     "catch char char8_t char16_t char32_t class compl concept const consteval constexpr constinit const_cast "
@@ -33,20 +35,22 @@ _RESERVED = frozenset(
 
 
 def code(
-    shape: ShapeLike, language: Language = "cuda", *, name: str = "layout", bits: Literal[32, 64] | None = None
+    shape: ShapeLike | Plan, language: Language = "cuda", *, name: str = "layout", bits: Literal[32, 64] | None = None
 ) -> str:
-    """Write functions that find elements in a layout, for a kernel or program of your own.
+    """Write functions for a kernel or program of your own: where elements lie in a layout, and how a plan changes them.
 
     Parameters
     ----------
-    shape : Shape or str
-        A shape or its text.  Dynamic dimensions count with their bounds.
+    shape : Shape, str or Plan
+        A shape or its text; or a plan, for the functions of its source and target, and `convert`.  Dynamic dimensions
+        count with their bounds.
     language : {"cuda", "c", "python"}, optional
         CUDA C++ for nvcc, NVRTC and CuPy; C99, which is also C++; or Python for ints and for NumPy arrays of integers
         that are wide enough for the results.
     name : str, optional
         In CUDA, the struct that holds everything: ``layout::offset``.  In C and Python, a prefix: ``layout_offset``.
-        With a name for each, several layouts fit in one kernel.
+        With a name for each, several layouts fit in one kernel.  Those of a plan are ``layout::source::offset`` and
+        ``layout::target::offset``; in C and Python, ``layout_source_offset`` and ``layout_target_offset``.
     bits : {32, 64}, optional
         Width of the unsigned numbers in CUDA and C.  By default 32 if the buffer has fewer than 2^31 places,
         else 64.
@@ -67,22 +71,38 @@ def code(
         ``rank``, ``size0``, ``size1``, ..., ``element_count``, ``buffer_size``
             Constants; in Python ``dimensions`` instead of the sizes.  C and CUDA also have the type ``index_t``.
 
+        For a plan with arithmetic also:
+
+        ``convert(x, scale, ...)``
+            The element of the target that becomes of an element of the source, by the law of the plan: each operation
+            and each cast rounded once, half to even.  A parameter that is one number is a constant in the text.  For an
+            array, pass the number that applies to this element, in the order of the keywords.  A comment says where
+            in the array it stands.
+
+            An element is a number of the language's own type: ``float`` for f32, ``unsigned char`` for u8.  Of a type
+            that the language lacks, such as bf16, f8e4m3fn and s4, and f16 in C and CUDA, it is a code: the bits of one
+            element, as ``unsigned char`` or ``unsigned short``.  ``load`` gives codes of packed elements.
+
     Raises
     ------
     LayoutError
-        A dimension is unbounded; there are more than 127 dimensions; the numbers do not fit in `bits`.
+        A dimension is unbounded; there are more than 127 dimensions; the numbers do not fit in `bits`; a parameter that
+        is one number is not finite.
+    TypeError
+        The plan converts complex numbers.  Convert their parts.
     ValueError
         `language`, `name` or `bits` is none of the above.
 
     See Also
     --------
     linearize, delinearize : The same functions for arrays of indices, with checks.
+    plan : Prepares a relayout, with `dtype` and other keywords for arithmetic on the way.
     stride_table : The digits that the code is made from.
 
     Notes
     -----
     The text holds the sizes as constants, so compilers replace divisions by shifts and multiplications.  It depends
-    only on the arguments.
+    only on the arguments.  In CUDA, `convert` brings the header of the library's kernels; in Python it needs NumPy.
 
     Examples
     --------
@@ -116,29 +136,50 @@ def code(
     >>> exec(code("f32[2,3]{0,1:PD(3,5)}", "python"), functions)
     >>> functions["layout_offset"](1, 2), functions["layout_index"](7)
     (7, (True, 1, 2))
+
+    Pixels as bytes become planes of f32, with a scale for each channel:
+
+    >>> from gpulayout import plan
+    >>> planes = plan("u8[4,6,3]", "{1,0,2}", dtype="f32", scale=[0.25, 0.5, 0.75], shift=-1)
+    >>> exec(code(planes, "python", name="rgb"), functions)
+    >>> functions["rgb_source_offset"](0, 0, 2), functions["rgb_target_offset"](0, 0, 2)
+    (2, 48)
+    >>> float(functions["rgb_convert"](10, 0.75))
+    6.5
     """
-    shape = as_shape(shape)
+    given = shape if isinstance(shape, Plan) else as_shape(shape)
     if language not in get_args(Language):
         raise ValueError(f"language {value_text(language)} is not one of 'cuda', 'c', 'python'")
-    _check_name(name)
+    shapes = (given.source, given.target) if isinstance(given, Plan) else (given,)
+    _check_name(name, _PLAN_MEMBERS if isinstance(given, Plan) else _MEMBERS)
+    for each in shapes:
+        _check_places(each)
+    if language == "python" and bits is not None:
+        raise ValueError(f"bits {value_text(bits)} is for CUDA and C: Python's numbers have no fixed width")
+    width = max(_checked_bits(each, bits) for each in shapes)
+    from gpulayout.api.code_c import c_text, cuda_text  # here, so that `import gpulayout` does not load them
+    from gpulayout.api.code_plan import plan_text
+    from gpulayout.api.code_python import python_text
+
+    if isinstance(given, Plan):
+        return plan_text(given, language, name, width)
+    if language == "python":
+        return python_text(given, name)
+    write = cuda_text if language == "cuda" else c_text
+    return write(given, name, width)
+
+
+def _check_places(shape: Shape) -> None:
+    """LayoutError unless every place has a number, and every function few enough parameters."""
     stride_table(shape)  # raises LayoutError for a dimension without a bound
     if shape.rank > MOST_PARAMETERS:
         raise LayoutError(
             f"{shape} has {counted(shape.rank, 'dimension')}: {MOST_PARAMETERS} is the limit for generated code, as C "
             "compilers need not accept more parameters"
         )
-    from gpulayout.api.code_c import c_text, cuda_text  # here, so that `import gpulayout` does not load them
-    from gpulayout.api.code_python import python_text
-
-    if language == "python":
-        if bits is not None:
-            raise ValueError(f"bits {value_text(bits)} is for CUDA and C: Python's numbers have no fixed width")
-        return python_text(shape, name)
-    write = cuda_text if language == "cuda" else c_text
-    return write(shape, name, _checked_bits(shape, bits))
 
 
-def _check_name(name: object) -> None:
+def _check_name(name: object, members: re.Pattern[str]) -> None:
     """ValueError unless the name can be that of a struct and the beginning of other names, in all languages."""
     problem = f"name {value_text(name)} cannot name generated code: "
     if not isinstance(name, str):
@@ -149,7 +190,7 @@ def _check_name(name: object) -> None:
         )
     if name in _RESERVED or keyword.iskeyword(name):
         raise ValueError(f"{problem}it is a reserved word")
-    if _MEMBERS.fullmatch(name):
+    if members.fullmatch(name):
         raise ValueError(f"{problem}one of its members has that name")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpulayout.api.code_body import Dialect
 from gpulayout.api.code_parts import bodies, coordinates, has_load, heading, limit, load, wrapped, wrapped_code
@@ -11,8 +11,10 @@ from gpulayout.layout.shape import Shape
 _UNSIGNED = {32: "unsigned int", 64: "unsigned long long"}
 
 
-def cuda_text(shape: Shape, name: str, bits: int) -> str:
+def cuda_text(shape: Shape, name: str, bits: int, within: str = "") -> str:
     """A struct whose functions and constants are static.
+
+    within   what stands before its name where others call it: "outer::"
 
     Functions and constants outside a class would make NVRTC warn about each one that a kernel does not use.
     """
@@ -25,8 +27,13 @@ def cuda_text(shape: Shape, name: str, bits: int) -> str:
         *(part for each in declared for part in wrapped_code(each)),
         *_functions(shape, dialect, "static __host__ __device__ __forceinline__ ", "", "bool"),
     ]
+    return _heading(shape, dialect, f"{within}{name}::", "true") + struct(name, lines)
+
+
+def struct(name: str, lines: Iterable[str]) -> str:
+    """A struct with these members."""
     members = "".join(f"  {line}\n" if line else "\n" for line in lines)
-    return _heading(shape, dialect, f"{name}::", "true") + f"struct {name} {{\n{members}}};\n"
+    return f"struct {name} {{\n{members}}};\n"
 
 
 def c_text(shape: Shape, name: str, bits: int) -> str:
@@ -69,7 +76,7 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
     offset, index = bodies(shape, dialect)
     direct = set(indices) - set(dict(index.bounds))  # written without a name of their own
     tests = [f"{each} < {size}" for each, size in [("linear", limit(shape)), *index.bounds]]
-    yield from _function(
+    yield from function(
         "The linear index of an element.  Nothing is checked.",
         f"{head}{number} {prefix}offset({', '.join(f'{number} {each}' for each in indices) or 'void'})",
         [
@@ -78,7 +85,7 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
             f"return {offset.total};",
         ],
     )
-    yield from _function(
+    yield from function(
         f"Writes the logical index of a place.  For padding and past the end of the buffer it returns {no}, and what "
         "it writes means nothing.",
         f"{head}{truth} {prefix}index({number} linear{''.join(f', {number}* out{dim}' for dim in range(shape.rank))})",
@@ -93,16 +100,17 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
         ],
     )
     if has_load(shape):
-        yield from _function(
+        yield from function(
             "The bits of a packed element.  Element 0 is in the low bits of byte 0.",
             f"{head}unsigned char {prefix}load(const unsigned char* buffer, {number} linear)",
             [f"return (unsigned char)({load(shape, dialect)});"],
         )
 
 
-def _function(comment: str, declaration: str, lines: Sequence[str]) -> Iterator[str]:
+def function(comment: str, declaration: str, lines: Sequence[str]) -> Iterator[str]:
+    """The lines of a function, after a blank one; each line of the comment begins a new one."""
     yield ""
-    yield from (f"// {part}" for part in wrapped(comment, ""))
+    yield from (f"// {part}" for line in comment.splitlines() for part in wrapped(line, ""))
     *above, last = wrapped_code(declaration)
     yield from (*above, f"{last} {{")
     for line in lines:

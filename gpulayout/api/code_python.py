@@ -22,12 +22,12 @@ def python_text(shape: Shape, name: str) -> str:
         f"{name}_dimensions = {shape.dimensions}",
         f"{name}_element_count = {shape.element_count}",
         f"{name}_buffer_size = {shape.buffer_size}",
-        *_function(
+        *function(
             f"{name}_offset({', '.join(indices)})",
             "The linear index of an element; nothing is checked.",
             [*offset.assignments, ("return", _like(indices[0] if indices else "", offset.total))],
         ),
-        *_function(
+        *function(
             f"{name}_index(linear)",
             f"Return {returned}; for padding and past the end of the buffer, is_element is False.",
             [
@@ -38,7 +38,7 @@ def python_text(shape: Shape, name: str) -> str:
         ),
     ]
     if has_load(shape):
-        lines += _function(
+        lines += function(
             f"{name}_load(buffer, linear)",
             "The bits of a packed element; element 0 is in the low bits of byte 0.",
             [("return", load(shape, _DIALECT))],
@@ -53,7 +53,7 @@ def _like(given: str, value: str) -> str:
     return f"0 * {given}" if value == "0" and given else value
 
 
-def _function(signature: str, comment: str, lines: Sequence[tuple[str, str]]) -> Iterator[str]:
+def function(signature: str, comment: str, lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A function whose lines assign a value to a name, or return it."""
     yield from ("", "", *wrapped(f"def {signature}:"))
     yield from (f"    {part}" for part in wrapped(f'"""{comment}"""', ""))

@@ -54,7 +54,7 @@ class _Staged:
 
     def _dense(self, side: int, like: Array) -> Array:
         """A dense array in C order, of the source's type or the target's."""
-        return self._backend.empty(self._dimensions, self._backend.held(self._types[side]), like)
+        return self._backend.temporary(self._dimensions, self._backend.held(self._types[side]), like)
 
 
 def _spread(parameter: HostArray, sizes: tuple[int, ...]) -> HostArray:

@@ -9,7 +9,6 @@ from gpulayout.api.array_types import ByteCount
 from gpulayout.api.axis_labels import axis_labels
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.convert import planned_pieces
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
@@ -206,7 +205,7 @@ def _pieces(pieces: Pieces) -> list[str]:
 def _launches(pieces: Pieces) -> str:
     """How many launches a GPU takes for several pieces, and why there are several."""
     if isinstance(pieces[0].move, ConvertMove):
-        count = len(planned_pieces(pieces).launches)
+        count = sum(piece.move.place_count > 0 for piece in pieces)
         return f"in {counted(count, 'launch')} on a GPU: cut at tiles and padding"
     plan = many_plan(
         tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)

@@ -142,6 +142,9 @@ class NumpyBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: object = None) -> np.ndarray:
         return np.empty(shape, dtype)
 
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: object) -> np.ndarray:
+        return np.empty(shape, dtype)
+
     def zeros(self, length: int, dtype: np.dtype, align: int) -> np.ndarray:
         if align == 1:
             return np.zeros(length, dtype)

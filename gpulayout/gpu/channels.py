@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from gpulayout.gpu.convert import as_pixels
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import (
@@ -13,8 +14,8 @@ from gpulayout.gpu.launch import (
     Kernel,
     KernelPlan,
     MoveFields,
+    bits_of,
     common_step,
-    offset_bits,
     planned,
 )
 from gpulayout.moves.move import Axis
@@ -40,13 +41,19 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     channels = pixel.source_stride if to_planes else pixel.target_stride
     if channels < 2 or not (to_planes or to_pixels):
         return None, work
-    axes, bits = (pixel, channel, *others), offset_bits(work.axes)
-    why = _too_large_or_short(work.width, channels, pixel.extent, bits) or _misaligned(
-        work, channel, channels, to_planes
+    given, work = work, as_pixels(work, "source" if to_planes else "target")
+    axes, bits = (pixel, channel, *others), bits_of(work)
+    why = (
+        _too_wide(work, to_planes)
+        or _too_large_or_short(work.width, channels, pixel.extent, bits)
+        or _misaligned(work, channel, channels, to_planes)
     )
     if why:
-        return None, work.because(f"{why}, so a warp does not exchange channels between its registers")
-    chunks, chunk = chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
+        return None, given.because(f"{why}, so a warp does not exchange channels between its registers")
+    has_own = work.change is not None and work.change.is_any(
+        pixel
+    )  # pixels with parameters of their own take registers
+    chunks, chunk = 1 if has_own else chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
     spans = math.ceil(pixel.extent / (chunks * chunk))
     total = spans * math.prod(axis.extent for axis in others)
     macros = (
@@ -67,8 +74,14 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     if to_planes:  # channels that have no plane are read and dropped
         return replace(
             plan, reads=Access(pixels, channel.bound / channels), runs=(channels * pixel.bound, pixel.extent)
-        ), work
-    return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent)), work
+        ), given
+    return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent)), given
+
+
+def _too_wide(work: MoveWork, to_planes: bool) -> str | None:
+    """Why a word of a plane does not fit a vector, if its elements are wider than those of the pixels."""
+    word = work.in_memory("target" if to_planes else "source", max(work.width, 4))
+    return f"{max(work.width, 4) // work.width} elements of a plane take {word} bytes" if word > VECTOR_BYTES else None
 
 
 def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> str | None:

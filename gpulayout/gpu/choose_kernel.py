@@ -10,7 +10,8 @@ Families, fastest first:
     gather   everything else: one place at a time
     bits     packed elements that do not move as whole bytes
     lookup   tiles that cut the array into too many regions, or split bytes
-    convert  elements that change their type or their value on the way
+
+Elements that change their type or their value on the way take the first six, compiled for both types.
 
 A plan depends on the pointers only modulo 16, so it can be cached.
 """
@@ -23,10 +24,10 @@ from collections.abc import Callable
 
 from gpulayout.gpu.bits import bits_plan
 from gpulayout.gpu.channels import channel_plan
-from gpulayout.gpu.convert import convert_plan
+from gpulayout.gpu.convert import convert_work
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
 from gpulayout.gpu.element_width import MoveWork, widened
-from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
+from gpulayout.gpu.kernel_numbers import FEW_ITEMS, ITEMS, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
@@ -51,7 +52,15 @@ def kernel_plan(move: AnyMove, source_phase: int = 0, target_phase: int = 0) -> 
 
 def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> KernelPlan:
     """The launch for elements of whole bytes, where both sides have strides."""
-    work = widened(move, source_phase, target_phase)
+    return _strided_plan(widened(move, source_phase, target_phase))
+
+
+def _convert_plan(move: ConvertMove, source_phase: int, target_phase: int) -> KernelPlan:
+    """The same for elements that change on the way."""
+    return _strided_plan(convert_work(move, source_phase, target_phase))
+
+
+def _strided_plan(work: MoveWork) -> KernelPlan:
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
         return copy_plan(work)
@@ -68,9 +77,9 @@ def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> Kerne
     if source_minor is None:
         return _gather(work.because("no axis of the source is contiguous, so elements are read one by one"))
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
+    apart = work.in_memory("source", abs(minor.source_stride) * work.width)
     work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
-        f"neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source, "
-        "so whole rows cannot be copied"
+        f"neighbours in the target are {apart} bytes apart in the source, so whole rows cannot be copied"
     )
     found, work = channel_plan(work)
     found = found or many_axes_plan(work, tile_plan(work))
@@ -86,7 +95,7 @@ _PLANNERS: dict[type, Callable[..., KernelPlan | None]] = {
     Move: _whole_bytes_plan,
     PackedMove: bits_plan,
     LookupMove: lookup_plan,
-    ConvertMove: convert_plan,
+    ConvertMove: _convert_plan,
 }
 
 
@@ -108,4 +117,5 @@ def _why_rows(work: MoveWork) -> str:
 
 def _gather(work: MoveWork) -> KernelPlan:
     total = math.prod(axis.extent for axis in work.axes)
-    return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), MoveFields(total))
+    items = FEW_ITEMS if work.change and work.change.starts else ITEMS
+    return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * items)), MoveFields(total))

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
-from gpulayout.gpu.kernel_numbers import ITEMS, SECTOR, SHIFTED_ITEMS, THREADS
+from gpulayout.gpu.kernel_numbers import CHANGED_ITEMS, ITEMS, SECTOR, SHIFTED_ITEMS, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, common_step, planned
 from gpulayout.gpu.parameters import OwnWords, ThreadSteps
+from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
 
 _LONG_ROW = 64  # bytes; rows of at least this length use full vectors even if they start inside one
 _LONG_ROW_CHUNKS = 512  # a warp in a part of such a row rarely reaches the end of the row
+_MOST_ANY = 4  # elements of a chunk if each has parameters of its own, which take registers
 _CUT_REQUESTS = 1.15  # their cost, where they begin inside a sector
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
 _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
@@ -25,9 +27,8 @@ def copy_plan(work: MoveWork) -> KernelPlan:
     load = common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
         apart = abs(work.source_phase - work.target_phase)
-        work = work.because(
-            f"the two addresses differ by {apart} modulo 16, so what is written is cut out of two vectors that are read"
-        )
+        differ = f"differ by {apart} modulo 16" if work.change is None else "are not at the same place of a vector"
+        work = work.because(f"the two addresses {differ}, so what is written is cut out of two vectors that are read")
     total = work.axes[0].extent
     head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
@@ -35,7 +36,7 @@ def copy_plan(work: MoveWork) -> KernelPlan:
         work,
         _COPY,
         VECTOR_BYTES,
-        math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1,
+        math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES, _many(work)))) or 1,
         MoveFields(total, own=OwnWords(head)),
         variant=(("GPL_LOAD_BYTES", load),),
     )
@@ -47,16 +48,21 @@ def rows_plan(work: MoveWork) -> KernelPlan:
     """
     width, (minor, *others) = work.width, work.axes
     row_bytes = minor.extent * width
-    vector = aligned = _aligned(work.target_phase, others, width)
-    if aligned < VECTOR_BYTES and row_bytes >= _LONG_ROW:
-        vector = VECTOR_BYTES
+    has_own = work.change is not None and work.change.is_any(minor)
+    most = min(VECTOR_BYTES, _MOST_ANY * width) if has_own else VECTOR_BYTES
+    aligned = _aligned(work.target_phase, others, width)
+    vector = min(aligned, most)
+    written = work.in_memory("target", vector)
+    if vector < most and row_bytes >= _LONG_ROW:
+        vector = most
         work = work.because(
-            f"rows of the target do not all start at multiples of {vector} bytes, so their ends are written in parts"
+            f"rows of the target do not all start at multiples of {work.in_memory('target', most)} bytes, so their "
+            "ends are written in parts"
         )
-    elif aligned < VECTOR_BYTES:
+    elif vector < most:
         work = work.because(
-            f"rows are short and do not all start at multiples of {2 * vector} bytes, so {counted(vector, 'byte')} "
-            f"{'are' if vector > 1 else 'is'} written at a time"
+            f"rows are short and do not all start at multiples of {2 * written} bytes, so {counted(written, 'byte')} "
+            f"{'are' if written > 1 else 'is'} written at a time"
         )
     apart = [
         work.source_phase - work.target_phase,
@@ -65,10 +71,14 @@ def rows_plan(work: MoveWork) -> KernelPlan:
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
         work = work.because(
-            f"source and target are not always a multiple of {2 * load} bytes apart, so what is written is cut out of "
+            f"source and target are not always {_apart(work, 2 * load)} apart, so what is written is cut out of "
             "two vectors that are read, or put together from smaller ones"
         )
-    loops = row_loops(work.axes, width, vector, load, work.target_phase)
+    items = SHIFTED_ITEMS if has_own else _items(load, vector, _many(work))
+    loops = row_loops(work.axes, width, vector, items, work.target_phase)
+    variant: Macros = (("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load))
+    if work.change:
+        variant = *variant, ("GPL_WHOLE_ROWS", int(aligned >= vector and row_bytes % vector == 0))
     total = math.prod(loops.extents)
     return planned(
         work,
@@ -76,8 +86,13 @@ def rows_plan(work: MoveWork) -> KernelPlan:
         vector,
         math.ceil(total / THREADS),
         MoveFields(total, (loops.extents[0], 1), steps=loops.steps, looped=loops.looped),
-        variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)),
+        variant=variant,
     )
+
+
+def _apart(work: MoveWork, nbytes: int) -> str:
+    """A distance between source and target, for a reason: in elements if those of both sides have different sizes."""
+    return f"a multiple of {nbytes} bytes" if work.change is None else f"a multiple of {nbytes // work.width} elements"
 
 
 class RowLoops(NamedTuple):
@@ -93,11 +108,11 @@ class RowLoops(NamedTuple):
     looped: list[Axis]
 
 
-def row_loops(axes: Sequence[Axis], width: int, vector: int, load: int, target_phase: int = 0) -> RowLoops:
-    """The loops of rows that move in chunks of `vector` bytes, each assembled from reads of `load` bytes."""
+def row_loops(axes: Sequence[Axis], width: int, vector: int, items: int, target_phase: int = 0) -> RowLoops:
+    """The loops of rows that move in chunks of `vector` bytes, so many for each thread."""
     minor, *others = axes
     aligned = _aligned(target_phase, others, width)
-    chunks, items = math.ceil((minor.extent * width + max(vector - aligned, 0)) / vector), _items(load, vector)
+    chunks = math.ceil((minor.extent * width + max(vector - aligned, 0)) / vector)
     steps = _steps(axes, width, chunks, vector, items)
     extents, looped = [chunks, *(axis.extent for axis in others)], [*axes]
     extents[steps.along] = math.ceil(extents[steps.along] / items) if steps.apart == 1 else steps.apart
@@ -152,6 +167,16 @@ def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: in
     return ThreadSteps(along, axis.extent, axis.bound, apart, apart * axis.source_stride, apart * axis.target_stride)
 
 
-def _items(load: int, vector: int) -> int:
-    """Chunks of one thread: fewer when a chunk is assembled from narrower or shifted reads."""
-    return ITEMS if load == vector else SHIFTED_ITEMS
+def _items(load: int, vector: int, changes: bool = False) -> int:
+    """Chunks of one thread: fewer when a chunk is assembled from narrower or shifted reads, more when elements change.
+
+    Then a chunk has fewer bytes on one side, and more of them keep as many under way.
+    """
+    if load < vector:
+        return SHIFTED_ITEMS
+    return CHANGED_ITEMS if changes else ITEMS
+
+
+def _many(work: MoveWork) -> bool:
+    """True if elements change, and are few in a chunk: with 8 or 16 of them more chunks do not fit the registers."""
+    return work.change is not None and work.width >= 4

@@ -20,7 +20,7 @@ import numpy as np
 
 from gpulayout.gpu.argument_blocks import ArgumentBlocks
 from gpulayout.gpu.held import Held, Wait
-from gpulayout.gpu.kernel_numbers import MOST_PARAMETERS, THREADS
+from gpulayout.gpu.kernel_numbers import THREADS
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.run import CudaBackend
@@ -35,7 +35,7 @@ _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
 current_stream = cupy.cuda.get_current_stream
 _on_device = cupy.cuda.Device
-argument_blocks = [ArgumentBlocks(pointers) for pointers in range(3 + MOST_PARAMETERS)]
+argument_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
 _kernels: dict[tuple[int, str, Macros], cupy.RawKernel] = {}
 _compiling = threading.Lock()
 
@@ -60,7 +60,7 @@ class CupyRuntime:
             # `start` holds the kernel, which keeps its module loaded
             kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel
         parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
-        blocks, struct_address, (x, y) = argument_blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
+        blocks, struct_address, (x, y) = _blocks(launch), ctypes.addressof(parameters), launch.grid
 
         def start(*addresses: int) -> None:
             if _current_device() != device:
@@ -86,6 +86,13 @@ class CupyRuntime:
     def read_flag(self, flag: Any) -> int:
         with flag.device:
             return int(flag.get()[0])
+
+
+def _blocks(launch: Launch) -> ArgumentBlocks:
+    """The argument blocks for a launch: those of all with as many pointers, unless its struct begins with addresses."""
+    if launch.operands:
+        return ArgumentBlocks(launch.pointers, launch.operands, launch.parameters)
+    return argument_blocks[launch.pointers]
 
 
 class CupyLane:

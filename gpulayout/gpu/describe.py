@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gpulayout.gpu.arithmetic_costs import arithmetic_instructions
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.estimate import estimate, estimate_text
 from gpulayout.gpu.launch import Kernel, KernelPlan
@@ -31,9 +32,14 @@ def launch_facts(plan: KernelPlan) -> list[str]:
     tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
     facts = [
         f"{plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-        f"elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}"
-        f", {plan.index_bits}-bit offsets, {counted(math.prod(plan.grid), 'block')} of 256 threads",
+        f"{_accesses(plan)}{tile}, {plan.index_bits}-bit offsets, "
+        f"{counted(math.prod(plan.grid), 'block')} of 256 threads",
     ]
+    if plan.arithmetic:
+        facts.append(
+            f"{plan.arithmetic.form} on the way from {plan.arithmetic.source} to {plan.arithmetic.target}, about "
+            f"{counted(round(arithmetic_instructions(plan.arithmetic)), 'instruction')} for each element"
+        )
     if not plan.kind.is_estimated:
         return facts
     source, target = requests(plan)
@@ -43,6 +49,18 @@ def launch_facts(plan: KernelPlan) -> list[str]:
         if side
     ]
     return [*facts, f"sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}"]
+
+
+def _accesses(plan: KernelPlan) -> str:
+    """The sizes of elements and of accesses; both sides' if elements change on the way."""
+    if plan.arithmetic is None:
+        return f"elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}"
+    given, made = plan.in_memory
+    read, written = plan.reads.nbytes // plan.element_bytes * given, plan.vector_bytes // plan.element_bytes * made
+    return (
+        f"elements of {counted(given, 'byte')} become {counted(made, 'byte')}, reads of {counted(read, 'byte')}, "
+        f"writes of {counted(written, 'byte')}"
+    )
 
 
 def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:

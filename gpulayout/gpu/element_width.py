@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.change import Change
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.packed_move import PackedMove
@@ -13,7 +14,11 @@ VECTOR_BYTES = 16  # the widest access of a thread
 
 
 class MoveWork(NamedTuple):
-    """A move on its way to a plan.  `axes` count elements of `width` bytes; phases are addresses modulo 16."""
+    """A move on its way to a plan.  `axes` count elements of `width` bytes; phases are addresses modulo 16.
+
+    With arithmetic on the way, `width` is that of the wider type, and the phase of the other side is that of an address
+    that is as many elements of this width past a multiple of 16.
+    """
 
     move: Move | PackedMove
     width: int
@@ -21,6 +26,7 @@ class MoveWork(NamedTuple):
     source_phase: int
     target_phase: int
     reasons: tuple[str, ...]
+    change: Change | None = None
 
     def because(self, *reasons: str) -> MoveWork:
         """The same work, with more reasons why it is not faster."""
@@ -29,6 +35,15 @@ class MoveWork(NamedTuple):
     @property
     def reads(self) -> bool:
         return self.move.element_count > 0
+
+    @property
+    def varies(self) -> bool:
+        """True if the arithmetic has other parameters for other elements."""
+        return self.change is not None and self.change.varies
+
+    def in_memory(self, side: str, nbytes: int) -> int:
+        """What so many bytes of elements take on a side."""
+        return nbytes if self.change is None else nbytes // self.width * self.change.bytes_of(side)
 
 
 def widened(move: Move, source_phase: int, target_phase: int) -> MoveWork:

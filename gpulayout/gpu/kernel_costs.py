@@ -1,5 +1,7 @@
 """What a kernel's machine code takes: registers, shared memory, loads under way, and executed instructions.
 
+Arithmetic on the way comes on top: gpu/arithmetic_costs.py.
+
 The numbers are counted in the code for sm_90 by `python -m tests.support.kernel_cost_table --write`, which runs it on
 a few small moves and fits a row of kernel_costs.json to each variant.  They are those of 32-bit offsets.
 """
@@ -12,11 +14,12 @@ import math
 import pathlib
 from typing import NamedTuple
 
+from gpulayout.gpu.change import CHANGE_MACROS
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests
 
 TABLE = pathlib.Path(__file__).with_name("kernel_costs.json")
-_NOT_IN_A_KEY = ("GPL_INDEX_BITS", "GPL_AXES")
+_NOT_IN_A_KEY = ("GPL_INDEX_BITS", "GPL_AXES", "GPL_WHOLE_ROWS", *CHANGE_MACROS)
 Key = tuple[str, tuple[tuple[str, int], ...]]
 
 
@@ -72,7 +75,7 @@ def key_of(plan: KernelPlan) -> Key:
     words = {name.removeprefix("GPL_"): value for name, value in plan.macros if name not in _NOT_IN_A_KEY}
     words["PADDED"] = int(any(axis.is_padded for axis in plan.axes))
     if plan.kind.in_tiles:
-        minor = (plan.axes[1].extent * plan.element_bytes, plan.axes[0].extent * plan.element_bytes)
+        minor = (plan.axes[1].extent * plan.in_memory[0], plan.axes[0].extent * plan.in_memory[1])
         touch = [side is not None and side.run > row for side, row in zip(requests(plan), minor)]
         words["TOUCH"] = touch[0] + 2 * touch[1]
     return plan.file, tuple(sorted(words.items()))

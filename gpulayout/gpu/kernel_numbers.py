@@ -13,6 +13,8 @@ SECTOR = 32  # bytes that memory moves at once
 BANKS = 32  # of shared memory, 4 bytes wide
 THREADS = 256  # of a block
 ITEMS = 4  # places, indices or chunks of a thread
+FEW_ITEMS = 2  # places of a thread of gather.cu whose steps have parameters
+CHANGED_ITEMS = 8  # chunks of a thread of copy.cu and rows.cu whose elements change on the way
 SHIFTED_ITEMS = 2  # chunks of a thread of copy.cu and rows.cu if each is assembled from several reads
 
 # tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
@@ -30,6 +32,7 @@ WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row o
 # element bytes -> rows that a thread loads at once
 BOX_FACTORS, BOX_STEPS, BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 128, 4, 16384, 16
 BOX_ROWS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
+FEW_ROWS = 2  # the same for steps with parameters
 EVEN, EQUAL, UNEVEN = 0, 1, 2  # kinds of walks
 
 # box_words.cu: elements of a word, digits of a number, bytes of its tables and a box
@@ -43,15 +46,13 @@ MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # coordinate.cuh: what be
 KINDS = {"boolean": 0, "unsigned": 1, "signed": 2, "float": 3, "power": 4}
 SPECIAL_CODES = {"ieee": 0, "nan": 1, "finite": 2, "unsigned_zero": 3}
 OPERATIONS = {"multiply": 1, "add": 2, "subtract": 3, "divide": 4, "round": 5}
-MOST_PARAMETERS = 3  # convert.cu: parameters of a move with arithmetic
-CHUNKS = 2  # convert.cu: chunks of a thread
+MOST_PARAMETERS = 3  # element.cuh: of a move with arithmetic
 
 _Number = int | dict[int, int]  # or one for each size of an element in bytes
 FILES: dict[str, dict[str, _Number]] = {
     "move.cuh": {"THREADS": THREADS, "LANES": LANES},
     "coordinate.cuh": {name.upper(): number for name, number in MODES.items()},
     "convert.cuh": {name.upper(): number for name, number in (KINDS | SPECIAL_CODES | OPERATIONS).items()},
-    "convert.cu": {"ITEMS": CHUNKS, "PARAMETERS": MOST_PARAMETERS},
     "index.cuh": {"ITEMS": ITEMS},
     "instructions.cuh": {
         "ITEMS": ITEMS,
@@ -60,11 +61,11 @@ FILES: dict[str, dict[str, _Number]] = {
         "REGISTERS": MOST_REGISTERS,
         "NO_DIVISION": NO_DIVISION,
     },
-    "gather.cuh": {"ITEMS": ITEMS},
+    "gather.cuh": {"ITEMS": ITEMS, "FEW_ITEMS": FEW_ITEMS},
     "bits_any.cu": {"ITEMS": ITEMS},
     "bits_turn_any.cu": {"MOST_ACROSS": THREADS // min(BLOCKS_ALONG)},
-    "copy.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS},
-    "rows.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS},
+    "copy.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},
+    "rows.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},
     "tile.cu": {
         "TILE_A": {width: along_a for width, (along_a, _) in FIXED_TILES.items()},
         "TILE_B": {width: along_b for width, (_, along_b) in FIXED_TILES.items()},
@@ -77,9 +78,10 @@ FILES: dict[str, dict[str, _Number]] = {
     "tile_words.cu": {"TILE_B": WORD_TILE_B},
     "tile_nd.cu": {
         "FACTORS": BOX_FACTORS,
-        "STEPS": BOX_STEPS,
+        "BOXES": BOX_STEPS,
         "SHARED_BYTES": BOX_SHARED_BYTES,
-        "BATCH": BOX_ROWS,
+        "MANY_ROWS": BOX_ROWS,
+        "FEW_ROWS": FEW_ROWS,
         "EVEN": EVEN,
         "UNEVEN": UNEVEN,
     },

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.parameters import OwnWords, Scalars, ThreadSteps, axes_variant, move_struct
+from gpulayout.gpu.parameters import ChangeWords, OwnWords, Scalars, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
+from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
 
 MAX_GRID_X = 2**31 - 1
+MAX_STRUCT_BYTES = 4096 - 16  # of a kernel's parameters, beside two pointers, with every CUDA version
 SHARED_BYTES = 1 << 20  # most that a move in a shared launch writes; moving more takes far longer than a launch
 SHARED_TILE_BYTES = 1 << 16  # the same for kernels that read in runs; the gather of a shared launch does not
 
@@ -27,7 +30,6 @@ class Kernel(NamedTuple):
     wasted         cost of a partly used sector, in sectors: the cache makes up for half of them, for none of a gather's
     is_estimated   the memory traffic can be estimated from the plan
     tile_text      format of the sizes of a tile, minor first; "" prints them major first
-    pointers       how many it takes before its parameters
     """
 
     family: str
@@ -39,7 +41,6 @@ class Kernel(NamedTuple):
     wasted: float = 0.5
     is_estimated: bool = True
     tile_text: str = ""
-    pointers: int = 2
 
 
 class Access(NamedTuple):
@@ -64,6 +65,9 @@ class KernelPlan:
     reads          what a lane reads at once
     runs           contiguous elements in the source and in the target, if not those of the tile
     lanes          how many lanes of a warp read at once, and how many write
+    in_memory      bytes of an element in the source and in the target; different ones with arithmetic on the way
+    arithmetic     what is computed on the way, or None
+    operands       addresses of parameter arrays that the struct begins with
     """
 
     kind: Kernel
@@ -79,6 +83,9 @@ class KernelPlan:
     reads: Access
     runs: tuple[int, int] | None = None
     lanes: tuple[int, int] = (32, 32)
+    in_memory: tuple[int, int] = (1, 1)
+    arithmetic: Arithmetic | None = None
+    operands: int = 0
 
     @property
     def family(self) -> str:
@@ -133,22 +140,52 @@ def planned(
     variant   macros of this kernel only
     reach     the largest offset, if it is beyond those of the axes
     """
-    axes, loops = work.axes, fields.looped or work.axes
-    bits = offset_bits(axes, reach)
+    axes, loops, change = work.axes, fields.looped or work.axes, work.change
+    bits = bits_of(work, reach)
     macros = (
         ("GPL_ELEMENT_BYTES", work.width),
         ("GPL_INDEX_BITS", bits),
         ("GPL_AXES", axes_variant(len(loops))),
         *variant,
+        *(change.macros(loops[0], (*axes, *loops)) if change else ()),
     )
     low, high = (place // work.width for place in work.move.source_span)
     scalars = Scalars(fields.total, fields.own, low, high)
     pieces = fields.steps or fields.tile or (1, 1)
-    parameters = move_struct(bits, work.move.pad, scalars, fields.counts, pieces, loops)
+    words = _change_words(change, axes, loops, fields.steps) if change else None
+    parameters = move_struct(bits, work.move.pad, scalars, fields.counts, pieces, loops, words)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(
-        kernel, macros, grid, parameters, work.width, vector, bits, axes, fields.tile, work.reasons, Access(vector)
+        kernel,
+        macros,
+        grid,
+        parameters,
+        work.width,
+        vector,
+        bits,
+        axes,
+        fields.tile,
+        work.reasons,
+        Access(vector),
+        in_memory=(work.in_memory("source", work.width), work.in_memory("target", work.width)),
+        arithmetic=change.arithmetic if change else None,
+        operands=int(change is not None and bool(change.starts)),
     )
+
+
+def _change_words(
+    change: Change, axes: Sequence[Axis], loops: Sequence[Axis], steps: ThreadSteps | None
+) -> ChangeWords:
+    """The words of a launch with arithmetic: where its parameters are."""
+    step = [0] * len(change.starts)
+    if steps and steps.along:
+        step = [steps.apart * stride for stride in change.strides_of(axes[steps.along])]
+    return ChangeWords(change.starts, tuple(step), tuple(change.strides_of(axis) for axis in loops))
+
+
+def bits_of(work: MoveWork, reach: int = 0) -> int:
+    """Bits of the offsets of a launch, in its parameters too; `reach` is the largest one beyond those of the axes."""
+    return offset_bits(work.axes, max(reach, work.change.reach if work.change else 0))
 
 
 def offset_bits(axes: Sequence[Axis], reach: int = 0) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gpulayout.gpu.arithmetic_costs import arithmetic_instructions
 from gpulayout.gpu.cost_model import LaunchWork
 from gpulayout.gpu.kernel_costs import cost_of
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
@@ -19,9 +20,10 @@ def launch_work(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) 
     if cost is None or not plan.kind.is_estimated:
         return None
     source, target = requests(plan, source_phase, target_phase)
-    read = distinct_bytes(plan.axes, plan.element_bytes) if source else 0
-    written = math.prod(axis.extent for axis in plan.axes) * plan.element_bytes
-    asked = math.prod(axis.bound for axis in plan.axes) * plan.element_bytes  # more than `read` where places share it
+    given, made = plan.in_memory
+    read = distinct_bytes(plan.axes, given) if source else 0
+    written = math.prod(axis.extent for axis in plan.axes) * made
+    asked = math.prod(axis.bound for axis in plan.axes) * given  # more than `read` where places share it
     blocks = math.prod(plan.grid)
     sides = [(side, nbytes) for side, nbytes in ((source, read), (target, written)) if side]
     return LaunchWork(
@@ -33,10 +35,17 @@ def launch_work(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) 
         written,
         (_sectors(source, asked) if source else 0, _sectors(target, written)),
         sum(_runs(side, nbytes) for side, nbytes in sides),
-        cost.instructions(*work_items(plan)),
+        cost.instructions(*work_items(plan)) + _arithmetic(plan),
         sum(nbytes * (side.cost(plan.kind.wasted) - 1) for side, nbytes in sides),
         max(1, math.ceil(asked / (blocks * THREADS) / cost.in_flight)),
     )
+
+
+def _arithmetic(plan: KernelPlan) -> float:
+    """Warp instructions that compute elements on the way."""
+    if plan.arithmetic is None:
+        return 0
+    return arithmetic_instructions(plan.arithmetic) * math.prod(axis.extent for axis in plan.axes) / LANES
 
 
 def distinct_bytes(axes: Sequence[Axis], width: int) -> int:

@@ -48,4 +48,5 @@ def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> Kerne
         None,
         (move.why,),
         Access(move.itemsize),
+        in_memory=(move.itemsize, move.itemsize),
     )

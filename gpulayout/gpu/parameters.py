@@ -1,5 +1,5 @@
 """The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`,
-`GplConvert`, `GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
+`GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
 
 All are passed by value, and the fields have the same order here and there.  After the fixed head of a `GplMove` all
 words are as wide as the index, 4 or 8 bytes.
@@ -20,7 +20,6 @@ from gpulayout.gpu.kernel_numbers import (
     BOX_FACTORS,
     BOX_STEPS,
     LANES,
-    MOST_PARAMETERS,
     NO_DIVISION,
     RUN_DIGITS,
 )
@@ -48,6 +47,17 @@ class OwnWords(NamedTuple):
 
     first: int = 0
     second: int = 1
+
+
+class ChangeWords(NamedTuple):
+    """The words of a `GplMove` with arithmetic: three `GplParameters` fields, an offset for each parameter.
+
+    strides   for each axis
+    """
+
+    first: tuple[int, ...]
+    step: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
 
 
 class Scalars(NamedTuple):
@@ -99,11 +109,13 @@ def move_struct(
     counts: Sequence[int],
     tile: Sequence[int] | ThreadSteps,
     axes: Sequence[tuple[int, int, int, int]],
+    change: ChangeWords | None = None,
 ) -> bytes:
     """The bytes of a `GplMove`.
 
     counts, tile   two extents each; or the steps of a thread instead of a tile
     axes           (extent, bound, source_stride, target_stride) in elements, minor first; padded to a variant
+    change         of a move with arithmetic; with parameters, the struct begins with 16 bytes for their address
     """
     words = [scalars.total, *scalars.own, scalars.low, scalars.high]
     for value in counts:
@@ -115,7 +127,12 @@ def move_struct(
             words += divisor(value, 32)  # numbers inside a tile are small even in 64-bit builds
     for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
         words += [*divisor(extent, bits), bound, source_stride, target_stride]
-    return _aligned(_pattern(pad) + _words(words, bits), 16)
+    address = b""
+    if change and change.first:
+        address = bytes(16)
+        for offsets in (change.first, change.step, *_filled(change.strides, (0,) * len(change.first))):
+            words += offsets
+    return _aligned(address + _pattern(pad) + _words(words, bits), 16)
 
 
 def job_struct(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
@@ -190,19 +207,6 @@ def words_struct(
         for size, step, stride in [*digits, *[(1, 0, 0)] * (RUN_DIGITS - len(digits))]:
             data += _words(divisor(size, 32), bits) + struct.pack("<2I", step, 0) + _words([stride], bits)
     return _aligned(data + _words(reach, bits) + struct.pack("<16I", *scalars), 16)
-
-
-def convert_struct(bits: int, total: int, along: Sequence[int], axes: Sequence[Sequence[int]], variant: int) -> bytes:
-    """The bytes of a `GplConvert` of `variant` axes.
-
-    along   a step of each parameter
-    axes    (extent, source_stride, target_stride, stride of each parameter), minor first
-    """
-    unused = [0] * (MOST_PARAMETERS - len(along))
-    words = [total, *along, *unused]
-    for extent, *strides in [*axes, *[(1, 0, 0, *[0] * len(along))] * (variant - len(axes))]:
-        words += [*divisor(extent, bits), *strides, *unused]
-    return _words(words, bits)
 
 
 def index_table_struct(

@@ -57,6 +57,17 @@ class CudaBackend(abc.ABC):
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: Any) -> Any:
+        """See `Backend.temporary`.  When a CUDA graph runs, the memory of the call that it captured may hold other
+        arrays.
+        """
+        if self.is_capturing(self.runtime.place(like)[1]):
+            raise BufferError(
+                "a call with arithmetic cannot be captured in a CUDA graph if it needs temporary arrays, because their "
+                "memory is given back after the call: run it before the capture"
+            )
+        return self.empty(shape, dtype, like)
+
     def prepare(self, pieces: Pieces) -> MoveLaunches:
         return MoveLaunches(self, pieces)
 
@@ -68,9 +79,8 @@ class CudaBackend(abc.ABC):
         plan = kernel_plan(move, source_phase, target_phase)
         if plan is None:
             return _nothing
-        pointers = plan.kind.pointers
         return self.runtime.prepare(
-            device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, pointers)
+            device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2, plan.operands)
         )
 
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:

@@ -10,7 +10,10 @@ Macros = tuple[tuple[str, int], ...]  # (name, value) of the macros that a kerne
 
 
 class Launch(NamedTuple):
-    """A planned launch.  The kernel's arguments are `pointers` addresses, given at the start, and then the struct."""
+    """A planned launch.  The kernel's arguments are `pointers` addresses, given at the start, and then the struct.
+
+    operands   further addresses that are given at the start: each start writes them to the first words of the struct
+    """
 
     file: str
     kernel: str
@@ -18,6 +21,7 @@ class Launch(NamedTuple):
     grid: tuple[int, int]
     parameters: bytes
     pointers: int
+    operands: int = 0
 
 
 Start = Callable[..., None]  # starts a prepared launch; called with the addresses for its pointers

@@ -39,6 +39,8 @@ def tile_plan(work: MoveWork) -> KernelPlan | None:
     narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
     if narrow:
         return _words(work, narrow) or _flexible(work, narrow)
+    if work.change and work.change.is_any(b) and work.width < _WORD:
+        return _flexible(work, "elements have parameters of their own, which take registers")
     if not fixed_tile_fits(work.width, a.extent, b.extent):
         return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
     tile_a, tile_b = FIXED_TILES[work.width]
@@ -58,7 +60,7 @@ def _words(work: MoveWork, why: str) -> KernelPlan | None:
     On a side with short runs that touch, a tile of any size is a single run of words.
     """
     width, (b, a) = work.width, work.axes[:2]
-    if width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
+    if work.change or width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
         return None
     if any(_dense(work)) and _access_bytes(work) == (_WORD, _WORD):
         return None
@@ -105,6 +107,8 @@ def _stack(work: MoveWork, tile: tuple[int, int, int]) -> tuple[int, int] | None
 
     The matrices touch on both sides, and so do their rows.
     """
+    if work.varies:
+        return None
     (b, a), (tile_a, tile_b, pitch) = work.axes[:2], tile
     whole = b.source_stride == a.extent == a.bound == tile_a and a.target_stride == b.extent == b.bound == tile_b
     depth = min(tile_elements(work.width) // (tile_a * tile_b), shared_elements(work.width) // (pitch * tile_b))
@@ -139,7 +143,8 @@ def _dense(work: MoveWork) -> tuple[bool, bool]:
     A tile is then a single run on that side.
     """
     b, a = work.axes[:2]
-    return b.source_stride == a.extent == a.bound <= _SHORT_RUN, a.target_stride == b.extent <= _SHORT_RUN
+    reads = b.source_stride == a.extent == a.bound <= _SHORT_RUN
+    return reads, a.target_stride == b.extent <= _SHORT_RUN and not work.varies
 
 
 def _access_bytes(work: MoveWork) -> tuple[int, int]:

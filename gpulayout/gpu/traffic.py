@@ -94,9 +94,11 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
 
 
 def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
-    number, field, width = ("source", "target").index(side), f"{side}_stride", plan.element_bytes
+    number, field = ("source", "target").index(side), f"{side}_stride"
+    width = plan.in_memory[number]
     sizes = [axis.bound if side == "source" else axis.extent for axis in plan.axes]
     access, useful = plan.reads if side == "source" else Access(plan.vector_bytes)
+    access = access * width // plan.element_bytes
     if plan.runs:
         run = plan.runs[number]
         steps = [step for axis in plan.axes if (step := abs(getattr(axis, field))) >= run]

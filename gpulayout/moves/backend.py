@@ -157,6 +157,10 @@ class Backend(Protocol):
         """An uninitialised array in C order, on the device of `like` or else on the current one."""
         ...
 
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: Array) -> Array:
+        """As `empty`, for memory that is given back after the call.  BufferError where that is too early."""
+        ...
+
     def zeros(self, length: int, dtype: np.dtype, align: int) -> Array:
         """A 1-D array of zeros on the current device, at an address that is a multiple of `align` bytes."""
         ...

@@ -151,13 +151,16 @@ def test_the_steps_are_explained():
         "  read     48 bytes: 48 elements of 1 byte",
         "  written  256 bytes: 64 places, 16 of them padding (zeros, 25.0%)",
         "  changed  scale and shift from u8 in f32: multiply by 1 number, add 8 numbers; to f32",
-        "  pieces   1 copy and 1 fill of 64 bytes of padding, in 3 launches on a GPU: cut at tiles and padding",
+        "  pieces   1 copy and 1 fill of 64 bytes of padding, in 2 launches on a GPU: cut at tiles and padding",
         "    the rest describes the largest piece, 75.0% of the bytes written",
         "  merged   2 dimensions into 2 axes, minor first in the target",
         "    axis 0  y: 6 places, a step is 8 bytes in the source, 4 in the target",
         "    axis 1  x: 8 places, a step is 1 byte in the source, 32 in the target",
     ]
-    assert "two launches run: elements change place in the narrower type" in str(plan.explain())
+    assert "\n    elements of 1 byte become 4 bytes, reads of 1 byte, writes of 4 bytes" in str(plan.explain())
+    assert "\n    scale and shift on the way from u8 to f32, about 4 instructions for each element\n" in str(
+        plan.explain()
+    )
     packed = str(gl.plan("u4[5,3]{1,0:E(4)}", "{0,1}", dtype="f32").explain())
     assert "\n  changed  cast from u4 to f32\n" in packed
     assert "\n  before   the source becomes a dense array of u4, 15 bytes, by 1 piece\n" in packed

@@ -14,6 +14,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks.cases import select
 from benchmarks.cases.build import transpose
+from benchmarks.cases.convert import CONVERT_CASES
 from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES
 from benchmarks.cases.select import quick
 from benchmarks.cases.ttc import TTC_CASES
@@ -76,6 +77,7 @@ def cuda_side(monkeypatch, installed, cupy):
             "small": GPU_SMALL_CASES[:2],
             "cases": [case for case in GPU_CASES if case.name in KINDS],
             "ttc": [TTC_CASES[3], TTC_CASES[57 + 9]],
+            "arithmetic": CONVERT_CASES,
         },
     )
     yield module
@@ -265,6 +267,79 @@ def of_stage(cuda_side, stage, only=""):
     found = [side.prepare("cases", case, number) for case in quick(side.cases["cases"]) if case.name.startswith(only)]
     assert not [one for prepared in found for one in prepared.refused]
     return [[contender.name for contender in prepared.contenders if not contender.is_ours] for prepared in found]
+
+
+# ---- conversions -------------------------------------------------------------------------------------------
+
+
+def test_every_conversion_runs_beside_cupy_and_is_in_the_table(cuda_side, tmp_path, capsys):
+    found = figures(tmp_path, "--only", " to f")
+    records = {record["case"]: record for record in found["arithmetic"]}
+    assert list(records) == [case.name for case in CONVERT_CASES if " to f" in case.name]
+    assert not found["not_run"] and not found["peers_refused"] and len(records) > 10
+    first = records["u8 HWC to f32 CHW scaled, 1080p"]
+    copies = [("cudaMemcpyAsync", "copy"), ("gpulayout copy kernel", "copy")]
+    ours, cupys = [(OURS, "warm"), (OURS, "fresh")], [("cupy steps", "warm"), ("cupy.fuse", "warm")]
+    assert names_of(first) == [*copies, *ours, *cupys]
+    assert [run.get("rounding") for run in first["runs"]] == 5 * [None] + ["may fuse a multiplication and an addition"]
+    assert first["work"] == "convert u8[1,17,30,3]{3,2,1,0} -> f32[1,17,30,3]{2,1,3,0}"
+    assert names_of(records["bf16 to f32, 8192x8192"]) == [*copies, *ours]
+    assert all(record["kernel"] and not record["model"]["measured"] for record in records.values())
+    printed = capsys.readouterr().out
+    assert "\narithmetic on the way" in printed and printed.count("u8 HWC to f32 CHW normalised, 1080p, quick") == 1
+
+
+def test_torch_agrees_on_every_conversion(torch, cuda_side):
+    side = cuda_side.CudaSide()
+    found = {case.name: side.prepare("arithmetic", small) for case, small in zip(CONVERT_CASES, quick(CONVERT_CASES))}
+    assert not [one for prepared in found.values() for one in prepared.refused]
+    torchs = {
+        name: [(c.name, c.output) for c in prepared.contenders if c.name.startswith("torch")]
+        for name, prepared in found.items()
+    }
+    assert set(map(len, torchs.values())) == {2}
+    called = {case.form: torchs[case.name][0] for case in CONVERT_CASES}
+    assert called == {
+        "scale and shift": ("torch copy_, mul_, add_", "warm"),
+        "normalise": ("torch copy_, div_, sub_, div_", "warm"),
+        "cast": ("torch copy_", "warm"),
+        "dequantise": ("torch chain and copy_", "warm"),
+        "quantise": ("torch chain and copy_", "warm"),
+    }
+
+
+def test_torch_compile_converts_images(torch, cuda_side):
+    side = cuda_side.CudaSide()
+    number = [one.name for one in side.stages].index("torch.compile")
+    prepared = side.prepare("arithmetic", quick(CONVERT_CASES)[1], number)
+    assert not prepared.refused
+    assert [(c.name, c.output) for c in prepared.contenders if not c.is_ours] == [
+        ("torch.compile", "warm"),
+        ("torch.compile", "fresh"),
+    ]
+
+
+def test_a_conversion_that_gives_other_bytes_is_left_out_and_named(cuda_side, monkeypatch):
+    side, case = cuda_side.CudaSide(), quick(CONVERT_CASES)[0]
+    right = side.prepare("arithmetic", case).contenders[2].call(0).copy()
+    near, far = right + np.float32(2e-7), right + np.float32(1e-3)
+    peers = [
+        Contender("near", "warm", lambda i: near),
+        Contender("near, and says so", "warm", lambda i: near, rounding="up"),
+        Contender("far, and says so", "warm", lambda i: far, rounding="up"),
+    ]
+    monkeypatch.setattr(side, "_peers", lambda section, stage: [lambda case, pairs: peers])
+    prepared = side.prepare("arithmetic", case)
+    assert prepared.contenders[-1] == peers[1]
+    reason = "gives a different result from the result on the CPU"
+    assert prepared.refused == [("near", reason), ("far, and says so", reason)]
+
+
+def test_this_library_must_give_what_the_cpu_gives(cuda_side, monkeypatch):
+    result = cuda_side.result_on_host
+    monkeypatch.setattr(cuda_side, "result_on_host", lambda case, given: result(case, given) + np.float32(1e-6))
+    with pytest.raises(AssertionError, match="gpulayout .* a different result from the result on the CPU"):
+        cuda_side.CudaSide().prepare("arithmetic", quick(CONVERT_CASES)[0])
 
 
 def test_the_curves_run_beside_cupy_and_a_copy(cuda_side, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import run as run_module
 from benchmarks.cases.build import permute, transpose
+from benchmarks.cases.convert import CONVERT_CASES
 from benchmarks.cases.cpu import CPU_CASES, SMALL_CASES
 from benchmarks.cases.gpu import GPU_CASES
 from benchmarks.cases.select import quick
@@ -176,8 +177,8 @@ def test_figures_are_in_the_file_while_the_run_goes_on(monkeypatch, tmp_path):
 # ---- the wanted cases --------------------------------------------------------------------------------------
 
 LISTS = {
-    "--backend numpy": [*SMALL_CASES, *CPU_CASES],
-    "--backend numpy --ttc": [*SMALL_CASES, *CPU_CASES, *TTC_CASES],
+    "--backend numpy": [*SMALL_CASES, *CPU_CASES, *CONVERT_CASES],
+    "--backend numpy --ttc": [*SMALL_CASES, *CPU_CASES, *TTC_CASES, *CONVERT_CASES],
     "--cpu-goals": [case for cases in GoalsSide.cases.values() for case in cases],
 }
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from benchmarks.cases.convert import CONVERT_CASES
 from benchmarks.cases.gpu import GPU_CASES
 from benchmarks.cases.ttc import TTC_CASES
 from gpulayout.api.backends import gpu_problem
@@ -188,4 +189,9 @@ def test_the_rows_fit_into_what_the_slowest_tests_leave():
     # importing take 25.
     rows = sum(seconds_for(case, (1, 1, 0.7, 0.7, 0.07, 0.07, 0.15, 0.15), 5, 8e-3, 50) for case in GPU_CASES)
     sweep = sum(seconds_for(case, (1, 1, 0.7, 0.2), 5, 8e-3, 50) for case in TTC_CASES)
-    assert 25 + rows + sweep < 110
+    # Then the conversions, which the host does too for the check, at 0.2 GB/s.
+    converted = sum(
+        seconds_for(case, (1, 1, 0.3, 0.3, 0.15, 0.5, 0.15, 0.1), 5, 8e-3, 50) + case.bytes_moved / 2e8
+        for case in CONVERT_CASES
+    )
+    assert 25 + rows + sweep + converted < 110

@@ -89,3 +89,35 @@ def test_the_kernels_of_the_documentation_run(cp):
     assert np.array_equal(cp.asnumpy(names["sums"]), values.sum(1))
     assert np.array_equal(cp.asnumpy(names["doubled"]), 2 * values)
     assert np.array_equal(cp.asnumpy(names["converted"]), gl.pack(values, names["between"]))
+    whole = names["pixels"](cp.asnumpy(names["image"]).reshape(-1)).reshape(3, 1080, 1920)
+    assert np.array_equal(cp.asnumpy(names["planes"]), whole[:, 428:652, 848:1072])
+
+
+# One thread for each place of the target.
+QUANTISE = """
+extern "C" __global__ void quantise(const float* in, const float* scale, signed char* out) {
+  const rows::target::index_t place = blockIdx.x * blockDim.x + threadIdx.x;
+  rows::target::index_t y, x;
+  if (rows::target::index(place, &y, &x)) out[place] = rows::convert(in[rows::source::offset(y, x)], scale[y]);
+}
+"""
+
+
+@on_gpu_alone
+def test_a_raw_kernel_with_the_code_of_a_plan_converts_as_the_plan_does(cp):
+    scale = np.linspace(0.01, 0.09, 30, dtype=np.float32)
+    plan = gl.plan("f32[30,300]", "{0,1:T(8,128)}", dtype="s8", scale=scale.reshape(30, 1), zero_point=5)
+    values = np.random.default_rng(0).standard_normal((30, 300), np.float32)
+    values[0, :4] = np.nan, np.inf, -np.inf, 1e-40
+    out = cp.zeros(plan.target.buffer_size, cp.int8)
+    kernel = cp.RawKernel(gl.code(plan, name="rows") + QUANTISE, "quantise")
+    kernel((-(-out.size // 128),), (128,), (cp.asarray(values), cp.asarray(scale), out))
+    assert np.array_equal(cp.asnumpy(out), plan(values.reshape(-1)))
+
+
+@on_gpu_alone
+def test_subnormal_numbers_are_kept_in_kernels_that_flush_them(cp):
+    plan = gl.plan("f32[256]", "{0}", scale=2.0, shift=0)
+    values = np.arange(256, dtype=np.uint32).view(np.float32)
+    scaled = cp.ElementwiseKernel("T x", "T y", "y = it::convert(x)", "scaled", preamble=gl.code(plan, name="it"))
+    assert cp.asnumpy(scaled(cp.asarray(values))).tobytes() == plan(values).tobytes()

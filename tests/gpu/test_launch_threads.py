@@ -153,6 +153,23 @@ def test_the_arguments_of_launches_under_way_are_never_mixed(cupy, monkeypatch, 
     assert bool(wrong_results(cupy, plan, calls)) is (blocks is SharedBlock)
 
 
+@pytest.mark.parametrize("calls", [two_at_once, one_inside_the_other])
+@pytest.mark.parametrize("blocks", [argument_blocks.ArgumentBlocks, SharedBlock])
+def test_the_parameters_of_launches_under_way_are_never_mixed(cupy, monkeypatch, blocks, calls):
+    """The calls share a prepared launch, and each has a scale of its own for every element."""
+    monkeypatch.setattr(cupy.backend_module, "ArgumentBlocks", blocks)
+    monkeypatch.setattr(fake_cuda, "before_reading", None)
+    source, scales = cupy.empty(240, np.uint8), [np.arange(240, dtype=np.float32) + 1000 * job for job in range(8)]
+    source[...] = 1
+    plans = [gl.plan("u8[240]", "f32[240]", scale=scale) for scale in scales]
+    outs = [plan(source) for plan in plans]
+    for out in outs:
+        out[...] = -1
+    calls(lambda plan, out: plan(source, out=out), list(zip(plans, outs)))
+    wrong = [out.tolist() != scale.tolist() for out, scale in zip(outs, scales)]
+    assert any(wrong) is (blocks is SharedBlock)
+
+
 def test_many_threads_share_a_plan(cupy, monkeypatch):
     plan, _, _ = prepared(cupy)
     barrier = threading.Barrier(6, timeout=60)

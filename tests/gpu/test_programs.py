@@ -62,6 +62,19 @@ def test_the_benchmarks_run(tmp_path, only):
     assert all(record["runs"] and all(run["rounds"] == 1 for run in record["runs"]) for record in found["cases"])
 
 
+@pytest.mark.parametrize("only, names", [("u8 HWC to", 6), ("a scale for", 3), ("f16 NHWC to f32", 1)])
+def test_the_benchmarks_convert_beside_cupy(tmp_path, only, names):
+    file = tmp_path / "figures.json"
+    on_gpu.run(
+        "-m", "benchmarks", "--backend", "cupy", "--quick", "--rounds", "1", "--no-ttc", "--only", only, "--json", file
+    )
+    found = json.loads(file.read_text())
+    assert found["finished"] and not found["not_run"] and len(found["arithmetic"]) == names
+    assert not [refused for refused in found["peers_refused"] if refused["peer"].startswith("cupy")]
+    for record in found["arithmetic"]:
+        assert {"cupy steps", "cupy.fuse", "gpulayout"} <= {run["contender"] for run in record["runs"]}
+
+
 PER_THREAD = """
 import threading
 import cupy, numpy as np

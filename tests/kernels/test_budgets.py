@@ -65,7 +65,7 @@ def test_other_architectures_take_about_as_many(architecture):
 
 
 def test_a_division_for_every_element_is_seen():
-    case, right = reversed_axes(4, *[16] * 4), "*(const gpl_piece*)gpl_at(from, entry.offset);"
+    case, right = reversed_axes(4, *[16] * 4), "gpl_fetch<GPL_READ_BYTES>(gpl_at(from, entry.offset));"
     divided = "gpl_divide(gpl_divide((unsigned)entry.offset, nd.part[0].low), nd.part[1].low)"
     wrong = right.replace("entry.offset", f"entry.offset + ({divided} & nd.boxes >> 8)")  # + 0
     assert right in kernel_text("tile_nd.cu")

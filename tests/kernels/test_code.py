@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from tests.support import nvrtc
+from tests.support import generated_convert, nvrtc
 from tests.support.generated_code import check, random_shapes
 from tests.support.simt import host_module, toolchain
 
@@ -201,3 +201,75 @@ def test_kernels_with_the_code_of_several_layouts_find_every_element(bits):
     module = host_module.load(with_kernels(shapes, bits=bits), names, {})
     found = [check(shape, InKernels(module, f"L{n}", shape.rank), [0, 1, 2**31]) for n, shape in enumerate(shapes)]
     assert sum(found) > 1000
+
+
+# ---- plans -------------------------------------------------------------------------------------------------------
+
+# One thread for each place of the target.  The parameters are those of the columns.
+PIXELS = """
+extern "C" __global__ void planes(const unsigned char* in, const float* scale, const float* shift,
+                                  unsigned short* out) {
+  const hwc::target::index_t place = blockIdx.x * blockDim.x + threadIdx.x;
+  hwc::target::index_t y, x, c;
+  if (hwc::target::index(place, &y, &x, &c))
+    out[place] = hwc::convert(in[hwc::source::offset(y, x, c)], scale[c], shift[c]);
+  else if (place < hwc::target::buffer_size) out[place] = 0;
+}
+"""
+
+
+def pixel_plan():
+    """u8 H W C to f16 C H W in rows with padding."""
+    scale, shift = np.array([0.017, 0.018, 0.019]), np.array([-2.1, -2.0, -1.8])
+    return gl.plan("u8[5,7,3]", "{1,0,2:PD(5,8,3)}", dtype="f16", scale=scale, shift=shift)
+
+
+def every_seventh(cases):
+    return cases()[:: 7 if cases is generated_convert.casts else 5]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90"))
+def test_nvrtc_compiles_the_code_of_plans_without_a_warning_and_without_local_memory(architecture):
+    cases = every_seventh(generated_convert.casts) + every_seventh(generated_convert.with_steps)
+    text = generated_convert.with_kernels(cases) + gl.code(pixel_plan(), name="hwc") + PIXELS
+    usage = nvrtc.compiled(text, architecture, {}).usage
+    assert len(usage) == len(cases) + 1
+    assert all(each.stack_bytes == each.spill_bytes == 0 for each in usage.values())
+
+
+@needs_nvrtc
+def test_a_conversion_that_a_kernel_does_not_use_gives_no_warning():
+    nvrtc.compiled(gl.code(pixel_plan()) + gl.code(pixel_plan(), name="b") + "__global__ void k() {}", "sm_90", {})
+
+
+@needs_disassembler
+def test_steps_keep_subnormal_numbers_and_are_never_fused():
+    """CuPy's options flush subnormal numbers in what the compiler writes for operators."""
+    case = generated_convert.Case(gl.ElementType.F32, gl.ElementType.F32, {"scale": np.ones(3), "shift": np.ones(3)})
+    cubin = nvrtc.compiled(generated_convert.with_kernels([case]), "sm_90", {}).cubin
+    found = [each.split()[0] for each in nvrtc.instructions(cubin, "convert0")]
+    assert {each for each in found if each.startswith(("FADD", "FMUL", "FFMA"))} == {"FADD", "FMUL"}
+
+
+@pytest.mark.simt
+@pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
+@pytest.mark.parametrize("cases", [generated_convert.casts, generated_convert.with_steps])
+def test_kernels_convert_as_the_model_does(cases):
+    listed = every_seventh(cases)
+    names = [f"convert{n}" for n in range(len(listed))]
+    module = host_module.load(generated_convert.with_kernels(listed), names, {})
+    found = [case.check(generated_convert.in_kernel(module, case, n)) for n, case in enumerate(listed)]
+    assert sum(found) > 2000
+
+
+@pytest.mark.simt
+@pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
+def test_a_kernel_with_the_code_of_a_plan_does_what_the_plan_does():
+    plan = pixel_plan()
+    pixels = np.random.default_rng(0).integers(0, 256, 105, np.uint8)
+    out = np.full(plan.target.buffer_size, 77, np.uint16)
+    module = host_module.load(gl.code(plan, name="hwc") + PIXELS, ["planes"], {})
+    scale, shift = (np.float32(plan.change.options[name]) for name in ("scale", "shift"))
+    module.kernel("planes")(-(-out.size // BLOCK), BLOCK, (pixels, scale, shift, out))
+    assert np.array_equal(out.view(np.float16), plan(pixels))

@@ -172,11 +172,11 @@ def test_steps_of_floats_of_every_size(form):
 # ---- broken twins ----------------------------------------------------------------------------------------------------
 
 FUSED = (
-    "x = operation == GPL_ROUND ?",
-    "const bool fused = operation == GPL_MULTIPLY && (steps >> (5 * i + 5) & 7) == GPL_ADD;\n"
+    "if (operation == GPL_ROUND) {",
+    "const bool fused = operation == GPL_MULTIPLY && next == GPL_ADD;\n"
     "    const long double product = (long double)x * parameter(0);\n"
     "    if (fused) { x = (typename GplReal<W>::type)(product + parameter(1)); break; }\n"
-    "    x = operation == GPL_ROUND ?",
+    "    if (operation == GPL_ROUND) {",
 )
 
 

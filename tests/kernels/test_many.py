@@ -83,7 +83,7 @@ SEVERAL_BLOCKS = [
         ("asan_ubsan", "places(job.source", "places(many.job[0].source", "heap-buffer-overflow"),
         ("asan_ubsan", "job + step < GPL_JOBS && ", "", ""),
         ("tsan_grid", "blockIdx.x - many.first[number]", "0", "data race"),
-        ("tsan_grid", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
+        ("tsan_grid", "(GPL_THREADS * GPL_PLACES)", "(GPL_THREADS * GPL_PLACES - 1)", "data race"),
     ],
 )
 def test_a_broken_twin_is_caught(mode, right, wrong, finding):

@@ -303,7 +303,7 @@ def test_a_next_box_that_is_read_late_is_seen():
 @needs_disassembler
 def test_a_batch_that_is_read_row_by_row_is_seen():
     """Each row is put before the next one is read."""
-    body = "held.value[SLOT + i] = *(const gpl_piece*)gpl_at(from, entry.offset);"
+    body = "held.value[SLOT + i] = gpl_fetch<GPL_READ_BYTES>(gpl_at(from, entry.offset));"
     slow = body + " __threadfence_block(); *(volatile gpl_piece*)(table + entry.shared) = held.value[SLOT + i];"
     _, first, *_ = even_boxes(
         4, 4, "sm_90", 32, (body, slow), ("  GplHeld& held;\n", "  GplHeld& held;\n  unsigned char* table = 0;\n")
@@ -344,7 +344,7 @@ def test_a_table_for_each_box_is_seen():
     text = text.replace(
         "[GPL_LANES + threadIdx.x] = gpl_lane<true>", "[GPL_LANES + threadIdx.x % GPL_LANES] = gpl_lane<true>"
     )
-    text = text.replace("gpl_lane<true>(corner, nd);\n    return;", "gpl_lane<true>(corner, nd);")
+    text = text.replace("gpl_keep_parameters(corner, nd);\n    return;", "gpl_keep_parameters(corner, nd);")
     text = text.replace("unsigned entry = GPL_LANES + threadIdx.x;", "unsigned entry = 2 * GPL_LANES + threadIdx.x;")
     assert taken(case, text=text).per_element > 24
 
@@ -354,7 +354,7 @@ def test_a_table_for_each_box_is_seen():
 
 def test_a_warning_is_an_error():
     text = kernel_text("gather.cu").replace(
-        "gpl_element value[GPL_ITEMS];", "gpl_element value[GPL_ITEMS]; int never_used;"
+        "gpl_element value[GPL_PLACES];", "gpl_element value[GPL_PLACES]; int never_used;"
     )
     with pytest.raises(CompileError, match="never_used"):
         nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4})
@@ -363,12 +363,13 @@ def test_a_warning_is_an_error():
 def test_a_kernel_that_needs_a_stack_is_seen():
     """An array whose index is known only at run time cannot stay in registers and goes to memory."""
     text = kernel_text("gather.cu").replace(
-        "gpl_uint to[GPL_ITEMS];",
-        """gpl_uint to[GPL_ITEMS], many[64];
+        "gpl_uint to[GPL_PLACES];",
+        """gpl_uint to[GPL_PLACES], many[64];
   for (int i = 0; i < 64; ++i) many[i] = move.head * i;
   for (int i = 0; i < move.head; ++i) many[move.axis[i & 3].bound & 63] += i;""",
     )
-    text = text.replace("= value[k];", "= value[k] + many[to[k] & 63];")
+    assert "gpl_computed(value[k]," in text
+    text = text.replace("gpl_computed(value[k],", "gpl_computed(value[k] + many[to[k] & 63],")
     usage = nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}).usage[
         "gpl_gather"
     ]
@@ -383,10 +384,9 @@ def test_spills_are_seen():
 
 @needs_disassembler
 def test_narrow_accesses_are_seen():
-    text = kernel_text("rows.cu").replace(
-        "*(typename GplWord<BYTES>::type*)to = chunk.word;",
-        "for (int i = 0; i < elements; ++i) to[i] = chunk.element[i];",
-    )
+    text, right = kernel_text("rows.cu"), "    gpl_put<BYTES>(to, chunk.word);\n    return;\n"
+    assert right in text
+    text = text.replace(right, "    for (int i = 0; i < elements; ++i) to[i] = chunk.element[i];\n    return;\n")
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 16}
     found = opcodes("rows.cu", macros, "sm_90", text)
     assert not any(".128" in opcode for opcode in of_kind(found, "STG"))

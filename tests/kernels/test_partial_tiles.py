@@ -68,16 +68,16 @@ def test_partial_tiles_move_16_bytes_at_a_time_and_load_before_they_store(width,
     "right, wrong",
     [
         (  # one chunk under way at a time
-            "for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = *(const uint4*)from;\n#pragma unroll\n"
+            "for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = gpl_fetch<16>(from);\n#pragma unroll\n"
             "  for (int k = 0; k < COUNT; ++k)\n    shared",
-            "for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = *(const uint4*)from, __syncwarp(),\n    shared",
+            "for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = gpl_fetch<16>(from), __syncwarp(),\n    shared",
         ),
         (  # stores of 4 bytes
-            "  *(uint4*)to = chunk;",
+            "  gpl_put<16>(to, chunk);",
             "  to[0] = chunk.x, to[1] = chunk.y, to[2] = chunk.z, __syncwarp(), to[3] = chunk.w;",
         ),
         (  # loads of 4 bytes
-            "chunk[k] = *(const uint4*)from;",
+            "chunk[k] = gpl_fetch<16>(from);",
             "chunk[k] = make_uint4(from[0], from[step], from[2 * step], from[3 * step]);",
         ),
     ],

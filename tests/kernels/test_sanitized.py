@@ -65,7 +65,7 @@ TWINS = [
     ("tsan_block", "odd tile", "  __syncthreads();", "", "data race"),
     ("tsan_grid", "copy", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
     ("tsan_grid", "rows", "gpl_block() * GPL_THREADS", "gpl_block() * (GPL_THREADS - 1)", "data race"),
-    ("tsan_grid", "gather", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
+    ("tsan_grid", "gather", "(GPL_THREADS * GPL_PLACES)", "(GPL_THREADS * GPL_PLACES - 1)", "data race"),
     (
         "tsan_grid",
         "tile",
@@ -85,7 +85,7 @@ TWINS = [
     (
         "asan_ubsan",
         "copy",
-        "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)",
+        "vectors + 2 * GPL_SOURCE_PART(BYTES) <= (const unsigned char*)gpl_at(source, move.high)",
         "true",
         "heap-buffer-overflow",
     ),
@@ -93,7 +93,7 @@ TWINS = [
     (
         "asan_ubsan",
         "rows",
-        "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)",
+        "vectors + 2 * GPL_SOURCE_PART(BYTES) <= (const unsigned char*)gpl_at(source, move.high)",
         "true",
         "heap-buffer-overflow",
     ),
@@ -105,7 +105,7 @@ TWINS = [
         "heap-buffer-overflow",
     ),
     ("asan_ubsan", "rows", "start < extent && extent - start >= elements", "start < extent", "heap-buffer-overflow"),
-    ("asan_ubsan", "rows", "(gpl_uint)((unsigned long long)target / GPL_ELEMENT_BYTES)", "0", "misaligned address"),
+    ("asan_ubsan", "rows", "(gpl_uint)((unsigned long long)target / GPL_TARGET_BYTES)", "0", "misaligned address"),
     ("asan_ubsan", "tile", "tile.a + GPL_TILE_A <= move.axis[1].bound", "true", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "down < below && ", "", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "right + GPL_N <= beside", "right < beside", "heap-buffer-overflow"),

@@ -15,8 +15,13 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic, Step
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import relayout_pieces, unpack_pieces
+from tests.support.executors import with_operands
 from tests.support.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
 from tests.support.lookup_cases import few_pieces
 from tests.support.simt import host_module, toolchain
@@ -244,6 +249,19 @@ def test_a_source_may_reach_2_to_the_31_both_ways(minor):
     origin = -target.ctypes.data % 16
     kernel(plan.grid, BLOCK, (source.ctypes.data + begin, target.ctypes.data + origin, plan.parameters))
     assert np.array_equal(target[origin + written], read * 7 % 251 + 1)
+
+
+def test_places_of_rows_in_huge_parameters_are_right():
+    """Three rows of two elements, whose scales are 8 GB apart; the last one is at the end of the memory."""
+    apart, arithmetic = 2**31, Arithmetic(ElementType.U8, ElementType.F32, True, (Step("multiply", 0),))
+    plan = kernel_plan(ConvertMove((Axis(2, 2, 1, 4), Axis(3, 3, 3, 8)), arithmetic, ((0, apart),), (0,)))
+    source, target = np.arange(8, dtype=np.uint8), np.zeros(6, np.float32)
+    scale = sparse_bytes(4 * (2 * apart + 1), ends=True)
+    for number in range(3):
+        scale[4 * number * apart :][:4] = np.array([number - 1.5], np.float32).view(np.uint8)
+    kernel = host_module.load(kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    kernel(plan.grid, BLOCK, (source, target, with_operands(plan.parameters, (scale.ctypes.data,))))
+    assert target.tolist() == [0, -1.5, -1.5, -2, 3, 3.5]
 
 
 IN_MEMORY = """

@@ -39,6 +39,16 @@ NO_REST = (
 )
 LEFT_OUT_LATER = "the steps read nothing but parameters, and such slots are left out before the source is read"
 SAME_REST = "below the bound the rest of a division by it is the number itself"
+NEAREST = (
+    "the tests' machine begins with the nearest reciprocal, and a device with one within 1 ulp, from which only this divisor's may end "
+    "elsewhere (tests/kernels/test_quick_division.py)"
+)
+ROOM = (
+    "four steps from integers of 16 bits, with parameters as near as is asked, leave numbers of 0 or far above 2^-100, where what is left of "
+    "a quotient is still exact; the code asks for more"
+)
+SLOWER = "with a phase of 0 and chunks that are asked for their ends, the same bytes move"
+IN_PIECES = "chunks that are not cut out of two vectors are put together from pieces, with the same bytes"
 ZERO_IS_FIRST = (
     "what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
     "the least position is reported"
@@ -69,7 +79,7 @@ MUTANTS = (
     Mutant("tile.cu", "pad of a partial tile dropped", "  if (move.ragged) gpl_load_rest(source, tile, shared, move);\n", ""),
     Mutant("tile.cu", "rows past the bound are not pad", "if (tile.b + row < move.axis[0].bound && tile.a", "if (tile.a"),
     Mutant("tile.cu", "cut chunks of rows past the bound are read", "    if (b >= move.axis[0].bound) continue;\n", ""),
-    Mutant("tile.cu", "elements past the bound of a are read", "    if (a < bound) element = *", "    element = *"),
+    Mutant("tile.cu", "elements past the bound of a are read", "    if (a < bound) element = gpl_fetch", "    element = gpl_fetch"),
     Mutant("tile.cu", "bound of a in another tile", "  if (cut == bound || cut - tile.a >= GPL_TILE_A) return;", "  if (cut == bound) return;"),
     Mutant("tile.cu", "elements before the extent dropped", "  if (!WHOLE && move.ragged) gpl_store_rest(target, tile, shared, move);\n", ""),
     Mutant("tile.cu", "a chunk that an extent cuts is written whole", "right + GPL_N <= beside", "right < beside"),
@@ -77,12 +87,18 @@ MUTANTS = (
     Mutant("tile.cu", "extent of b in another tile", "  if (first - tile.b >= GPL_TILE_B) return;\n", ""),
     Mutant("tile.cu", "first column of a tile in 32 bits",
            "  gpl_uint a, b;           // first coordinates", "  unsigned a, b;           // first coordinates"),
+    Mutant("tile.cu", "all rows of a thread have the parameters of the first", "tile.place.parameters, a + down, 1, move)", "tile.place.parameters, a, 1, move)"),
+    Mutant("tile.cu", "all chunks of a row have the parameters of the first", "row, b + right, GPL_NO_END", "row, b, GPL_NO_END"),
+    Mutant("tile.cu", "parameters of the rows of a cut chunk", "tile.place.parameters, a + p, 1, move), move), b,", "tile.place.parameters, a, 1, move), move), b,"),
+    Mutant("tile.cu", "parameters of the elements of a cut chunk", "a + p, 1, move), move), b,", "a + p, 1, move), move), first,"),
+    Mutant("tile.cu", "16 bytes for a narrower target with 64-bit offsets",
+           "#if GPL_INDEX_BITS == 64 && GPL_TARGET_BYTES == GPL_ELEMENT_BYTES", "#if GPL_INDEX_BITS == 64"),
 
     # ---- tile_any.cu
     Mutant("tile_any.cu", "barrier removed",
-           "read, move.tile[1]);\n  __syncthreads();\n", "read, move.tile[1]);\n"),
+           "read, move.tile[1], tile, move);\n  __syncthreads();\n", "read, move.tile[1], tile, move);\n"),
     Mutant("tile_any.cu", "barrier of full tiles removed",
-           "tile.first.source, down, 0, 0, shared);\n    __syncthreads();\n", "tile.first.source, down, 0, 0, shared);\n"),
+           "down, 0, 0, shared, tile, move);\n    __syncthreads();\n", "down, 0, 0, shared, tile, move);\n"),
     Mutant("tile_any.cu", "pitch of one side plus 1",
            "{in.extent_b, in.extent_a, right, pitch, GPL_ELEMENT_BYTES};",
            "{in.extent_b, in.extent_a, right, pitch + GPL_ELEMENT_BYTES, GPL_ELEMENT_BYTES};"),
@@ -98,6 +114,23 @@ MUTANTS = (
     Mutant("tile_any.cu", "shared memory of padded tiles not filled", "if (in.bound_a < in.extent_a || in.bound_b < in.extent_b) {", "if (false) {"),
     Mutant("tile_any.cu", "matrices behind the last of a stack are written",
            "(unsigned)min(move.axis[2].bound - row * move.depth, move.depth);", "(unsigned)move.depth;"),
+    Mutant("tile_any.cu", "all tiles along a have the first parameters", "gpl_along_axis(tile.first.parameters, tile.a, 1, move)", "tile.first.parameters"),
+    Mutant("tile_any.cu", "all tiles along b have the first parameters",
+           "gpl_along_axis(gpl_along_axis(tile.first.parameters, tile.a, 1, move), tile.b, 0, move);",
+           "gpl_along_axis(tile.first.parameters, tile.a, 1, move);"),
+    Mutant("tile_any.cu", "all rows of a full tile have the first parameters", "tile.first.parameters, row + k * ROWS, 1,", "tile.first.parameters, row, 1,"),
+    Mutant("tile_any.cu", "columns of a full tile by the thread", "column + part * LANES, GPL_NO_END, move", "column, GPL_NO_END, move"),
+    Mutant("tile_any.cu", "all rows of a batch have the first parameters", "a = share.row + k * share.row_step,", "a = share.row,"),
+    Mutant("tile_any.cu", "all pieces of a batch have the first parameters", "b = share.minor + k * share.minor_step;", "b = share.minor;"),
+    Mutant("tile_any.cu", "rows of the next batch are those of the first", "  share.row += N * share.row_step, ", "  "),
+    Mutant("tile_any.cu", "pieces of the next batch are those of the first", ", share.minor += N * share.minor_step;", ";"),
+    Mutant("tile_any.cu", "all runs have the parameters of the first", "      share.row = row;\n", ""),
+    Mutant("tile_any.cu", "parameters of a row begin with the first lane's", "row, 1u << turns, column * E, 0};", "row, 1u << turns, 0, 0};"),
+    Mutant("tile_any.cu", "parameters of a run begin with the first lane's", "0, 0, thread * E, GPL_THREADS * E};", "0, 0, 0, GPL_THREADS * E};"),
+    Mutant("tile_any.cu", "rows that touch are a run, whatever their parameters", "(READS || !GPL_VARIES) && side.wide", "side.wide"),
+    Mutant("tile_any.cu", "the rest of each row has the parameters of the first row", "tile.first.parameters, major, 1, move), move);", "tile.first.parameters, 0, 1, move), move);"),
+    Mutant("tile_any.cu", "the rest of a row has the parameters of its beginning", "gpl_computed(*at, row, minor, GPL_NO_END", "gpl_computed(*at, row, 0, GPL_NO_END"),
+    Mutant("tile_any.cu", "a stack of a narrower target", "gpl_put<GPL_ELEMENT_BYTES>(to, gpl_computed(*gpl_shared", "*(gpl_element*)to = (gpl_computed(*gpl_shared"),
 
     # ---- tile_words.cu
     Mutant("tile_words.cu", "barrier removed", "  __syncthreads();\n  const bool all_rows", "  const bool all_rows"),
@@ -146,6 +179,14 @@ MUTANTS = (
     Mutant("tile_nd.cu", "tiles of pad are read", "bool data = WRITES || corner.others.inside,", "bool data = true,"),
     Mutant("tile_nd.cu", "the next box is read from the first", "reader.from = gpl_at(reader.from, nd.step[number].source);\n    gpl_held", "gpl_held"),
     Mutant("tile_nd.cu", "the next box is written over the first", "    writer.to = gpl_at(writer.to, nd.step[number].target);\n    __sync", "    __sync"),
+    Mutant("tile_nd.cu", "places in parameters are added to places in the box", "return GPL_VARIES ? entry.shared & 0xFFFF : entry.shared;", "return entry.shared;"),
+    Mutant("tile_nd.cu", "places in parameters have no sign", "(int)entry.shared >> 16;", "entry.shared >> 16;"),
+    Mutant("tile_nd.cu", "boxes of cut axes have the first parameters", "place = gpl_along_axis(place, corner.first[i], i, nd.move);", "place = place;"),
+    Mutant("tile_nd.cu", "boxes of other axes have the first parameters", "place = corner.others.parameters;", "place = gpl_first_parameters(nd.move);"),
+    Mutant("tile_nd.cu", "parameters of the lanes that read", "nd.side[1].lanes - 1), nd.part[1], nd)", "nd.side[0].lanes - 1), nd.part[0], nd)"),
+    Mutant("tile_nd.cu", "all lanes have the parameters of the first", "gpl_sum(min(threadIdx.x % GPL_LANES, nd.side[1].lanes - 1)", "gpl_sum(min(0u, nd.side[1].lanes - 1)"),
+    Mutant("tile_nd.cu", "all rows have the parameters of the first", "gpl_operands(gpl_at_entry(parameters, entry), nd.move)", "gpl_operands(parameters, nd.move)"),
+    Mutant("tile_nd.cu", "places of the narrower side in bytes of the wider", "(WRITES ? GPL_TARGET_BYTES : GPL_SOURCE_BYTES);", "GPL_ELEMENT_BYTES;"),
 
     # ---- box_words.cu
     Mutant("box_words.cu", "barrier after the runs removed",
@@ -167,12 +208,16 @@ MUTANTS = (
 
     # ---- copy.cu
     Mutant("copy.cu", "read guard dropped", "    if (number < chunks)\n", ""),
-    Mutant("copy.cu", "write guard dropped", "    if (first + k * GPL_THREADS < chunks)\n", ""),
+    Mutant("copy.cu", "write guard dropped", "    if (number >= chunks) continue;\n", ""),
     Mutant("copy.cu", "tail guard dropped", "    if (tail < move.total) *gpl_at", "    *gpl_at"),
-    Mutant("copy.cu", "head dropped", "    if (first < head) *gpl_at(target, first) = *gpl_at(source, first);\n", ""),
-    Mutant("copy.cu", "number of a chunk in 32 bits",
-           "    const gpl_uint number = first + k * GPL_THREADS;", "    const unsigned number = first + k * GPL_THREADS;"),
+    Mutant("copy.cu", "head dropped", "    if (first < head) *gpl_at", "    if (false) *gpl_at"),
+    Mutant("copy.cu", "number of a chunk in 32 bits", "source, from + number * GPL_PER_CHUNK", "source, from + (unsigned)(number * GPL_PER_CHUNK)"),
     Mutant("copy.cu", "chunks in 32 bits", "const gpl_uint head = move.head, chunks", "const unsigned head = move.head, chunks"),
+    Mutant("copy.cu", "parameters of a chunk are those before the head", "operands, head + number * GPL_PER_CHUNK,", "operands, number * GPL_PER_CHUNK,"),
+    Mutant("copy.cu", "parameters of the head are the first's", "operands, first, move.total, move);", "operands, 0, move.total, move);"),
+    Mutant("copy.cu", "parameters of the tail are the first's", "operands, tail, move.total, move);", "operands, 0, move.total, move);"),
+    Mutant("copy.cu", "chunks of a narrower target are as far apart as those of 16 bytes",
+           "  GplWord<GPL_TARGET_PART(16)>::type* to = (GplWord<GPL_TARGET_PART(16)>::type*)gpl_at", "  uint4* to = (uint4*)gpl_at"),
 
     # ---- rows.cu
     Mutant("rows.cu", "guard dropped", "  if (item >= move.total) return;\n", ""),
@@ -189,6 +234,12 @@ MUTANTS = (
            "first.place + (GPL_ITEMS - 1) * move.steps.apart < move.steps.bound;", "first.place < move.steps.bound;"),
     Mutant("rows.cu", "row of a step in 32 bits", "const gpl_uint row = first.row.target", "const unsigned row = first.row.target"),
     Mutant("rows.cu", "steps along a row start at its beginning", "(gpl_along(move) ? 0 : k * move.steps.target_step)", "0"),
+    Mutant("rows.cu", "phase of the target in elements of the wider side", "target / GPL_TARGET_BYTES", "target / GPL_ELEMENT_BYTES"),
+    Mutant("rows.cu", "rows that begin inside a chunk count as whole", "(GPL_PER_CHUNK == 1 || GPL_WHOLE_ROWS)", "(GPL_PER_CHUNK == 1 || GPL_CHANGES)"),
+    Mutant("rows.cu", "whole rows are moved like others", "(GPL_PER_CHUNK == 1 || GPL_WHOLE_ROWS)", "(GPL_PER_CHUNK == 1)", SLOWER),
+    Mutant("rows.cu", "all rows of a thread have the parameters of the first", "return gpl_ahead(row.parameters, k, move.step, GPL_ALONG_OTHERS);", "return row.parameters;"),
+    Mutant("rows.cu", "parameters from the beginning of a row", "(chunk, operands, number[k],", "(chunk, operands, start[k],"),
+    Mutant("rows.cu", "more chunks of a thread than the host counts", "|| GPL_OWN_PARAMETERS ?", "?"),
 
     # ---- channels.cu
     Mutant("channels.cu", "guard of a warp dropped",
@@ -201,6 +252,20 @@ MUTANTS = (
            "on_planes = first + span.pixel;", "on_planes = (unsigned)(first + span.pixel);"),
     Mutant("channels.cu", "first pixel of a span in 32 bits", "const gpl_uint first = (number", "const unsigned first = (number"),
     Mutant("channels.cu", "shift of the last chunks forgotten", "span.bound -= min(span.bound, GPL_PIXELS), ", ""),
+    Mutant("channels.cu", "spans have the parameters of the row", "gpl_along_axis(row.parameters, first, 0, move);", "row.parameters;"),
+    Mutant("channels.cu", "planes that are written have the parameters of the first",
+           "#if GPL_CHANGES\n  const GplOperands channel = gpl_operands(gpl_along_axis(span.parameters, c, 1, move), move);\n#pragma unroll\n  for",
+           "#if GPL_CHANGES\n  const GplOperands channel = gpl_operands(span.parameters, move);\n#pragma unroll\n  for"),
+    Mutant("channels.cu", "planes that are read have the parameters of the first",
+           "gpl_operands(gpl_along_axis(span.parameters, c, 1, move), move);\n  GplWordOf", "gpl_operands(span.parameters, move);\n  GplWordOf"),
+    Mutant("channels.cu", "all chunks that are written have the parameters of the first", "made.element, channel, first, WHOLE", "made.element, channel, span.pixel, WHOLE"),
+    Mutant("channels.cu", "all chunks that are read have the parameters of the first", "channel, span.pixel + h * GPL_PIXELS,\n", "channel, span.pixel,\n"),
+    Mutant("channels.cu", "chunks at the end of a row have the parameters of the first",
+           "gpl_along_axis(span.parameters, GPL_PIXELS, 0, move);", "span.parameters;"),
+    Mutant("channels.cu", "changed words past the row are written whole", "if (WHOLE || first + GPL_E <= span.extent)", "if (WHOLE || first < span.extent)"),
+    Mutant("channels.cu", "changed pixels past the row are written", "        if (first + i < span.extent) to[", "        to["),
+    Mutant("channels.cu", "words past the row are read whole before they change", "if (WHOLE || first + GPL_E <= span.bound)", "if (WHOLE || first < span.bound)"),
+    Mutant("channels.cu", "pixels past the row are read before they change", "        if (first + i < span.bound) given", "        given"),
 
     # ---- bits_turn.cu
     Mutant("bits_turn.cu", "guard dropped", "  if (number >= move.total) return;\n", ""),
@@ -261,6 +326,29 @@ MUTANTS = (
     Mutant("move.cuh", "bound of a coordinate off by one", "coordinate < move.axis[i].bound;", "coordinate <= move.axis[i].bound;"),
     Mutant("move.cuh", "offset of the target forgotten from the second axis on",
            "place.target += coordinate * move.axis[i].target_stride;", "place.target += i ? 0 : coordinate * move.axis[i].target_stride;"),
+    Mutant("move.cuh", "parameters along the axes forgotten", "    place.parameters = gpl_along_axis(place.parameters, coordinate, i, move);\n", ""),
+    Mutant("move.cuh", "pieces of a narrower source as far apart as those of the wider", "gpl_fetch<LOAD>(from + i * piece);",
+           "gpl_fetch<LOAD>((const gpl_source_element*)((const gpl_element*)from + i * piece));"),
+
+    # ---- element.cuh
+    Mutant("element.cuh", "all elements of a narrower source are the first", "chunk.element[i] = found.element[i];", "chunk.element[i] = found.element[0];"),
+    Mutant("element.cuh", "all elements of a narrower target are the first", "(gpl_target_element)chunk.element[i];", "(gpl_target_element)chunk.element[0];"),
+    Mutant("element.cuh", "chunks of a narrower source are read whole", "((BYTES) / GPL_ELEMENT_BYTES * GPL_SOURCE_BYTES)", "(BYTES)"),
+    Mutant("element.cuh", "chunks of a narrower target are written whole", "((BYTES) / GPL_ELEMENT_BYTES * GPL_TARGET_BYTES)", "(BYTES)"),
+    Mutant("element.cuh", "offset in the source in 32 bits", "(const gpl_source_element*)base + (gpl_int)offset", "(const gpl_source_element*)base + (int)offset"),
+    Mutant("element.cuh", "offset in the target in 32 bits", "(gpl_target_element*)base + (gpl_int)offset", "(gpl_target_element*)base + (int)offset"),
+    Mutant("element.cuh", "all parameters have the steps of the first", "steps * stride.at[p];", "steps * stride.at[0];"),
+    Mutant("element.cuh", "one value is taken from the place of a run", "(gpl_varies(p, GPL_ALONG_OTHERS) ? place : move.first).at[p]", "place.at[p]"),
+    Mutant("element.cuh", "all runs have the values of the first", "(gpl_varies(p, GPL_ALONG_OTHERS) ? place : move.first).at[p]", "move.first.at[p]"),
+    Mutant("element.cuh", "place of a run in parameters in 32 bits", "(gpl_int)(gpl_varies(p, GPL_ALONG_OTHERS) ? place", "(int)(gpl_varies(p, GPL_ALONG_OTHERS) ? place"),
+    Mutant("element.cuh", "values of a run are not loaded", "    if (!gpl_varies(p, GPL_ALONG_AXIS_0))\n      operands", "    if (!gpl_varies(p, GPL_ALONG_AXIS_0 | GPL_ALONG_OTHERS))\n      operands"),
+    Mutant("element.cuh", "all elements have the value of the run", "if (!gpl_varies(p, GPL_ALONG_AXIS_0)) return", "if (true) return"),
+    Mutant("element.cuh", "numbers past the row have parameters", "first + begin + i < extent ? first + begin + i : 0;", "first + begin + i;"),
+    Mutant("element.cuh", "place of an element in parameters in 32 bits", "(gpl_int)(operands.place.at[p]", "(int)(operands.place.at[p]"),
+    Mutant("element.cuh", "all elements of a chunk have the parameters of the first", "const gpl_uint number = extent ==", "const gpl_uint number = true ? first : extent =="),
+    Mutant("element.cuh", "elements with parameters of their own are the first", "code[i] = given[begin + i];", "code[i] = given[i];"),
+    Mutant("element.cuh", "always saturates", "gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS", "gpl_type(GPL_TARGET_TYPE), true, GPL_STEPS"),
+    Mutant("element.cuh", "a chunk is computed from its second element on", "gpl_compute(chunk.element, chunk.element, operands, number,", "gpl_compute(chunk.element, chunk.element, operands, number + 1,"),
 
     # ---- index.cuh
     Mutant("index.cuh", "number of an index in 32 bits",
@@ -305,16 +393,6 @@ MUTANTS = (
     Mutant("lookup.cu", "instructions read the terms of the first one", "    term += instruction.terms;\n", ""),
     Mutant("lookup.cu", "place in the source in 32 bits", "(const char*)source + (gpl_int)place", "(const char*)source + (int)place"),
 
-    # ---- convert.cu
-    Mutant("convert.cu", "write guard dropped", "move.total) continue;\n    gpl_target_codes result;", "move.total) {}\n    gpl_target_codes result;"),
-    Mutant("convert.cu", "read guard dropped", "move.total) continue;\n    place[k] =", "move.total) {}\n    place[k] =", READ_AGAIN),
-    Mutant("convert.cu", "offset in the source in 32 bits", "(const char*)source + (gpl_int)place", "(const char*)source + (int)place"),
-    Mutant("convert.cu", "offset in the target in 32 bits", "(char*)target + (gpl_int)place", "(char*)target + (int)place"),
-    Mutant("convert.cu", "offset in a parameter in 32 bits", "[(gpl_int)(place", "[(int)(place"),
-    Mutant("convert.cu", "parameters do not step inside a chunk", " + e * move.along[number]", ""),
-    Mutant("convert.cu", "all parameters have the steps of the first", "move.axis[i].parameter_stride[p];", "move.axis[i].parameter_stride[0];"),
-    Mutant("convert.cu", "always saturates", "gpl_type(GPL_TARGET_TYPE), GPL_SATURATE, GPL_STEPS", "gpl_type(GPL_TARGET_TYPE), true, GPL_STEPS"),
-
     # ---- convert.cuh
     Mutant("convert.cuh", "ties away from zero", "(rest == half && (whole & 1))", "rest == half"),
     Mutant("convert.cuh", "subnormal numbers of the target keep their exponents", "above > 0 ? above : 0", "above"),
@@ -328,13 +406,29 @@ MUTANTS = (
     Mutant("convert.cuh", "ties of bf16 away from zero", "0x7FFF + (x.code >> 16 & 1)", "0x8000"),
     Mutant("convert.cuh", "nan becomes an integer", "return x != x ? 0 : result.code & all;", "return result.code & all;"),
     Mutant("convert.cuh", "long integers go through a real", "type.bits <= gpl_real_type<W>().mantissa;", "true;"),
-    Mutant("convert.cuh", "exponents of a short float are not put right", "  if (type.bias != real.bias) x.real = gpl_multiplied(x.real, scale.real);\n", ""),
+    Mutant("convert.cuh", "exponents of a short float are not put right", "  x.real = gpl_multiplied(x.real, scale.real);\n", ""),
     Mutant("convert.cuh", "infinity saturates", "type.special == GPL_IEEE ? largest + 1 : saturate", "saturate"),
     Mutant("convert.cuh", "powers of two round down", "(x.significand >> (top - 1) & 1)", "0"),
     Mutant("convert.cuh", "the lowest integer is left out", "(all >> 1) + negative", "all >> 1"),
     Mutant("convert.cuh", "large numbers are shifted out of the word", "x.exponent >= 8 * (int)sizeof(W)", "x.exponent > 8 * (int)sizeof(W)"),
     Mutant("convert.cuh", "rint loses the sign", "  result.code |= negative;\n", ""),
-    Mutant("convert.cuh", "all steps take the first parameter", "parameter(number)", "parameter(0)"),
+    Mutant("convert.cuh", "all steps take the first parameter", "gpl_step<W>(operation, x, parameter(number))", "gpl_step<W>(operation, x, parameter(0))"),
+    Mutant("convert.cuh", "integers of up to 32 bits wrap on a device", "max(min(gpl_to_s32(x), high), ~high)", "gpl_to_s32(x)"),
+    Mutant("convert.cuh", "unsigned integers of up to 32 bits wrap on a device", "min(gpl_to_u32(x), all)", "gpl_to_u32(x)"),
+    Mutant("convert.cuh", "f8e4m3fn saturates on a device", " + (!saturate && fabsf(x) > 464)", ""),
+    Mutant("convert.cuh", "the middle between the largest f8e5m2 and infinity", "fabsf(x) >= 61440", "fabsf(x) > 61440"),
+    Mutant("convert.cuh", "f8e5m2 is the lower half of f16", "(unsigned short)(code << 8)", "(unsigned short)code"),
+    Mutant("convert.cuh", "rint cuts on a device", "\"cvt.rni.f32.f32 %0,\"", "\"cvt.rzi.f32.f32 %0,\""),
+    Mutant("convert.cuh", "rint of f64 cuts on a device", "\"cvt.rni.f64.f64 %0,\"", "\"cvt.rzi.f64.f64 %0,\""),
+    Mutant("convert.cuh", "quick quotients are never done again", "  if (!is_sure) {\n", "  if (false) {\n"),
+    Mutant("convert.cuh", "small quick quotients are taken", "  if (!is_near) is_sure &= (fabsf", "  if (false) is_sure &= (fabsf"),
+    Mutant("convert.cuh", "divisors of any size are quick", "is_sure &= divisor.code - (117u << 23) <= 20u << 23 && ", "is_sure &= "),
+    Mutant("convert.cuh", "divisors with a wrong reciprocal are quick", " && (~divisor.code & 0x7FFFFF);", ";", NEAREST),
+    Mutant("convert.cuh", "quotients of quotients are near", "      is_near &= i == 0;\n", "", ROOM),
+    Mutant("convert.cuh", "products are near", "is_near &= next == GPL_DIVIDE && (operation == GPL_ADD || operation == GPL_SUBTRACT);", "is_near &= next == GPL_DIVIDE;", ROOM),
+    Mutant("convert.cuh", "sums with any parameter are near", "      if (QUICK && is_near) is_sure &= gpl_is_near(parameter(number));\n", ""),
+    Mutant("convert.cuh", "floats are near", "source.kind != GPL_FLOAT && source.kind != GPL_POWER && source.bits <= 16;", "source.bits <= 32;"),
+    Mutant("convert.cuh", "long integers take no steps", "  if (!steps && !gpl_is_exact<W>", "  if (!gpl_is_exact<W>"),
 
     # ---- many.cu
     Mutant("many.cu", "first block of a job goes to the one before", "many.first[job + step] <= block", "many.first[job + step] < block"),
@@ -345,22 +439,27 @@ MUTANTS = (
     # ---- shift.cuh
     Mutant("shift.cuh", "lower end of the source's memory not asked", "vectors >= (const unsigned char*)gpl_at(source, move.low) &&", "true &&"),
     Mutant("shift.cuh", "upper end of the source's memory not asked",
-           "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)", "true"),
+           "vectors + 2 * GPL_SOURCE_PART(BYTES) <= (const unsigned char*)gpl_at(source, move.high)", "true"),
     Mutant("shift.cuh", "what lies past a row is not made pad",
            "    if (start < bound && bound - start >= elements) return chunk;\n", "    return chunk;\n"),
-    Mutant("shift.cuh", "second vector is always the next one", "vector[phase != 0].word", "vector[1].word"),
+    Mutant("shift.cuh", "second vector is always the next one", "(vector + (phase != 0))", "(vector + 1)"),
     Mutant("shift.cuh", "bytes not shifted, words alone",
            "LOAD < 4 ? __funnelshift_r(word[i], word[i + 1], 8 * (read.phase & 3)) : word[i]", "word[i]"),
+    Mutant("shift.cuh", "phase of a narrower source in vectors of the wider", "from & (GPL_SOURCE_PART(BYTES) - 1));", "from & (BYTES - 1));"),
+    Mutant("shift.cuh", "phase of a narrower source in its own bytes",
+           "GPL_SOURCE_BYTES == GPL_ELEMENT_BYTES ? phase : phase / GPL_SOURCE_BYTES * GPL_ELEMENT_BYTES;", "phase;"),
+    Mutant("shift.cuh", "vectors of a narrower source need twice 16 bytes", "vectors + 2 * GPL_SOURCE_PART(BYTES) <=", "vectors + 2 * BYTES <=", IN_PIECES),
 
     # ---- gather.cu
     Mutant("gather.cu", "number of a block in one dimension", "move, gpl_block());", "move, blockIdx.x);"),
 
     # ---- gather.cuh
     Mutant("gather.cuh", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", "", READ_AGAIN),
-    Mutant("gather.cuh", "write guard dropped", "if (first + k * GPL_THREADS < move.total) *gpl_at", "*gpl_at"),
+    Mutant("gather.cuh", "write guard dropped", "    if (first + k * GPL_THREADS < move.total)\n", ""),
     Mutant("gather.cuh", "padding is read", "if (place.inside) value", "value"),
     Mutant("gather.cuh", "number of a place in 32 bits", "const gpl_uint first = block", "const unsigned first = block"),
-    Mutant("gather.cuh", "place in the target in 32 bits", "  gpl_uint to[GPL_ITEMS];", "  unsigned to[GPL_ITEMS];"),
+    Mutant("gather.cuh", "place in the target in 32 bits", "  gpl_uint to[GPL_PLACES];", "  unsigned to[GPL_PLACES];"),
+    Mutant("gather.cuh", "all places take the first parameters", "parameters[k] = place.parameters;", "parameters[k] = gpl_first_parameters(move);"),
 
     # ---- bits_any.cu
     Mutant("bits_any.cu", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", "", READ_AGAIN),

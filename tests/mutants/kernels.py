@@ -4,13 +4,15 @@ These tests run unchanged kernels.  Tests that change a kernel themselves, to sh
 here.
 """
 
+import itertools
+
 from gpulayout.gpu.kernel_source import kernel_files
 from tests.mutants import trial
 from tests.mutants.kernel_table import MUTANTS
+from tests.support.convert_cases import CASES
 
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),
-    "convert.cuh": ("convert.cu",),
     "gather.cuh": ("gather.cu", "many.cu"),
     "bits.cuh": ("bits.cu", "bits_any.cu", "bits_turn_any.cu", "lookup.cu"),
     "bits_turn.cuh": ("bits_turn.cu", "bits_turn_any.cu"),
@@ -72,15 +74,32 @@ INDICES = (
     "tests/moves/test_index_split.py::test_indices_of_huge_shapes_are_those_of_python_integers",
     "tests/kernels/test_sanitized.py::test_index_kernels_are_clean_and_right_for_all_types",
 )
+# Of moves with arithmetic: a test for each case of a file, and those of all files.
+CHANGED = {
+    file: tuple(
+        f"tests/gpu/test_convert.py::test_a_move_with_arithmetic_writes_what_the_model_says[{case.name}-simt]"
+        for case in CASES
+        if case.plan.file == file
+    )
+    for file in dict.fromkeys(case.plan.file for case in CASES)
+}
+CHANGED_TESTS = (
+    "tests/gpu/test_convert.py::test_parameters_may_run_backwards",
+    "tests/kernels/test_one_pass.py::test_the_kernels_are_clean",
+    "tests/kernels/test_one_pass.py::test_offsets_beyond_2_to_the_32_are_right",
+    "tests/kernels/test_sparse.py::test_places_of_rows_in_huge_parameters_are_right",
+)
 TESTS = {
     **{
         file: (
+            *CHANGED.get(file, ()),
             *(
                 f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
                 for width in ((1, 2) if kind in ("words", "word boxes") else (1, 4))
             ),
             *({"words": (*WORDS, *TRACED), "channels": CHANNELS, "word boxes": WORD_BOXES}.get(kind, ())),
             *MOVES,
+            *(CHANGED_TESTS if file in CHANGED else ()),
         )
         for file, kind in KINDS.items()
     },
@@ -102,14 +121,17 @@ TESTS = {
         "tests/moves/test_lookup.py",
         "tests/kernels/test_lookup.py::test_the_kernel_is_clean",
     ),
-    "convert.cu": (
+    "element.cuh": (*itertools.chain(*CHANGED.values()), *CHANGED_TESTS),
+    "convert.cuh": (
         "tests/kernels/test_convert.py::test_every_code_to_every_type",
         "tests/kernels/test_convert.py::test_bits_above_the_value_are_ignored",
         "tests/kernels/test_convert.py::test_numbers_of_32_and_64_bits_to_every_type",
         "tests/kernels/test_convert.py::test_steps_round_once_each",
-        "tests/gpu/test_convert.py::test_a_move_with_arithmetic_writes_what_the_model_says",
-        "tests/kernels/test_convert_kernel.py::test_offsets_beyond_2_to_the_32_are_right",
-        "tests/kernels/test_convert_kernel.py::test_the_kernel_is_clean",
+        "tests/kernels/test_convert.py::test_steps_of_floats_of_every_size",
+        "tests/kernels/test_convert_machine_code.py::test_casts_are_right",
+        "tests/kernels/test_convert_machine_code.py::test_casts_of_other_architectures_are_right",
+        "tests/kernels/test_convert_machine_code.py::test_steps_are_right",
+        "tests/kernels/test_convert_machine_code.py::test_every_byte_is_normalised_as_it_should",
     ),
     "index.cu": INDICES,
     "index_program.cu": (

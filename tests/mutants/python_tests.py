@@ -81,7 +81,7 @@ TESTS = (
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
     ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
-    ("gpu/convert*", ALL, _files("gpu/convert kernels/convert kernels/convert_kernel")),
+    ("gpu/convert*", ALL, _files("gpu/convert kernels/convert kernels/one_pass")),
     ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     (
         "gpu/many.py",

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from gpulayout.gpu.convert import steps_number, type_number
+from gpulayout.gpu.change import steps_number, type_number
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
@@ -50,17 +50,21 @@ def _kernel(text, name):
     return host_module.load(text, KERNELS, {}, "2").kernel(name)
 
 
+def is_wide(arithmetic):
+    """Whether a side or the steps have 64 bits."""
+    sides = max(arithmetic.source.itemsize, arithmetic.target.itemsize)
+    return sides == 8 or bool(arithmetic.steps) and arithmetic.compute is ElementType.F64
+
+
 def converted(codes, arithmetic, parameters=(), text=None):
     """The codes after a conversion.
 
     parameters    for each, an array of the type of the steps with a number for each code
     """
-    is_wide = max(arithmetic.source.itemsize, arithmetic.target.itemsize) == 8
-    is_wide |= bool(arithmetic.steps) and arithmetic.compute is ElementType.F64
-    word = np.dtype(np.uint64 if is_wide else np.uint32)
+    word = np.dtype(np.uint64 if is_wide(arithmetic) else np.uint32)
     given = np.ascontiguousarray(codes).astype(word)
     found, operands = np.zeros_like(given), np.array([array.view(word) for array in parameters] or [[]], word)
-    _kernel(text or text_of(), KERNELS[is_wide])(
+    _kernel(text or text_of(), KERNELS[is_wide(arithmetic)])(
         1,
         1,
         (

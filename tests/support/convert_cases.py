@@ -7,16 +7,18 @@ import functools
 
 import numpy as np
 
-from gpulayout.gpu import convert
+from gpulayout.gpu import choose_kernel
+from gpulayout.gpu.convert import launch_pieces
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import Axis
 from tests import reference_arithmetic as model
 from tests.support.cast_kernels import FORMS
 from tests.support.kernel_cases import BLOCK, forced_bits
-from tests.support.simt.record import FRESH, Buffer, Record
+from tests.support.simt.record import FRESH, Buffer, Record, Struct
 
 
 def strides_of(dims, order, itemsize, gap):
@@ -141,10 +143,11 @@ class ConvertCase:
             wanted[index] = made[index] if same_nan else code
         return bool((found == expected).all())
 
-    @property
+    @functools.cached_property
     def plan(self):
+        (piece,), _ = launch_pieces((Piece(self.move),))
         with forced_bits(self.bits):
-            return convert.convert_plan(self.move, *self.phases)
+            return choose_kernel.kernel_plan.__wrapped__(piece.move, *self.phases)
 
     def record(self, text=None, **changes):
         """The launch, written down, with buffers of exact length."""
@@ -155,33 +158,62 @@ class ConvertCase:
             Buffer(len(content), from_phase, content, False, self.before[0]),
             Buffer(self.target_bytes, to_phase, offset=self.before[1]),
         ]
-        operands = [Buffer(array.nbytes, 0, array.tobytes(), False) for array in self.parameters]
-        unused = [0] * (3 - len(operands))
-        arguments = (*sides, *operands, *unused, plan.parameters)
+        parameters = plan.parameters
+        if plan.operands:
+            _, sizes = launch_pieces((Piece(self.move),))
+            content = b"".join(array.ravel()[:size].tobytes() for array, size in zip(self.parameters, sizes))
+            parameters = Struct(parameters, Buffer(len(content), 0, content, False))
+        arguments = (*sides, parameters)
         record = Record(text or kernel_text(plan.file), dict(plan.macros), plan.kernel, plan.grid, (BLOCK,), arguments)
         return dataclasses.replace(record, **changes)
 
 
 NHWC, NCHW = (3, 2, 1, 0), (2, 1, 3, 0)  # minor to major, of the dimensions n h w c
 CASES = (
-    # equal orders: a thread converts 4, 2 or 1 at once
+    # equal orders: one run, at equal and different phases, and rows
     ConvertCase("f32", "bf16", "cast", (300,), (0,), (0,)),
-    ConvertCase("f32", "bf16", "cast", (300,), (0,), (0,), phases=(8, 4)),
+    ConvertCase("f32", "bf16", "cast", (301,), (0,), (0,), phases=(8, 6)),
+    ConvertCase("u8", "f32", "scale and shift", (77,), (0,), (0,), ((0,), ()), phases=(3, 4)),
     ConvertCase("bf16", "f32", "cast", (9, 21), (1, 0), (1, 0), gaps=(3, 1), phases=(2, 4)),
-    ConvertCase("u8", "f32", "scale and shift", (5, 7, 12), (2, 1, 0), (2, 1, 0), ((2,), (1, 2))),
     ConvertCase("s4", "f16", "dequantise", (6, 2, 8), (2, 1, 0), (2, 1, 0), ((0, 1), (0, 1))),
-    ConvertCase("s64", "f64", "scale and shift", (7, 20), (1, 0), (1, 0), ((), (0,)), gaps=(-2, 0), bits=64),
-    # short steps in the source: still one launch
-    ConvertCase("u8", "f32", "normalise", (2, 5, 6, 3), NHWC, NCHW, ((), (3,), (3,))),
-    # other orders: elements change place in the narrower type
-    ConvertCase("u8", "f32", "scale and shift", (17, 20), (1, 0), (0, 1), ((1,), (0,)), phases=(1, 4)),
+    ConvertCase("u8", "f32", "scale and shift", (5, 7, 12), (2, 1, 0), (2, 0, 1), ((2,), (1, 2))),
+    ConvertCase("u8", "f32", "scale and shift", (18, 3, 8), (2, 0, 1), (2, 1, 0), ((2,), (0, 1))),
+    ConvertCase("f32", "u8", "cast", (5, 70), (1, 0), (1, 0), gaps=(1, 3), phases=(4, 3)),
+    ConvertCase("u8", "f32", "scale and shift", (5, 70), (1, 0), (1, 0), ((1,), (1,)), (1, 3), (3, 4)),
+    # pixels and planes
+    ConvertCase("f32", "u8", "scale and shift", (3, 124, 3), (1, 2, 0), (2, 1, 0), ((2,), (1,))),
+    ConvertCase("u8", "f32", "normalise", (2, 4, 31, 3), NHWC, NCHW, ((), (3,), (3,))),
+    ConvertCase("u8", "f32", "scale and shift", (330, 3), (1, 0), (0, 1), ((1,), (0, 1)), (0, 2)),
+    ConvertCase("f32", "u8", "scale and shift", (330, 3), (0, 1), (1, 0), ((1,), (0, 1)), (2, 0)),
+    ConvertCase("f32", "f16", "scale and shift", (221, 3), (1, 0), (0, 1), ((1,), (0, 1)), (0, 3), bits=64),
+    ConvertCase("f16", "f32", "scale and shift", (221, 3), (0, 1), (1, 0), ((1,), (0, 1)), (3, 0), bits=64),
+    # tiles: whole and cut, aligned and at any address, with steps along one axis and along both
+    ConvertCase("f32", "f8e4m3fn", "cast", (64, 64), (1, 0), (0, 1), saturate=False),
+    ConvertCase("u8", "f32", "scale and shift", (40, 68), (1, 0), (0, 1), ((1,), (0, 1))),
+    ConvertCase("u8", "f32", "scale and shift", (50, 41), (1, 0), (0, 1), ((1,), (0,)), phases=(1, 4)),
     ConvertCase("f32", "s8", "quantise", (20, 17), (1, 0), (0, 1), ((0,), ()), gaps=(1, 3), phases=(4, 3)),
+    ConvertCase("f16", "f8e5m2", "cast", (9, 18, 15), (2, 1, 0), (1, 2, 0)),
+    ConvertCase("f32", "u8", "scale and shift", (50, 41), (1, 0), (0, 1), ((1,), (0, 1)), (3, 2), bits=64),
+    ConvertCase("u8", "bf16", "scale and shift", (50, 41), (1, 0), (0, 1), ((1,), (1,)), (7, 6)),
+    ConvertCase("u8", "f32", "scale and shift", (41, 67), (1, 0), (0, 1), ((1,), (0, 1))),
+    ConvertCase("u8", "f64", "scale and shift", (65, 33), (1, 0), (0, 1), ((1,), (0, 1))),
+    ConvertCase("u8", "f16", "scale and shift", (35, 41), (1, 0), (0, 1), ((1,), (0, 1)), (0, 1)),
+    ConvertCase("u8", "f64", "scale and shift", (540, 3), (1, 0), (0, 1), ((1,), (0, 1)), (7, 1)),
+    ConvertCase("f32", "bf16", "scale and shift", (2, 33, 31), (2, 1, 0), (1, 2, 0), ((), ())),
+    # boxes of many axes, with steps inside a box and from box to box
+    ConvertCase("s8", "f32", "cast", (2,) * 9, (8, 7, 6, 5, 4, 3, 2, 1, 0), (7, 8, 5, 6, 3, 4, 1, 2, 0)),
+    ConvertCase("u8", "bf16", "scale and shift", (2, 4, 7, 4, 3), (4, 3, 2, 1, 0), (3, 1, 4, 2, 0), ((4,), (4,))),
+    ConvertCase("u8", "f64", "scale and shift", (2, 2, 60, 2, 4), (4, 3, 2, 1, 0), (3, 2, 4, 1, 0), ((2,), (2,))),
+    ConvertCase(
+        *("u8", "f32", "scale and shift", (2, 2, 2, 4, 7, 4, 3), (6, 5, 4, 3, 2, 1, 0), (5, 3, 6, 4, 2, 1, 0)),
+        ((0, 2, 6), (1, 6)),
+    ),
+    # places one by one
+    ConvertCase("s64", "f64", "scale and shift", (7, 20), (1, 0), (1, 0), ((), (0,)), gaps=(-2, 0), bits=64),
     ConvertCase("f64", "f8e4m3fn", "cast", (5, 6, 7), (2, 1, 0), (0, 1, 2), gaps=(-1, -2), saturate=False),
     ConvertCase("c64", "c128", "cast", (9, 11), (1, 0), (0, 1)),
     ConvertCase("c128", "c64", "cast", (13,), (0,), (0,), gaps=(-1, 0)),
     # sizes of one, and none at all
     ConvertCase("u16", "f16", "cast", (), (), ()),
     ConvertCase("f16", "u4", "cast", (1, 3, 1), (2, 1, 0), (0, 1, 2)),
-    # more axes than are written out
-    ConvertCase("s8", "f32", "cast", (2,) * 9, (8, 7, 6, 5, 4, 3, 2, 1, 0), (7, 8, 5, 6, 3, 4, 1, 2, 0)),
 )

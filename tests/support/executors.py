@@ -25,6 +25,12 @@ def _kernel(file, name, macros):
     return host_module.load(kernel_text(file), FILES[file], dict(macros)).kernel(name)
 
 
+def with_operands(parameters, operands):
+    """A parameter struct that begins with these addresses."""
+    words = np.array(operands, np.uint64).tobytes()
+    return words + parameters[len(words) :]
+
+
 class SimtRuntime:
     """Launches the kernel files compiled by the host compiler, each read once; arrays are NumPy's."""
 
@@ -36,9 +42,10 @@ class SimtRuntime:
         kernel = self._kernel(launch.file, launch.kernel, launch.macros)
 
         def start(*addresses):
-            assert len(addresses) == launch.pointers
+            assert len(addresses) == launch.pointers + launch.operands
             self.launches.append((launch.kernel, launch.macros))
-            kernel(launch.grid, 256, (*addresses, launch.parameters), self.order, self.seed)
+            arguments = with_operands(launch.parameters, addresses[launch.pointers :])
+            kernel(launch.grid, 256, (*addresses[: launch.pointers], arguments), self.order, self.seed)
 
         return start
 

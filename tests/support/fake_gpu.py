@@ -55,6 +55,7 @@ def extend(fake, monkeypatch, memory=1 << 40):
     fake.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
     fake.arange = _on_device(np.arange)
     fake.__getattr__ = lambda name: _on_device(getattr(np, name))
+    fake.fuse = lambda: lambda function: function
     fake.cublas = types.ModuleType("cupy.cublas")
     fake.cublas.geam = geam
     monkeypatch.setitem(sys.modules, "cupy.cublas", fake.cublas)

@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from gpulayout.gpu import choose_kernel, convert, index_table, launch
+from gpulayout.gpu import choose_kernel, index_table, launch
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.kernel_numbers import FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
@@ -29,7 +29,6 @@ MOVE_FILES = tuple(
     sorted(
         set(FILES)
         - {"bits_turn.cu", "bits_turn_any.cu", "index.cu", "index_program.cu", "lookup.cu", "many.cu", *BITS_FILES}
-        - {"convert.cu"}
     )
 )
 ONLY_WIDTHS = {"tile_words.cu": (1, 2), "box_words.cu": (1, 2)}  # the element sizes of files that are not for all
@@ -38,9 +37,7 @@ BLOCK = 256
 
 def forced_bits(bits):
     """Within this context all plans that are not cached use offsets of `bits` bits."""
-    patches = [
-        mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, convert, index_program)
-    ]
+    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, index_program)]
     return _Both(*patches)
 
 

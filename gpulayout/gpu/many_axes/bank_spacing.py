@@ -75,14 +75,23 @@ class _WalkedSide(NamedTuple):
 
 
 def box_walks(
-    axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, phases: tuple[int, int]
+    axes: Sequence[Axis],
+    box: SharedBox,
+    cut: Sequence[int],
+    width: int,
+    phases: tuple[int, int],
+    operands: Sequence[int] = (),
 ) -> Walks | None:
     """The walks with the steps that cause the fewest bank conflicts; None if the box does not fit in shared memory.
 
     cut     the two axes that may be cut
     phases  addresses modulo 16 of the source and of the target
+    operands  for each axis, the stride in the parameters of arithmetic on the way; none if they have one value each
     """
     sides = [_side(axes, box, cut, width, side, phase) for side, phase in zip(("source", "target"), phases)]
+    if operands:  # the target's lanes and rows find their parameters, element by element
+        digits = [digit._replace(operand=operands[k]) for k, digit in zip(sides[1].axes, sides[1].digits)]
+        sides[1] = sides[1]._replace(digits=tuple(digits), word=1)
     best: Walks | None = None
     least = (True, math.inf)
     for number, steps in enumerate(_steps(box, sides)):

@@ -1,7 +1,8 @@
 """The places of the lanes and rows of a walk, as the sums that kernels/tile_nd.cu builds its table from.
 
 The place of a row is its offset in memory, its offset in shared memory, and a check: the coordinates along all axes
-that may end inside the box, each in a field of bits.  All three are sums over the row's digits.  So the kernel needs no
+that may end inside the box, each in a field of bits.  The upper half of the offset in shared memory is one in the
+parameters of arithmetic on the way.  All are sums over the row's digits.  So the kernel needs no
 digits: a row's place is the sum of two factors, one for the row's number modulo `low`, one for the rest.  Example, 81
 rows of digits 3 3 3 3: low = 9, and 9 + 9 factors instead of 81 places.
 """
@@ -95,7 +96,7 @@ def _factor(number: int, digits: Sequence[LaneDigit], fields: _Fields, width: in
     for digit in digits:
         number, coordinate = divmod(number, digit.size)
         offset += coordinate * digit.stride
-        shared += coordinate * digit.step * width
+        shared += coordinate * (digit.step * width + (digit.operand << 16))
         if digit.bound is not None:
             check += coordinate * digit.unit << fields[digit.axis][0]
-    return BoxFactor(offset, shared, check)
+    return BoxFactor(offset, shared & 2**32 - 1, check)

@@ -7,9 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS
-from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
+from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS, FEW_ROWS
+from gpulayout.gpu.launch import MAX_STRUCT_BYTES, KernelPlan, bits_of, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.box_launch import BoxLoops, RunAccess, box_launch, box_loops
 from gpulayout.gpu.many_axes.place_tables import box_side
@@ -38,22 +39,24 @@ def many_axes_plan(work: MoveWork, found: KernelPlan | None) -> KernelPlan | Non
         fills = math.prod(sizes) >= _FEW_PLACES or math.prod(sizes) * work.width >= _FEW_BYTES
     if shortest >= _RUN_BYTES and fills or len(work.axes) > _MOST_AXES:
         return found
-    chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest)
+    chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest, work.change)
     if not chosen:
         return found
     why = (
         f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile"
     )
-    single = 1 in (len(chosen[1].read.apart), len(chosen[1].write.apart))
-    return single and words_plan(work, why, _MOST_INSTRUCTIONS) or _box_plan(work, *chosen, why)
+    single = not work.change and 1 in (len(chosen[1].read.apart), len(chosen[1].write.apart))
+    plan = single and words_plan(work, why, _MOST_INSTRUCTIONS) or _box_plan(work, *chosen, why)
+    return plan if len(plan.parameters) <= MAX_STRUCT_BYTES else found
 
 
 def best_box(
-    axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0
+    axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0, change: Change | None = None
 ) -> tuple[SharedBox, Walks] | None:
     """The box that moves the fewest bytes, or a slightly costlier one without bank conflicts; None if none pays off.
 
     shortest   bytes of the runs without a box; those of the box must be longer by half
+    change     the arithmetic on the way
     """
     chosen: tuple[SharedBox, Walks] | None = None
     for box in itertools.islice(boxes(axes, width), _TRIES):
@@ -63,7 +66,10 @@ def best_box(
             and box.cost > _WORTH * chosen[0].cost
         ):
             break
-        walks = box_walks(axes, box, cut_axes(axes, box), width, phases)
+        operands = box_operands(axes, box, change)
+        if operands is None:
+            continue
+        walks = box_walks(axes, box, cut_axes(axes, box), width, phases, operands)
         if walks and (walks.has_few_conflicts or not chosen):
             chosen = box, walks
         if walks and walks.has_few_conflicts:
@@ -71,19 +77,35 @@ def best_box(
     return chosen
 
 
+def box_operands(axes: Sequence[Axis], box: SharedBox, change: Change | None) -> tuple[int, ...] | None:
+    """For each axis, the stride that all parameters with several values share inside a box.
+
+    () if there are none; None if they have different strides, or reach further than 16 bits.
+    """
+    if change is None or not change.varies:
+        return ()
+    inside = [change.strides_of(axis) if size > 1 else () for axis, size in zip(axes, box.sizes)]
+    several = [number for number, column in enumerate(zip(*change.strides)) if any(column)]
+    shared = {tuple(strides[number] if strides else 0 for strides in inside) for number in several}
+    operands = shared.pop()
+    reach = sum((size - 1) * abs(stride) for size, stride in zip(box.sizes, operands))
+    return None if shared or reach >= 1 << 15 else operands
+
+
 def _box_plan(work: MoveWork, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
-    width, found = work.width, block_boxes(work.axes, box)
+    width, found = work.width, block_boxes(work.axes, box, is_single=work.varies)
     read, write = (
         RunAccess(run, len(walk.apart) * width, run, walk.lane_count)
         for run, walk in ((box.source_run, walks.read), (box.target_run, walks.write))
     )
+    rows = FEW_ROWS if work.change and work.change.starts else BOX_ROWS[width]
     tables = box_struct(
-        offset_bits(work.axes),
+        bits_of(work),
         [box_side(walk, found.loops.tile, width) for walk in (walks.read, walks.write)],
         [place * width for place in walks.write.apart],
         found.steps,
-        max(walk.kind(BOX_ROWS[width]) for walk in (walks.read, walks.write)),
+        max(walk.kind(rows) for walk in (walks.read, walks.write)),
     )
     return box_launch(
         work,
@@ -107,9 +129,11 @@ class BlockBoxes(NamedTuple):
     steps: list[tuple[int, int]]
 
 
-def block_boxes(axes: Sequence[Axis], box: SharedBox) -> BlockBoxes:
-    """The boxes of each block of a move."""
+def block_boxes(axes: Sequence[Axis], box: SharedBox, is_single: bool = False) -> BlockBoxes:
+    """The boxes of each block of a move; a single one if parameters may change from box to box."""
     loops = box_loops(axes, box)
+    if is_single:
+        return BlockBoxes(loops, [(0, 0)])
     left, steps = boxes_of_a_block(loops.outer, loops.boxes)
     return BlockBoxes(loops._replace(outer=left), steps)
 

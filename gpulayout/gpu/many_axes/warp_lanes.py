@@ -26,6 +26,7 @@ class LaneDigit(NamedTuple):
     unit     places of the axis in one coordinate
     bound    the axis is empty from this place on; None if no tile reaches it
     axis     digits with a bound and the same number are pieces of the same axis
+    operand  stride of one coordinate in the parameters of arithmetic on the way
     """
 
     size: int
@@ -35,10 +36,17 @@ class LaneDigit(NamedTuple):
     unit: int = 1
     bound: int | None = None
     axis: int = 0
+    operand: int = 0
 
     def part(self, size: int, by: int) -> LaneDigit:
         """Every `by`-th coordinate, `size` of them."""
-        return self._replace(size=size, stride=self.stride * by, step=self.step * by, unit=self.unit * by)
+        return self._replace(
+            size=size,
+            stride=self.stride * by,
+            step=self.step * by,
+            unit=self.unit * by,
+            operand=self.operand * by,
+        )
 
 
 class Walk(NamedTuple):
@@ -149,9 +157,10 @@ def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     found: list[LaneDigit] = []
     for digit in digits:
         if found:
-            size, stride, step, *_ = last = found[-1]
-            if digit.stride == size * stride and digit.step == size * step and digit.bound is None is last.bound:
-                found[-1] = LaneDigit(size * digit.size, stride, step)
+            size, stride, step, *_, operand = last = found[-1]
+            follows = digit.stride == size * stride and digit.step == size * step and digit.operand == size * operand
+            if follows and digit.bound is None is last.bound:
+                found[-1] = LaneDigit(size * digit.size, stride, step, operand=operand)
                 continue
         found.append(digit)
     return found

@@ -6,13 +6,14 @@ import re
 _INSTRUCTION = re.compile(
     r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?)(U?P\w+)\s+)?([A-Z][A-Z0-9]*)((?:\.\w+)*)\s*([^;]*?)\s*;"
 )
-_LABEL = re.compile(r"^(\.L_\w+):")
-_REGISTER = re.compile(r"^([-~]?)(U?R)(\d+|Z)((?:\.\w+)*)$")
+_LABEL = re.compile(r"^(\.L_\w+|\$[\w$]+):")
+_REGISTER = re.compile(r"^([-~]?)(\|?)(U?R)(\d+|Z)((?:\.\w+)*)\|?((?:\.\w+)*)$")
 _PREDICATE = re.compile(r"^(!?)(U?P)(\d|T)$")
-_CONSTANT = re.compile(r"^([-~]?)c\[(0x[0-9a-f]+)\]\[(?:(U?R)(\d+)\+?)?(-?0x[0-9a-f]+)?\]$")
+_CONSTANT = re.compile(r"^([-~]?)(\|?)c\[(0x[0-9a-f]+)\]\[(?:(U?R)(\d+)\+?)?(-?0x[0-9a-f]+)?\]\|?$")
 _ADDRESS = re.compile(r"^(?:desc\[UR\d+\])?\[([^\]]*)\]$")
 _TERM = re.compile(r"^(U?R)(\d+|Z)((?:\.\w+)*)$")
 _INTEGER = re.compile(r"^-?0x[0-9a-f]+$|^-?\d+$")
+_PARTS = {**{name: name for name in ("B0", "B1", "B2", "B3", "H0", "H1")}, "H0_H0": "H0", "H1_H1": "H1"}
 _TARGET = re.compile(r"`\((\S+)\)")
 
 
@@ -27,6 +28,8 @@ class Register:
     number: int | None
     uniform: bool = False
     sign: str = ""  # "-", "~" or nothing
+    absolute: bool = False  # the absolute value of a float; the sign comes after it
+    part: str = ""  # "B1" for its second byte, "H0" for its lower half
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Constant:
     offset: int
     register: Register | None = None
     sign: str = ""
+    absolute: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,13 @@ class Word:
 
 
 @dataclasses.dataclass(frozen=True)
+class Bits:
+    """A number of an instruction that is printed as a nan, which leaves its bits open: half of a double may look so."""
+
+    word: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Instruction:
     """One instruction; `target` is the instruction that it branches to, `touched` are the registers that it names."""
 
@@ -80,8 +91,11 @@ class Instruction:
     touched: tuple
 
 
-def decoded(text, kernel):
-    """The instructions of one kernel from the disassembler's text."""
+def decoded(text, kernel, words):
+    """The instructions of one kernel from the disassembler's text.
+
+    words    the machine code, four words of 32 bits for each instruction; the second one has a number that it contains
+    """
     body = re.search(rf"^\.text\.{re.escape(kernel)}:\n(.*?)(?=^//-----|\Z)", text, re.DOTALL | re.MULTILINE)[1]
     labels, found = {}, []
     for line in body.splitlines():
@@ -92,10 +106,10 @@ def decoded(text, kernel):
             if int(instruction[1], 16) != 16 * len(found):
                 raise DecodeError(f"an instruction is missing before: {line.strip()}")
             found.append(instruction)
-    return [_instruction(number, match, labels) for number, match in enumerate(found)]
+    return [_instruction(number, match, labels, int(words[4 * number + 1])) for number, match in enumerate(found)]
 
 
-def _instruction(number, match, labels):
+def _instruction(number, match, labels, literal):
     _, negated, guard, opcode, modifiers, operands = match.groups()
     target = _TARGET.search(operands)
     operands, modifiers = _TARGET.sub("", operands).replace(".reuse", ""), tuple(modifiers.split(".")[1:])
@@ -105,7 +119,7 @@ def _instruction(number, match, labels):
         opcode,
         modifiers,
         _predicate(_PREDICATE.match(negated + guard)) if guard else None,
-        tuple(_operand(part) for part in parts if part),
+        tuple(Bits(literal) if part.endswith("NAN") else _operand(part) for part in parts if part),
         labels.get(target[1]) if target else None,
         match[0].split("*/", 1)[1].strip(),
         _touched(opcode, modifiers, operands),
@@ -114,7 +128,8 @@ def _instruction(number, match, labels):
 
 def _touched(opcode, modifiers, operands):
     """The numbers of the registers of lanes that an instruction names, all words of those that are stored."""
-    named = [(int(number), 2 if wide else 1) for number, wide in re.findall(r"\bR(\d+)\b(\.64)?", operands)]
+    doubles = opcode in ("DADD", "DMUL", "DFMA", "DSETP")
+    named = [(int(number), 2 if wide or doubles else 1) for number, wide in re.findall(r"\bR(\d+)\b(\.64)?", operands)]
     if named and opcode in ("STS", "STG", "STL"):
         named[-1] = named[-1][0], 4 if "128" in modifiers else 2 if "64" in modifiers else 1
     return tuple({first + k for first, count in named for k in range(count)})
@@ -128,19 +143,20 @@ def _operand(text):
     if _INTEGER.match(text):
         return Immediate(int(text, 0))
     if match := _CONSTANT.match(text):
-        sign, bank, file, register, offset = match.groups()
+        sign, absolute, bank, file, register, offset = match.groups()
         base = Register(int(register), file == "UR") if register else None
-        return Constant(int(bank, 16), int(offset or "0", 16), base, sign)
+        return Constant(int(bank, 16), int(offset or "0", 16), base, sign, bool(absolute))
     if match := _ADDRESS.match(text):
         return _address(match[1])
     return Word(text)
 
 
 def _register(match):
-    sign, file, number, suffix = match.groups()
-    if suffix:
+    sign, absolute, file, number, *suffixes = match.groups()
+    part = "".join(suffixes).lstrip(".")
+    if part and part not in _PARTS:
         raise DecodeError(f"a register with a suffix: {match[0]}")
-    return Register(None if number == "Z" else int(number), file == "UR", sign)
+    return Register(None if number == "Z" else int(number), file == "UR", sign, bool(absolute), _PARTS.get(part, ""))
 
 
 def _predicate(match):

@@ -15,7 +15,7 @@ import numpy as np
 from tests.support import nvrtc
 from tests.support.sass.decode import decoded
 from tests.support.sass.machine import Counted, Launch, Machine, Memory
-from tests.support.simt.record import Buffer
+from tests.support.simt.record import Buffer, Struct
 from tests.support.simt.source_text import three
 
 _FIRST, _APART = 0x7F0000000000, 1 << 36  # address of the first buffer, and from one to the next
@@ -118,13 +118,16 @@ def executed(launch, instructions, every=1):
 @functools.lru_cache(maxsize=64)
 def code(cubin, kernel):
     """The decoded instructions of one kernel."""
-    return decoded(nvrtc.disassembled(cubin), kernel)
+    ((_, words),) = sections(cubin, rf"\.text\.{kernel}")
+    return decoded(nvrtc.disassembled(cubin), kernel, words.view(np.uint32))
 
 
 def _passed(argument, memories):
     """The bytes of an argument; a buffer's memory joins `memories`."""
     if isinstance(argument, bytes):
         return argument
+    if isinstance(argument, Struct):
+        return _passed(argument.buffer, memories) + argument.content[8:]
     if not isinstance(argument, Buffer):
         return struct.pack("<q" if argument < 0 else "<Q", argument)
     address = _FIRST + _APART * len(memories) + argument.phase

@@ -36,6 +36,7 @@ _BLOCK = {"sm_100": 0x360, "sm_120": 0x360}
 _STACK = {"sm_100": 0x37C, "sm_120": 0x37C}
 _LOCAL = 2048  # bytes of a thread; its stack grows downwards from there
 _UNSET = 0xA5A5A5A5  # registers and shared memory before they are written
+_FIRST = -(1 << 30)  # added to a number, so that its group goes first
 _AHEAD = 1 << 20  # instructions of one thread before it is taken to loop forever
 
 
@@ -140,9 +141,11 @@ class Machine:
         self.block_x = (numbers % launch.grid[0]).astype(np.uint32)
         self.block_y = (numbers // launch.grid[0]).astype(np.uint32)
         self.registers = np.full((256, self.threads), _UNSET, np.uint32)
-        self.uniform = np.full((64, self.warps), _UNSET, np.uint32)
+        # A uniform register has a copy for each lane: lanes that branched apart run on, and do not wait for the others
+        # of their warp where a device brings them together again.
+        self.uniform = np.full((64, self.threads), _UNSET, np.uint32)
         self.predicates = np.zeros((8, self.threads), bool)
-        self.uniform_predicates = np.zeros((8, self.warps), bool)
+        self.uniform_predicates = np.zeros((8, self.threads), bool)
         self.predicates[7] = self.uniform_predicates[7] = True
         self.local = None  # made when it is used, as most kernels do not
         self.shared_size = SHARED_WINDOW + launch.shared_bytes + 15 & ~15
@@ -157,15 +160,21 @@ class Machine:
         self.first_read = np.full(self.warps, -1, np.int64)
 
     def run(self, instructions):
-        """Execute the blocks to their ends."""
+        """Execute the blocks to their ends.
+
+        The group at the lowest instruction goes first, so lanes that branched apart meet again.  A function that is
+        called stands behind the kernel's own code; its lanes go before all others, or these would not wait for them.
+        """
+        self.functions = min((each.target for each in instructions if each.opcode == "CALL"), default=len(instructions))
         waiting, queue, groups = [], [0], {0: np.arange(self.threads)}
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             while queue or waiting:
                 if not queue:  # every thread that is left waits at a barrier
                     for number, lanes in waiting:
-                        _join(queue, groups, number + 1, lanes)
+                        self._join(queue, groups, number + 1, lanes)
                     waiting = []
                 number = heapq.heappop(queue)
+                number -= _FIRST if number < 0 else 0
                 lanes = groups.pop(number)
                 self._run_group(instructions, number, lanes, queue, groups, waiting)
         read = self.first_read >= 0
@@ -186,24 +195,36 @@ class Machine:
             if after is None:
                 number += 1
                 if number in groups:
-                    _join(queue, groups, number, group.lanes)
+                    self._join(queue, groups, number, group.lanes)
                     return
                 continue
             if isinstance(after, str):  # at a barrier
                 waiting.append((number, group.lanes))
                 return
+            if after.dtype != bool:  # a return: each lane goes on at a number of its own
+                for target in np.unique(after):
+                    self._join(queue, groups, int(target), group.lanes[after == target])
+                return
             taken = after  # a mask over the group's lanes; the others go on, or end
             others = group.lanes[~taken]
             if instruction.opcode == "EXIT":
                 if others.size:
-                    _join(queue, groups, number + 1, others)
+                    self._join(queue, groups, number + 1, others)
                 return
             if others.size:
-                _join(queue, groups, number + 1, others)
+                self._join(queue, groups, number + 1, others)
             if taken.any():
-                _join(queue, groups, instruction.target, group.lanes[taken])
+                self._join(queue, groups, instruction.target, group.lanes[taken])
             return
         raise Fault("threads do not end")
+
+    def _join(self, queue, groups, number, lanes):
+        """Lanes reach an instruction, where others may be already."""
+        if number in groups:
+            groups[number] = np.sort(np.concatenate([groups[number], lanes]))
+        else:
+            groups[number] = lanes
+            heapq.heappush(queue, number + (_FIRST if number >= self.functions else 0))
 
     def _count(self, instruction, group):
         counted = self.counted
@@ -255,14 +276,10 @@ class Group:
         self.warp_index = machine.warp_of if is_all else machine.warp_of[lanes]  # of each lane
         self.own_warps = slice(None) if is_all else np.unique(self.warp_index)
         self.warp_count = machine.warps if is_all else self.own_warps.size
-
-
-def _join(queue, groups, number, lanes):
-    if number in groups:
-        groups[number] = np.sort(np.concatenate([groups[number], lanes]))
-    else:
-        groups[number] = lanes
-        heapq.heappush(queue, number)
+        begins = np.diff(self.warp_index, prepend=-1) != 0
+        self.first = np.flatnonzero(begins)  # of each warp, its first lane in the group
+        self.first_lanes = lanes[self.first]
+        self.own_warp_of = np.cumsum(begins) - 1  # of each lane, the place of its warp among the group's
 
 
 def _parameters(launch):

@@ -23,6 +23,8 @@ def read(machine, operand, group, uniform=False):
     """The value of an operand."""
     if isinstance(operand, Immediate):
         return np.asarray(operand.value & MASK, U32)
+    if getattr(operand, "absolute", False) or getattr(operand, "part", ""):
+        raise Unknown(f"operand {operand}")
     if isinstance(operand, Constant):
         return _signed(constant(machine, operand, group, 4, uniform)[0], operand.sign)
     if not isinstance(operand, Register):
@@ -35,7 +37,7 @@ def plain(machine, number, is_uniform, group, uniform=False):
     if number is None:
         return np.asarray(0, U32)
     if is_uniform:
-        return machine.uniform[number][group.own_warps if uniform else group.warp_index]
+        return machine.uniform[number][group.first_lanes if uniform else group.index]
     if uniform:
         raise Unknown("a uniform instruction reads a register of lanes")
     return machine.registers[number][group.index]
@@ -43,6 +45,8 @@ def plain(machine, number, is_uniform, group, uniform=False):
 
 def pair(machine, operand, group, uniform=False):
     """Two registers as a number of 64 bits."""
+    if getattr(operand, "absolute", False) or getattr(operand, "part", ""):
+        raise Unknown(f"operand {operand}")
     if isinstance(operand, Register) and operand.number is not None:
         low, high = (plain(machine, operand.number + k, operand.uniform, group, uniform) for k in (0, 1))
         value = low.astype(U64) | high.astype(U64) << U64(32)
@@ -61,7 +65,7 @@ def _signed(value, sign):
 def truth(machine, operand, group, uniform=False):
     """The value of a predicate."""
     if operand.uniform:
-        value = machine.uniform_predicates[operand.number][group.own_warps if uniform else group.warp_index]
+        value = machine.uniform_predicates[operand.number][group.first_lanes if uniform else group.index]
     elif uniform:
         raise Unknown("a uniform instruction reads a predicate of lanes")
     else:
@@ -81,7 +85,7 @@ def write(machine, operand, values, instruction, group, uniform=False):
     allowed = guarded(machine, instruction, group, uniform)
     for k, value in enumerate(values):
         row = machine.uniform[operand.number + k] if uniform else machine.registers[operand.number + k]
-        _put(row, group.own_warps if uniform else group.index, value, allowed)
+        _put(row, group, value, allowed, uniform)
 
 
 def decide(machine, operand, value, instruction, group, uniform=False):
@@ -89,11 +93,13 @@ def decide(machine, operand, value, instruction, group, uniform=False):
     if operand.number == 7:
         return
     row = machine.uniform_predicates[operand.number] if uniform else machine.predicates[operand.number]
-    _put(row, group.own_warps if uniform else group.index, value, guarded(machine, instruction, group, uniform))
+    _put(row, group, value, guarded(machine, instruction, group, uniform), uniform)
 
 
-def _put(row, index, value, allowed):
-    row[index] = value if allowed is None else np.where(allowed, value, row[index])
+def _put(row, group, value, allowed, uniform):
+    if uniform:  # one value for each warp, for all its lanes in the group
+        value, allowed = (each[group.own_warp_of] if np.ndim(each) else each for each in (value, allowed))
+    row[group.index] = value if allowed is None else np.where(allowed, value, row[group.index])
 
 
 def halves(value):

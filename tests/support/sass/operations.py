@@ -1,7 +1,8 @@
 """What each machine instruction does, for all threads of a group at once.
 
 An operation is a function (machine, instruction, group).  It returns nothing; "wait" at a barrier; or, for branches and
-exits, which of the group's lanes take them.  Registers hold unsigned numbers of 32 bits.
+exits, which of the group's lanes take them; or, for returns, the instruction at which each lane goes on.  Registers
+hold unsigned numbers of 32 bits.
 
 Meanings that are easy to get wrong, each with the place in the kernels' code where it matters:
 
@@ -9,6 +10,7 @@ Meanings that are easy to get wrong, each with the place in the kernels' code wh
     IADD3 d, P, Q, a, b, c     P is the first carry, Q the second; -a is ~a + 1, so that a - b carries unless it borrows
     ISETP.GT.EX P, Q, a, b, R, S   a > b, or a == b and S: the upper half of a comparison of 64 bits
     LEA.HI d, a, b, c, s       the upper half of (c, a) << s, plus b
+    LOP3.LUT P, d, a, b, c, table, Q   P is whether a bit of d is set, or Q, which is !PT unless words are joined
     SHF.R.U32.HI d, a, s, b    b >> s;  SHF.R.W.U32 d, a, s, b: the lower half of (b, a) >> s % 32
 """
 
@@ -17,10 +19,13 @@ import operator
 import numpy as np
 
 from tests.support.sass import memory
-from tests.support.sass.decode import Immediate, Predicate
+from tests.support.sass.conversions import CONVERSIONS
+from tests.support.sass.decode import Bits, Immediate, Predicate
+from tests.support.sass.floats import FLOATS, literal
 from tests.support.sass.operands import I64, MASK, U32, U64, Unknown, decide, guarded, halves, pair, read, truth, write
 
 _LANES = 32
+_INSTRUCTION_BYTES = 16
 
 
 def _split(operands):
@@ -172,11 +177,11 @@ def table_of_bits(values, table):
 
 def _lop3(machine, instruction, group):
     uniform = instruction.opcode.startswith("U")
-    outs, (target, *rest), _ = _split(instruction.operands)
+    outs, (target, *rest), (given,) = _split(instruction.operands)
     values = [read(machine, each, group, uniform) for each in rest[:3]]
     result = table_of_bits(values, rest[3].value)
     for out in outs:
-        decide(machine, out, result != 0, instruction, group, uniform)
+        decide(machine, out, (result != 0) | truth(machine, given, group, uniform), instruction, group, uniform)
     write(machine, target, [result], instruction, group, uniform)
 
 
@@ -240,8 +245,9 @@ def _halves_of_float(machine, instruction, group):
     *zeros, high, low = instruction.operands[1:]
     if any(each.number is not None for each in zeros):
         raise Unknown("HFMA2 with registers")
-    values = [np.float16(each.value if isinstance(each, Immediate) else float(each.text)) for each in (high, low)]
-    word = int(values[0].view(np.uint16)) << 16 | int(values[1].view(np.uint16))
+    nans = [each.word for each in (high, low) if isinstance(each, Bits)]  # the word has both numbers
+    values = [] if nans else [np.float16(literal(each)) for each in (high, low)]
+    word = nans[0] if nans else int(values[0].view(np.uint16)) << 16 | int(values[1].view(np.uint16))
     write(machine, instruction.operands[0], [np.asarray(word, U32)], instruction, group)
 
 
@@ -297,9 +303,9 @@ def _r2p(machine, instruction, group):
 def _to_uniform(machine, instruction, group):
     """A register of lanes that all have the same value, into a uniform one."""
     values = read(machine, instruction.operands[-1], group) + np.zeros(group.lanes.size, U32)
-    warps, first = np.unique(group.warp_index, return_index=True)
     row, allowed = machine.uniform[instruction.operands[0].number], guarded(machine, instruction, group)
-    row[warps] = values[first] if allowed is None else np.where(allowed[first], values[first], row[warps])
+    same = values[group.first][group.own_warp_of]
+    row[group.index] = same if allowed is None else np.where(allowed, same, row[group.index])
 
 
 # ---- special registers, lanes, ways ---------------------------------------------------------------------------------
@@ -327,10 +333,9 @@ def _vote(machine, instruction, group):
     target, source = instruction.operands
     if not target.uniform or instruction.guard is not None:
         raise Unknown("a vote into a register, or of some lanes")
-    first = np.flatnonzero(np.diff(group.warp_index, prepend=-1))  # of each warp, its first lane in the group
     join = {"ANY": np.logical_or, "ALL": np.logical_and}[instruction.modifiers[0]]
     holds = truth(machine, source, group) & np.ones(group.lanes.size, bool)
-    machine.uniform_predicates[target.number][group.warp_index[first]] = join.reduceat(holds, first)
+    machine.uniform_predicates[target.number][group.index] = join.reduceat(holds, group.first)[group.own_warp_of]
 
 
 def _shuffle(machine, instruction, group):
@@ -368,6 +373,14 @@ def _branch(machine, instruction, group):
     return taken
 
 
+def _return(machine, instruction, group):
+    """To the address in a register, which code set before a call; addresses count from the start of the kernel."""
+    if instruction.guard is not None or instruction.modifiers[:1] != ("REL",):
+        raise Unknown("a return by a predicate, or to an absolute address")
+    places = read(machine, instruction.operands[0], group) + np.zeros(group.lanes.size, U32)
+    return (places // U32(_INSTRUCTION_BYTES)).astype(I64)
+
+
 def _exit(machine, instruction, group):
     taken = np.ones(group.lanes.size, bool)
     if instruction.guard is not None:
@@ -396,6 +409,7 @@ _ARITHMETIC = {
     "FLO": _first_one,
     "SEL": _select,
     "MOV": _move,
+    "IABS": lambda fetch, modifiers, ins: ([np.abs(np.asarray(fetch(0)).view(np.int32)).view(U32)], []),
     "IMNMX": _imnmx,
     "VIMNMX": _imnmx,
     "VIMNMX3": _vimnmx3,
@@ -405,6 +419,8 @@ _ARITHMETIC = {
 OPERATIONS = {
     **{name: arithmetic(compute) for name, compute in _ARITHMETIC.items()},
     **{f"U{name}": arithmetic(compute) for name, compute in _ARITHMETIC.items()},
+    **FLOATS,
+    **CONVERSIONS,
     **{f"{prefix}LOP3": _lop3 for prefix in ("", "U")},
     **{f"{prefix}PLOP3": _plop3 for prefix in ("", "U")},
     **{f"{prefix}ISETP": _isetp for prefix in ("", "U")},
@@ -420,7 +436,8 @@ OPERATIONS = {
     "VOTEU": _vote,
     "SHFL": _shuffle,
     "BRA": _branch,
-    "CALL": _branch,  # without a return address
+    "CALL": _branch,  # the return address is in a register
+    "RET": _return,
     "EXIT": _exit,
     "BAR": _barrier,
 }

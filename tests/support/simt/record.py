@@ -38,8 +38,16 @@ class Buffer:
 
 
 @dataclasses.dataclass(frozen=True)
+class Struct:
+    """Bytes that are passed by value, whose first 8 are the address of a buffer."""
+
+    content: bytes
+    buffer: Buffer
+
+
+@dataclasses.dataclass(frozen=True)
 class Record:
-    """One launch.  An argument is an int (8 bytes), bytes (by value) or a Buffer (its address)."""
+    """One launch.  An argument is an int (8 bytes), bytes (by value), a Struct or a Buffer (its address)."""
 
     text: str
     macros: dict
@@ -54,7 +62,8 @@ class Record:
 
     @property
     def buffers(self):
-        return [argument for argument in self.arguments if isinstance(argument, Buffer)]
+        found = (argument.buffer if isinstance(argument, Struct) else argument for argument in self.arguments)
+        return [each for each in found if isinstance(each, Buffer)]
 
     @property
     def build_key(self):
@@ -84,8 +93,14 @@ def _launch(record, library, races):
 
 
 def _argument(argument):
+    if isinstance(argument, Struct):
+        return _buffer(2, argument.buffer) + struct.pack("<Q", len(argument.content)) + argument.content
     if isinstance(argument, Buffer):
-        return struct.pack("<2I2Q", 1, argument.phase, argument.nbytes, argument.offset) + argument.initial()
+        return _buffer(1, argument)
     if isinstance(argument, int):
         argument = struct.pack("<q" if argument < 0 else "<Q", argument)
     return struct.pack("<2I2Q", 0, 0, len(argument), 0) + argument
+
+
+def _buffer(kind, buffer):
+    return struct.pack("<2I2Q", kind, buffer.phase, buffer.nbytes, buffer.offset) + buffer.initial()

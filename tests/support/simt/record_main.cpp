@@ -8,7 +8,8 @@
 //     u32 number of the kernel's library, u32 bytes of its name, the name
 //     64 bytes: struct Launch of launch.hpp
 //     u32 number of arguments, then for each:
-//       u32 kind (0 value, 1 buffer), u32 phase, u64 bytes, u64 offset of the pointer, the bytes
+//       u32 kind (0 value, 1 buffer, 2 value that begins with the address of a buffer), u32 phase, u64 bytes, u64 offset of
+//       the pointer, the bytes; for kind 2 then u64 bytes of the value, the value
 //   output: the bytes of every buffer after its launch, in order.
 //
 // This file is compiled without a sanitizer, once for all kernels and modes.
@@ -77,16 +78,19 @@ static void append_argument(Recorded& recorded, const void* value, size_t bytes)
 }
 
 static void read_argument(FILE* file, Recorded& recorded) {
-  const bool is_buffer = read_number<uint32_t>(file) == 1;
+  const uint32_t kind = read_number<uint32_t>(file);
   const size_t phase = read_number<uint32_t>(file), bytes = read_number<uint64_t>(file), offset = read_number<uint64_t>(file);
-  if (is_buffer) {
+  if (kind) {
     Buffer buffer(phase, bytes);
     read_bytes(file, buffer.begin(), bytes);
     if (__asan_poison_memory_region) __asan_poison_memory_region(buffer.memory, phase);
     char* pointer = buffer.begin() + offset;
-    append_argument(recorded, &pointer, sizeof pointer);
     recorded.buffers.push_back(buffer);
-    recorded.sizes.push_back(0);
+    std::vector<char> value(kind == 2 ? read_number<uint64_t>(file) : sizeof pointer);
+    if (kind == 2) read_bytes(file, value.data(), value.size());
+    memcpy(value.data(), &pointer, sizeof pointer);
+    append_argument(recorded, value.data(), value.size());
+    recorded.sizes.push_back(kind == 2 ? value.size() : 0);
   } else {
     std::vector<char> value(bytes);
     read_bytes(file, value.data(), bytes);

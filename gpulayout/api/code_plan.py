@@ -1,0 +1,56 @@
+"""Generated code of a plan: the functions of its source and of its target, and `convert` if elements change."""
+
+from __future__ import annotations
+
+from gpulayout.api.code_c import c_text, cuda_text, struct
+from gpulayout.api.code_convert import conversion_of
+from gpulayout.api.code_convert_c import c_convert
+from gpulayout.api.code_convert_cuda import cuda_convert, cuda_header
+from gpulayout.api.code_convert_python import python_convert
+from gpulayout.api.code_parts import wrapped
+from gpulayout.api.code_python import python_text
+from gpulayout.api.plan import Plan
+
+
+def plan_text(plan: Plan, language: str, name: str, bits: int) -> str:
+    """The text in "cuda", "c" or "python"; `bits` is the width of indices in the first two."""
+    if language == "python":
+        return _python_text(plan, name)
+    write = _cuda_text if language == "cuda" else _c_text
+    return write(plan, name, bits)
+
+
+def _cuda_text(plan: Plan, name: str, bits: int) -> str:
+    """A struct of the structs `source` and `target`, and of the function `convert`."""
+    lines = [
+        *cuda_text(plan.source, "source", bits, f"{name}::").splitlines(),
+        "",
+        *cuda_text(plan.target, "target", bits, f"{name}::").splitlines(),
+    ]
+    header = ""
+    if plan.change is not None:
+        header = cuda_header()
+        lines += cuda_convert(conversion_of(plan.change, plan.source))
+    return header + _heading(plan, "//") + struct(name, lines)
+
+
+def _c_text(plan: Plan, name: str, bits: int) -> str:
+    """Functions and macros whose names begin with `name`_source and `name`_target, and the function `name`_convert."""
+    sides = (c_text(plan.source, f"{name}_source", bits), c_text(plan.target, f"{name}_target", bits))
+    lines = [] if plan.change is None else c_convert(conversion_of(plan.change, plan.source), f"{name}_")
+    return _heading(plan, "//") + "\n".join(sides) + "".join(f"{line}\n" for line in lines)
+
+
+def _python_text(plan: Plan, name: str) -> str:
+    """The same in Python."""
+    sides = (python_text(plan.source, f"{name}_source"), python_text(plan.target, f"{name}_target"))
+    first, lines = "", []
+    if plan.change is not None:
+        first = "import numpy as np\n\n"
+        lines = [*python_convert(conversion_of(plan.change, plan.source), f"{name}_convert")]
+    return _heading(plan, "#") + first + "\n\n".join(sides) + "".join(f"{line}\n" for line in lines)
+
+
+def _heading(plan: Plan, comment: str) -> str:
+    form = "" if plan.change is None else f" with {plan.change.arithmetic.form}"
+    return "".join(f"{comment} {line}\n" for line in wrapped(f"{plan.source} to {plan.target}{form}.", ""))

@@ -1,0 +1,136 @@
+"""The arithmetic of a launch: its types and steps as kernels/element.cuh takes them, and where its parameters are."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpulayout.gpu.kernel_numbers import KINDS, OPERATIONS, SPECIAL_CODES
+from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic, Step
+from gpulayout.moves.move import Axis
+
+CHANGE_MACROS = (
+    "GPL_SOURCE_TYPE",
+    "GPL_TARGET_TYPE",
+    "GPL_SATURATE",
+    "GPL_STEPS",
+    "GPL_CODE_BYTES",
+    "GPL_PARAMETERS",
+    "GPL_VARIES",
+)
+ALONG_OTHERS, ALONG_AXIS_0 = 1, 2  # where a parameter changes, in GPL_VARIES
+
+
+@dataclass(frozen=True)
+class Change:
+    """The arithmetic of a launch.
+
+    axes      of the move, in elements
+    strides   for each axis, a stride in each parameter
+    starts    for each parameter, the place of the value for the first element
+    phases    elements from a multiple of 16 bytes to the first, in the source and in the target
+    """
+
+    arithmetic: Arithmetic
+    axes: tuple[Axis, ...] = ()
+    strides: tuple[tuple[int, ...], ...] = ()
+    starts: tuple[int, ...] = ()
+    phases: tuple[int, int] = (0, 0)
+
+    @property
+    def varies(self) -> bool:
+        """True if some parameter has more than one value."""
+        return any(map(any, self.strides))
+
+    def is_any(self, minor: Axis) -> bool:
+        """True if elements that follow each other along this axis have other parameters."""
+        return any(self.strides_of(minor))
+
+    @property
+    def reach(self) -> int:
+        """The largest place in a parameter, and one that is as far below 0."""
+        moved = [[(axis.extent - 1) * abs(step) for step in steps] for axis, steps in zip(self.axes, self.strides)]
+        return max((start + sum(column) for start, column in zip(self.starts, zip(*moved))), default=0)
+
+    def bytes_of(self, side: str) -> int:
+        """Bytes of an element of a side."""
+        return (self.arithmetic.source if side == "source" else self.arithmetic.target).itemsize
+
+    def strides_of(self, axis: Axis) -> tuple[int, ...]:
+        """The strides in the parameters of an axis of a plan: one of the move's, or steps over several of its places.
+
+        Only one can be meant, because no two places of the target are the same.
+        """
+        for own, strides in zip(self.axes, self.strides):
+            steps = axis.target_stride // own.target_stride
+            if (steps * own.source_stride, steps * own.target_stride) == axis[2:] and 0 < steps < max(own.extent, 2):
+                return tuple(steps * stride for stride in strides)
+        return (0,) * len(self.starts)
+
+    def macros(self, minor: Axis, axes: Sequence[Axis]) -> tuple[tuple[str, int], ...]:
+        """The macros of a kernel whose axis 0 is `minor`, which may be one of all `axes`."""
+        own, others = self.strides_of(minor), [self.strides_of(axis) for axis in axes if axis[2:] != minor[2:]]
+        varies = 0
+        for place in range(len(self.starts)):
+            along = ALONG_AXIS_0 * bool(own[place]) | ALONG_OTHERS * any(strides[place] for strides in others)
+            varies |= along << 2 * place
+        return (
+            *arithmetic_macros(self.arithmetic),
+            ("GPL_PARAMETERS", len(self.starts)),
+            ("GPL_VARIES", varies),
+        )
+
+
+@functools.cache
+def type_number(element_type: ElementType) -> int:
+    """An element type as kernels/convert.cuh takes it: kind, special codes, bits, bits of the mantissa, bias.
+
+    Floats have their sizes in their names: f8e4m3 has 4 bits of exponent and 3 of mantissa.
+    """
+    if not element_type.is_floating:
+        kind = {"bool": "boolean"}.get(element_type.kind, element_type.kind)
+        return KINDS[kind] | element_type.bits << 5
+    if element_type is ElementType.F8E8M0FNU:
+        return KINDS["power"] | 8 << 5 | 127 << 18
+    name = {"f16": "f16e5m10", "bf16": "f16e8m7", "f32": "f32e8m23", "f64": "f64e11m52"}.get(element_type, element_type)
+    found = re.fullmatch(r"f(\d+)e(\d+)m(\d+)(?:b(\d+))?(fn|fnuz)?", name)
+    assert found, name
+    bits, exponent_bits, mantissa_bits = (int(number) for number in found.groups()[:3])
+    is_unsigned_zero = found[5] == "fnuz"
+    special = "ieee"
+    if is_unsigned_zero:
+        special = "unsigned_zero"
+    elif found[5]:
+        special = "nan" if element_type.holds(np.nan) else "finite"
+    bias = int(found[4] or 2 ** (exponent_bits - 1) - (not is_unsigned_zero))
+    return KINDS["float"] | SPECIAL_CODES[special] << 3 | bits << 5 | mantissa_bits << 12 | bias << 18
+
+
+def steps_number(steps: Sequence[Step]) -> int:
+    """The steps as kernels/convert.cuh takes them: five bits each.
+
+    >>> oct(steps_number([Step("multiply", 0), Step("add", 1)]))
+    '0o501'
+    """
+    codes = [OPERATIONS[step.operation] | (step.parameter or 0) << 3 for step in steps]
+    return sum(code << 5 * place for place, code in enumerate(codes))
+
+
+def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:
+    """The macros of a kernel for this arithmetic."""
+    sides = arithmetic.source, arithmetic.target
+    is_wide = any(side.itemsize == 8 for side in sides)
+    if arithmetic.steps and arithmetic.compute is ElementType.F64:
+        is_wide = True
+    return (
+        ("GPL_SOURCE_TYPE", type_number(arithmetic.source)),
+        ("GPL_TARGET_TYPE", type_number(arithmetic.target)),
+        ("GPL_SATURATE", int(arithmetic.saturate)),
+        ("GPL_STEPS", steps_number(arithmetic.steps)),
+        ("GPL_CODE_BYTES", 8 if is_wide else 4),
+    )

@@ -50,9 +50,14 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     )
     if why:
         return None, given.because(f"{why}, so a warp does not exchange channels between its registers")
-    has_own = work.change is not None and work.change.is_any(
-        pixel
-    )  # pixels with parameters of their own take registers
+    return _pixels_plan(work._replace(axes=axes), channels, bits, to_planes), given
+
+
+def _pixels_plan(work: MoveWork, channels: int, bits: int, to_planes: bool) -> KernelPlan:
+    """The plan for pixels of so many channels; the work's axes are pixels, channels, then the others."""
+    pixel, channel, *others = work.axes
+    # Pixels with parameters of their own take registers for these.
+    has_own = work.change is not None and work.change.is_any(pixel)
     chunks, chunk = 1 if has_own else chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
     spans = math.ceil(pixel.extent / (chunks * chunk))
     total = spans * math.prod(axis.extent for axis in others)
@@ -64,7 +69,7 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     )
     pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)  # bytes of an access on each side
     plan = planned(
-        work._replace(axes=axes),
+        work,
         _CHANNELS,
         planes if to_planes else pixels,
         math.ceil(total * LANES / THREADS),
@@ -72,10 +77,9 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
         variant=macros,
     )
     if to_planes:  # channels that have no plane are read and dropped
-        return replace(
-            plan, reads=Access(pixels, channel.bound / channels), runs=(channels * pixel.bound, pixel.extent)
-        ), given
-    return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent)), given
+        reads = Access(pixels, channel.bound / channels)
+        return replace(plan, reads=reads, runs=(channels * pixel.bound, pixel.extent))
+    return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent))
 
 
 def _too_wide(work: MoveWork, to_planes: bool) -> str | None:

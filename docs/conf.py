@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import re
 import sys
@@ -38,6 +39,7 @@ nitpick_ignore_regex = [("py:obj", r"(?s).*")]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]  # a large download
 toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the Parameters sections give the types

@@ -36,6 +36,10 @@ Shapes and layouts
     shape_of          the shape of an existing array
     UNBOUNDED         a dimension without a size, `?`
 
+Arrays that know their shape
+    Array             a buffer with its shape, of any library; calls take it in place of both
+    asarray           one of an N-d array, as it lies or packed
+
 Indices
     linearize         logical indices to linear indices
     delinearize       linear indices to logical indices
@@ -58,20 +62,24 @@ Errors
 More
     ArithmeticOptions
                       the keywords of arithmetic on the way
-    Plan, StrideTable, Digit, Picture
-                      the classes of what `plan`, `stride_table` and `draw` return
+    Plan, Lowered, StrideTable, Digit, Picture
+                      the classes of what `plan`, `plan.lower`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes
     interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
     dask              pack, unpack, relayout and transpose for Dask arrays: larger than memory, on several machines
+    torch             the moves as modules of PyTorch: Relayout, Pack, Unpack, Transpose
 """
 
 import importlib as _importlib
 import typing as _typing
 
+import gpulayout.api.followed as _followed
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
+from gpulayout.api.array import Array
 from gpulayout.api.array_types import ArithmeticOptions
+from gpulayout.api.asarray import asarray
 from gpulayout.api.backends import BackendUnavailable, use_backend
 from gpulayout.api.code import code
 from gpulayout.api.config import show_config
@@ -96,14 +104,17 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.layout.text import parse_shape
 from gpulayout.layout.tile import COMBINE, Tile
+from gpulayout.moves.lowered import Lowered
 from gpulayout.version import __version__
 
 if _typing.TYPE_CHECKING:
     from gpulayout import dask as dask
     from gpulayout import interop
+    from gpulayout import torch as torch
 
 __all__ = [
     "ArithmeticOptions",
+    "Array",
     "BackendUnavailable",
     "COMBINE",
     "Digit",
@@ -111,6 +122,7 @@ __all__ = [
     "Layout",
     "LayoutError",
     "LayoutTypeError",
+    "Lowered",
     "PaddingValue",
     "Picture",
     "Plan",
@@ -120,6 +132,7 @@ __all__ = [
     "Tile",
     "UNBOUNDED",
     "__version__",
+    "asarray",
     "code",
     "convert_linear",
     "delinearize",
@@ -144,9 +157,13 @@ __all__ = [
     "zeros",
 ]
 
-# Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` is not in
-# `__all__`, because `from gpulayout import *` would need Dask, and would hide a module of that name.
-_LATE = {"interop": "gpulayout.interop", "dask": "gpulayout.dask"}
+# Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` and
+# `torch` are not in `__all__`, because `from gpulayout import *` would need these libraries, and hide their modules.
+_LATE = {
+    "dask": "gpulayout.dask",
+    "interop": "gpulayout.interop",
+    "torch": "gpulayout.torch",
+}
 _public_names.publish(globals(), [name for name in __all__ if name not in _LATE])
 
 
@@ -158,6 +175,17 @@ def _draw(subject: Shape | Layout, **choices: _typing.Any) -> Picture:
 
 
 _picture.draw_with(_draw)
+
+
+def _follow(*arguments: _typing.Any) -> _typing.Any:
+    """Run a call on a tensor that a gradient follows.  The first one loads `gpulayout.torch`."""
+    from gpulayout.torch.calls import followed
+
+    _followed.follow_with(followed)
+    return followed(*arguments)
+
+
+_followed.follow_with(_follow)
 
 
 def __dir__() -> list[str]:

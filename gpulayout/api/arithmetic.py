@@ -21,11 +21,13 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
+from gpulayout.api.not_memory import FollowedArray, TracedArray, no_constant
 from gpulayout.api.values import array_of_values
 from gpulayout.cpu.casts import cast_values
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.moves.arithmetic import Arithmetic, Operation, Step
@@ -125,6 +127,16 @@ class Asked:
 
     def __bool__(self) -> bool:
         return self.dtype is not None or bool(self.given)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of a call that asks for the same."""
+        found = dict(self.given)
+        if self.dtype is not None:
+            found["dtype"] = self.dtype
+        if not self._saturate:
+            found["saturate"] = False
+        return found
 
     def _form(self) -> str:
         given = set(self.given)
@@ -257,7 +269,15 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
         numbers = _plain_numbers(name, given)
     elif not (hasattr(given, "__array__") or offers(given, *DLPACK) or offers(given, CUDA_INTERFACE)):
         raise TypeError(f"{name} is {type_text(given)}: it must be a number, such as a float, or an array of numbers")
-    backend, array = arrays.open_array(numbers, name)
+    try:
+        backend, array = arrays.open_array(numbers, name)
+    except TracedArray:
+        raise no_constant(name, f"an array without memory ({type(given).__name__})") from None
+    except FollowedArray:
+        raise FollowedArray(
+            f"{name} requires a gradient or has a tangent, which would not follow it into the call: move without "
+            f"{name} and compute with it in torch, or pass {name}.detach()"
+        ) from None
     if backend is not host_backend():
         raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")
     try:
@@ -366,6 +386,7 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+@constant_in_graphs
 def meant(name: str) -> str:
     """What a misspelt keyword was meant to be, or nothing."""
     close = difflib.get_close_matches(name, (*OPTIONS, "out"), 1)

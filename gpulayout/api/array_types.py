@@ -59,9 +59,9 @@ OwnKind: TypeAlias = TorchTensor[Kind] | JaxArray[Kind]
 # Arrays and values that can be moved.
 HostArray: TypeAlias = NDArray[Any]
 WritableArray: TypeAlias = HostArray | SupportsDLPack | SupportsCudaArrayInterface  # for `out`
-Array: TypeAlias = WritableArray | np.generic
+AnyArray: TypeAlias = WritableArray | np.generic
 Values: TypeAlias = complex | list[Any] | tuple[Any, ...]  # plain numbers and nested sequences of them
-ArrayLike: TypeAlias = Array | Values
+ArrayLike: TypeAlias = AnyArray | Values
 
 
 class Undecided(int):
@@ -77,7 +77,7 @@ ByteCount: TypeAlias = SupportsIndex | str  # bytes, or text such as "512M"
 Integer: TypeAlias = int | np.integer[Any]
 HostIndex: TypeAlias = HostArray | Sequence[HostArray]
 OwnKindIndex: TypeAlias = OwnKind[Kind] | Sequence[OwnKind[Kind]]
-IndexLike: TypeAlias = Array | Sequence[Array | Integer | list[Any] | tuple[Any, ...]]
+IndexLike: TypeAlias = AnyArray | Sequence[AnyArray | Integer | list[Any] | tuple[Any, ...]]
 
 # Shapes and their texts; only a layout where an array or a source says the sizes.
 ShapeLike: TypeAlias = Shape | str
@@ -92,11 +92,13 @@ elif sys.version_info >= (3, 11):
     from typing import Unpack as Unpack
 else:
 
-    class Unpack:
-        """For `typing.get_type_hints` in Python 3.10, which lacks it."""
+    class HintUnpack:
+        """For `typing.get_type_hints` in Python 3.10, which lacks `Unpack`."""
 
         def __class_getitem__(cls, item: Any) -> Any:
             return item
+
+    Unpack = HintUnpack
 
 
 class ArithmeticOptions(TypedDict, total=False):

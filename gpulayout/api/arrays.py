@@ -16,6 +16,7 @@ import numpy as np
 
 from gpulayout.api.backends import default_backend, gpu_backend, gpu_module, host_backend
 from gpulayout.api.libraries import Library, library_of
+from gpulayout.api.shaped_buffer import check_plain
 from gpulayout.api.values import array_of_values
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.layout import Layout
@@ -25,7 +26,7 @@ from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.memory.host_arrays import HostMemory
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 from gpulayout.memory.shared_bytes import share_bytes
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 
 if TYPE_CHECKING:
     from gpulayout.api.array_types import HostArray
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PLAIN = (list, tuple, bool, int, float, complex)  # values that an array can be made of
 
 
-def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, Array]:
+def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, AnyArray]:
     """The backend of an array, and the array as one of NumPy's or CuPy's.
 
     TypeError for objects that are not arrays; BufferError for memory that the library cannot reach or, with `writing`,
@@ -51,7 +52,7 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
     return backend, array
 
 
-def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple[Backend, Array]:
+def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple[Backend, AnyArray]:
     """The same, but plain Python numbers and lists become a new array on the default backend."""
     if type(given) is np.ndarray:
         return host_backend(), given
@@ -62,7 +63,7 @@ def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple
     return open_array(given, role)
 
 
-def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, AnyArray]:
     kind: Any = type(given)
     if _is_cupy(kind):
         return gpu_backend(), given
@@ -72,6 +73,7 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         raise BufferError(f"{role} is a NumPy scalar, which cannot be written to: pass an array")
     if isinstance(given, (np.ndarray, np.generic)):
         return host_backend(), np.asarray(given)
+    check_plain(given, role)
     if isinstance(given, type):
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
     if is_dask(kind):
@@ -108,7 +110,7 @@ def check_no_dask(given: Any, role: str) -> None:
         open_array(given[0], f"{role}[0]")  # raises
 
 
-def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, AnyArray]:
     """The memory of a library's array, with the element type that the library gives it."""
     exported = library.exported(given, role, writing)
     if type(exported) is np.ndarray:
@@ -125,7 +127,7 @@ def will_be_written(out: Any) -> None:
         library.will_be_written(out)
 
 
-def label(given: Any, array: Array) -> np.dtype[Any]:
+def label(given: Any, array: AnyArray) -> np.dtype[Any]:
     """The element type of an array that `open_array` returned for `given`, also where CuPy holds it as integers."""
     library = None if given is array else library_of(given)
     found: np.dtype[Any] = array.dtype if library is None else library.dtype(given)
@@ -176,7 +178,7 @@ def _cuda_backend(role: str) -> Backend:
 
 def _adopted(
     backend: Backend, given: Any, role: str, writing: bool, library: Library | None = None
-) -> tuple[Backend, Array]:
+) -> tuple[Backend, AnyArray]:
     try:
         memory = backend.foreign_memory(given)
         if not (writing and memory.read_only):
@@ -199,19 +201,19 @@ def _adopted(
 # ---- checks ------------------------------------------------------------------------------------------------
 
 
-def check_shape(array: Array, expected: tuple[int, ...], role: str) -> None:
+def check_shape(array: AnyArray, expected: tuple[int, ...], role: str) -> None:
     """BufferError unless the array has this shape."""
     if tuple(array.shape) != expected:
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
 
 
-def check_contiguous(array: Array, role: str) -> None:
+def check_contiguous(array: AnyArray, role: str) -> None:
     """BufferError unless the array is C-contiguous."""
     if not array.flags.c_contiguous:
         raise BufferError(f"{role} with strides {tuple(array.strides)} is not C-contiguous")
 
 
-def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: tuple[str, str]) -> None:
+def check_same_device(one: Backend, a: AnyArray, other: Backend, b: AnyArray, roles: tuple[str, str]) -> None:
     """BufferError unless both arrays live on the same device."""
     if one is other and (one.is_one_device or one.device(a) == other.device(b)):
         return
@@ -222,8 +224,8 @@ def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: t
 
 def check_no_overlap(
     backend: Backend,
-    a: Array,
-    b: Array,
+    a: AnyArray,
+    b: AnyArray,
     roles: tuple[str, str],
     other: Backend | None = None,
     rule: str = "separate memory",
@@ -240,12 +242,12 @@ def check_no_overlap(
         raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be {rule}")
 
 
-def is_same_memory(backend: Backend, a: Array, b: Array) -> bool:
+def is_same_memory(backend: Backend, a: AnyArray, b: AnyArray) -> bool:
     """True when two buffers on one device are the same bytes."""
     return bool(a.nbytes == b.nbytes and (not a.size or backend.address(a) == backend.address(b)))
 
 
-def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = None) -> bool:
+def may_overlap(backend: Backend, a: AnyArray, b: AnyArray, other: Backend | None = None) -> bool:
     """True when two arrays share a byte, in memory or in a file that both map; `b` will be written.
 
     True also where that is hard to know, see `share_bytes`.
@@ -262,7 +264,7 @@ def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = No
 
 
 def check_none_overlap(
-    inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]
+    inputs: Sequence[tuple[Backend, AnyArray, int]], outputs: Sequence[tuple[Backend, AnyArray, int]]
 ) -> None:
     """BufferError when an output may share memory with an input or another output; each comes with its job's number."""
     everything = [*inputs, *outputs]
@@ -299,7 +301,7 @@ def _clash(low: HostArray, high: HostArray, writes: HostArray) -> tuple[int, int
     return int(order[first]), int(order[second])
 
 
-def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
+def _byte_range(backend: Backend, array: AnyArray) -> tuple[int, int]:
     if not array.size:
         return 0, 0
     start = backend.address(array)

@@ -19,7 +19,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.backend import Array, Backend, Prepared
+from gpulayout.moves.backend import AnyArray, Backend, Prepared
 from gpulayout.moves.convert_pieces import ConvertSide, Stages, convert_stages
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.pieces import relayout_pieces
@@ -41,7 +41,7 @@ class _Staged:
         )
         self._main = backend.prepare_arithmetic(stages.pieces)
 
-    def convert(self, source: Array, target: Array, parameters: Sequence[HostArray], is_new: bool) -> None:
+    def convert(self, source: AnyArray, target: AnyArray, parameters: Sequence[HostArray], is_new: bool) -> None:
         """See `PreparedArithmetic.convert`."""
         if self._before is not None:
             dense = self._dense(0, source)
@@ -52,7 +52,7 @@ class _Staged:
         if self._after is not None:
             self._after.execute(written, target, is_new=is_new)
 
-    def _dense(self, side: int, like: Array) -> Array:
+    def _dense(self, side: int, like: AnyArray) -> AnyArray:
         """A dense array in C order, of the source's type or the target's."""
         return self._backend.temporary(self._dimensions, self._backend.held(self._types[side]), like)
 
@@ -73,11 +73,11 @@ class _ForCall:
     def __init__(self, pieces: Pieces, staged: _Staged, parameters: Sequence[HostArray]):
         self.pieces, self._staged, self._parameters = pieces, staged, parameters
 
-    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+    def execute(self, source: AnyArray, target: AnyArray, *, is_new: bool = False) -> None:
         """See `Prepared.execute`."""
         self._staged.convert(source, target, self._parameters, is_new)
 
-    def again(self, source: Array, target: Array | None) -> None:
+    def again(self, source: AnyArray, target: AnyArray | None) -> None:
         """Always None: calls with arithmetic are checked each time."""
 
 
@@ -101,6 +101,10 @@ class ConvertTransfer(Transfer):
         source, target = (side.shape.element_count * side.shape.itemsize for side in self.sides)
         return source * bool(self.stages.before) + target * bool(self.stages.after)
 
+    def traced_call(self) -> tuple[Any, ...]:
+        """See `Transfer.traced_call`."""
+        return *self._call, {}, self.change.options
+
     def prepared_by(self, backend: Backend) -> Prepared:
         staged = self._staged.get(backend)
         if staged is None:
@@ -109,7 +113,7 @@ class ConvertTransfer(Transfer):
             self._staged[backend] = staged
         return _ForCall(self.pieces, staged, self.change.parameters)
 
-    def empty(self, maker: Maker, backend: Backend, array: Array) -> Array:
+    def empty(self, maker: Maker, backend: Backend, array: AnyArray) -> AnyArray:
         """See `Transfer.empty`."""
         target = self.sides[1]
         dtype = target.shape.buffer_dtype if isinstance(target, BufferSide) else target.shape.dtype
@@ -117,7 +121,7 @@ class ConvertTransfer(Transfer):
             return maker.empty(target.dimensions, backend.held(dtype), array, dtype)
         return maker.empty(target.dimensions, backend.held(dtype), array)
 
-    def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
+    def move_into_itself(self, backend: Backend, array: AnyArray, out: Any, target: AnyArray) -> None:
         """See `Transfer.move_into_itself`: in place between buffers of elements of equal width; BufferError for others.
 
         An array with strides is no buffer, even if it is all of the memory.
@@ -142,7 +146,7 @@ class ConvertTransfer(Transfer):
         if out is None:
             raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
 
-        def work(backend: Backend, array: Array, out: Any, result: Result | None = None) -> Any:
+        def work(backend: Backend, array: AnyArray, out: Any, result: Result | None = None) -> Any:
             array = self.source_memory(backend, array)
             target = self.target_memory(backend, array, out)
             self._check_widths()
@@ -167,7 +171,7 @@ class ConvertTransfer(Transfer):
                 f"{_width(target)}; in place, both need the same number of whole bytes"
             )
 
-    def _in_place(self, backend: Backend, array: Array, out: Any, target: Array, max_bytes: Any) -> None:
+    def _in_place(self, backend: Backend, array: AnyArray, out: Any, target: AnyArray, max_bytes: Any) -> None:
         """Move within the memory that both arrays share, then change the elements."""
         source, shape = (side.shape for side in self.sides)
         layout = shape.layout.replace(padding_value=None)  # the source's type may not have the value

@@ -24,7 +24,7 @@ from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend, PreparedSteps
+from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Move
@@ -43,7 +43,7 @@ class RelayoutTransfer(Transfer):
         super().__init__(BufferSide(source), BufferSide(target), pieces)
         self._planned: tuple[int, InPlace] | None = None
 
-    def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
+    def move_into_itself(self, backend: Backend, array: AnyArray, out: Any, target: AnyArray) -> None:
         """See `Transfer.move_into_itself`: a relayout in place, or BufferError if they share only a part."""
         if not arrays.is_same_memory(backend, array, target):
             rule = "separate memory, or the same from the first byte to the last"
@@ -170,7 +170,7 @@ class InPlace:
         """
         out = buffer if out is None else out
 
-        def work(backend: Backend, array: Array, out: Any, result: Result | None = None) -> Any:
+        def work(backend: Backend, array: AnyArray, out: Any, result: Result | None = None) -> Any:
             array = self.transfer.source_memory(backend, array)
             target = self.transfer.target_memory(backend, array, out)
             if not arrays.is_same_memory(backend, array, target):
@@ -185,7 +185,7 @@ class InPlace:
             return same_kind(library, buffer, "buffer", out, work)
         return work(*arrays.open_array(buffer, "buffer"), out)
 
-    def run(self, backend: Backend, buffer: Array, given: Any) -> None:
+    def run(self, backend: Backend, buffer: AnyArray, given: Any) -> None:
         """The same for an array that passed every check; `given` is the caller's array of this memory."""
         steps = self.steps_on(backend)
         if not steps:

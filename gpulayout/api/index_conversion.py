@@ -9,12 +9,14 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.index_operands import INT64, PLAIN_INDICES, integers, open_operands, stacked
-from gpulayout.api.libraries import library_of
+from gpulayout.api.libraries import Library, library_of
+from gpulayout.api.not_memory import TracedArray
 from gpulayout.api.same_kind import Maker, same_kind
+from gpulayout.api.traced_indices import traced_conversion
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.backend import Array, Backend, PreparedConversion
+from gpulayout.moves.backend import AnyArray, Backend, PreparedConversion
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import Mode
 
@@ -26,14 +28,14 @@ class IndexConversion:
     prepared   the program as each backend prepared it
     """
 
-    __slots__ = ("shape", "program", "prepared")
+    __slots__ = ("shape", "target", "program", "prepared")
 
     def __init__(self, direction: str, shape: Shape, target: Shape | None = None):
         if target is not None:
             self.program = convert_program(shape, target)
         else:
             self.program = (linearize_program if direction == "linearize" else delinearize_program)(shape)
-        self.shape = shape
+        self.shape, self.target = shape, target
         self.prepared: dict[Backend, PreparedConversion] = {}
 
     @property
@@ -41,17 +43,20 @@ class IndexConversion:
         """The name of the given array in messages."""
         return "index" if self.program.direction == "linearize" else "linear"
 
-    def __call__(self, given: Any, mode: Mode, out: Any) -> Array:
+    def __call__(self, given: Any, mode: Mode, out: Any) -> AnyArray:
         """Convert an array, or values that become one.  Returns `out` if given."""
         library = library_of(given)
         if library is not None:
-            return same_kind(library, given, self.role, out, functools.partial(self._opened, mode))
+            try:
+                return same_kind(library, given, self.role, out, functools.partial(self._opened, mode))
+            except TracedArray:
+                return self._traced(given, mode, out)
         backend, array = arrays.open_array_like(given, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
             return out
         return self._opened(mode, backend, array, out, backend)
 
-    def _opened(self, mode: Mode, backend: Backend, array: Array, out: Any, maker: Maker) -> Array:
+    def _opened(self, mode: Mode, backend: Backend, array: AnyArray, out: Any, maker: Maker) -> AnyArray:
         """Convert an array that `open_array` returned; `maker` makes new memory."""
         array = integers(array, self.role)
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
@@ -62,22 +67,31 @@ class IndexConversion:
             )
         return self.run(backend, array, mode, out, maker)
 
-    def broadcast(self, operands: Any, mode: Mode, out: Any) -> Array:
+    def broadcast(self, operands: Any, mode: Mode, out: Any) -> AnyArray:
         """Linearize one index array per dimension, broadcast against each other.
 
         The first array decides of which library the result is.
         """
         first = next((given for given in operands if not isinstance(given, PLAIN_INDICES)), None)
         library = library_of(first)
+        try:
+            return self._broadcast_on(library, first, operands, mode, out)
+        except TracedArray:
+            return self._traced(operands, mode, out)
+
+    def _traced(self, given: Any, mode: Mode, out: Any) -> Any:
+        return traced_conversion(self.program.direction, self.shape, self.target, given, mode, out)
+
+    def _broadcast_on(self, library: Library | None, first: Any, operands: Any, mode: Mode, out: Any) -> AnyArray:
         if library is None:
             return self._broadcast(operands, mode, out)
 
-        def work(_backend: Backend, _array: Array, out: Any, result: Maker) -> Array:
+        def work(_backend: Backend, _array: AnyArray, out: Any, result: Maker) -> AnyArray:
             return self._broadcast(operands, mode, out, result)
 
         return same_kind(library, first, "index", out, work)
 
-    def _broadcast(self, operands: Any, mode: Mode, out: Any, maker: Maker | None = None) -> Array:
+    def _broadcast(self, operands: Any, mode: Mode, out: Any, maker: Maker | None = None) -> AnyArray:
         backend, values, result_shape = open_operands(operands, self.shape)
         maker = maker or backend
         in_one_pass = (
@@ -103,7 +117,7 @@ class IndexConversion:
         """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
-    def run(self, backend: Backend, given: Array, mode: Mode, out: Any, maker: Maker) -> Array:
+    def run(self, backend: Backend, given: AnyArray, mode: Mode, out: Any, maker: Maker) -> AnyArray:
         """Convert in one pass.  With the caller's `out` and a mode that raises, a pass that only checks comes first."""
         result_shape = self._result_shape(given.shape)
         if mode in ("wrap", "clip") and self.shape.is_zero_element_array and 0 not in result_shape:
@@ -130,7 +144,9 @@ class IndexConversion:
             return tuple(given)
         return tuple(given[1:]) if self.program.direction == "linearize" else (self.program.rank, *given)
 
-    def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: Mode, out: Any) -> Array:
+    def _opened_out(
+        self, backend: Backend, given: AnyArray, result_shape: tuple[int, ...], mode: Mode, out: Any
+    ) -> AnyArray:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
         arrays.check_contiguous(result, "out")
@@ -148,7 +164,7 @@ class IndexConversion:
         if mode == "mark" and dtype.kind == "u":
             raise TypeError(f"{role} has dtype {dtype}, which cannot hold -1, the mark of padding")
 
-    def _error(self, given: Array, offender: int) -> IndexError:
+    def _error(self, given: AnyArray, offender: int) -> IndexError:
         """The error for the index at a flat position; fetches the index from the device if it is there."""
         is_logical = self.program.direction == "linearize"
         lead = given.shape[1:] if is_logical else given.shape

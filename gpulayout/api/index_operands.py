@@ -11,14 +11,14 @@ from gpulayout.api import arrays
 from gpulayout.api.backends import default_backend
 from gpulayout.layout.checks import out_of_bounds_text
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.index_program import Mode
 
 INT64 = np.dtype(np.int64)
 PLAIN_INDICES = (int, np.integer, list, tuple)  # moved to the device of the arrays
 
 
-def integers(array: Array, role: str) -> Array:
+def integers(array: AnyArray, role: str) -> AnyArray:
     """The array, if its dtype is a native integer.  An empty list, which becomes an array of floats, is fine too."""
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype.kind == "f":
@@ -32,7 +32,7 @@ def integers(array: Array, role: str) -> Array:
     return array
 
 
-def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
+def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[AnyArray], tuple[int, ...]]:
     """(backend, one integer array per dimension, the shape they broadcast to).
 
     Plain numbers and lists are moved to the device of the arrays.
@@ -59,8 +59,8 @@ def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[
 
 
 def stacked(
-    backend: Backend, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: Mode
-) -> Array:
+    backend: Backend, values: Sequence[AnyArray], result_shape: tuple[int, ...], shape: Shape, mode: Mode
+) -> AnyArray:
     """The operands as one (rank, ...) array.
 
     uint64 and signed operands have no common integer dtype.  uint64 coordinates from 2^63 up are wrapped or clipped in
@@ -78,8 +78,8 @@ def stacked(
 
 
 def _signed(
-    array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: Mode
-) -> Array:
+    array: AnyArray, dim: int, values: Sequence[AnyArray], result_shape: tuple[int, ...], shape: Shape, mode: Mode
+) -> AnyArray:
     size = shape.dimensions[dim]
     if array.dtype != np.uint64 or 0 in result_shape or not size or int(array.max()) < 2**63:
         return array.astype(INT64)
@@ -95,7 +95,7 @@ def _signed(
     raise IndexError(out_of_bounds_text(index, dim, shape.dimensions[dim], shape, place))
 
 
-def _broadcast(array: Array, result_shape: tuple[int, ...]) -> Array:
+def _broadcast(array: AnyArray, result_shape: tuple[int, ...]) -> AnyArray:
     """The array repeated to a shape, and flat; works for NumPy and CuPy."""
     array = array.reshape((1,) * (len(result_shape) - array.ndim) + tuple(array.shape))
     for axis, size in enumerate(result_shape):

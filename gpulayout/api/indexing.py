@@ -11,7 +11,7 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeGuard, overload
+from typing import Any, TypeAlias, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from gpulayout.api.array_types import (
     Undecided,
 )
 from gpulayout.api.index_conversion import conversion, linear_message
+from gpulayout.api.shaped_buffer import ShapedBuffer, shape_in
 from gpulayout.api.targets import as_target
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
@@ -40,21 +41,23 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
 Int64Array = NDArray[np.int64]
+HasShape: TypeAlias = ShapeLike | ShapedBuffer[Any]
+HasTarget: TypeAlias = TargetLike | ShapedBuffer[Any]
 
 
 @overload
-def linearize(index: Sequence[Undecided], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
+def linearize(index: Sequence[Undecided], shape: HasShape, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
 @overload
-def linearize(index: Sequence[Integer], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> int: ...
+def linearize(index: Sequence[Integer], shape: HasShape, *, mode: IndexMode = "raise", out: None = None) -> int: ...
 @overload
-def linearize(index: HostIndex, shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Int64Array: ...
+def linearize(index: HostIndex, shape: HasShape, *, mode: IndexMode = "raise", out: None = None) -> Int64Array: ...
 @overload
-def linearize(index: OwnKindIndex[Kind], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Kind: ...
+def linearize(index: OwnKindIndex[Kind], shape: HasShape, *, mode: IndexMode = "raise", out: None = None) -> Kind: ...
 @overload
-def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
+def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
 @overload
-def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: Out) -> Out: ...
-def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: Any = None) -> Any:
+def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", out: Out) -> Out: ...
+def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", out: Any = None) -> Any:
     """Convert logical indices to linear indices: places in the buffer, counted in elements.
 
     Parameters
@@ -62,8 +65,8 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
     index : array of integers, or sequence
         An array of shape (rank, ...): its first axis is the dimension, as `numpy.indices` returns it.  Or a sequence of
         `rank` integer arrays that broadcast.  Or a sequence of `rank` plain ints.
-    shape : Shape or str
-        A shape or its text.
+    shape : Shape, Array or str
+        A shape or its text, or an `Array`, which has one.
     mode : {"raise", "wrap", "clip"}, optional
         What to do with coordinates outside 0..size-1: raise IndexError, take them modulo the size, or move them to the
         nearest end.  On a GPU only "raise" has to wait for the device.  A logical index never names padding.
@@ -108,7 +111,7 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
     """
     if isinstance(index, str) and isinstance(shape, (tuple, list)):
         raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
-    shape = as_shape(shape)
+    shape = as_shape(shape_in(shape))
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"mode {value_text(mode)} is not one of 'raise', 'wrap', 'clip'")
     if isinstance(index, (tuple, list)):
@@ -135,29 +138,29 @@ def _wrong_rank(index: Sequence[Any], shape: Shape) -> str:
 
 @overload
 def delinearize(
-    linear: Integer, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: Integer, shape: HasShape, *, padding: PaddingMode = "raise", out: None = None
 ) -> tuple[int, ...]: ...
 @overload
 def delinearize(
-    linear: HostArray, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: HostArray, shape: HasShape, *, padding: PaddingMode = "raise", out: None = None
 ) -> Int64Array: ...
 @overload
 def delinearize(
-    linear: OwnKind[Kind], shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: OwnKind[Kind], shape: HasShape, *, padding: PaddingMode = "raise", out: None = None
 ) -> Kind: ...
 @overload
-def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None) -> Any: ...
+def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "raise", out: None = None) -> Any: ...
 @overload
-def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: Out) -> Out: ...
-def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: Any = None) -> Any:
+def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "raise", out: Out) -> Out: ...
+def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "raise", out: Any = None) -> Any:
     """Convert linear indices to logical indices: the inverse of `linearize`.
 
     Parameters
     ----------
     linear : int or array of integers
         Places in the buffer, counted in elements.
-    shape : Shape or str
-        A shape or its text.
+    shape : Shape, Array or str
+        A shape or its text, or an `Array`, which has one.
     padding : {"raise", "mark"}, optional
         What to do with places that hold no element: raise IndexError, or set every coordinate to -1.  A linear index
         outside the buffer is an error either way.
@@ -197,7 +200,7 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     >>> delinearize([2, 3], "f32[6]{0:T(3)(2)}", padding="mark")
     array([[ 2, -1]])
     """
-    shape = as_shape(shape)
+    shape = as_shape(shape_in(shape))
     _check_padding(padding)
     if _is_int(linear) and out is None:
         index = _delinearize_one(operator.index(linear), shape, padding)
@@ -207,26 +210,26 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
 
 @overload
 def convert_linear(
-    linear: Integer, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: Integer, source: HasShape, target: HasTarget, *, padding: PaddingMode = "raise", out: None = None
 ) -> int: ...
 @overload
 def convert_linear(
-    linear: HostArray, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: HostArray, source: HasShape, target: HasTarget, *, padding: PaddingMode = "raise", out: None = None
 ) -> Int64Array: ...
 @overload
 def convert_linear(
-    linear: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: OwnKind[Kind], source: HasShape, target: HasTarget, *, padding: PaddingMode = "raise", out: None = None
 ) -> Kind: ...
 @overload
 def convert_linear(
-    linear: ArrayLike, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: None = None
+    linear: ArrayLike, source: HasShape, target: HasTarget, *, padding: PaddingMode = "raise", out: None = None
 ) -> Any: ...
 @overload
 def convert_linear(
-    linear: ArrayLike, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: Out
+    linear: ArrayLike, source: HasShape, target: HasTarget, *, padding: PaddingMode = "raise", out: Out
 ) -> Out: ...
 def convert_linear(
-    linear: ArrayLike, source: ShapeLike, target: TargetLike, *, padding: PaddingMode = "raise", out: Any = None
+    linear: ArrayLike, source: HasShape, target: HasTarget, *, padding: PaddingMode = "raise", out: Any = None
 ) -> Any:
     """Convert linear indices in the layout of `source` to linear indices in the layout of `target`, in one step.
 
@@ -234,9 +237,9 @@ def convert_linear(
     ----------
     linear : int or array of integers
         Places in a buffer of `source`, counted in elements.
-    source : Shape or str
-        A shape or its text.
-    target : Shape, Layout or str
+    source : Shape, Array or str
+        A shape or its text, or an `Array`, which has one.
+    target : Shape, Layout, Array or str
         The same logical array in another layout; or only that layout, such as ``"{0,1}"``.
     padding : {"raise", "mark"}, optional
         What to do with places of the source that hold no element: raise IndexError, or give -1.  A linear index outside
@@ -272,8 +275,8 @@ def convert_linear(
     >>> convert_linear(3077, "bf16[16,256]{1,0:T(8,128)(2,1)}", "bf16[16,256]")
     2434
     """
-    source = as_shape(source, "source")
-    target = as_target(target, source)
+    source = as_shape(shape_in(source), "source")
+    target = as_target(shape_in(target), source)
     _check_padding(padding)
     between = conversion("convert_linear", source, target)
     if _is_int(linear) and out is None:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api.backends import gpu_backend, gpu_module
+from gpulayout.api.not_memory import WORK_THERE, TracedArray
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.memory import dlpack
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 
 _LACKED = (ElementType.F6E3M2FN, ElementType.F6E2M3FN)  # JAX gets their codes as bytes
 _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
@@ -31,9 +32,9 @@ class JaxArrays:
 
     def _check(self, given: Any, role: str, writing: bool) -> None:
         if any(base.__name__ == "Tracer" for base in type(given).__mro__):
-            raise TypeError(
+            raise TracedArray(
                 f"{role} is a tracer ({type(given).__name__}), as inside jax.jit, jax.vmap and jax.grad, and has no "
-                "memory: call gpulayout outside of them, on arrays"
+                f"memory: {WORK_THERE}; call this one outside of them, on arrays"
             )
         if writing:
             raise BufferError(f"{role} is read-only: JAX arrays never change")
@@ -51,6 +52,14 @@ class JaxArrays:
 
     def will_be_written(self, given: Any) -> None:
         """See `Library.will_be_written`.  `exported` refuses to write to these arrays."""
+
+    has_gradients = False
+
+    def is_plainly_followed(self, given: Any) -> bool:
+        return False
+
+    def is_followed(self, given: Any) -> bool:
+        return False  # jax.grad and jax.jvp call functions with tracers
 
     def described(self, given: Any) -> Any:
         return given
@@ -76,9 +85,9 @@ class JaxArrays:
         backend: Backend,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        like: Array,
+        like: AnyArray,
         label: np.dtype[Any] | None,
-    ) -> tuple[Any, Array | None]:
+    ) -> tuple[Any, AnyArray | None]:
         """See `Library.empty`.  Without jax_enable_x64, JAX's indices have 32 bits, and so have those made here."""
         if label is None:
             if dtype == np.int64 and dtype != given.dtype and not sys.modules["jax"].config.jax_enable_x64:
@@ -98,7 +107,7 @@ class JaxArrays:
                 return jax.device_put(array, device if given.committed else None, may_alias=True)
             return self._given_to_gpu(array, label, device)
 
-    def _given_to_gpu(self, made: Array, dtype: np.dtype[Any], device: Any) -> Any:
+    def _given_to_gpu(self, made: AnyArray, dtype: np.dtype[Any], device: Any) -> Any:
         """A CuPy array as an array of JAX, of this type where CuPy holds integers of its width.
 
         XLA reads it after the current stream.  But XLA drops memory while kernels that read it may still wait for their
@@ -109,7 +118,9 @@ class JaxArrays:
         with backend.on_device_of(made):
             return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
 
-    def view(self, given: Any, backend: Backend, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    def view(
+        self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> Any:
         """See `Library.view`.  JAX keeps arrays without gaps, in any order; LayoutError for others."""
         array = backend.strided(array, shape, strides)
         if ElementType.of(given.dtype).is_sub_byte:
@@ -158,7 +169,7 @@ def _is_on_host(given: Any) -> bool:
     return bool(next(iter(given.sharding.device_set)).platform == "cpu")
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     """An uninitialised NumPy array in C order whose memory JAX takes without a copy."""
     memory = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % _ALIGNMENT

@@ -14,7 +14,8 @@ import numpy as np
 
 from gpulayout.api.jax_arrays import JaxArrays
 from gpulayout.api.torch_tensors import TorchTensors
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.moves.backend import AnyArray, Backend
 
 
 class Library(Protocol):
@@ -26,6 +27,22 @@ class Library(Protocol):
 
     def will_be_written(self, given: Any) -> None:
         """Tell the library that the values of an array change now: every check of the call has passed."""
+        ...
+
+    @property
+    def has_gradients(self) -> bool:
+        """True if an array says by `requires_grad` that a gradient may follow its values."""
+        ...
+
+    def is_plainly_followed(self, given: Any) -> bool:
+        """True if a gradient follows the values of an array that `requires_grad`, and nothing else has to be known.
+
+        It may be False for some that are followed: `is_followed` takes longer.
+        """
+        ...
+
+    def is_followed(self, given: Any) -> bool:
+        """True if a gradient or a tangent follows the values of an array in memory."""
         ...
 
     def described(self, given: Any) -> Any:
@@ -60,9 +77,9 @@ class Library(Protocol):
         backend: Backend,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        like: Array,
+        like: AnyArray,
         label: np.dtype[Any] | None,
-    ) -> tuple[Any, Array | None]:
+    ) -> tuple[Any, AnyArray | None]:
         """Memory for a result on the device of `given`, for `give_back`: the library's own if it can be written.
 
         With it the same as an array of the backend; None if it has to be opened, as arrays of the library are.
@@ -76,7 +93,9 @@ class Library(Protocol):
         """What `empty` made, as an array of the library over the same memory."""
         ...
 
-    def view(self, given: Any, backend: Backend, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    def view(
+        self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> Any:
         """An array of the library over the memory of `given`, which is open as `array`; strides in bytes."""
         ...
 
@@ -88,6 +107,8 @@ _JAX: Library = JaxArrays()
 def library_of(given: object) -> Library | None:
     """The adapter for an array of PyTorch or JAX, or None."""
     kind = type(given)
+    if is_compiling():  # a graph that reads the cache is compiled again after the next change to it
+        return _library_of_kind(kind)
     found: Library | None = _found.get(kind, _UNKNOWN)
     if found is _UNKNOWN:
         if len(_found) >= 256:  # of types made while a program runs

@@ -14,27 +14,40 @@ from gpulayout.api.array_types import ArithmeticOptions, TargetLike, Unpack
 from gpulayout.api.convert_transfer import ConvertTransfer
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.libraries import Library, library_of
+from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.own_shapes import sides_of
 from gpulayout.api.plan import plan
 from gpulayout.api.same_kind import Result
+from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
-from gpulayout.moves.backend import Array, Backend, Prepared, PreparedJob
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import AnyArray, Backend, Prepared, PreparedJob
 
 
 class _Opened(NamedTuple):
     """A job whose arguments were checked.
 
+    number   of the job in the call
     out      None asks for new memory
     result   makes it for a buffer whose library gets its own kind back; None makes it on the backend
     """
 
+    number: int
     transfer: Transfer
     backend: Backend
-    array: Array
-    out: Array | None
+    array: AnyArray
+    out: AnyArray | None
     result: Result | None
 
 
+@overload
+def relayout_many(
+    jobs: Iterable[tuple[Pair, TargetLike] | tuple[Pair, TargetLike, TargetLike]],
+    *,
+    out: Sequence[Any] | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> list[Pair]: ...
 @overload
 def relayout_many(
     jobs: Iterable[tuple[types.HostArray, TargetLike, TargetLike]],
@@ -51,15 +64,15 @@ def relayout_many(
 ) -> list[types.Kind]: ...
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.Array, TargetLike, TargetLike]],
+    jobs: Iterable[tuple[types.AnyArray, TargetLike, TargetLike]],
     *,
     out: Sequence[types.WritableArray | None] | None = None,
     **options: Unpack[ArithmeticOptions],
 ) -> list[Any]: ...
 def relayout_many(
-    jobs: Iterable[tuple[types.Array, TargetLike, TargetLike]],
+    jobs: Iterable[Any],
     *,
-    out: Sequence[types.WritableArray | None] | None = None,
+    out: Sequence[Any] | None = None,
     **options: Unpack[ArithmeticOptions],
 ) -> list[Any]:
     """Run `relayout` for many buffers in few launches.
@@ -69,7 +82,8 @@ def relayout_many(
     Parameters
     ----------
     jobs : iterable of (buffer, source, target)
-        The arguments of `relayout`.  Shapes, element types and devices may differ between jobs.
+        The arguments of `relayout`.  Shapes, element types and devices may differ between jobs.  A job of an `Array` is
+        (array, target), and its result another one.
     out : sequence of arrays, optional
         Where to write: one entry per job, None for new memory.  An output must not share memory with an input or
         another output.
@@ -102,22 +116,56 @@ def relayout_many(
     if not isinstance(jobs, Iterable):
         raise TypeError(f"jobs is {type_text(jobs)}: it must be a list of (buffer, source, target)")
     jobs = list(jobs)
+    if any(_has_array(job) for job in jobs):
+        return _with_arrays(jobs, _checked_outs(out, len(jobs)), options)
     outs = _checked_outs(out, len(jobs))
-    opened = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
+    found = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
+    opened = [job for job in found if type(job) is _Opened]
     _check_no_overlap(opened)
     result = next((job.result for job in opened if job.result is not None), None)
-    return (_executed if result is None else result.library.untraced(_executed))(opened, outs)
+    execute = _executed if result is None else result.library.untraced(_executed)
+    for job, made in zip(opened, execute(opened, [outs[job.number] for job in opened])):
+        found[job.number] = made
+    return found
+
+
+def _has_array(job: Any) -> bool:
+    return isinstance(job, (tuple, list)) and len(job) > 0 and isinstance(job[0], ShapedBuffer)
+
+
+def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
+    """The results of jobs with an `Array` each, (array, target) or (array, source, target), and of other jobs."""
+    plain, targets = list(jobs), dict[int, Shape]()
+    written = list(outs)
+    for number, job in enumerate(jobs):
+        if not _has_array(job):
+            continue
+        try:
+            if len(job) not in (2, 3):
+                raise TypeError(f"a job with a gl.Array has {counted(len(job), 'part')}: it must be (array, target)")
+            source, target = sides_of(job[0].shape, job[1], job[2] if len(job) == 3 else None)
+            targets[number] = plan(source, target, **options).target
+            plain[number] = job[0].buffer, source, target
+            written[number] = buffer_to_write(outs[number], targets[number])
+        except Exception as error:  # keep the type that `relayout` raises
+            error.args = (f"job {number}: {error}", *error.args[1:])
+            raise
+    found = relayout_many(plain, out=written, **options)
+    for number, target in targets.items():
+        given = outs[number]
+        found[number] = given if isinstance(given, ShapedBuffer) else jobs[number][0].holding(found[number], target)
+    return found
 
 
 def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
     """The results of jobs that passed every check."""
     written = [_written(job) for job in opened]
     groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
-    for number, job in enumerate(opened):
+    for place, job in enumerate(opened):
         library = None if job.result is None else job.result.library
-        groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(number)
+        groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(place)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
-    prepared = [_prepared([(number, opened[number], written[number]) for number in group]) for group in groups.values()]
+    prepared = [_prepared([(opened[place], written[place]) for place in group]) for group in groups.values()]
     for given in outs:
         arrays.will_be_written(given)
     for group, execute in zip(groups.values(), prepared):
@@ -137,7 +185,7 @@ def _running(result: Result | None) -> AbstractContextManager[object]:
 _ANY = nullcontext()
 
 
-def _written(job: _Opened) -> Array:
+def _written(job: _Opened) -> AnyArray:
     """The array that a job writes."""
     if job.out is not None:
         return job.out
@@ -147,24 +195,24 @@ def _written(job: _Opened) -> Array:
         return job.transfer.empty(job.result, job.backend, job.array)
 
 
-def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
-    """What executes these jobs, (number, job, target), which share a backend, a device and a library."""
-    first = jobs[0][1]
-    if any(isinstance(job.transfer, ConvertTransfer) for _, job, _ in jobs):
-        prepared = [job.transfer.prepared_by(job.backend) for _, job, _ in jobs]
+def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
+    """What executes these jobs, (job, target), which share a backend, a device and a library."""
+    first = jobs[0][0]
+    if any(isinstance(job.transfer, ConvertTransfer) for job, _ in jobs):
+        prepared = [job.transfer.prepared_by(job.backend) for job, _ in jobs]
         return lambda: _executed_in_turn(prepared, jobs)
     with _running(first.result):
         return first.backend.prepare_jobs(
             [
-                PreparedJob(f"job {number}: ", job.transfer.prepared_by(job.backend), job.array, target)
-                for number, job, target in jobs
+                PreparedJob(f"job {job.number}: ", job.transfer.prepared_by(job.backend), job.array, target)
+                for job, target in jobs
             ]
         )
 
 
-def _executed_in_turn(prepared: Sequence[Prepared], jobs: Sequence[tuple[int, _Opened, Array]]) -> None:
+def _executed_in_turn(prepared: Sequence[Prepared], jobs: Sequence[tuple[_Opened, AnyArray]]) -> None:
     """Execute jobs with arithmetic, which share no launches."""
-    for each, (_, job, target) in zip(prepared, jobs):
+    for each, (job, target) in zip(prepared, jobs):
         each.execute(job.array, target)
 
 
@@ -180,8 +228,11 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
     return out
 
 
-def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> _Opened:
-    """One job, checked as `relayout` checks it; errors begin with its number."""
+def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
+    """One job, checked as `relayout` checks it; errors begin with its number.
+
+    For a buffer that is traced, or that a gradient follows, it is the result of a call of its own.
+    """
     if not isinstance(job, (tuple, list)) or len(job) != 3:
         what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is {type_text(job)}"
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
@@ -190,21 +241,27 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> _Ope
         transfer = plan(given_shape(source, buffer, "source"), target, **options).transfer
         library = None if type(buffer) is np.ndarray else library_of(buffer)
         if library is None:
-            return _checked(transfer, *arrays.open_array(buffer, "buffer"), out, None)
+            return _checked(number, transfer, *arrays.open_array(buffer, "buffer"), out, None)
         result = Result(library, buffer)
-        with result.running():
-            return _checked(transfer, *result.opened("buffer"), out, result)
+        try:
+            with result.running():
+                return _checked(number, transfer, *result.opened("buffer"), out, result)
+        except (TracedArray, FollowedArray):
+            return transfer(buffer, out)
     except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 
 
-def _checked(transfer: Transfer, backend: Backend, array: Array, out: Any, result: Result | None) -> _Opened:
+def _checked(
+    number: int, transfer: Transfer, backend: Backend, array: AnyArray, out: Any, result: Result | None
+) -> _Opened:
     array = transfer.source_memory(backend, array)
-    return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result)
+    written = None if out is None else transfer.opened_out(backend, array, out)
+    return _Opened(number, transfer, backend, array, written, result)
 
 
 def _check_no_overlap(opened: Sequence[_Opened]) -> None:
-    outputs = [(job.backend, job.out, number) for number, job in enumerate(opened) if job.out is not None]
+    outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
     if outputs:
-        arrays.check_none_overlap([(job.backend, job.array, number) for number, job in enumerate(opened)], outputs)
+        arrays.check_none_overlap([(job.backend, job.array, job.number) for job in opened], outputs)

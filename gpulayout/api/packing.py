@@ -9,9 +9,11 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import Asked
+from gpulayout.api.array_checks import is_flat
+from gpulayout.api.array_graphs import own_in_graph
 from gpulayout.api.array_types import (
+    AnyArray,
     ArithmeticOptions,
-    Array,
     ArrayLike,
     HostArray,
     Kind,
@@ -27,14 +29,19 @@ from gpulayout.api.convert_transfer import convert_transfer
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.libraries import library_of
+from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.same_kind import Result, same_kind
+from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
 from gpulayout.api.targets import as_target, converted_target
+from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import Transfer
+from gpulayout.api.transpose import transpose
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import number_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
@@ -117,6 +124,9 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     >>> pack(np.array([[0.5, 1.5], [2.5, 300]]), "{0,1}", dtype="s8")
     array([  0,   2,   2, 127], dtype=int8)
     """
+    if options and is_compiling():
+        again = functools.partial(pack, array, shape, out=out, **options)
+        return traced(TracedCall("pack", None, shape, {}, options), array, out, again)
     asked = Asked(options) if options else None
     if asked:
         return _pack_converted(array, shape, asked, out)
@@ -130,7 +140,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     if library is None:
         backend, source = arrays.open_array(array, "array")
         return _pack_transfer(source, shape, source.dtype)(source, out)
-    return same_kind(library, array, "array", out, functools.partial(_packed, shape))
+    return same_kind(library, array, "array", out, functools.partial(_packed, shape), ("pack", None, shape))
 
 
 def _packed(shape: TargetLike, backend: Backend, array: Any, out: Any, result: Result) -> Any:
@@ -158,7 +168,7 @@ def _pack_converted(given: ArrayLike, shape: TargetLike, asked: Asked, out: Any)
     library = library_of(given)
     if library is None:
         return work(*arrays.open_array(given, "array"), out)
-    return same_kind(library, given, "array", out, work)
+    return same_kind(library, given, "array", out, work, ("pack", None, shape, {}, asked.options))
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
@@ -196,6 +206,8 @@ def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> T
 
 
 @overload
+def unpack(buffer: ShapedBuffer[Memory], shape: TargetLike | None = None, *, out: None = None) -> Memory: ...
+@overload
 def unpack(
     buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
 ) -> HostArray: ...
@@ -204,17 +216,19 @@ def unpack(
     buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
 ) -> Kind: ...
 @overload
-def unpack(buffer: Array, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
+def unpack(buffer: AnyArray, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
 @overload
-def unpack(buffer: Array, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
-def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpack[ArithmeticOptions]) -> Any:
+def unpack(buffer: AnyArray, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
+def unpack(
+    buffer: Any, shape: TargetLike | None = None, *, out: Any = None, **options: Unpack[ArithmeticOptions]
+) -> Any:
     """Copy the logical N-d array out of a 1-D buffer in the layout of `shape`.
 
     Parameters
     ----------
     buffer : array
         1-D contiguous array of `shape.buffer_length` elements or more; or an N-d array that lies in memory as `shape`
-        says, such as a Fortran-ordered one for ``{0,1}``.
+        says, such as a Fortran-ordered one for ``{0,1}``.  An `Array` needs no shape.
     shape : Shape, Layout or str
         The buffer's shape, or its text; or, for an N-d array, only its layout, as `pack` takes it.  The library cannot
         detect a wrong layout.
@@ -258,6 +272,13 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpa
     >>> unpack(np.array([0x98, 0x7A], np.uint8), "u4[4]{0:E(4)}", dtype="f32", scale=0.5, zero_point=8)
     array([ 0. ,  0.5,  1. , -0.5], dtype=float32)
     """
+    if isinstance(buffer, ShapedBuffer):
+        return _unpack_array(buffer, shape, out, options)
+    if shape is None:
+        raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
+    if is_compiling():
+        again = functools.partial(unpack, buffer, shape, out=out, **options)
+        return traced(TracedCall("unpack", shape, None, {}, options), buffer, out, again)
     shape = given_shape(shape, buffer, "shape")
     asked = Asked(options) if options else None
     if asked:
@@ -268,9 +289,17 @@ def unpack(buffer: Array, shape: TargetLike, *, out: Any = None, **options: Unpa
         return _unpacked_into(shape, host_backend(), buffer, out)
     library = library_of(buffer)
     if library is not None:
-        return same_kind(library, buffer, "buffer", out, functools.partial(_unpacked_into, shape))
+        return same_kind(library, buffer, "buffer", out, functools.partial(_unpacked_into, shape), ("unpack", shape))
     target = arrays.open_array(out, "out", writing=True)[1]
     return _unpack_transfer(shape, target)(buffer, out)  # where a repeated call on CuPy's arrays checks nothing twice
+
+
+def _unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: ArithmeticOptions) -> Any:
+    """`unpack` of an `Array`.  One that holds an N-d array is the logical array already."""
+    own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.shape, shape, "shape")
+    if is_flat(array.buffer):
+        return unpack(array.buffer, own, out=out, **options)
+    return transpose(array.buffer, range(len(array.buffer.shape)), out=out, **options)
 
 
 def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
@@ -324,7 +353,7 @@ def array_shape(shape: ShapeLike) -> Shape:
     return shape
 
 
-def shape_of(array: Array) -> Shape:
+def shape_of(array: AnyArray) -> Shape:
     """The shape of an array: its strides become the order of the dimensions, its gaps become padding.
 
     Parameters
@@ -363,11 +392,13 @@ def shape_of(array: Array) -> Shape:
             "array is a Dask array, and each of its chunks has its own layout: call gl.shape_of(array.compute()), or "
             "gl.Shape(array.dtype, array.shape) for a row-major array of its size"
         )
+    if isinstance(array, ShapedBuffer):
+        return array.shape
     library = library_of(array)
     return _shape_of(array) if library is None else library.untraced(_shape_of)(library.described(array))
 
 
-def _shape_of(array: Array) -> Shape:
+def _shape_of(array: AnyArray) -> Shape:
     found = arrays.open_array(array, "array")[1]
     return _shape_with(arrays.label(array, found), tuple(found.shape), tuple(found.strides))
 

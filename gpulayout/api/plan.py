@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from gpulayout.api.arithmetic import Asked, ElementChange
+from gpulayout.api.array_runs import run_on_array
 from gpulayout.api.array_types import (
+    AnyArray,
     ArithmeticOptions,
-    Array,
     ByteCount,
     HostArray,
     Kind,
@@ -24,18 +25,26 @@ from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_by
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
+from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.stream import Progress, stream
 from gpulayout.api.targets import as_target, axis_names, converted_target
+from gpulayout.api.traced import TracedCall, traced, traced_plan
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BlockShapes, passes
 from gpulayout.moves.convert_pieces import Stages
 from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.lowered import Lowered
+from gpulayout.moves.lowering import lowered_relayout
 from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.pieces import relayout_pieces
+
+_FIELDS = "source", "target", "names", "change", "pieces", "bytes_read", "bytes_written", "transfer"
 
 
 class Plan:
@@ -67,7 +76,7 @@ class Plan:
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "names", "change", "pieces", "bytes_read", "bytes_written", "transfer")
+    __slots__ = (*_FIELDS, "__weakref__")  # jax.jit refers weakly to what it calls
 
     source: Shape
     target: Shape
@@ -95,16 +104,8 @@ class Plan:
                 parameter.setflags(write=False)  # which a pickle forgets
             transfer = relayout_transfer(source, target, change)
             stages = transfer.stages
-        values = (
-            source,
-            target,
-            names,
-            change,
-            transfer.pieces,
-            *moved_bytes(transfer.pieces, stages),
-            transfer,
-        )
-        for name, value in zip(self.__slots__, values):
+        values = (source, target, names, change, transfer.pieces, *moved_bytes(transfer.pieces, stages), transfer)
+        for name, value in zip(_FIELDS, values):
             object.__setattr__(self, name, value)
 
     @property
@@ -126,21 +127,23 @@ class Plan:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
 
     @overload
+    def __call__(self, buffer: Pair, *, out: Any = None, max_bytes: ByteCount | None = None) -> Pair: ...
+    @overload
     def __call__(self, buffer: HostArray, *, out: None = None) -> HostArray: ...
     @overload
     def __call__(self, buffer: OwnKind[Kind], *, out: None = None) -> Kind: ...
     @overload
-    def __call__(self, buffer: Array, *, out: None = None) -> Any: ...
+    def __call__(self, buffer: AnyArray, *, out: None = None) -> Any: ...
     @overload
-    def __call__(self, buffer: Array, *, out: Out, max_bytes: ByteCount | None = None) -> Out: ...
-    def __call__(self, buffer: Array, *, out: Any = None, max_bytes: ByteCount | None = None) -> Any:
+    def __call__(self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None) -> Out: ...
+    def __call__(self, buffer: Any, *, out: Any = None, max_bytes: ByteCount | None = None) -> Any:
         """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
         Parameters
         ----------
         buffer : array
             1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.  Or an N-d
-            array that lies in memory as `source` says.
+            array that lies in memory as `source` says.  An `Array` of `source` gives an `Array` of `target`.
         out : array, optional
             The same for `target`.  Only its first `target.nbytes` bytes are written.  It may be the memory of `buffer`.
         max_bytes : int or str, optional
@@ -151,6 +154,11 @@ class Plan:
         TypeError, BufferError
             As `relayout` raises them.
         """
+        if isinstance(buffer, ShapedBuffer):
+            return run_on_array(self, buffer, out, max_bytes)
+        if is_compiling():
+            again = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
+            return traced(TracedCall("plan", self, max_bytes=max_bytes), buffer, out, again)
         return self.transfer(buffer, out) if max_bytes is None else self.transfer.call_in_place(buffer, out, max_bytes)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
@@ -172,6 +180,30 @@ class Plan:
             With the reason why it is impossible, such as padding; and for a limit below one element.
         """
         return self.transfer.in_place(max_bytes)
+
+    def lower(self) -> Lowered:
+        """Write the plan as steps that every array library has: reshape, permute, pad and slice.
+
+        Calls on traced arrays, as inside ``jax.jit`` and ``torch.compile``, run these steps by themselves.
+
+        Returns
+        -------
+        Lowered
+            Call it with a buffer of any library, or print it.
+
+        Raises
+        ------
+        LayoutError
+            For packed elements, such as ``E(4)``, and for arithmetic on the way.
+
+        Examples
+        --------
+        >>> print(plan("f32[16,256]{1,0:T(8,128)}", "{0,1}").lower())
+        f32[4096]: reshape to (2, 2, 8, 128), permute (1, 3, 0, 2), reshape to (4096,)
+        """
+        if self.change is not None:
+            raise LayoutError(f"{self.change.arithmetic.form} of {self.source} is arithmetic, which has no such steps")
+        return lowered_relayout(self.source, self.target)
 
     def explain(self, *, max_bytes: ByteCount | None = None) -> Explanation:
         """Explain in text what was merged, which kernel was chosen and why not a faster one, and how many bytes move.
@@ -267,7 +299,7 @@ class Plan:
         return tuple(_plan(*pair, self.names, change) for pair, change in zip(pairs, changes))
 
     def stream(
-        self, buffer: Array, *, out: Out, max_bytes: ByteCount | None = None, progress: Progress | None = None
+        self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None, progress: Progress | None = None
     ) -> Out:
         """Run the plan between host memory and a GPU's, or between two arrays on the host through a GPU, in blocks.
 
@@ -336,28 +368,11 @@ class Plan:
         Small buffers are drawn whole, with an arrow for every element.  Of larger ones, the picture shows the first
         places of the target, the ends of its rows and tiles, and where those elements come from.
 
-        Memory moves in sectors of 32 bytes.  A request is one instruction of a warp: one access of each of its lanes.
-        The picture says how many sectors an average request touches, as `explain` does.
-
         Examples
         --------
         >>> picture = plan("f32[2,3]", "{0,1}").draw()
         >>> picture.save("transpose.svg")                # doctest: +SKIP
-        >>> print(picture)
-        f32[2,3]{1,0} -> f32[2,3]{0,1}
-        reads 24 bytes, writes 24 bytes
-        gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
-        elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
-        sectors of 32 bytes that a warp's request touches: read 1 (at least 1), written 1 (at
-        least 1)
-        <BLANKLINE>
-        source:
-        place   0   1   2   3   4   5
-             ┌───┬───┬───┬───┬───┬───┐
-             │0,0│0,1│0,2│1,0│1,1│1,2│
-             └───┴───┴───┴───┴───┴───┘
-        <BLANKLINE>
-        target, with places of the source:
+        >>> print("\\n".join(str(picture).splitlines()[-4:]))
         place 0 1 2 3 4 5
              ┌─┬─┬─┬─┬─┬─┐
              │0│3│1│4│2│5│
@@ -393,9 +408,7 @@ class Plan:
         return f"plan({str(self.source)!r}, {str(self.target)!r}{names}){form}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {} if self.change is None else self.change.options
-        if self.names is not None:
-            options["names"] = self.names
+        options = ({} if self.change is None else self.change.options) | ({"names": self.names} if self.names else {})
         return (functools.partial(plan, **options) if options else plan), (self.source, self.target)
 
 
@@ -457,6 +470,8 @@ def plan(
     if names is not None:
         shape = as_shape(source, "source")
         return _plan(shape, as_target(target, shape), named_dimensions(names, shape.rank, shape))
+    if is_compiling():
+        return traced_plan(Plan.__new__(Plan), source, target)
     if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
         return found
     shape = as_shape(source, "source")
@@ -468,10 +483,7 @@ def plan(
 def _plan_converted(source: Shape, target: TargetLike, names: str | Sequence[str] | None, asked: Asked) -> Plan:
     """The plan with the arithmetic that a call asks for."""
     found = converted_target(target, source, asked)
-    if names is None:
-        labels = axis_names(target, source.rank)
-    else:
-        labels = named_dimensions(names, source.rank, source)
+    labels = axis_names(target, source.rank) if names is None else named_dimensions(names, source.rank, source)
     return _plan(source, found, labels, asked.change(source, found.element_type))
 
 

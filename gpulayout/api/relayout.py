@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, overload
 
 import numpy as np
 
+from gpulayout.api.array_graphs import relayout_in_graph
 from gpulayout.api.array_types import (
+    AnyArray,
     ArithmeticOptions,
-    Array,
     ByteCount,
     HostArray,
     Kind,
@@ -18,9 +20,23 @@ from gpulayout.api.array_types import (
     Unpack,
 )
 from gpulayout.api.given_shapes import given_shape
+from gpulayout.api.own_shapes import sides_of
 from gpulayout.api.plan import plan
+from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
+from gpulayout.api.traced import TracedCall, traced
+from gpulayout.layout.graph_constants import is_compiling
 
 
+@overload
+def relayout(
+    buffer: Pair,
+    source: TargetLike,
+    target: TargetLike | None = None,
+    *,
+    out: Any = None,
+    max_bytes: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> Pair: ...
 @overload
 def relayout(
     buffer: HostArray | np.generic,
@@ -41,7 +57,7 @@ def relayout(
 ) -> Kind: ...
 @overload
 def relayout(
-    buffer: Array,
+    buffer: AnyArray,
     source: TargetLike,
     target: TargetLike,
     *,
@@ -50,7 +66,7 @@ def relayout(
 ) -> Any: ...
 @overload
 def relayout(
-    buffer: Array,
+    buffer: AnyArray,
     source: TargetLike,
     target: TargetLike,
     *,
@@ -59,9 +75,9 @@ def relayout(
     **options: Unpack[ArithmeticOptions],
 ) -> Out: ...
 def relayout(
-    buffer: Array,
-    source: TargetLike,
-    target: TargetLike,
+    buffer: Any,
+    source: TargetLike | None = None,
+    target: TargetLike | None = None,
     *,
     out: Any = None,
     max_bytes: ByteCount | None = None,
@@ -74,7 +90,8 @@ def relayout(
     buffer : array
         1-D contiguous array of `source.buffer_length` elements or more; or an N-d array that lies in memory as `source`
         says, such as a Fortran-ordered one for ``{0,1}``.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or
-        ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.
+        ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.  An `Array` needs no source:
+        ``relayout(array, target)``.
     source : Shape, Layout or str
         The buffer's shape, or its text; or, for an N-d array, only its layout, in every form that a target takes.  The
         library cannot detect a wrong layout.
@@ -93,7 +110,8 @@ def relayout(
     Returns
     -------
     array
-        1-D array of `target.buffer_length` elements, of the library of `buffer` and where it lives; or `out`.
+        1-D array of `target.buffer_length` elements, of the library of `buffer` and where it lives; or `out`.  An
+        `Array` gives an `Array`.
 
     Raises
     ------
@@ -133,4 +151,18 @@ def relayout(
     >>> buffer
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
-    return plan(given_shape(source, buffer, "source"), target, **options)(buffer, out=out, max_bytes=max_bytes)
+    if isinstance(buffer, ShapedBuffer):
+        if is_compiling():
+            return relayout_in_graph(buffer, source, target, out, options)
+        own, wanted = sides_of(buffer.shape, source, target)
+        return plan(own, wanted, **options)(buffer, out=out, max_bytes=max_bytes)
+    if source is None or target is None:
+        missing = "source" if source is None else "target"
+        raise TypeError(
+            f"relayout() missing 1 required positional argument: '{missing}'; only a gl.Array knows its own shape"
+        )
+    if is_compiling():
+        again = functools.partial(relayout, buffer, source, target, out=out, max_bytes=max_bytes, **options)
+        return traced(TracedCall("relayout", source, target, {}, options, max_bytes), buffer, out, again)
+    transfer = plan(given_shape(source, buffer, "source"), target, **options).transfer
+    return transfer(buffer, out) if max_bytes is None else transfer.call_in_place(buffer, out, max_bytes)

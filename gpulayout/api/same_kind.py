@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
+from gpulayout.api.followed import followed
 from gpulayout.api.libraries import Library
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.traced import TracedCall, traced
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.moves.backend import AnyArray, Backend
 
-Work = Callable[[Backend, Array, Any, Any], Any]
+Work = Callable[[Backend, AnyArray, Any, Any], Any]
 
 
 class Result:
@@ -33,7 +38,7 @@ class Result:
         """The context of work for a list of calls; `same_kind` has its own."""
         return self.library.running_on(self._given) or nullcontext()
 
-    def opened(self, role: str) -> tuple[Backend, Array]:
+    def opened(self, role: str) -> tuple[Backend, AnyArray]:
         """The given array, as `open_array` opens it."""
         self._backend, array = arrays.memory_of(self.library, self._given, role, False)
         return self._backend, array
@@ -44,8 +49,8 @@ class Result:
         return self.library.dtype(self._given)
 
     def empty(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array, label: np.dtype[Any] | None = None
-    ) -> Array:
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], like: AnyArray, label: np.dtype[Any] | None = None
+    ) -> AnyArray:
         """The memory, as an array of the backend; called once."""
         self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like, label)
         return arrays.memory_of(self.library, self._made, "the result", True)[1] if array is None else array
@@ -58,12 +63,29 @@ class Result:
 Maker = Backend | Result  # what makes the memory of a result, by its method `empty`
 
 
-def same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:
+def same_kind(library: Library, given: Any, role: str, out: Any, work: Work, call: tuple[Any, ...] = ()) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
     work   gets the backend, the array as one of NumPy's or CuPy's, `out` and the result; returns `out` if it was given
+    call   the fields of the `TracedCall` for an array that is no memory; without them, such arrays are refused
     """
-    return library.untraced(_same_kind)(library, given, role, out, work)
+    if not call:
+        return library.untraced(_same_kind)(library, given, role, out, work)
+    if is_compiling():
+        again = functools.partial(_same_kind, library, given, role, out, work)
+        return traced(TracedCall(*call), given, out, again)
+    if library.has_gradients and given.requires_grad and library.is_plainly_followed(given):
+        return followed(TracedCall(*call), given, out)
+    try:
+        return _same_kind(library, given, role, out, work)
+    except TracedArray:
+        is_traced = True
+    except FollowedArray:
+        if not library.is_followed(given):  # but `out` or a parameter is
+            raise
+        is_traced = False
+    # outside of the handlers, so that later errors do not show these as their causes
+    return traced(TracedCall(*call), given, out) if is_traced else followed(TracedCall(*call), given, out)
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.view_strides import view_strides
 
 
@@ -35,29 +35,35 @@ class BufferSide:
         """The dtype of new memory."""
         return backend.held(self.shape.buffer_dtype)
 
-    def memory(self, backend: Backend, array: Array, role: str) -> Array:
+    def memory(self, backend: Backend, array: AnyArray, role: str) -> AnyArray:
         """The buffer as a 1-D array; TypeError or BufferError unless the array is one for this shape, contiguous and
         large enough, or an N-d array that lies in memory as the shape says.
 
         Packed elements must be in an array of uint8.
         """
+        length = self.check(array, role)
+        return array if array.ndim == 1 else backend.strided(array, (length,), (self.shape.itemsize,))
+
+    def check(self, array: Any, role: str) -> int:
+        """The same checks of an array, of which only the description is used; the length of its memory in elements."""
         shape = self.shape
         # NumPy has one object for each of its own dtypes, so `is` settles the usual case
         if array.dtype is not shape.buffer_dtype:
             check_buffer_dtype(array, shape, role)
         if array.ndim != 1:
-            return self._flattened(backend, array, role)
-        if array.size < shape.buffer_length:
+            return self._flat_length(array, role)
+        size: int = array.size
+        if size < shape.buffer_length:
             raise BufferError(too_short(array, shape, role))
-        if array.size > 1 and array.strides[0] != array.itemsize:
+        if size > 1 and array.strides[0] != array.itemsize:
             raise BufferError(
                 f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
                 f"steps by {shape.itemsize}"
             )
-        return array
+        return size
 
-    def _flattened(self, backend: Backend, array: Array, role: str) -> Array:
-        """The memory of an N-d array from its first to its last element.  Without elements, any strides will do.
+    def _flat_length(self, array: Any, role: str) -> int:
+        """Elements of an N-d array's memory, from its first to its last.  Without elements, any strides will do.
 
         A padded buffer ends after that, but moves never read padding: f32[2,3]{0,1:PD(3,5)} has 15 places, and the last
         element is at 7.  Moves write padding, so an `out` has to have all of it.
@@ -66,7 +72,7 @@ class BufferSide:
         is_same = tuple(array.shape) == shape.dimensions
         length = 0
         if not (is_same and 0 in shape.dimensions):
-            strides = _own_strides(shape) if is_same else None
+            strides = own_strides(shape) if is_same else None
             if strides is None or any(
                 size > 1 and stride != own for size, stride, own in zip(array.shape, array.strides, strides)
             ):
@@ -77,9 +83,9 @@ class BufferSide:
                 f"{role} has shape {tuple(array.shape)}, without the padding of {shape}: pass its whole buffer, of "
                 f"{shape.buffer_length} elements"
             )
-        return backend.strided(array, (length,), (shape.itemsize,))
+        return length
 
-    def _not_a_buffer(self, array: Array, strides: tuple[int, ...] | None, role: str) -> str:
+    def _not_a_buffer(self, array: AnyArray, strides: tuple[int, ...] | None, role: str) -> str:
         """The message about an N-d array that does not lie in memory as the shape says, in these strides if any."""
         shape = self.shape
         own = "" if strides is None else f", which has strides {strides}"
@@ -98,7 +104,7 @@ class BufferSide:
         )
 
 
-def _shape_of_memory(array: Array, shape: Shape) -> Shape | None:
+def _shape_of_memory(array: AnyArray, shape: Shape) -> Shape | None:
     """The shape that describes an array's memory, for the element type of `shape`, or None if there is none."""
     try:
         layout = layout_from_strides(tuple(array.shape), tuple(array.strides), itemsize=shape.itemsize)
@@ -108,7 +114,7 @@ def _shape_of_memory(array: Array, shape: Shape) -> Shape | None:
 
 
 @functools.lru_cache(maxsize=1024)  # the table of a shape with tiles costs more than a small call
-def _own_strides(shape: Shape) -> tuple[int, ...] | None:
+def own_strides(shape: Shape) -> tuple[int, ...] | None:
     """Byte strides of the logical array in a buffer of the shape, or None if there are none."""
     try:
         return view_strides(shape)
@@ -130,11 +136,11 @@ class ArraySide:
         """The dtype of new memory."""
         return backend.held(self.shape.dtype)
 
-    def memory(self, backend: Backend, array: Array, role: str) -> Array:
+    def memory(self, backend: Backend, array: AnyArray, role: str) -> AnyArray:
         """The array: `pack` and `unpack` find a transfer by its dtype, shape and strides, and check these once."""
         return array
 
-    def check(self, array: Array, role: str) -> None:
+    def check(self, array: AnyArray, role: str) -> None:
         """TypeError or BufferError unless the array has the shape's dimensions and element type; `out` must also not
         overlap itself.
         """
@@ -155,7 +161,7 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
     return tuple(shape.itemsize * math.prod(shape.dimensions[dim + 1 :]) for dim in range(shape.rank))
 
 
-def check_dtype(array: Array, shape: Shape, role: str) -> None:
+def check_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     """TypeError unless the array has the element type, or holds a type that NumPy lacks as unsigned integers."""
     dtype = array.dtype
     if (
@@ -177,13 +183,13 @@ def check_dtype(array: Array, shape: Shape, role: str) -> None:
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 
 
-def too_short(array: Array, shape: Shape, role: str) -> str:
+def too_short(array: AnyArray, shape: Shape, role: str) -> str:
     """The message about a 1-D array that is no buffer of the shape, because it is too short."""
     unit = "bytes" if shape.is_packed else "elements"
     return f"{role} has {array.size} {unit}, but {shape} needs {shape.buffer_length}"
 
 
-def check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
+def check_buffer_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     """TypeError unless the array has the element type, or is uint8 for packed elements."""
     if not shape.is_packed:
         check_dtype(array, shape, role)
@@ -194,7 +200,7 @@ def check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
         )
 
 
-def check_no_self_overlap(array: Array, role: str) -> None:
+def check_no_self_overlap(array: AnyArray, role: str) -> None:
     """BufferError when two elements of an array may share memory, as with a stride of 0.
 
     Sorted by stride, every dimension must step past the reach of the dimensions below it: shape (2, 3) with strides

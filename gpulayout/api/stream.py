@@ -31,7 +31,7 @@ from gpulayout.api.transfer import Transfer, opened
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend, Lane
+from gpulayout.moves.backend import AnyArray, Backend, Lane
 from gpulayout.moves.blocks import BlockShapes, BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 
@@ -82,10 +82,10 @@ class _Side(NamedTuple):
     """One side of a stream: the bytes of the whole buffer."""
 
     backend: Backend
-    memory: Array
+    memory: AnyArray
     on_host: bool
 
-    def runs(self, runs: Runs) -> Array:
+    def runs(self, runs: Runs) -> AnyArray:
         """The runs as a view, with an axis for each loop and the bytes of a run last."""
         dimensions, strides = zip(*runs.loops, (runs.length, 1))
         return self.backend.strided(self.memory[runs.offset :], dimensions, strides)
@@ -95,7 +95,7 @@ class _Side(NamedTuple):
         return not self.on_host and runs.run_count == 1
 
 
-def _sides(transfer: Transfer, buffer: Any, out: Any) -> tuple[_Side, _Side, Backend, Array | None]:
+def _sides(transfer: Transfer, buffer: Any, out: Any) -> tuple[_Side, _Side, Backend, AnyArray | None]:
     """Both sides with every check, the backend of the device, and the array that lives there, if one does."""
     host, roles = host_backend(), ("buffer", "out")
     (here, given), (there, taken) = (
@@ -124,7 +124,7 @@ def _sides(transfer: Transfer, buffer: Any, out: Any) -> tuple[_Side, _Side, Bac
 def _lanes(
     entered: contextlib.ExitStack,
     device: Backend,
-    like: Array | None,
+    like: AnyArray | None,
     shapes: tuple[Shape, Shape],
     on_host: tuple[bool, bool],
     max_bytes: int | None,
@@ -233,7 +233,7 @@ class _Work:
         start = -(-target // ALIGN) * ALIGN
         return slice(start, start + source), slice(0, target)
 
-    def typed(self, memory: Array, shape: Shape) -> Array:
+    def typed(self, memory: AnyArray, shape: Shape) -> AnyArray:
         """Bytes as a buffer of the shape."""
         return memory.view(self.device.held(shape.buffer_dtype))
 
@@ -243,14 +243,14 @@ class _Work:
         return f"plan.stream has written the first {self.finished} of {blocks}, and nothing is under way"
 
 
-def _gather(side: _Side, runs: Runs, memory: Array) -> None:
+def _gather(side: _Side, runs: Runs, memory: AnyArray) -> None:
     """Copy the runs of a buffer into memory of the same backend, one after the other."""
     if runs.run_count:
         rows = side.runs(runs)
         pack(rows, Shape("u8", rows.shape), out=memory)
 
 
-def _scatter(memory: Array, runs: Runs, side: _Side) -> None:
+def _scatter(memory: AnyArray, runs: Runs, side: _Side) -> None:
     """The reverse."""
     if runs.run_count:
         rows = side.runs(runs)

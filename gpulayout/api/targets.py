@@ -17,6 +17,7 @@ from gpulayout.api.arithmetic import Asked
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout, parsed_layout
 from gpulayout.layout.digits import Digit
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.from_digits import layout_of
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import Pattern, read_pattern
@@ -33,7 +34,7 @@ def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") ->
     ('u8[8,224,224,3]{2,1,3,0}', 'f32[2,3]{0,1}')
     """
     if isinstance(value, str) and is_only_layout(value):
-        value = layout_for(value, like.bounds, role)
+        value = layout_for(value, like.bounds, role, like.element_type)
     if isinstance(value, Layout):
         return like.with_layout(value)
     if isinstance(value, (Shape, str)):
@@ -54,8 +55,10 @@ def converted_target(value: Shape | Layout | str, source: Shape, asked: Asked, r
     return target
 
 
-def layout_for(text: str, dimensions: Sequence[int], role: str = "target") -> Layout:
-    """The layout that a text without a shape means for an array of these dimensions."""
+def layout_for(
+    text: str, dimensions: Sequence[int], role: str = "target", element_type: ElementType | None = None
+) -> Layout:
+    """The layout that a text without a shape means for an array of these dimensions and of this element type."""
     if "->" in text:
         return _pattern_layout(read_pattern(text, len(dimensions), role), dimensions)
     if not _is_name(text):

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api.backends import gpu_module
+from gpulayout.api.not_memory import WORK_THERE, FollowedArray, TracedArray
 from gpulayout.layout.element_type import ElementType
 from gpulayout.memory.host_arrays import host_array
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 
+_ON_MEMORY = "this call of gpulayout needs the memory of tensors: call it outside of the compiled function"
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
 
 
@@ -29,15 +31,36 @@ class TorchTensors:
         if not given.is_inference():
             _torch().autograd.graph.increment_version(given)
 
+    has_gradients = True
+
+    def is_plainly_followed(self, given: Any) -> bool:
+        """See `Library.is_plainly_followed`.  What it does not ask is asked of the tensor's values, when they move."""
+        torch = _torch()
+        core = torch._C
+        return bool(
+            type(given) in (torch.Tensor, torch.nn.Parameter)
+            and torch.is_grad_enabled()
+            and given.layout is torch.strided
+            and core._get_tracing_state() is None
+            and not core._len_torch_dispatch_stack()
+            and core._functorch.peek_interpreter_stack() is None
+            and not core._functorch.is_functorch_wrapped_tensor(given)
+        )
+
+    def is_followed(self, given: Any) -> bool:
+        """See `Library.is_followed`."""
+        torch = _torch()
+        return _has_gradient(torch, given) or _has_tangent(torch, given)
+
     def described(self, given: Any) -> Any:
-        """See `Library.described`.  Gradients follow values, so they do not matter here."""
-        return given.detach() if given.requires_grad else given
+        """See `Library.described`.  Gradients and tangents follow values, so they do not matter here."""
+        return given.detach() if given.requires_grad or _torch().autograd.forward_ad._current_level >= 0 else given
 
     def exported(self, given: Any, role: str, writing: bool) -> Any:
         """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
-        address = _plain_address(given)
+        address = plain_address(given)
         if not address:
-            _check_memory(given, role)
+            check_memory(given, role)
         dtype = _dtype(given.dtype)
         if given.is_cpu:
             shape, strides = tuple(given.shape), None
@@ -50,13 +73,13 @@ class TorchTensors:
             return given
         return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
 
-    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def untraced(self, function: Callable[..., Any], reason: str = _ON_MEMORY) -> Callable[..., Any]:
         """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
         if "torch._dynamo" not in sys.modules:  # importing it is slow
             return function
         torch = _torch()
         if torch.compiler.is_dynamo_compiling():
-            torch._dynamo.graph_break(msg="gpulayout works on the memory of plain tensors, outside of graphs")
+            torch._dynamo.graph_break(msg=reason)
         if function not in _untraced:
             _untraced[function] = torch.compiler.disable(function)
         return _untraced[function]
@@ -88,9 +111,9 @@ class TorchTensors:
         backend: Backend,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        like: Array,
+        like: AnyArray,
         label: np.dtype[Any] | None,
-    ) -> tuple[Any, Array | None]:
+    ) -> tuple[Any, AnyArray | None]:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
         torch, kind = _torch(), given.dtype
         own = _dtype(kind)
@@ -108,7 +131,9 @@ class TorchTensors:
     def give_back(self, made: Any, given: Any) -> Any:
         return made
 
-    def view(self, given: Any, backend: Backend, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    def view(
+        self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> Any:
         itemsize = array.itemsize
         return given.as_strided(shape, tuple([stride // itemsize for stride in strides]))
 
@@ -125,8 +150,8 @@ def _torch() -> Any:
     return sys.modules["torch"]
 
 
-def _plain_address(given: Any) -> int:
-    """The address of a tensor that passes `_check_memory`, the usual case, asked in fewer words; 0 says nothing."""
+def plain_address(given: Any) -> int:
+    """The address of a tensor that passes `check_memory`, the usual case, asked in fewer words; 0 says nothing."""
     torch = _torch()
     if (
         type(given) is not torch.Tensor
@@ -160,37 +185,39 @@ def _bytes_reached(given: Any) -> int:
     return (last + 1) * itemsize
 
 
-def _check_memory(given: Any, role: str) -> None:
+def check_memory(given: Any, role: str) -> None:
     """TypeError or BufferError unless the tensor's memory holds its values and nothing else has to know of the call."""
     torch, kind = _torch(), type(given).__name__
+    if torch.nn.parameter.is_lazy(given):
+        raise TypeError(f"{role} is an {kind}, which has no shape yet: call its module once, which gives it one")
+    if given.layout is not torch.strided or given.is_nested:
+        layout = "nested" if given.is_nested else str(given.layout).removeprefix("torch.")
+        raise BufferError(f"{role} ({kind}) is a {layout} tensor, which is not one array in memory: pass .to_dense()")
     if _is_recording(torch):
-        raise TypeError(
+        raise TracedArray(
             f"{role} ({kind}) is used while torch records calls, as in torch.jit.trace and make_fx, or makes no "
-            "memory, as in FakeTensorMode: call gpulayout outside of them"
+            f"memory, as in FakeTensorMode: {WORK_THERE}; call this one outside of them, on plain tensors"
         )
     wrapped = type(given).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or (
         torch._is_functional_tensor(given)  # of torch.func.functionalize: its clones are no memory either
     )
-    if not wrapped and given.layout is torch.strided:
+    if not wrapped:
         try:
             given.data_ptr()
         except (RuntimeError, ValueError):  # of torch.func, and of parameters without a shape yet
             wrapped = True
     if wrapped:
-        raise TypeError(
+        raise TracedArray(
             f"{role} is a tensor without memory of its own ({kind}), as inside torch.compile, torch.export and "
-            "torch.func: call gpulayout outside of them, on plain tensors"
+            f"torch.func: {WORK_THERE}; call this one outside of them, on plain tensors"
         )
-    if given.layout is not torch.strided or given.is_nested:
-        layout = "nested" if given.is_nested else str(given.layout).removeprefix("torch.")
-        raise BufferError(f"{role} ({kind}) is a {layout} tensor, which is not one array in memory: pass .to_dense()")
-    if given.requires_grad and torch.is_grad_enabled():
-        raise BufferError(
+    if _has_gradient(torch, given):
+        raise FollowedArray(
             f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach(), "
             "or call gpulayout inside torch.no_grad()"
         )
     if _has_tangent(torch, given):
-        raise BufferError(
+        raise FollowedArray(
             f"{role} ({kind}) has a tangent of forward-mode autograd, which would not follow its values through the "
             "call: pass .detach()"
         )
@@ -200,8 +227,12 @@ def _check_memory(given: Any, role: str) -> None:
                 f"{role} ({kind}) has its {bit} bit set: its memory does not hold its values, pass .resolve_{bit}()"
             )
     if given.device.type == "meta":
-        raise BufferError(f"{role} ({kind}) is on torch's meta device: it has a shape, but no memory")
+        raise TracedArray(f"{role} ({kind}) is on torch's meta device: it has a shape, but no memory; {WORK_THERE}")
     _check_storage(given, f"{role} ({kind})")
+
+
+def _has_gradient(torch: Any, given: Any) -> bool:
+    return bool(given.requires_grad and torch.is_grad_enabled())
 
 
 def _is_recording(torch: Any) -> bool:

@@ -14,8 +14,8 @@ from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, Result, same_kind
-from gpulayout.api.sides import Side
-from gpulayout.moves.backend import Array, Backend, Prepared
+from gpulayout.api.sides import BufferSide, Side
+from gpulayout.moves.backend import AnyArray, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
 
 SEPARATE = "separate memory, because only gl.relayout and plans work in place"  # the rule for an `out` that overlaps
@@ -29,14 +29,15 @@ class Transfer:
     prepared   the pieces as prepared by each backend; also by the type of CuPy's arrays, all of which have one backend
     """
 
-    __slots__ = ("sides", "pieces", "prepared", "_keeps_dtype")
+    __slots__ = ("sides", "pieces", "prepared", "_keeps_dtype", "_call")
 
     def __init__(self, source: Side, target: Side, pieces: Pieces):
         self.sides, self.pieces = (source, target), pieces
         self.prepared: dict[Backend | type[Any], Prepared] = {}
         self._keeps_dtype = source.is_packed == target.is_packed
+        self._call = "relayout" if isinstance(target, BufferSide) else "unpack", source.shape, target.shape
 
-    def __call__(self, buffer: Any, out: Any = None) -> Array:
+    def __call__(self, buffer: Any, out: Any = None) -> AnyArray:
         """Move `buffer` into `out`, or into a new array where `buffer` lives; returns that array."""
         kind = type(buffer)
         if kind is np.ndarray:
@@ -48,13 +49,17 @@ class Transfer:
                 return found
         role, library = self.sides[0].role, library_of(buffer)
         if library is not None:
-            return same_kind(library, buffer, role, out, self.run)
+            return same_kind(library, buffer, role, out, self.run, self.traced_call())
         backend, array = arrays.open_array(buffer, role)
         if array is buffer:
             self.prepared[kind] = self.prepared_by(backend)
         return self.run(backend, array, out)
 
-    def run(self, backend: Backend, array: Array, out: Any, result: Result | None = None) -> Array:
+    def traced_call(self) -> tuple[Any, ...]:
+        """The fields of the `TracedCall` that has these sides, for an array that is no memory."""
+        return self._call
+
+    def run(self, backend: Backend, array: AnyArray, out: Any, result: Result | None = None) -> AnyArray:
         """The same for an array that `open_array` returned, with every check; `result` makes new memory, if given."""
         source = self.sides[0]
         array = source.memory(backend, array, source.role)
@@ -65,7 +70,7 @@ class Transfer:
         prepared.execute(array, made, is_new=True)
         return made
 
-    def move_into(self, backend: Backend, array: Array, out: Any, target: Array) -> Array:
+    def move_into(self, backend: Backend, array: AnyArray, out: Any, target: AnyArray) -> AnyArray:
         """Move into `out`, which is open as `target`; both arrays passed every check but the one for overlap."""
         if arrays.may_overlap(backend, array, target):
             self.move_into_itself(backend, array, out, target)
@@ -76,11 +81,11 @@ class Transfer:
         prepared.execute(array, target)
         return out
 
-    def move_into_itself(self, backend: Backend, array: Array, out: Any, target: Array) -> None:
+    def move_into_itself(self, backend: Backend, array: AnyArray, out: Any, target: AnyArray) -> None:
         """The same for arrays that share memory: BufferError."""
         arrays.check_no_overlap(backend, array, target, (self.sides[0].role, "out"), rule=SEPARATE)
 
-    def source_memory(self, backend: Backend, array: Array) -> Array:
+    def source_memory(self, backend: Backend, array: AnyArray) -> AnyArray:
         """An array that `open_array` returned, as the pieces read it, with every check."""
         source = self.sides[0]
         return source.memory(backend, array, source.role)
@@ -89,18 +94,18 @@ class Transfer:
         """The pieces, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare(self.pieces))
 
-    def empty(self, maker: Maker, backend: Backend, array: Array) -> Array:
+    def empty(self, maker: Maker, backend: Backend, array: AnyArray) -> AnyArray:
         """New memory for the target, on the device of `array`."""
         target = self.sides[1]
         return maker.empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
 
-    def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
+    def opened_out(self, backend: Backend, array: AnyArray, out: Any) -> AnyArray:
         """`out` as an array of its backend, with every check."""
         result = self.target_memory(backend, array, out)
         arrays.check_no_overlap(backend, array, result, (self.sides[0].role, "out"), rule=SEPARATE)
         return result
 
-    def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:
+    def target_memory(self, backend: Backend, array: AnyArray, out: Any) -> AnyArray:
         """`out` as an array of its backend, with every check but the one for overlap."""
         out_backend, result = arrays.open_array(out, "out", writing=True)
         result = self.sides[1].memory(out_backend, result, "out")
@@ -109,7 +114,7 @@ class Transfer:
         return result
 
 
-def opened(side: Side, given: Any, role: str) -> tuple[Backend, Array]:
+def opened(side: Side, given: Any, role: str) -> tuple[Backend, AnyArray]:
     """The backend of an array, and the array with every check of its side; `out` will be written."""
     backend, array = arrays.open_array(given, role, writing=role == "out")
     return backend, side.memory(backend, array, role)

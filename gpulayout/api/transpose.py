@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import OPTIONS, Asked, meant
-from gpulayout.api.array_types import Array, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
+from gpulayout.api.array_types import AnyArray, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
 from gpulayout.api.backends import host_backend
 from gpulayout.api.convert_transfer import convert_transfer
 from gpulayout.api.copies import copy_between
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, Result, same_kind
 from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_strides
+from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import SEPARATE, Transfer
 from gpulayout.layout import checks
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
@@ -85,7 +87,7 @@ def transpose(
 ) -> Kind: ...
 @overload
 def transpose(
-    array: Array,
+    array: AnyArray,
     axes: str | Iterable[int] | None = None,
     *,
     out: None = None,
@@ -101,7 +103,7 @@ def transpose(
 ) -> Any: ...
 @overload
 def transpose(
-    array: Array,
+    array: AnyArray,
     axes: str | Iterable[int] | None = None,
     *,
     out: Out,
@@ -116,7 +118,7 @@ def transpose(
     **sizes: int,
 ) -> Out: ...
 def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then one of `sizes`
-    array: Array,
+    array: AnyArray,
     axes: str | Iterable[int] | None = None,
     /,
     *,
@@ -197,21 +199,26 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    asked = None
+    options = None
     if sizes or not (dtype is scale is shift is mean is std is unit is zero_point is saturate is None):
-        asked = _asked(axes, (dtype, scale, shift, mean, std, unit, zero_point, saturate), sizes)
+        options = _options(axes, (dtype, scale, shift, mean, std, unit, zero_point, saturate), sizes)
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
             f"it in the pattern, as out={checks.value_text(out)}"
         )
-    if asked:
-        return _converted(axes, sizes, asked, array, out)
+    if options:
+        if is_compiling():
+            again = functools.partial(transpose, array, axes, out=out, **options, **sizes)
+            return traced(TracedCall("transpose", None, axes, sizes, options), array, out, again)
+        if asked := Asked(options):
+            return _converted(axes, sizes, asked, array, out)
     if type(array) is np.ndarray:
         return _transposed(axes, sizes, host_backend(), array, out, host_backend())
     library = library_of(array)
     if library is not None:
-        return same_kind(library, array, "array", out, functools.partial(_transposed, axes, sizes))
+        work = functools.partial(_transposed, axes, sizes)
+        return same_kind(library, array, "array", out, work, ("transpose", None, axes, sizes))
     backend, source = arrays.open_array(array, "array")
     return _transposed(axes, sizes, backend, source, out, backend)
 
@@ -221,7 +228,7 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
 
     def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
         label = array.dtype if result is None else result.given_dtype
-        way = axes if isinstance(axes, str) else _numbers(axes, sizes, array)
+        way = axes if isinstance(axes, str) else axis_numbers(axes, sizes, array)
         find = _placed if not sizes or {*map(type, sizes.values())} == {int} else _placed.__wrapped__
         strides = None
         if out is not None:
@@ -241,11 +248,11 @@ def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: A
     library = library_of(given)
     if library is None:
         return work(*arrays.open_array(given, "array"), out)
-    return same_kind(library, given, "array", out, work)
+    return same_kind(library, given, "array", out, work, ("transpose", None, axes, sizes, asked.options))
 
 
-def _asked(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> Asked | None:
-    """The arithmetic that a call asks for, or None; `options` are in the order of OPTIONS.
+def _options(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of arithmetic that are given, by name; `options` are in the order of OPTIONS.
 
     LayoutError if an axis of its pattern has the name of a keyword that is given; TypeError for a misspelt keyword.
     """
@@ -260,7 +267,7 @@ def _asked(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> As
                 f"axes {checks.value_text(axes)} has an axis called {name}, and {name}= is arithmetic: write the size "
                 f"of the axis in the pattern, as in ({name}=2 n), or call it something else"
             )
-    return Asked(given) if given else None
+    return given
 
 
 class _Placed(NamedTuple):
@@ -341,7 +348,7 @@ def _transposed(
 ) -> Any:
     """The transpose of an array that `open_array` returned; `maker` makes new memory."""
     if not isinstance(axes, str):
-        axes = _numbers(axes, sizes, source)
+        axes = axis_numbers(axes, sizes, source)
     # Sizes such as True or 2.0, which equal ints, must not reach the cache.
     find = rearranged if not sizes or {*map(type, sizes.values())} == {int} else rearranged.__wrapped__
     found = find(axes, source.dtype, source.shape, source.strides, tuple(sizes.items()))
@@ -358,7 +365,7 @@ def _transposed(
     return out
 
 
-def _numbers(axes: Any, sizes: dict[str, Any], source: Any) -> tuple[int, ...]:
+def axis_numbers(axes: Any, sizes: Mapping[str, Any], source: Any) -> tuple[int, ...]:
     """Numbers of axes as a tuple of ints, which may be the key of a cache: True and 1.0 equal the int 1."""
     if sizes:
         raise TypeError(

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import Array, Kind, OwnKind, Scalar, TargetLike
+from gpulayout.api.array_types import AnyArray, Kind, OwnKind, Scalar, TargetLike
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.libraries import library_of
+from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.packing import array_shape
+from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.api.sides import BufferSide
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout
@@ -25,18 +27,21 @@ from gpulayout.moves.view_strides import view_strides
 
 
 @overload
+def view(buffer: ShapedBuffer[Memory], shape: TargetLike = "", **sizes: int) -> Memory: ...
+@overload
 def view(buffer: NDArray[Scalar], shape: TargetLike, **sizes: int) -> NDArray[Scalar]: ...
 @overload
 def view(buffer: OwnKind[Kind], shape: TargetLike, **sizes: int) -> Kind: ...
 @overload
-def view(buffer: Array, shape: TargetLike, **sizes: int) -> Any: ...
-def view(buffer: Array, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: ignore[misc]  # as in `transpose`
+def view(buffer: AnyArray, shape: TargetLike, **sizes: int) -> Any: ...
+def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: ignore[misc]  # as in `transpose`
     """See the same memory as another array: no copy, and writing to one writes to both.
 
     Parameters
     ----------
     buffer : array
-        1-D contiguous array of `shape.buffer_length` elements or more.  For a pattern, any N-d array.
+        1-D contiguous array of `shape.buffer_length` elements or more.  For a pattern, any N-d array.  An `Array` needs
+        no shape.
     shape : Shape, Layout or str
         The buffer's shape, or its text; or, for an N-d array, only its layout, as `pack` takes it.  A pattern such as
         ``"b s (h d) -> b h s d"`` asks for the array after it, as `transpose` does.
@@ -84,17 +89,21 @@ def view(buffer: Array, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type
             "are for gl.transpose"
         )
     is_pattern = isinstance(shape, str) and "->" in shape and is_only_layout(shape)
+    if isinstance(buffer, ShapedBuffer):
+        if is_pattern:
+            return view(view(buffer), shape, **sizes)
+        buffer, shape = buffer.buffer, own_shape(buffer.shape, shape or None, "shape")
     if sizes and not is_pattern:
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
     placed = None if is_pattern else _placed(as_shape(given_shape(shape, buffer, "shape")))
-    backend, opened = arrays.open_array(buffer, "buffer")
+    library = library_of(buffer)
+    backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
     if placed is None:
         memory = opened
         dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), opened.itemsize, sizes)
     else:
         side, strides = placed
         dimensions, memory = side.shape.dimensions, side.memory(backend, opened, "buffer")
-    library = library_of(buffer)
     if library is not None:
         return library.view(buffer, backend, memory, dimensions, strides)
     seen = backend.strided(memory, dimensions, strides)

@@ -19,7 +19,7 @@ from gpulayout.api.relayout import relayout
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 
 PITCH = 32  # elements of padding at the end of each row of the matrix
 
@@ -48,8 +48,8 @@ class DemoJob:
 
     name: str
     peer_name: str
-    run: Callable[[], Array]
-    peer: Callable[[], Array]
+    run: Callable[[], AnyArray]
+    peer: Callable[[], AnyArray]
     nbytes: int
 
 
@@ -85,40 +85,40 @@ def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[DemoJob]:
     yield _to_places(places, shape, xp)
 
 
-def _to_planes(pixels: Array, xp: ModuleType) -> DemoJob:
+def _to_planes(pixels: AnyArray, xp: ModuleType) -> DemoJob:
     target = Shape("u8", pixels.shape, Layout.from_major_to_minor((2, 0, 1)))
 
-    def fill(planes: Array) -> None:
+    def fill(planes: AnyArray) -> None:
         xp.copyto(planes, pixels.transpose(2, 0, 1))
 
     return _relayout_job("RGB to planes", "copyto", pixels, target, fill, xp)
 
 
-def _to_four_channels(pixels: Array, xp: ModuleType) -> DemoJob:
+def _to_four_channels(pixels: AnyArray, xp: ModuleType) -> DemoJob:
     """A fourth channel of padding that holds the highest u8, an opaque alpha."""
     wide = (*pixels.shape[:2], 4)
     target = Shape("u8", pixels.shape, Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
 
-    def fill(channels: Array) -> None:
+    def fill(channels: AnyArray) -> None:
         xp.copyto(channels[..., :3], pixels)
         channels[..., 3] = 255
 
     return _relayout_job("RGB to RGBA", "copyto, fill", pixels, target, fill, xp)
 
 
-def _to_columns(values: Array, xp: ModuleType) -> DemoJob:
+def _to_columns(values: AnyArray, xp: ModuleType) -> DemoJob:
     target = Shape("f32", values.shape, Layout.ascending(2))
     return _relayout_job("rows to columns", "copyto", values, target, lambda columns: xp.copyto(columns, values.T), xp)
 
 
 def _relayout_job(
-    name: str, peer_name: str, values: Array, target: Shape, fill: Callable[[Array], object], xp: ModuleType
+    name: str, peer_name: str, values: AnyArray, target: Shape, fill: Callable[[AnyArray], object], xp: ModuleType
 ) -> DemoJob:
     """The relayout of a C-ordered array; `fill` writes the same into an array whose C order is the target's buffer."""
     source = target.with_layout(None)
     out, expected = _two_buffers(target, xp)
 
-    def peer() -> Array:
+    def peer() -> AnyArray:
         fill(expected.reshape([target.buffer_dimensions[dim] for dim in target.layout.major_to_minor]))
         return expected
 
@@ -126,17 +126,17 @@ def _relayout_job(
     return DemoJob(name, peer_name, run, peer, source.nbytes + target.nbytes)
 
 
-def _pitched(values: Array) -> Shape:
+def _pitched(values: AnyArray) -> Shape:
     """The matrix with padding at the end of each row."""
     rows, columns = values.shape
     return Shape("f32", values.shape, Layout((1, 0), padded_dimensions=(rows, columns + PITCH)))
 
 
-def _to_padded_pitch(values: Array, xp: ModuleType) -> DemoJob:
+def _to_padded_pitch(values: AnyArray, xp: ModuleType) -> DemoJob:
     shape, columns = _pitched(values), values.shape[1]
     out, expected = _two_buffers(shape, xp)
 
-    def peer() -> Array:
+    def peer() -> AnyArray:
         wide = expected.reshape(shape.buffer_dimensions)
         xp.copyto(wide[:, :columns], values)
         wide[:, columns:] = 0
@@ -147,11 +147,11 @@ def _to_padded_pitch(values: Array, xp: ModuleType) -> DemoJob:
     )
 
 
-def _from_padded_pitch(values: Array, xp: ModuleType) -> DemoJob:
+def _from_padded_pitch(values: AnyArray, xp: ModuleType) -> DemoJob:
     shape, columns = _pitched(values), values.shape[1]
     buffer, out, expected = pack(values, shape), xp.empty_like(values), xp.empty_like(values)
 
-    def peer() -> Array:
+    def peer() -> AnyArray:
         xp.copyto(expected, buffer.reshape(shape.buffer_dimensions)[:, :columns])
         return expected
 
@@ -161,7 +161,7 @@ def _from_padded_pitch(values: Array, xp: ModuleType) -> DemoJob:
 # The peers of index conversion know only row-major order without padding, so the jobs use that.
 
 
-def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> DemoJob:
+def _to_indices(places: AnyArray, shape: Shape, xp: ModuleType) -> DemoJob:
     return DemoJob(
         "delinearize",
         "unravel_index",
@@ -171,7 +171,7 @@ def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> DemoJob:
     )
 
 
-def _to_places(places: Array, shape: Shape, xp: ModuleType) -> DemoJob:
+def _to_places(places: AnyArray, shape: Shape, xp: ModuleType) -> DemoJob:
     indices = delinearize(places, shape)
     return DemoJob(
         "linearize",
@@ -182,6 +182,6 @@ def _to_places(places: Array, shape: Shape, xp: ModuleType) -> DemoJob:
     )
 
 
-def _two_buffers(shape: Shape, xp: ModuleType) -> tuple[Array, Array]:
+def _two_buffers(shape: Shape, xp: ModuleType) -> tuple[AnyArray, AnyArray]:
     """One buffer for this library and one for its peer."""
     return xp.empty(shape.buffer_size, shape.dtype), xp.empty(shape.buffer_size, shape.dtype)

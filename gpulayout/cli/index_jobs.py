@@ -22,7 +22,7 @@ from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.gpu.runtime import Launch
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.move import MAX_AXES
 
 Call = Callable[[], Any]
@@ -44,7 +44,7 @@ class IndexJob:
     """
 
     name: str
-    out: Array
+    out: AnyArray
     expected: Indices
     warm: Call
     fresh: Call
@@ -105,7 +105,7 @@ def _job(name: str, backend: Backend, shape: Shape, given: Indices, expected: In
     )
 
 
-def _kernel(name: str, backend: CudaBackend, shape: Shape, source: Array, out: Array) -> Call:
+def _kernel(name: str, backend: CudaBackend, shape: Shape, source: AnyArray, out: AnyArray) -> Call:
     """The launch of a conversion that checks its indices.  The flag for the first bad one is never read."""
     program, runtime = conversion(name, shape).program, backend.runtime
     source_address, device = runtime.place(source)
@@ -115,7 +115,7 @@ def _kernel(name: str, backend: CudaBackend, shape: Shape, source: Array, out: A
     start = runtime.prepare(device, Launch(*launch, 3))
     flag, flag_address = runtime.new_flag(device)
 
-    def kernel() -> Array:
+    def kernel() -> AnyArray:
         start(source_address, out_address, flag_address)
         return out
 
@@ -123,7 +123,7 @@ def _kernel(name: str, backend: CudaBackend, shape: Shape, source: Array, out: A
     return kernel
 
 
-def _plain(name: str, backend: Backend, shape: Shape, source: Array) -> Call | None:
+def _plain(name: str, backend: Backend, shape: Shape, source: AnyArray) -> Call | None:
     """The call of NumPy or CuPy that gives the same; its rows are put into our order, which copies nothing."""
     if shape.is_tiled or shape.rank > MAX_AXES:
         return None
@@ -134,7 +134,7 @@ def _plain(name: str, backend: Backend, shape: Shape, source: Array) -> Call | N
         rows = tuple(source[dim] for dim in major_to_minor)
         return partial(xp.ravel_multi_index, rows, widths, mode="raise")
 
-    def unravel() -> tuple[Array, ...]:
+    def unravel() -> tuple[AnyArray, ...]:
         found = xp.unravel_index(source, widths)
         return tuple(found[major_to_minor.index(dim)] for dim in range(shape.rank))
 

@@ -22,7 +22,7 @@ from gpulayout.xla.least_padding import least_waste
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedArray:
     """One shape, the instructions that produce it, the line of the first, and its order that needs the fewest bytes.
 
     names   one for each array; the same twice if a tuple has two, and "" in a text without instructions
@@ -50,7 +50,7 @@ class Entry:
 
 
 # What comes first.  Rows that a sort leaves equal stay in the order of "bytes".
-SORTS: dict[str, Callable[[Entry], int]] = {
+SORTS: dict[str, Callable[[ListedArray], int]] = {
     "bytes": lambda entry: -entry.shape.nbytes,
     "waste": lambda entry: -entry.count * entry.wasted,
     "saving": lambda entry: -entry.count * entry.saved,
@@ -100,7 +100,7 @@ def _read(file: File) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _entries(name: str, text: str) -> tuple[list[Entry], int]:
+def _entries(name: str, text: str) -> tuple[list[ListedArray], int]:
     """The distinct arrays, the largest first, and how many arrays have no size because a dimension has no bound."""
     names: dict[Shape, list[str]] = {}
     lines: dict[Shape, int] = {}
@@ -113,7 +113,7 @@ def _entries(name: str, text: str) -> tuple[list[Entry], int]:
         hint = ": StableHLO tensors have no layout; use the text of the compiled program" if "tensor<" in text else ""
         raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
     sized = [
-        Entry(shape, tuple(found), lines[shape], least_waste(shape))
+        ListedArray(shape, tuple(found), lines[shape], least_waste(shape))
         for shape, found in names.items()
         if UNBOUNDED not in shape.dimensions
     ]
@@ -121,19 +121,19 @@ def _entries(name: str, text: str) -> tuple[list[Entry], int]:
     return sized, sum(map(len, names.values())) - sum(entry.count for entry in sized)
 
 
-def _total(entries: list[Entry]) -> int:
+def _total(entries: list[ListedArray]) -> int:
     return sum(entry.count * entry.shape.nbytes for entry in entries)
 
 
-def _total_wasted(entries: list[Entry]) -> int:
+def _total_wasted(entries: list[ListedArray]) -> int:
     return sum(entry.count * entry.wasted for entry in entries)
 
 
-def _total_saved(entries: list[Entry]) -> int:
+def _total_saved(entries: list[ListedArray]) -> int:
     return sum(entry.count * entry.saved for entry in entries)
 
 
-def _summary(entries: list[Entry], unknown: int) -> str:
+def _summary(entries: list[ListedArray], unknown: int) -> str:
     count, total, wasted = sum(entry.count for entry in entries), _total(entries), _total_wasted(entries)
     text = (
         f"{counted(count, 'array')} of {counted(len(entries), 'shape')}, {counted(total, 'byte')} together, "
@@ -142,7 +142,7 @@ def _summary(entries: list[Entry], unknown: int) -> str:
     return f"{text}; {unknown} without a bound left out" if unknown else text
 
 
-def _saving(entries: list[Entry]) -> str:
+def _saving(entries: list[ListedArray]) -> str:
     """How much of the padding the better orders would save, over all buffers."""
     wasted, saved = _total_wasted(entries), _total_saved(entries)
     if not saved:
@@ -150,7 +150,7 @@ def _saving(entries: list[Entry]) -> str:
     return f"the orders under 'least_order' would save {saved} of the {counted(wasted, 'byte')} of padding"
 
 
-def _row(entry: Entry) -> list[str]:
+def _row(entry: ListedArray) -> list[str]:
     """A row of the table; the last two cells are empty if no other order needs fewer bytes."""
     shape, order = entry.shape, ",".join(map(str, entry.least.layout.minor_to_major))
     return [
@@ -166,7 +166,7 @@ def _row(entry: Entry) -> list[str]:
     ]
 
 
-def _as_json(entry: Entry) -> dict[str, Any]:
+def _as_json(entry: ListedArray) -> dict[str, Any]:
     return {
         "shape": str(entry.shape),
         "count": entry.count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import dask.array as da
 import numpy as np
@@ -16,6 +16,9 @@ from gpulayout.api import view as views
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike, Unpack
 from gpulayout.api.given_shapes import check_whole
+from gpulayout.api.host_bytes import host_buffer
+from gpulayout.api.own_shapes import own_shape, sides_of
+from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
 from gpulayout.api.targets import as_target, converted_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
@@ -148,8 +151,8 @@ def _packed(
 
 
 def unpack(
-    buffer: da.Array,
-    shape: ShapeLike,
+    buffer: da.Array | ShapedBuffer[Any],
+    shape: TargetLike | None = None,
     *,
     chunk_size: ByteCount | None = None,
     **options: Unpack[ArithmeticOptions],
@@ -159,7 +162,8 @@ def unpack(
     Parameters
     ----------
     buffer : dask.array.Array
-        1-D array of `shape.buffer_length` elements or more, in any chunks; uint8 when elements are packed.
+        1-D array of `shape.buffer_length` elements or more, in any chunks; uint8 when elements are packed.  Or a
+        `gpulayout.Array` in the memory of the host, which needs no shape and is cut into chunks here.
     shape : Shape or str
         The buffer's shape, or its text.
     chunk_size : int or str, optional
@@ -189,8 +193,13 @@ def unpack(
     array([[0, 2, 4],
            [1, 3, 5]])
     """
+    if isinstance(buffer, ShapedBuffer):
+        shape = own_shape(buffer.shape, shape, "shape")
+        buffer = _chunks_of(buffer, chunk_size)
+    if shape is None:
+        raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
     check_whole(shape, "shape")
-    shape, asked = as_shape(shape), asked_of(options)
+    shape, asked = as_shape(cast(ShapeLike, shape)), asked_of(options)
     buffer = _buffer_of(buffer, shape, "unpack")
     target = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
     change = change_of(asked, shape, target)
@@ -230,9 +239,9 @@ def _unpacker(slab: Shape) -> Any:
 
 
 def relayout(
-    buffer: da.Array,
-    source: ShapeLike,
-    target: TargetLike,
+    buffer: da.Array | ShapedBuffer[Any],
+    source: TargetLike | None = None,
+    target: TargetLike | None = None,
     *,
     chunk_size: ByteCount | None = None,
     **options: Unpack[ArithmeticOptions],
@@ -242,7 +251,8 @@ def relayout(
     Parameters
     ----------
     buffer : dask.array.Array
-        1-D array of `source.buffer_length` elements or more, in any chunks; uint8 when elements are packed.
+        1-D array of `source.buffer_length` elements or more, in any chunks; uint8 when elements are packed.  Or a
+        `gpulayout.Array` in the memory of the host, as in ``relayout(array, target)``.
     source : Shape or str
         The buffer's shape, or its text.
     target : Shape, Layout or str
@@ -277,8 +287,16 @@ def relayout(
     >>> relayout(da.arange(6, chunks=3), "s64[2,3]", "{0,1}").compute()
     array([0, 3, 1, 4, 2, 5])
     """
+    if isinstance(buffer, ShapedBuffer):
+        source, target = sides_of(buffer.shape, source, target)
+        buffer = _chunks_of(buffer, chunk_size)
+    if source is None or target is None:
+        missing = "source" if source is None else "target"
+        raise TypeError(
+            f"relayout() missing 1 required positional argument: '{missing}'; only a gl.Array knows its own shape"
+        )
     check_whole(source, "source")
-    source = as_shape(source, "source")
+    source = as_shape(cast(ShapeLike, source), "source")
     asked = asked_of(options)
     target = converted_target(target, source, asked) if asked else as_target(target, source)
     (check_same_dimensions if asked else check_same_array)(source, target)
@@ -327,6 +345,13 @@ def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementCha
     like = packing.pack(empty, _without_elements(target.shape), **changes.options())
     token = str(source.shape), str(target.shape), *changes.token
     return new_array("relayout", tasks, buffer, (target.lengths,), like, *token)
+
+
+def _chunks_of(array: ShapedBuffer[Any], chunk_size: ByteCount | None) -> da.Array:
+    """The buffer of an array in memory as a Dask array, in slabs where these are small enough."""
+    slabs = slabs_of_size(array.shape, limit_of(chunk_size))
+    found: da.Array = untyped.from_array(host_buffer(array), chunks=(slabs.lengths,))
+    return found
 
 
 def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:

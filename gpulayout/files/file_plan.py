@@ -13,6 +13,7 @@ from gpulayout.files.npy import Header, is_npy_name
 from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.arguments import as_shape, is_only_layout
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -53,7 +54,12 @@ def file_plan(
     """
     names = axis_names(to, len((from_ or source.header).dimensions))
     if isinstance(to, str):
-        to = layout_for(to, (from_ or source.header).dimensions) if is_only_layout(to) else as_shape(to, "target")
+        known = from_ or source.header
+        to = (
+            layout_for(to, known.dimensions, element_type=_type_of_result(source.header, from_, Asked(options)))
+            if is_only_layout(to)
+            else as_shape(to, "target")
+        )
     if from_ is not None:
         shape = buffer_shape(source.header, from_)
     else:
@@ -66,3 +72,12 @@ def file_plan(
     dtype = source.header.dtype if keeps else relayout.target.buffer_dtype
     header = Header(output_name(target), dtype, dimensions, order == "F")
     return FilePlan(source, relayout, header, plain, order is not None)
+
+
+def _type_of_result(header: Header, from_: Shape | None, asked: Asked) -> ElementType | None:
+    """The element type of the new file, on which a layout by name may depend; None if its elements are opaque."""
+    if asked.dtype is not None:
+        return asked.dtype
+    if from_ is not None:
+        return from_.element_type
+    return None if header.dtype.kind == "V" else ElementType.of(header.dtype)

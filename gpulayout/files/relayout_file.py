@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from gpulayout.api.arithmetic import check_simple
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
+from gpulayout.api.host_bytes import host_bytes
+from gpulayout.api.own_shapes import own_shape
+from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
+
+if TYPE_CHECKING:
+    from gpulayout.files.source import Source
 
 
 class FileRelayout(NamedTuple):
@@ -40,7 +47,7 @@ class FileRelayout(NamedTuple):
 
 
 def relayout_file(
-    file: str | os.PathLike[str],
+    file: str | os.PathLike[str] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
     *,
     source: ShapeLike | None = None,
@@ -56,8 +63,9 @@ def relayout_file(
 
     Parameters
     ----------
-    file : path
-        A .npy file, or a file of plain bytes for a buffer of `source`.
+    file : path or Array
+        A .npy file, or a file of plain bytes for a buffer of `source`.  Or an `Array` in the memory of the host, which
+        needs no source.
     out : path
         The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
         folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
@@ -135,16 +143,19 @@ def relayout_file(
     from gpulayout.files.least_memory import sensible_route
     from gpulayout.files.move import move
     from gpulayout.files.new_file import check_output
-    from gpulayout.files.source import open_source
 
     check_simple(options, "files")
     # Absolute: the folder of the process may change during the call.
-    source_file, new_file = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
+    array, source_file = (file, None) if isinstance(file, ShapedBuffer) else (None, Path(os.path.abspath(file)))
+    new_file = Path(os.path.abspath(os.fspath(out)))
     folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
-    shape = None if source is None else as_shape(source, "source")
+    if array is not None:
+        shape: Shape | None = own_shape(array.shape, source, "source")
+    else:
+        shape = None if source is None else as_shape(source, "source")
     try:
         check_output(new_file, source_file, overwrite=overwrite)
-        with open_source(source_file, shape, raw=raw) as opened:
+        with _opened(array, source_file, shape, raw) as opened:
             plan = file_plan(opened, new_file, shape, target, raw=raw, **options)
             way = sensible_route(plan.relayout, max_bytes, folder)
             seconds = move(plan, new_file, way, _ignore if progress is None else progress, overwrite=overwrite)
@@ -159,6 +170,15 @@ def relayout_file(
         way.bytes_written,
         seconds,
     )
+
+
+def _opened(array: Any, file: Path | None, shape: Shape | None, raw: bool) -> AbstractContextManager[Source]:
+    """What is read: the elements of a file, or the memory of an array."""
+    from gpulayout.files.source import open_source, source_in_memory
+
+    if file is not None:
+        return open_source(file, shape, raw=raw)
+    return nullcontext(source_in_memory(host_bytes(array), array.shape))
 
 
 def _ignore(done: int, total: int) -> None:

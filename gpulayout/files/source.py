@@ -82,6 +82,11 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
             yield Source(header, 0, None, _read_all(header, stream))
 
 
+def source_in_memory(elements: Bytes, shape: Shape) -> Source:
+    """A buffer of a shape that is in memory already."""
+    return Source(Header("the gl.Array", shape.buffer_dtype, (shape.buffer_length,), False), 0, None, elements)
+
+
 def _is_plain(file: File, stream: BinaryIO) -> bool:
     """True when a file is a buffer without a header: nothing says that it is a .npy file, or another library's."""
     if is_npy_name(file):

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.tile import COMBINE, Tile
 
 _NUMBER = "([0-9]+)"
@@ -88,6 +89,7 @@ def _letters(logical: str) -> dict[str, int]:
     return found
 
 
+@constant_in_graphs
 def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
     """The parts of a name: (letter, divisor, "", "") for a dimension, ("", "", size, letter) for a block."""
     found, position = [], 0

@@ -19,6 +19,7 @@ from gpulayout.layout import checks
 from gpulayout.layout.checks import Text, number_text, type_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.graph_constants import constant_in_graphs
 
 
 class PaddingValue(enum.Enum):
@@ -123,6 +124,11 @@ def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, k
     return _encode(element_type, number)
 
 
+@constant_in_graphs
+def _kept_bytes(element_type: ElementType, value: PaddingValue | Scalar | None) -> bytes:
+    return _pad_bytes(element_type, value, scalar_key(value))
+
+
 def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, context: Text = "") -> bytes:
     """The bytes of one padding element.
 
@@ -135,7 +141,7 @@ def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, co
     (b'\\x80', b'\\x00<')
     """
     try:
-        return _pad_bytes(element_type, value, scalar_key(value))
+        return _kept_bytes(element_type, value)
     except _Unfit as reason:
         name = (
             value.name if isinstance(value, PaddingValue) else number_text(value) if type(value) is int else repr(value)
@@ -154,6 +160,12 @@ def canonical_scalar(
     encoded = pad_bytes(element_type, value, context)
     if value is None or isinstance(value, PaddingValue):
         return value
+    return _number(element_type, encoded)
+
+
+@constant_in_graphs
+def _number(element_type: ElementType, encoded: bytes) -> Scalar:
+    """The canonical number with these bytes."""
     exact = np.frombuffer(encoded, element_type.dtype)[0].item()
     if element_type.kind == "complex":
         return complex(*(_shortest(element_type.component, part) for part in (exact.real, exact.imag)))

@@ -55,16 +55,13 @@ class Pattern:
         >>> read_pattern("(h w) c -> c h w", 2).axis_sizes((6, 4), {"h": 2})
         {'h': 2, 'w': 3, 'c': 4}
         """
-        known = self._known(sizes)
+        known = self.known(sizes)
         found: dict[str, int] = {}
         for axis, (group, size) in enumerate(zip(self.before, dimensions)):
             unknown = [name for name in group if name not in known]
             product = math.prod(known[name] for name in group if name in known)
             if len(unknown) > 1:
-                raise LayoutError(
-                    f"{self.shown} leaves the sizes of {' and '.join(unknown)} open: give all but one, such as "
-                    f"'({unknown[0]}=8 {unknown[1]})'"
-                )
+                raise LayoutError(self.open_sizes(unknown))
             if (size % product if product else size) if unknown else product != size:
                 parts = (checks.number_text(known[name]) if name in known else name for name in group)
                 raise LayoutError(
@@ -89,7 +86,7 @@ class Pattern:
                 stride *= sizes[name]
         return found
 
-    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes in the text and beside it."""
         names = {name for group in self.before for name in group}
         known = dict(self.sizes)
@@ -100,6 +97,13 @@ class Pattern:
             if known.setdefault(name, size) != size:
                 raise LayoutError(f"{self.shown} says {name}={known[name]}, but size {name} is {size}")
         return known
+
+    def open_sizes(self, unknown: Sequence[str]) -> str:
+        """The message about an axis that is split into these parts, whose sizes nobody gives."""
+        return (
+            f"{self.shown} leaves the sizes of {' and '.join(unknown)} open: give all but one, such as "
+            f"'({unknown[0]}=8 {unknown[1]})'"
+        )
 
     def labels(self) -> tuple[str, ...]:
         """A name for every axis of the array; a split axis shows its parts.

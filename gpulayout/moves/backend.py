@@ -13,7 +13,7 @@ from gpulayout.moves.index_program import IndexProgram, Mode
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.steps import Steps
 
-Array = Any  # a NumPy or a CuPy array; CuPy has no types
+AnyArray = Any  # a NumPy or a CuPy array; CuPy has no types
 
 
 class Prepared(Protocol):
@@ -21,14 +21,14 @@ class Prepared(Protocol):
 
     pieces: Pieces
 
-    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+    def execute(self, source: AnyArray, target: AnyArray, *, is_new: bool = False) -> None:
         """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
         Both arrays have passed every check; `is_new` means that the target was allocated for this call.
         """
         ...
 
-    def again(self, source: Array, target: Array | None) -> Array | None:
+    def again(self, source: AnyArray, target: AnyArray | None) -> AnyArray | None:
         """Execute a call without checks, if an equivalent call has passed them, and return its target.
 
         A target of None asks for new memory.  Returns None if the call must go through the checks.
@@ -39,7 +39,7 @@ class Prepared(Protocol):
 class PreparedArithmetic(Protocol):
     """Pieces with arithmetic, ready to run: moves of elements that change, and fills."""
 
-    def convert(self, source: Array, target: Array, parameters: Sequence[np.ndarray]) -> None:
+    def convert(self, source: AnyArray, target: AnyArray, parameters: Sequence[np.ndarray]) -> None:
         """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
         parameters   arrays on the host, of the type of the steps
@@ -52,7 +52,7 @@ class PreparedArithmetic(Protocol):
 class PreparedSteps(Protocol):
     """The steps of a relayout in place, ready to run."""
 
-    def execute(self, buffer: Array, workspace: Array) -> None:
+    def execute(self, buffer: AnyArray, workspace: AnyArray) -> None:
         """Execute all steps on 1-D arrays of bytes.  Errors are raised before the first one."""
         ...
 
@@ -62,14 +62,14 @@ class PreparedJob(NamedTuple):
 
     label: str
     prepared: Any  # what `prepare` returned on the backend that gets the job
-    source: Array
-    target: Array
+    source: AnyArray
+    target: AnyArray
 
 
 class PreparedConversion(Protocol):
     """The program of an index conversion, ready to run: a backend prepares it once."""
 
-    def convert(self, given: Array, result: Array | None, mode: Mode, checked: bool = False) -> int | None:
+    def convert(self, given: AnyArray, result: AnyArray | None, mode: Mode, checked: bool = False) -> int | None:
         """Convert index arrays; return the flat position of the first index that cannot be converted, or None.
 
         given     (...) for linear indices, (rank, ...) for logical ones, as `Backend.contiguous` returns it
@@ -79,7 +79,7 @@ class PreparedConversion(Protocol):
         """
         ...
 
-    def again(self, given: Array, result: Array, mode: Mode) -> bool:
+    def again(self, given: AnyArray, result: AnyArray, mode: Mode) -> bool:
         """Execute a call without checks, if an equivalent call has passed them; else return False."""
         ...
 
@@ -92,7 +92,7 @@ class Lane(Protocol):
     """
 
     host: np.ndarray  # bytes, page-locked
-    device: Array  # bytes; it may be longer than `host`
+    device: AnyArray  # bytes; it may be longer than `host`
 
     def running(self) -> AbstractContextManager[object]:
         """A context in which launches go to this lane."""
@@ -111,7 +111,7 @@ class Lane(Protocol):
         ...
 
 
-LinearizeBroadcast = Callable[[IndexProgram, Sequence[Array], Array, Mode], "int | None"]
+LinearizeBroadcast = Callable[[IndexProgram, Sequence[AnyArray], AnyArray, Mode], "int | None"]
 """(program, operands, result, mode): `PreparedConversion.convert` for one index array per dimension.
 
 The arrays may have any shapes that broadcast, and are read in one pass without copies.  The program is a dot product.
@@ -135,17 +135,21 @@ class Backend(Protocol):
         """The memory of another library's array.  May raise any exception if this backend cannot use that memory."""
         ...
 
-    def adopt(self, memory: ForeignMemory) -> Array:
+    def adopt(self, memory: ForeignMemory) -> AnyArray:
         """Foreign memory as an array of this backend, without a copy."""
         ...
 
     def array(
-        self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: Array | None = None
-    ) -> Array:
+        self,
+        values: object,
+        dtype: np.dtype | None,
+        order: Literal["C", "F"] | None = None,
+        like: AnyArray | None = None,
+    ) -> AnyArray:
         """A new array of plain Python values, on the device of `like` or else on the current one."""
         ...
 
-    def on_device_of(self, array: Array) -> AbstractContextManager[object]:
+    def on_device_of(self, array: AnyArray) -> AbstractContextManager[object]:
         """A context in which array operations run on the device of this array."""
         ...
 
@@ -153,31 +157,31 @@ class Backend(Protocol):
         """The dtype of this backend's arrays of such elements: the same, or the unsigned integer of its width."""
         ...
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Array | None = None) -> Array:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: AnyArray | None = None) -> AnyArray:
         """An uninitialised array in C order, on the device of `like` or else on the current one."""
         ...
 
-    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: Array) -> Array:
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: AnyArray) -> AnyArray:
         """As `empty`, for memory that is given back after the call.  BufferError where that is too early."""
         ...
 
-    def zeros(self, length: int, dtype: np.dtype, align: int) -> Array:
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> AnyArray:
         """A 1-D array of zeros on the current device, at an address that is a multiple of `align` bytes."""
         ...
 
-    def device(self, array: Array) -> str:
+    def device(self, array: AnyArray) -> str:
         """Where an array lives: "cpu" or "cuda:0"."""
         ...
 
-    def address(self, array: Array) -> int:
+    def address(self, array: AnyArray) -> int:
         """The address of the element whose coordinates are all 0."""
         ...
 
-    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    def strided(self, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> AnyArray:
         """A view of the same memory with other strides, in bytes."""
         ...
 
-    def contiguous(self, array: Array) -> Array:
+    def contiguous(self, array: AnyArray) -> AnyArray:
         """The array as `PreparedConversion.convert` reads it: a C-contiguous copy where the backend needs one."""
         ...
 
@@ -194,7 +198,7 @@ class Backend(Protocol):
         ...
 
     def lanes(
-        self, count: int, host_bytes: int, device_bytes: int, like: Array | None = None
+        self, count: int, host_bytes: int, device_bytes: int, like: AnyArray | None = None
     ) -> AbstractContextManager[Sequence[Lane]]:
         """So many lanes, on the device of `like` or else on the current one; MemoryError if there is no room.
 

@@ -1,4 +1,4 @@
-"""Tensors that require a gradient: taken where torch records none, as by torch itself, and refused elsewhere."""
+"""Tensors that require a gradient: it follows where torch records it.  An `out` that would lose it is refused."""
 
 import types
 
@@ -130,25 +130,47 @@ def test_a_refused_call_is_no_change_to_autograd(name):
     assert out._version == version and out.tolist() == [*range(6)]
 
 
-@pytest.mark.parametrize("name", [*READS, "write"])
-def test_elsewhere_the_error_says_both_ways_out(name):
-    call = READS.get(name, WRITES["relayout"])
+TO_OUT = ("stream", "out")  # of READS: no gradient follows a call into memory that the caller gives
+
+
+@pytest.mark.parametrize("name", [name for name in READS if name not in TO_OUT])
+def test_elsewhere_the_gradient_follows(name):
     given = weights()
     version = given._version
-    contexts = [torch.enable_grad, lambda: torch.inference_mode(False)]
-    for context in contexts:
-        with context(), pytest.raises(BufferError) as caught:
-            call(given)
+    for context in (torch.enable_grad, lambda: torch.inference_mode(False)):
+        with context():
+            found = READS[name](given)
+        assert found.tolist() == MOVED and found.requires_grad and given._version == version
+        (gradient,) = torch.autograd.grad(found, given, torch.arange(6.0))
+        assert gradient.tolist() == [0, 2, 4, 1, 3, 5]
+
+
+def test_elsewhere_nothing_is_written_without_its_gradient():
+    given, out = weights(), torch.zeros(6)
+    written = (
+        "requires a gradient or has a tangent, which would not follow its values there: drop out=, or call "
+        "gpulayout inside torch.no_grad()"
+    )
+    for call in (
+        lambda: gl.pack(given.view(2, 3), "{0,1}", out=out),
+        lambda: gl.unpack(given, "f32[6]", out=out),
+        lambda: gl.relayout(given, SOURCE, TARGET, out=out),
+        lambda: gl.relayout(given, SOURCE, TARGET, out=given),
+        lambda: gl.plan(SOURCE, TARGET)(given, out=out),
+        lambda: gl.relayout_many([(given, SOURCE, TARGET)], out=[out]),
+        lambda: gl.transpose(given.view(2, 3), out=out.view(3, 2)),
+    ):
+        with pytest.raises(BufferError) as caught:
+            call()
         text = str(caught.value).removeprefix("job 0: ")
-        role = "out" if name == "write" else "array" if text.startswith("array") else "buffer"
-        assert text in [
-            f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach(), "
-            "or call gpulayout inside torch.no_grad()"
-            for kind in ("Parameter", "Tensor")
-        ]
-    with torch.no_grad(), torch.enable_grad(), pytest.raises(BufferError, match="requires a gradient"):
-        call(given)
-    assert given._version == version
+        assert text.startswith("out is given, and ") and text.endswith(f" {written}")
+    through = "requires a gradient, which would not follow its values through the call: pass .detach\\(\\), or call "
+    for name, call in {**WRITES, "read by stream": READS["stream"]}.items():
+        given = weights()
+        with pytest.raises((BufferError, RuntimeError), match="in-place" if name.startswith("in place") else through):
+            call(given)
+        assert given._version == 0 and given.tolist() == [*range(6)]
+    assert out._version == 0 and not out.any()
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by torch itself, in make_dual
@@ -156,14 +178,15 @@ def test_a_tangent_follows_inside_no_grad_too():
     """torch.no_grad() stops gradients, but not the tangents of forward mode."""
     forward = torch.autograd.forward_ad
     with forward.dual_level(), torch.no_grad():
-        dual = forward.make_dual(torch.arange(6.0), torch.ones(6))
-        assert forward.unpack_dual(dual * 2).tangent is not None
-        with pytest.raises(BufferError) as caught:
-            gl.pack(dual, "{0}")
-        assert str(caught.value) == (
-            "array (Tensor) has a tangent of forward-mode autograd, which would not follow its values through the "
-            "call: pass .detach()"
-        )
+        dual = forward.make_dual(torch.arange(6.0), torch.arange(6.0) + 1)
+        for name in READS:
+            if name not in TO_OUT:
+                found = forward.unpack_dual(READS[name](dual))
+                assert found.primal.tolist() == MOVED and found.tangent.tolist() == [x + 1 for x in MOVED], name
+        with pytest.raises(BufferError, match=r"^out is given, and buffer \(Tensor\) requires a gradient or"):
+            READS["out"](dual)
+        with pytest.raises(BufferError, match=r"^buffer \(Tensor\) has a tangent of .* the call: pass .detach\(\)$"):
+            READS["stream"](dual)
         with pytest.raises(BufferError, match=r"^out \(Tensor\) has a tangent"):
             gl.pack(FLOATS, "{0}", out=dual)
 
@@ -195,19 +218,20 @@ def test_a_tensor_without_a_tangent_is_taken_beside_those_that_have_one():
 
 
 def test_functionalize_is_a_transform_like_the_others():
-    """Its tensors are stand-ins, and so are their clones: only a call outside helps."""
+    """Its tensors are stand-ins, and so are their clones: no memory of theirs holds values."""
 
     def inside(tensor):
         for given in (tensor, tensor.clone(), tensor[:0], tensor.reshape(2, 3)):
-            for call in (lambda: gl.pack(given, gl.Layout.descending(given.ndim)), lambda: gl.shape_of(given)):  # noqa: B023
-                with pytest.raises(TypeError) as caught:
-                    call()
-                assert str(caught.value) == (
-                    "array is a tensor without memory of its own (Tensor), as inside torch.compile, torch.export and "
-                    "torch.func: call gpulayout outside of them, on plain tensors"
-                )
+            assert gl.pack(given, gl.Layout.descending(given.ndim)).shape == (given.numel(),)
+            with pytest.raises(TypeError) as caught:
+                gl.shape_of(given)
+            assert str(caught.value) == (
+                "array is a tensor without memory of its own (Tensor), as inside torch.compile, torch.export and "
+                "torch.func: gl.transpose, pack, unpack, relayout, relayout_many and plans work there; call this one "
+                "outside of them, on plain tensors"
+            )
         with pytest.raises(TypeError, match=r"^out is a tensor without memory of its own \(Tensor\)"):
             gl.pack(FLOATS, "{0}", out=tensor)
-        return tensor + 1
+        return gl.relayout(tensor + 1, SOURCE, TARGET)
 
-    assert torch.func.functionalize(inside)(torch.zeros(6)).tolist() == [1] * 6
+    assert torch.func.functionalize(inside)(torch.arange(6.0)).tolist() == [value + 1 for value in MOVED]

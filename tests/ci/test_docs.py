@@ -20,7 +20,7 @@ COMMANDS = [
     for found in re.findall(r"^    \$ gpulayout (.+)\n((?:    .*\n|\n(?=    ))+)", text, flags=re.MULTILINE)
 ]
 # Sections, and the libraries that their examples import.
-PAGES_NEED = {"dask.md": ("dask", "zarr", "h5py")}
+PAGES_NEED = {"dask.md": ("dask", "zarr", "h5py"), "models.md": ("torch", "jax"), "arrays.md": ("torch", "jax")}
 NEEDS = {"Protos": "google.protobuf", "PyTorch": "torch", "JAX": "jax"}
 
 
@@ -44,7 +44,10 @@ def examples(name):
 def run(text, name="page"):
     """(number of examples, what doctest says of those that fail) of a text."""
     test, told = doctest.DocTestParser().get_doctest(text, {}, name, name, 0), []
-    found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=told.append)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    found = runner.run(test, out=told.append, clear_globs=False)
+    if "torch._dynamo" in sys.modules:  # it watches the names of compiled functions
+        sys.modules["torch._dynamo"].reset()
     return found.attempted, "".join(told)
 
 

@@ -17,8 +17,8 @@ def test_the_help_of_the_package_names_every_public_name():
     words = set(re.findall(r"\w+", gl.__doc__))
     assert [name for name in gl.__all__ if name not in words and name != "__version__"] == []
     listed = re.findall(r"^    (\w+(?:, \w+)*)(?: {2,}|$)", gl.__doc__, re.M)
-    # `from gpulayout import *` must not need Dask
-    assert {name for line in listed for name in line.split(", ")} == {*gl.__all__, "dask"} - {"__version__"}
+    # `from gpulayout import *` must not need Dask or PyTorch
+    assert {name for line in listed for name in line.split(", ")} == {*gl.__all__, "dask", "torch"} - {"__version__"}
 
 
 def test_the_help_of_a_class_has_all_its_public_members():

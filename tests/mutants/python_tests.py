@@ -76,6 +76,7 @@ TESTS = (
     ("api/in_place.py", ALL, (*IN_PLACE, *_files("api/transfer gpu/launches"))),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
     ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
+    ("moves/lower*", NUMPY, _files("moves/lowering api/inside_torch_compile api/jax_transforms")),
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
@@ -148,6 +149,19 @@ TESTS = (
         ),
     ),
     ("dask/*", NUMPY, _files("dask/slabs dask/moving dask/indexing dask/errors")),
+    ("torch/*", NUMPY, _files("torch/gradients torch/modules torch/arithmetic")),
+    (
+        "api/traced*",
+        NUMPY,
+        _files(
+            "api/inside_torch_compile api/jax_transforms api/traced_arithmetic api/traced_indices "
+            "api/patterns_in_graphs"
+        ),
+    ),
+    *(
+        (f"api/{name}.py", NUMPY, _files("api/array api/array_in_graphs api/same_kind"))
+        for name in ("array", "array_*", "asarray", "own_shapes", "shaped_buffer")
+    ),
     (
         "api/*",
         ALL,

@@ -209,6 +209,7 @@ def torch_module(cp):
     )
     torch._is_functional_tensor = lambda tensor: False
     torch.jit = types.SimpleNamespace(is_tracing=lambda: False)
+    torch.nn = types.SimpleNamespace(parameter=types.SimpleNamespace(is_lazy=lambda tensor: False))
     modes = types.SimpleNamespace(FAKE=0, PROXY=1)
     torch._C = types.SimpleNamespace(
         _TorchDispatchModeKey=modes,

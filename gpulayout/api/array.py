@@ -1,0 +1,334 @@
+"""`Array`: a buffer that knows its shape, so that nobody has to carry the layout beside the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.array_checks import check_buffer, check_layout, is_flat
+from gpulayout.api.array_elements import elements_at, equal_elements
+from gpulayout.api.array_graphs import is_same_in_graph, relayout_in_graph, shape_in_graph
+from gpulayout.api.array_trees import PENDING, register
+from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike, Unpack
+from gpulayout.api.given_shapes import given_shape
+from gpulayout.api.not_memory import TracedArray
+from gpulayout.api.packing import pack, unpack
+from gpulayout.api.plan import plan
+from gpulayout.api.shaped_buffer import Memory, Pair, ShapedBuffer
+from gpulayout.api.sides import own_strides
+from gpulayout.api.view import view
+from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.checks import counted
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.lowered import is_torch
+
+
+class Array(ShapedBuffer[Memory]):
+    """A buffer with its shape: an array in any layout, in any library's memory.  Frozen; nothing is copied to make one.
+
+    Calls that take a buffer and its shape take an `Array` in place of both: `relayout`, `unpack`, `view`, plans and
+    others.  Then a wrong layout is an error.
+
+    Parameters
+    ----------
+    buffer : array
+        1-D contiguous array of `shape.buffer_length` elements or more; or an N-d array that lies in memory as `shape`
+        says.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or ``__cuda_array_interface__``.  For packed
+        elements, such as ``E(4)``, it is uint8.
+    shape : Shape, Layout or str
+        The buffer's shape, or its text; or, for an N-d array, only its layout.  That a flat buffer really lies so, the
+        library cannot detect.
+
+    Attributes
+    ----------
+    buffer : array
+        The array that was given.
+    shape : Shape
+        Element type, dimensions and layout.
+
+    Raises
+    ------
+    TypeError
+        For a buffer of another element type, and for objects that are not arrays.
+    BufferError
+        For a buffer that is too small or not contiguous, or that does not lie as `shape` says.
+    LayoutError
+        For a shape that no buffer can hold, and for a layout without a shape if the buffer is flat.
+
+    See Also
+    --------
+    asarray : From an N-d array, as it lies or packed.
+
+    Notes
+    -----
+    It has no arithmetic: ``array.logical()`` is an array of the buffer's own library.
+
+    ``==`` is True or False: True for the same element type, the same dimensions and equal elements, whatever the
+    layouts are.  Padding does not count.  As buffers can change, there is no hash.
+
+    ``numpy.asarray``, ``torch.from_dlpack`` and the like take it as the N-d array.
+
+    To JAX and PyTorch it is a pytree with one leaf, the buffer: functions under ``jax.jit``, ``jax.tree.map`` or
+    ``torch.export`` take and return it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpulayout as gl
+    >>> tiles = gl.Array(np.arange(8, dtype=np.float32), "f32[2,3]{1,0:T(2,2)}")
+    >>> tiles
+    Array('f32[2,3]{1,0:T(2,2)}', 32 bytes, numpy.ndarray on cpu)
+    >>> tiles.logical()
+    array([[0., 1., 4.],
+           [2., 3., 6.]], dtype=float32)
+    >>> float(tiles[1, -1]), tiles[:, 1]
+    (6.0, array([1., 3.], dtype=float32))
+    >>> tiles.to("{0,1}").buffer
+    array([0., 2., 1., 3., 4., 6.], dtype=float32)
+    >>> tiles.to("{0,1}") == tiles
+    True
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # buffers change
+
+    def __init__(self, buffer: Memory, shape: TargetLike):
+        kept: Shape | str
+        if is_compiling():
+            kept = shape_in_graph(buffer, shape)
+        else:
+            kept = shape if type(shape) is Shape else as_shape(given_shape(shape, buffer, "shape"))
+            check_buffer(buffer, kept)
+            if PENDING:
+                register(Array)
+        object.__setattr__(self, "buffer", buffer)
+        object.__setattr__(self, "shape_or_text", kept)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of the elements, whatever library the buffer is of."""
+        return self.shape.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer that the shape takes, padding included."""
+        return self.shape.nbytes
+
+    @property
+    def device(self) -> Any:
+        """Where the buffer lives, in the words of its library: "cpu", or an object."""
+        buffer: Any = self.buffer
+        if hasattr(buffer, "device"):
+            return buffer.device
+        backend, opened = arrays.open_array(buffer, "buffer")
+        return backend.device(opened)
+
+    def logical(self) -> Memory:
+        """The N-d array of the elements: a view of the buffer if strides can say it, or else a copy in C order.
+
+        Returns
+        -------
+        array
+            Of shape ``self.shape.dimensions``, of the library of the buffer.
+
+        Raises
+        ------
+        TypeError, BufferError, LayoutError
+            As `unpack` raises them.
+
+        See Also
+        --------
+        gpulayout.view : Never a copy.
+        gpulayout.unpack : Always a copy.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import gpulayout as gl
+        >>> gl.Array(np.arange(6), "s64[2,3]{0,1}").logical().strides
+        (8, 16)
+        """
+        buffer: Any = self.buffer
+        if not is_flat(self.buffer):
+            return self.buffer
+        if is_compiling():
+            return unpack(self)
+        if own_strides(self.shape) is not None:
+            try:
+                seen: Memory = view(buffer, self.shape)
+                return seen
+            except (TracedArray, BufferError, LayoutError):  # tracers; gradients, read-only memory; gaps in JAX
+                pass
+        copied: Memory = unpack(buffer, self.shape)
+        return copied
+
+    @overload
+    def to(self: Pair, target: TargetLike, *, out: None = None, max_bytes: None = None) -> Pair: ...
+    @overload
+    def to(
+        self,
+        target: TargetLike,
+        *,
+        out: Any = None,
+        max_bytes: ByteCount | None = None,
+        **options: Unpack[ArithmeticOptions],
+    ) -> Array[Any]: ...
+    def to(
+        self,
+        target: TargetLike,
+        *,
+        out: Any = None,
+        max_bytes: ByteCount | None = None,
+        **options: Unpack[ArithmeticOptions],
+    ) -> Any:
+        """Copy the array into another layout, as `relayout` does.
+
+        Parameters
+        ----------
+        target : Shape, Layout or str
+            The shape of the result, or only its layout, such as ``"{0,1}"``, ``"F"`` or ``"h w c -> c h w"``.
+        out : array or Array, optional
+            A buffer to write to; or an `Array` of the target's shape.
+        max_bytes, **options
+            As `relayout` takes them.
+
+        Returns
+        -------
+        Array
+            The array itself if it has that shape already and there is no `out`; else a new `Array`, or `out` if that
+            is one.
+
+        Raises
+        ------
+        TypeError, BufferError, LayoutError
+            As `relayout` raises them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import gpulayout as gl
+        >>> gl.asarray(np.eye(2)).to("{1,0:T(2,2)}", dtype="u8").buffer
+        array([1, 0, 0, 1], dtype=uint8)
+        """
+        if is_compiling():
+            if out is None and not options and is_same_in_graph(self, target):
+                return self
+            return relayout_in_graph(self, None, target, out, options)
+        check_layout(target, self.shape)
+        planned = plan(self.shape, target, **options)
+        if planned.target == self.shape and out is None and planned.change is None:
+            return self
+        return planned(self, out=out) if max_bytes is None else planned(self, out=out, max_bytes=max_bytes)
+
+    def __getitem__(self, key: Any) -> Any:
+        """An element, or an N-d array of the buffer's library: a view if strides can say it, or else a copy.
+
+        Parameters
+        ----------
+        key : int, slice, Ellipsis, or a tuple of them
+            Negative numbers count from the end.
+
+        Raises
+        ------
+        IndexError
+            For a coordinate out of bounds, and for more of them than dimensions.
+        TypeError
+            For arrays, lists, booleans and None, which index ``array.logical()``.
+        """
+        return elements_at(self, key)
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same element type, the same dimensions and equal elements.
+
+        Raises
+        ------
+        TypeError
+            For arrays inside a traced function: compare what `logical` gives.
+        BufferError
+            For arrays on different devices.
+        """
+        return equal_elements(self, other) if isinstance(other, Array) else NotImplemented
+
+    def __len__(self) -> int:
+        if not self.shape.rank:
+            raise TypeError(f"len() of a gl.Array of {self.shape}, which has no dimensions")
+        return self.shape.bounds[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The N-d array of the elements, for NumPy.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Of the result.
+        copy : bool, optional
+            True copies always, False never.
+
+        Raises
+        ------
+        ValueError
+            With ``copy=False``, if the layout or the dtype needs a copy.
+        TypeError
+            For an array on a GPU, and for one inside a traced function.
+        """
+        memory = arrays.open_array(self.buffer, "buffer")[1]
+        if type(memory) is not np.ndarray:
+            raise TypeError(f"{self!r} is not in the memory of the host: nothing is copied between devices")
+        held = self if memory is self.buffer else Array.holding(memory, self.shape)
+        found = held.logical()
+        is_new = is_flat(held.buffer) and own_strides(self.shape) is None
+        if is_new and copy is False:
+            raise ValueError(f"{self.shape} needs a copy: no strides say where its elements lie")
+        return np.array(found, dtype, copy=None if is_new else copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The N-d array of the elements by DLPack, without a copy.
+
+        Raises
+        ------
+        BufferError
+            If no strides say where the elements lie: call `logical`, which copies them then.
+        """
+        if not is_flat(self.buffer):
+            seen: Any = self.buffer
+        else:
+            try:
+                seen = view(self)
+            except LayoutError as error:
+                raise BufferError(f"{self!r} has no view: pass .logical(), which is a copy; {error}") from None
+        return seen.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The type and the number of the device, as DLPack says them."""
+        buffer: Any = self.buffer
+        found: tuple[int, int] = (
+            buffer if hasattr(buffer, "__dlpack_device__") else arrays.open_array(buffer, "buffer")[1]
+        ).__dlpack_device__()
+        return found
+
+    def __repr__(self) -> str:
+        """The shape, the bytes and where they are; no elements, which may be many and on a GPU."""
+        kind = type(self.buffer)
+        module = kind.__module__.partition(".")[0]
+        name = kind.__name__ if module == "builtins" else f"{module}.{kind.__name__}"
+        device = getattr(self.buffer, "device", None)
+        return f"Array({str(self.shape)!r}, {counted(self.nbytes, 'byte')}, {name}{f' on {device}' if device else ''})"
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows: the picture of the layout."""
+        return self.shape.draw().svg
+
+    def __copy__(self: Pair) -> Pair:
+        return self  # both are frozen
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """The buffer and its shape.  Pickles of NumPy keep few orders and no gaps, so N-d arrays become flat."""
+        buffer: Any = self.buffer
+        if not is_flat(buffer) and not is_torch(buffer):
+            buffer = pack(buffer, self.shape)
+        return Array, (buffer, str(self.shape))

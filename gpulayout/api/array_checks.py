@@ -1,0 +1,127 @@
+"""Checks of a buffer against its shape, from what the array says of itself: no memory is looked at.
+
+So they pass tensors with gradients, tracers and arrays on several devices, whose memory a call may have to refuse.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.libraries import library_of
+from gpulayout.api.not_memory import TracedArray
+from gpulayout.api.shaped_buffer import check_plain
+from gpulayout.api.sides import BufferSide
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.lowered import is_torch
+from gpulayout.moves.supported import check_storable
+
+
+class BufferFacts(NamedTuple):
+    """What an array of PyTorch or JAX says of itself; strides in bytes."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def flags(self) -> BufferFacts:
+        """Itself: of NumPy's flags, messages look at one."""
+        return self
+
+    @property
+    def c_contiguous(self) -> bool:
+        return self.strides == _c_strides(self.shape, self.itemsize)
+
+
+def check_buffer(buffer: Any, shape: Shape) -> None:
+    """TypeError or BufferError unless the array is a buffer of the shape, as moves take it; LayoutError for a shape
+    that no buffer can hold.
+    """
+    side = _side(shape)
+    if type(buffer) is np.ndarray:
+        side.check(buffer, "buffer")
+        return
+    check_plain(buffer, "buffer")
+    side.check(_described(buffer), "buffer")
+
+
+def check_facts(facts: BufferFacts, shape: Shape) -> None:
+    """The same for what a tensor says of itself in a graph."""
+    _side(shape).check(facts, "buffer")
+
+
+@functools.lru_cache(maxsize=1024)  # every new Array comes here
+def _side(shape: Shape) -> BufferSide:
+    check_storable(shape)
+    return BufferSide(shape)
+
+
+def _described(buffer: Any) -> Any:
+    """The array, or a description of one whose memory may be out of reach."""
+    library = library_of(buffer)
+    if library is None:
+        return arrays.open_array(buffer, "buffer")[1]
+    dtype, sizes = library.dtype(buffer), tuple(buffer.shape)
+    if is_torch(buffer):
+        return BufferFacts(dtype, sizes, tuple([step * dtype.itemsize for step in buffer.stride()]))
+    if len(sizes) != 1:
+        try:
+            return arrays.open_array(buffer, "buffer")[1]  # JAX says no strides
+        except TracedArray:
+            pass
+    return BufferFacts(dtype, sizes, _c_strides(sizes, dtype.itemsize))
+
+
+def _c_strides(sizes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    return tuple([itemsize * math.prod(sizes[dim + 1 :]) for dim in range(len(sizes))])
+
+
+def is_flat(buffer: Any) -> bool:
+    """True for a 1-D buffer; False for an N-d array, whose own strides are its layout.
+
+    Leaves that a pytree brings, such as None, are as good as flat: only a call that moves them will find out.
+    """
+    if type(buffer) is np.ndarray:
+        return buffer.ndim == 1
+    shape = getattr(buffer, "shape", None)
+    if shape is None and library_of(buffer) is None and hasattr(buffer, "__dlpack__"):
+        shape = arrays.open_array(buffer, "buffer")[1].shape
+    return shape is None or len(shape) == 1
+
+
+def check_layout(target: object, shape: Shape) -> None:
+    """TypeError for a device or an element type, which the `to` of other libraries takes."""
+    name = str(target).removeprefix("torch.")
+    if name.partition(":")[0] in ("cpu", "cuda", "gpu", "meta") or type(target).__name__ == "device":
+        raise TypeError(
+            f"target {value_text(str(target))} is a device, and to() changes the layout of {shape}: write "
+            "gl.Array(array.buffer.to(device), array.shape)"
+        )
+    if (
+        name in ElementType.__members__.values()
+        or isinstance(target, (np.dtype, type))
+        or type(target).__name__ == "dtype"
+    ):
+        raise TypeError(
+            f"target {value_text(str(target))} is an element type, and to() changes the layout of {shape}: write "
+            "to(layout, dtype=...)"
+        )

@@ -1,0 +1,199 @@
+"""Elements of an `Array`: one, or a box of them, found through the table of digits; and arrays compared by elements."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import Any
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.array_checks import is_flat
+from gpulayout.api.libraries import library_of
+from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.packing import unpack
+from gpulayout.api.shaped_buffer import ShapedBuffer
+from gpulayout.api.sides import own_strides
+from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.checks import counted, type_text
+from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.plain import from_plain, plain
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.lowered import is_torch
+
+Part = int | tuple[int, int, int]  # of one dimension: a coordinate; or the first one, the number of them and the step
+
+
+def elements_at(array: Any, key: Any) -> Any:
+    """`array[key]` of an `Array`."""
+    key = key if type(key) is tuple else (key,)
+    parts = _plain_parts(key, plain(array.shape_or_text)) if is_compiling() else parts_of(key, array.shape)
+    if not is_flat(array.buffer):
+        return _sliced(array.buffer, parts)
+    if is_compiling():
+        return _sliced(array.logical(), parts)
+    shape: Shape = array.shape
+    is_one = all(type(part) is int for part in parts)
+    if is_one and not shape.is_packed:
+        return _taken(array.buffer, stride_table(shape).linear_of(parts))
+    if (not is_one and own_strides(shape) is not None) or _is_traced(array.buffer):
+        return _sliced(array.logical(), parts)
+    return _gathered(array.buffer, shape, parts)
+
+
+def _is_traced(buffer: Any) -> bool:
+    """True for an array without memory: its compiler finds out which elements of the whole array are needed."""
+    if type(buffer) is np.ndarray:
+        return False
+    try:
+        arrays.open_array(buffer, "buffer")
+    except TracedArray:
+        return True
+    except FollowedArray:
+        return False
+    return False
+
+
+# ---- keys ----------------------------------------------------------------------------------------------------------
+
+
+@constant_in_graphs
+def _plain_parts(key: tuple[Any, ...], kept: Any) -> tuple[Part, ...]:
+    return parts_of(key, as_shape(from_plain(kept)))
+
+
+def parts_of(key: tuple[Any, ...], shape: Shape) -> tuple[Part, ...]:
+    """One part for every dimension."""
+    sizes, ellipses = shape.bounds, [axis for axis, entry in enumerate(key) if entry is Ellipsis]
+    given = len(key) - len(ellipses)
+    if len(ellipses) > 1:
+        raise IndexError(f"an index has at most one '...', but that of {shape} has {len(ellipses)}")
+    if given > len(sizes):
+        raise IndexError(f"an index of {given} axes for {shape}, which has {counted(len(sizes), 'dimension')}")
+    whole = [slice(None)] * (len(sizes) - given)
+    at = ellipses[0] if ellipses else given
+    entries = [*key[:at], *whole, *key[at + 1 :]]
+    return tuple([_part(entry, axis, size, shape) for axis, (entry, size) in enumerate(zip(entries, sizes))])
+
+
+def _part(entry: Any, axis: int, size: int, shape: Shape) -> Part:
+    if isinstance(entry, slice):
+        found = range(size)[entry]
+        return found.start, len(found), found.step if len(found) > 1 else 1  # a step over all may be any number
+    try:
+        if isinstance(entry, (bool, np.bool_)):
+            raise TypeError
+        coordinate = operator.index(entry)
+    except TypeError:
+        raise TypeError(
+            f"an index of a gl.Array has whole numbers, slices and '...', but for axis {axis} it has "
+            f"{'None' if entry is None else type_text(entry)}: index the N-d array, .logical()"
+        ) from None
+    if not -size <= coordinate < size:
+        raise IndexError(f"index {coordinate} is out of bounds for axis {axis} of {shape}, whose size is {size}")
+    return coordinate + size if coordinate < 0 else coordinate
+
+
+# ---- where elements are --------------------------------------------------------------------------------------------
+
+
+def _sliced(logical: Any, parts: tuple[Part, ...]) -> Any:
+    """A part of an N-d array.  PyTorch takes no steps below 0: it takes these axes forwards and turns them."""
+    key: list[Any] = []
+    turned, axis = [], 0
+    for part in parts:
+        if isinstance(part, int):
+            key.append(part)
+            continue
+        first, count, step = part
+        last = first + (count - 1) * step
+        if not count:
+            key.append(slice(0, 0))
+        elif step > 0:
+            key.append(slice(first, last + 1, step))
+        elif is_torch(logical):
+            key.append(slice(last, first + 1, -step))
+            turned.append(axis)
+        else:
+            key.append(slice(first, last - 1 if last else None, step))
+        axis += 1
+    found = logical[tuple(key)]
+    return found.flip(turned) if turned else found
+
+
+def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
+    """A copy of a box of elements, each from its place; packed ones byte by byte."""
+    sizes = tuple([part[1] for part in parts if not isinstance(part, int)])
+    coordinates: list[Any] = []
+    axis = 0
+    for part in parts:
+        if isinstance(part, int):
+            coordinates.append(np.int64(part))
+            continue
+        first, count, step = part
+        along = [1] * len(sizes)
+        along[axis] = count
+        coordinates.append((first + step * np.arange(count, dtype=np.int64)).reshape(along))
+        axis += 1
+    places = np.broadcast_to(np.asarray(stride_table(shape).linear_of(coordinates), np.int64), sizes)
+    if not shape.is_packed:
+        return _taken(buffer, np.ascontiguousarray(places))
+    shared, bits = 8 // shape.bits_per_element, shape.bits_per_element
+    flat = places.reshape(-1)
+    found = _taken(buffer, flat // shared) >> _alike(buffer, (flat % shared * bits).astype(np.uint8))
+    # A row of one element in each byte: the rest of the byte is padding.
+    rows = Layout((1, 0), padded_dimensions=(flat.size, shared), element_size_in_bits=bits)
+    found = unpack(found, Shape(shape.element_type, (flat.size, 1), rows)).reshape(sizes)
+    return found if sizes else found[()]  # NumPy has scalars
+
+
+def _taken(buffer: Any, places: Any) -> Any:
+    """The elements at these places of a flat buffer: an int, or an array of the host."""
+    if type(buffer) is not np.ndarray and library_of(buffer) is None:
+        backend, buffer = arrays.open_array(buffer, "buffer")
+        with backend.on_device_of(buffer):
+            return buffer[_alike(buffer, places)]
+    return buffer[_alike(buffer, places)]
+
+
+def _alike(buffer: Any, values: Any) -> Any:
+    """An int as it is; an array of the host as one of the library and the device of the buffer."""
+    if type(values) is not np.ndarray or type(buffer) is np.ndarray:
+        return values
+    if is_torch(buffer):
+        return buffer.new_tensor(values, dtype=getattr(sys.modules["torch"], values.dtype.name), requires_grad=False)
+    if library_of(buffer) is not None:
+        return values  # JAX takes NumPy's arrays
+    backend, opened = arrays.open_array(buffer, "buffer")
+    return backend.array(values, values.dtype, like=opened)
+
+
+# ---- equality ------------------------------------------------------------------------------------------------------
+
+
+def equal_elements(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
+    """True if both have the same element type, the same dimensions and equal elements."""
+    if one.shape.element_type is not other.shape.element_type or one.shape.dimensions != other.shape.dimensions:
+        return False
+    (backend, a), (other_backend, b) = (_memory(each, role) for each, role in ((one, "left"), (other, "right")))
+    arrays.check_same_device(backend, a, other_backend, b, ("the left gl.Array", "the right one"))
+    kind = one.shape.element_type
+    # CuPy holds the types that NumPy lacks as integers, in which -0.0 and nan compare otherwise.
+    options: Any = {"dtype": "f32"} if kind.is_extended and kind.is_floating else {}
+    with backend.on_device_of(a):
+        return bool((_unpacked(a, one.shape, options) == _unpacked(b, other.shape, options)).all())
+
+
+def _memory(array: ShapedBuffer[Any], role: str) -> Any:
+    library = library_of(array.buffer)
+    buffer = array.buffer if library is None else library.described(array.buffer)
+    return arrays.open_array(buffer, f"the buffer on the {role}")
+
+
+def _unpacked(memory: Any, shape: Shape, options: Any) -> Any:
+    if is_flat(memory) or options:
+        return unpack(memory, shape, **options)
+    return memory

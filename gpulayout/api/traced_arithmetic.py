@@ -1,0 +1,227 @@
+"""Calls with arithmetic on traced arrays: to the logical array, the operations, and on to the result.
+
+Compilers make one pass of them.  The parameters are constants of the graph, so a traced one is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpulayout.api.arithmetic import Asked, ElementChange
+from gpulayout.api.not_memory import no_constant
+from gpulayout.api.targets import converted_target
+from gpulayout.api.traced_operations import Operations, computed, operations_of
+from gpulayout.api.traced_sides import Given, check_fixed, traced_source
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
+from gpulayout.layout.plain import from_plain, plain
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, plain_steps, run_in_torch
+from gpulayout.moves.lowering import lowered_pack, lowered_unpack
+from gpulayout.moves.move import check_same_dimensions
+
+Constants = tuple[tuple[str, Any], ...]  # keywords and their values
+Way = tuple[Lowered | None, Operations, Lowered | None]  # to the logical array, its elements, and to the result
+
+
+def converted(kind: str, source: Any, target: Any, options: Mapping[str, Any], given: Any) -> Any:
+    """The result of pack, unpack or relayout."""
+    check_fixed(given)
+    sizes = tuple([operator.index(size) for size in given.shape])
+    arguments = kind, plain(source), plain(target), given.dtype, sizes, _constants(options)
+    if not is_torch(given):
+        before, operations, after = _way(*(*arguments, False))
+        array = computed(operations, given if before is None else before(given))
+        return array if after is None else after(array)
+    moves_before, moves_after = _moves(*arguments)
+    array = run_in_torch(_steps_before, arguments, given) if moves_before else given
+    array = computed(_operations(*arguments), array)
+    return run_in_torch(_steps_after, arguments, array) if moves_after else array.contiguous()
+
+
+def changed(options: Mapping[str, Any], array: Any) -> Any:
+    """The array before a transpose, its elements changed.  Only sizes that a parameter has numbers for become fixed."""
+    constants = _constants(options)
+    sizes = _sizes_for(constants, array)
+    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array)
+
+
+def arithmetic_refusal(kind: str, source: Any, target: Any, options: Mapping[str, Any], given: Any) -> str:
+    """Why torch.compile cannot trace a call, or nothing."""
+    for name, value in options.items():
+        if is_torch(value) or isinstance(value, np.ndarray):
+            what = "a tensor" if is_torch(value) else "a NumPy array"
+            return str(no_constant(name, f"{what} inside torch.compile, which traces it"))
+    constants = _constants(options)
+    if kind == "transpose":
+        return _refused_change(given.dtype, _sizes_for(constants, given), constants)
+    sizes = tuple([operator.index(size) for size in given.shape])
+    return _refused_way(kind, plain(source), plain(target), given.dtype, sizes, constants)
+
+
+def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
+    """The sizes that parameters have several numbers for; 1 for the others, which stay open."""
+    fixed = _fixed_axes(constants, array.ndim)
+    return tuple([operator.index(size) if is_fixed else 1 for size, is_fixed in zip(array.shape, fixed)])
+
+
+def _constants(options: Mapping[str, Any]) -> Constants:
+    """The keywords as torch.compile takes constants."""
+    if not is_compiling():
+        return tuple(options.items())
+    return tuple([(name, _constant(value)) for name, value in options.items()])
+
+
+def _constant(value: Any) -> Any:
+    """torch.compile may have made a variable of a number; this makes a constant again."""
+    if isinstance(value, (tuple, list)):
+        return "list", *[_constant(part) for part in value]
+    return ("float", value.hex()) if isinstance(value, float) else value
+
+
+def _asked(options: Constants) -> Asked:
+    return Asked({name: _option(value) for name, value in options})
+
+
+def _option(value: Any) -> Any:
+    if not isinstance(value, tuple) or value[:1] not in (("list",), ("float",)):
+        return value
+    return float.fromhex(value[1]) if value[0] == "float" else [_option(part) for part in value[1:]]
+
+
+# ---- what is planned -----------------------------------------------------------------------------------------------
+
+
+def _way(
+    kind: str,
+    source: Any,
+    target: Any,
+    dtype: Any,
+    sizes: tuple[int, ...],
+    options: Constants,
+    in_torch: bool,
+) -> Way:
+    """What a call does, with the errors of a call on memory."""
+    source, target, asked = from_plain(source), from_plain(target), _asked(options)
+    given = Given(ElementType.of(dtype).dtype, sizes)
+    before = None
+    if kind == "pack":
+        shape = Shape(given.dtype, sizes)
+    else:
+        shape, is_logical = traced_source(source, given, "shape" if kind == "unpack" else "source")
+        before = None if is_logical else _unpacking(shape, sizes[0])
+    if kind == "unpack":
+        found = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
+    else:
+        found = converted_target(target, shape, asked, "shape" if kind == "pack" else "target")
+        if kind == "pack" and found.dimensions != sizes:
+            raise BufferError(f"array has shape {sizes}, but {found} has dimensions {found.dimensions}")
+        check_same_dimensions(shape, found)
+    operations = _operations_for(asked.change(shape, found.element_type), shape.dimensions, in_torch)
+    return before, operations, None if kind == "unpack" else _packing(found)
+
+
+_packing = functools.lru_cache(maxsize=1024)(lowered_pack)
+_unpacking = functools.lru_cache(maxsize=1024)(lowered_unpack)
+
+
+def _operations_for(change: ElementChange | None, dimensions: tuple[int, ...], in_torch: bool) -> Operations:
+    if change is None:
+        return ()
+    parameters = []
+    for found in change.parameters:
+        counts = [own // size if size > 1 else 1 for own, size in zip(dimensions[::-1], found.shape[::-1])]
+        parameters.append((tuple(found.reshape(-1).tolist()), found.shape, tuple(counts[::-1])))
+    operations = operations_of(change.arithmetic, parameters, in_torch)
+    if not in_torch and not sys.modules["jax"].config.jax_enable_x64:
+        wide = [value for values in operations for value in values if value in ("float64", "int64", "uint64")]
+        if wide:
+            raise LayoutError(
+                f"{change.arithmetic.form} from {change.arithmetic.source} to {change.arithmetic.target} computes in "
+                f"{wide[0]}, which JAX has only with jax_enable_x64: set that, or call gpulayout outside of the traced "
+                "function"
+            )
+    return operations
+
+
+# torch.compile calls these while it traces, and takes what they return as constants.
+
+
+@constant_in_graphs
+def plain_options(change: ElementChange) -> Constants:
+    """The keywords of a call that asks for the same, their numbers as lists."""
+    return tuple([(name, _plain_option(value)) for name, value in change.options.items()])
+
+
+def _plain_option(value: Any) -> Any:
+    if isinstance(value, ElementType):
+        return value.value
+    return _tuples(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _tuples(numbers: Any) -> Any:
+    return tuple([_tuples(number) for number in numbers]) if isinstance(numbers, list) else numbers
+
+
+@constant_in_graphs
+def _moves(*arguments: Any) -> tuple[bool, bool]:
+    before, _, after = _way(*(*arguments, True))
+    return before is not None, after is not None
+
+
+@constant_in_graphs
+def _steps_before(*arguments: Any) -> PlainSteps:
+    before = _way(*(*arguments[:-1], True))[0]
+    assert before is not None
+    return plain_steps(before, arguments[-1])
+
+
+@constant_in_graphs
+def _operations(*arguments: Any) -> Operations:
+    return _way(*(*arguments, True))[1]
+
+
+@constant_in_graphs
+def _steps_after(*arguments: Any) -> PlainSteps:
+    after = _way(*(*arguments[:-1], True))[2]
+    assert after is not None
+    return plain_steps(after, arguments[-1])
+
+
+@constant_in_graphs
+def _fixed_axes(options: Constants, rank: int) -> tuple[bool, ...]:
+    """For each axis whether a parameter has several numbers along it, or more axes than the array."""
+    shapes = [np.shape(value) for name, value in _asked(options).given.items()]
+    return tuple([any(len(shape) >= back and shape[-back] != 1 for shape in shapes) for back in range(rank, 0, -1)])
+
+
+@constant_in_graphs
+def _changes(dtype: Any, sizes: tuple[int, ...], options: Constants, in_torch: bool) -> Operations:
+    asked, source = _asked(options), Shape(ElementType.of(dtype).dtype, sizes)
+    asked.check_type(source.element_type)
+    return _operations_for(asked.change(source, asked.dtype or source.element_type), sizes, in_torch)
+
+
+@constant_in_graphs
+def _refused_way(*arguments: Any) -> str:
+    return _refused(_way, *arguments)
+
+
+@constant_in_graphs
+def _refused_change(*arguments: Any) -> str:
+    return _refused(_changes, *arguments)
+
+
+def _refused(planned: Callable[..., object], *arguments: Any) -> str:
+    try:
+        planned(*arguments, True)
+    except (LayoutError, TypeError, BufferError) as error:
+        return str(error)
+    return ""

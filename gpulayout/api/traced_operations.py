@@ -1,0 +1,221 @@
+"""Arithmetic on the way as operations of PyTorch and JAX, so that compilers fuse it and differentiate it.
+
+Each element becomes a number of C, takes the steps, and is rounded to the target; see `moves.arithmetic`.  Libraries
+round once from 32 bits to 16, but not from f64 to bf16, and not to 8 bits on every machine.  There a number is rounded
+before it is converted: a large one is added and subtracted, as in `cpu.small_floats`.  The derivative of that is 1.
+
+Compilers fuse a product and a sum into one rounding, and XLA multiplies by the reciprocal of a constant divisor.  A
+choice that depends on the number keeps them from it: `where(x <= the largest number, x, x + x)` is x.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpulayout.cpu.small_floats import FORMATS
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.lowered import is_torch
+
+# The name of each, then plain values: what torch.compile takes as a constant of its graph.
+Operations = tuple[tuple[Any, ...], ...]
+
+_NATIVE = (ElementType.F32, ElementType.F64)
+_NO_CAST = (ElementType.F8E8M0FNU, ElementType.F6E3M2FN, ElementType.F6E2M3FN)
+_WIDE = {"float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}  # integers, bits of the mantissa, bias
+
+
+def operations_of(arithmetic: Arithmetic, parameters: Sequence[tuple[Any, ...]], in_torch: bool) -> Operations:
+    """The operations on an array of the source's type.
+
+    parameters   of each: its numbers in C order, its sizes, and how many elements each number is for, in each dimension
+    LayoutError for types that the library cannot convert.
+    """
+    source, target = arithmetic.source, arithmetic.target
+    _check(source, target, in_torch)
+    if not arithmetic.steps:
+        return _cast(arithmetic, in_torch)
+    wide = arithmetic.compute.dtype.name
+    found: list[tuple[Any, ...]] = [("cast", wide)] if source is not arithmetic.compute else []
+    for name, parameter in arithmetic.steps:
+        if name in ("add", "subtract") and len(found) and found[-1][0] == "multiply":
+            found.append(("apart", float(np.finfo(wide).max)))
+        found.append((name, *(() if parameter is None else (wide, *parameters[parameter]))))
+    return *found, *_written(target, wide, arithmetic.saturate)
+
+
+def _check(source: ElementType, target: ElementType, in_torch: bool) -> None:
+    for kind in (source, target):
+        is_missing = kind in _NO_CAST[kind is source :]
+        if in_torch:
+            is_missing |= (
+                kind is ElementType.U64 or kind.is_sub_byte or not hasattr(sys.modules["torch"], kind.dtype.name)
+            )
+        if is_missing:
+            raise LayoutError(
+                f"{kind} elements cannot be computed inside a traced function, because "
+                f"{'PyTorch' if in_torch else 'XLA'} does not: call gpulayout outside of it, on an array in memory"
+            )
+
+
+def _cast(arithmetic: Arithmetic, in_torch: bool) -> Operations:
+    """A plain cast: from the exact value to the nearest one of the target."""
+    source, target = arithmetic.source, arithmetic.target
+    is_integer = source.is_integral or source is ElementType.PRED
+    if is_integer and target.is_integral:
+        wide = "int64" if in_torch or source.itemsize == 8 else "int32"
+        if source in (ElementType.U32, ElementType.U64) and not in_torch:
+            wide = source.dtype.name
+        has, takes = _range(source), _range(target)
+        limits = max(has[0], takes[0]), min(has[1], takes[1])
+        clip = () if limits == has else (("clip", *limits),)
+        return ("cast", wide), *clip, ("cast", target.dtype.name)
+    if source.is_complex or (target in _NATIVE and (is_integer or source not in (target, ElementType.F64))):
+        return (("cast", target.dtype.name),)
+    is_wide = source is ElementType.F64 or (source.is_integral and source.itemsize >= 4)
+    wide = "float64" if is_wide else "float32"
+    read: Operations = (("cast", wide),) if source.dtype.name != wide else ()
+    if source.is_integral and source.itemsize == 8:
+        read = (("odd", *((-1 << 53, 1 << 53) if source.is_signed else (0, 1 << 53))), *read)
+    return *read, *_written(target, wide, arithmetic.saturate)
+
+
+def _written(target: ElementType, wide: str, saturate: bool) -> Operations:
+    """From numbers of f32 or f64 to the target."""
+    name = target.dtype.name
+    if target is ElementType.PRED:
+        return (("nonzero",),)
+    if target.is_integral:
+        lowest, highest = _range(target)
+        digits = _WIDE[wide][1] + 1
+        most = highest if highest.bit_length() <= digits else highest + 1 - (1 << highest.bit_length() - digits)
+        return ("round",), ("integer", float(lowest), float(most), name, highest)
+    if target in _NATIVE:
+        return (("cast", name),) if name != wide else ()
+    form = FORMATS[target]
+    found: list[tuple[Any, ...]] = []
+    if (wide, target.bits) != ("float32", 16):
+        word, mantissa, bias = _WIDE[wide]
+        least, cut = bias + 1 - form.bias << mantissa, mantissa - form.mantissa_bits
+        top = 2.0 ** ((form.largest >> form.mantissa_bits) - form.bias + 1)
+        found += [("clip", -top, top)]
+        found += [("near", word, 2 * bias + 1 << mantissa, least, (cut << mantissa) + (1 << mantissa - 1), wide)]
+    if form.infinity is None:
+        field = (1 << form.mantissa_bits) - 1
+        power = (form.largest >> form.mantissa_bits) - form.bias
+        largest = math.ldexp(1 + (form.largest & field) / (field + 1), power)
+        found.append(("clip", -largest, largest) if saturate or form.nan is None else ("finite", largest))
+        if form.nan is None:
+            found.append(("no nan",))
+    return *found, ("cast", name)
+
+
+def _range(integer: ElementType) -> tuple[int, int]:
+    """The lowest and the highest number of an integer type, or of pred."""
+    if integer.is_signed:
+        return -1 << integer.bits - 1, (1 << integer.bits - 1) - 1
+    return 0, (1 << integer.bits) - 1
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+def computed(operations: Operations, array: Any) -> Any:
+    """The array after the operations."""
+    xp = sys.modules["torch"] if is_torch(array) else sys.modules["jax"].numpy
+    for name, *numbers in operations:
+        if name in ("multiply", "add", "subtract"):
+            array = getattr(xp, name)(array, _parameter(xp, array, *numbers))
+        elif name == "divide":
+            divisor = _parameter(xp, array, *numbers)
+            array = array / (divisor if is_torch(array) else xp.where(array == array, divisor, math.nan))
+        elif name == "apart":
+            array = xp.where(array <= numbers[0], array, array + array)
+        elif name == "cast":
+            array = _as(xp, array, numbers[0])
+        elif name == "round":
+            array = xp.round(array)
+        elif name == "clip":
+            array = _clipped(xp, array, *numbers)
+        elif name == "near":
+            array = _near(xp, array, *numbers)
+        elif name == "integer":
+            array = _integers(xp, array, *numbers)
+        elif name == "odd":
+            array = _odd(xp, array, *numbers)
+        elif name == "finite":
+            array = xp.where(abs(array) > numbers[0], math.nan, array)
+        elif name == "no nan":
+            array = xp.where(array != array, 0, array)
+        else:
+            array = array != 0
+    return array
+
+
+def _as(xp: Any, array: Any, name: str) -> Any:
+    kind = getattr(xp, name)
+    return array.to(kind) if is_torch(array) else array.astype(kind)
+
+
+def _parameter(
+    xp: Any, array: Any, name: str, values: Sequence[float], sizes: Sequence[int], counts: Sequence[int]
+) -> Any:
+    """A parameter that broadcasts against the array: each number for as many elements as its block has."""
+    if is_torch(array):
+        found = xp.tensor(values, dtype=getattr(xp, name), device=array.device)
+    else:
+        found = xp.asarray(np.array(values, name))
+    found = found.reshape([part for size in sizes for part in (size, 1)])
+    found = xp.broadcast_to(found, [part for both in zip(sizes, counts) for part in both])
+    return found.reshape([size * count for size, count in zip(sizes, counts)])
+
+
+def _clipped(xp: Any, array: Any, lowest: float, highest: float) -> Any:
+    """The limits for numbers beyond them.  The derivative is 1 everywhere, as of other casts."""
+    nothing = xp.where(abs(array) < math.inf, array - _held(array), 0)  # but a derivative
+    return xp.where(array > highest, highest + nothing, xp.where(array < lowest, lowest + nothing, array))
+
+
+def _held(array: Any) -> Any:
+    """The same numbers, without a derivative."""
+    return array.detach() if is_torch(array) else sys.modules["jax"].lax.stop_gradient(array)
+
+
+def _near(xp: Any, array: Any, word: str, exponent: int, least: int, offset: int, wide: str) -> Any:
+    """The nearest number with the target's mantissa."""
+    if is_torch(array):
+        bits = _held(array).view(getattr(xp, word))
+        large = ((bits & exponent).clamp(min=least) + offset).view(getattr(xp, wide))
+    else:
+        lax = sys.modules["jax"].lax
+        bits = lax.bitcast_convert_type(_held(array), word)
+        large = lax.bitcast_convert_type(xp.maximum(bits & exponent, least) + offset, wide)
+    rounded = (array + large) - large
+    return xp.where(rounded == 0, array, rounded)  # the conversion makes a zero of it, with the sign of the number
+
+
+def _integers(xp: Any, array: Any, lowest: float, most: float, name: str, highest: int) -> Any:
+    """Whole numbers as integers: 0 for a nan, and the highest for all above the largest float below it."""
+    numbers = xp.where(array != array, 0, _clipped(xp, array, lowest, most))
+    found = _as(xp, numbers, name)
+    return found if most == highest else xp.where(array > most, _number(xp, array, highest, name), found)
+
+
+def _number(xp: Any, like: Any, value: int, name: str) -> Any:
+    if is_torch(like):
+        return xp.tensor(value, dtype=getattr(xp, name), device=like.device)
+    return xp.asarray(np.array(value, name))
+
+
+def _odd(xp: Any, array: Any, lowest: int, highest: int) -> Any:
+    """64-bit integers of more than 53 bits: the odd one of the two neighbours that f64 holds."""
+    low = array & 0x7FF
+    odd = (array - low) | xp.where(low != 0, 1 << 11, 0)
+    is_small = (array < highest) & (array > lowest) if lowest else array < highest
+    return xp.where(is_small, array, odd)

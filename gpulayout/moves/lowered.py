@@ -1,0 +1,302 @@
+"""Lowered moves as values: steps of reshape, permute, pad and slice, which every array library can run.
+
+`lowering` makes them.  Here they run: by the array API, or by PyTorch's own names for the same operations.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
+from gpulayout.moves.lowered_jax import JaxSteps, is_jax, run_in_jax
+
+Sizes = tuple[int, ...]
+
+
+class Reshape(NamedTuple):
+    """The same elements in C order with other sizes, most major first."""
+
+    sizes: Sizes
+
+    def __str__(self) -> str:
+        return f"reshape to {self.sizes}"
+
+
+class Permute(NamedTuple):
+    """Axis number `axes[k]` becomes axis k."""
+
+    axes: Sizes
+
+    def __str__(self) -> str:
+        return f"permute {self.axes}"
+
+
+class Pad(NamedTuple):
+    """Elements behind the end of each axis, up to these sizes.
+
+    fill   the bytes of each of them
+    """
+
+    sizes: Sizes
+    fill: bytes
+
+    def __str__(self) -> str:
+        return f"pad to {self.sizes} with {'0' if not any(self.fill) else f'bytes {self.fill.hex()}'}"
+
+
+class Slice(NamedTuple):
+    """The first elements of each axis, so many."""
+
+    sizes: Sizes
+
+    def __str__(self) -> str:
+        return f"slice to {self.sizes}"
+
+
+Step = Reshape | Permute | Pad | Slice
+_KINDS: dict[str, type[Step]] = {"reshape": Reshape, "permute": Permute, "pad": Pad, "slice": Slice}
+Steps = tuple[Step, ...]
+
+
+def _step(step: Step | tuple[Any, ...]) -> Step:
+    """A step from itself, or from its name and its fields; LayoutError for anything else."""
+    if isinstance(step, Reshape | Permute | Pad | Slice):
+        return step
+    name, *fields = step
+    if name not in _KINDS or len(fields) != len(_KINDS[name]._fields):
+        raise LayoutError(f"steps has {step}, which is no step: one of {', '.join(_KINDS)}, and its sizes or axes")
+    return _KINDS[name](*fields)
+
+
+def _as_tuple(step: Step) -> tuple[Any, ...]:
+    """The inverse.  torch.compile makes variables of numbers in an object; these are constants again."""
+    numbers = tuple([operator.index(number) for number in step[0]])
+    if isinstance(step, Pad):
+        return "pad", numbers, step.fill
+    return ("permute" if isinstance(step, Permute) else "slice" if isinstance(step, Slice) else "reshape"), numbers
+
+
+def sizes_after(step: Step, sizes: Sizes) -> Sizes:
+    """The sizes of the result of a step."""
+    return tuple([sizes[axis] for axis in step.axes]) if isinstance(step, Permute) else step.sizes
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Steps of reshape, permute, pad and slice that make one array of another.  Made by `Plan.lower`; frozen.
+
+    Call it with an array of any library that has the array API: NumPy, CuPy, PyTorch or JAX, also inside ``jax.jit``
+    and ``torch.compile``.  The result may be a view of the array where the library's own reshape gives one.
+
+    Attributes
+    ----------
+    element_type : ElementType
+        Of both arrays.
+    dimensions : tuple of int
+        Sizes of the array that it takes, most major first.
+    steps : tuple of Reshape, Permute, Pad or Slice
+        In order.
+
+    Notes
+    -----
+    As arguments, steps may be plain: ``("permute", (1, 0))``, ``("pad", (4, 2), b"\\0" * 4)``.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> import numpy as np
+    >>> lowered = gl.plan("f32[2,3]", "{0,1:PD(2,4)}").lower()
+    >>> print(lowered)
+    f32[6]: reshape to (2, 3), permute (1, 0), pad to (4, 2) with 0, reshape to (8,)
+    >>> lowered(np.arange(6, dtype=np.float32))
+    array([0., 3., 1., 4., 2., 5., 0., 0.], dtype=float32)
+    """
+
+    element_type: ElementType
+    dimensions: Sizes
+    steps: Steps
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "element_type", ElementType.of(self.element_type))
+        object.__setattr__(self, "dimensions", tuple(self.dimensions))
+        object.__setattr__(self, "steps", tuple([_step(step) for step in self.steps]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles name no class but this one."""
+        return Lowered, (self.element_type, self.dimensions, tuple([_as_tuple(step) for step in self.steps]))
+
+    @property
+    def result_dimensions(self) -> Sizes:
+        """Sizes of the result, most major first."""
+        sizes = self.dimensions
+        for step in self.steps:
+            sizes = sizes_after(step, sizes)
+        return sizes
+
+    def __str__(self) -> str:
+        about = f"{self.element_type}[{','.join(map(str, self.dimensions))}]"
+        return f"{about}: {', '.join(map(str, self.steps)) or 'nothing to do'}"
+
+    def __call__(self, array: Any) -> Any:
+        """Run the steps.
+
+        Parameters
+        ----------
+        array : array
+            Of these `dimensions` and this `element_type`, or of unsigned integers of its width.
+
+        Raises
+        ------
+        LayoutError
+            For an array of other sizes.
+        """
+        if tuple(array.shape) != self.dimensions:
+            raise LayoutError(f"array has shape {tuple(array.shape)}, but these steps take {self.dimensions}")
+        return run_lowered(self, array)
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+#
+# torch.compile looks into these functions.  It can follow loops over plain tuples, and operations on the array.
+
+PlainStep = tuple[str, Sizes, Any]  # name, sizes or axes, and for "pad" the number that fills
+
+
+def run_lowered(lowered: Lowered, array: Any) -> Any:
+    """The result of the steps, as an array of the library of `array`; its sizes are right."""
+    if is_torch(array):
+        steps = tuple([_as_tuple(step) for step in lowered.steps])
+        return run_in_torch(_plain_steps, (lowered.element_type, steps), array)
+    if is_jax(array):
+        return run_in_jax(_jax_steps(lowered), array)
+    return _run_by_array_api(lowered, array)
+
+
+@functools.lru_cache(maxsize=1024)  # as planning is kept
+def _jax_steps(lowered: Lowered) -> JaxSteps:
+    return tuple(
+        [(type(step).__name__.lower(), step[0], step.fill if isinstance(step, Pad) else None) for step in lowered.steps]
+    )
+
+
+def is_torch(array: Any) -> bool:
+    """True for a tensor of PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+PlainSteps = tuple[tuple[str, Sizes, Any], ...]  # name, sizes or axes, and for a pad the number that fills
+
+
+def run_in_torch(planned: Callable[..., PlainSteps], arguments: tuple[Any, ...], tensor: Any) -> Any:
+    """A new contiguous tensor, as from the calls that move memory, also where nothing moves.
+
+    planned   gives the steps for these arguments and `as_integers`.  torch.compile calls it while it traces; it cannot
+              follow a call that returns anything but plain tuples.
+    """
+    torch, kind = sys.modules["torch"], tensor.dtype
+    as_integers = moves_as_integers(tensor)
+    if as_integers:
+        tensor = tensor.view(torch.uint8 if kind.itemsize == 1 else torch.int16)
+    for name, values, fill in planned(*arguments, as_integers):
+        if name == "permute":
+            tensor = tensor.permute(values)
+        elif name == "reshape":
+            tensor = tensor.reshape(values)
+        elif name == "slice":
+            tensor = tensor[tuple([slice(0, size) for size in values])]
+        else:
+            ends = [end for size, now in zip(values[::-1], tensor.shape[::-1]) for end in (0, size - now)]
+            tensor = torch.constant_pad_nd(tensor, ends, fill)
+    tensor = tensor.clone(memory_format=torch.contiguous_format)
+    return tensor.view(kind) if as_integers else tensor
+
+
+def moves_as_integers(tensor: Any) -> bool:
+    """True for narrow floats whose gradients nobody asks for.
+
+    Compilers compute with them as f32, and so change the bits of nans, even in a copy.
+    """
+    kind = tensor.dtype
+    if kind.itemsize > 2 or not kind.is_floating_point or tensor.requires_grad:
+        return False
+    torch = sys.modules["torch"]
+    if torch.autograd.forward_ad._current_level >= 0:
+        return False
+    is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if is_compiling():
+        return not is_transformed
+    return not _is_recorded(torch) and not (is_transformed and _requires_grad_within(torch, tensor))
+
+
+def _is_recorded(torch: Any) -> bool:
+    """True where torch records calls that run later, also on tensors that require a gradient then."""
+    mode = torch._C._TorchDispatchModeKey.PROXY  # of make_fx
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or bool(torch._C._get_dispatch_mode(mode))
+
+
+def _requires_grad_within(torch: Any, tensor: Any) -> bool:
+    """True if a tensor that torch.func wrapped, once or more, requires a gradient: only the innermost may say so."""
+    while True:
+        if tensor.requires_grad:
+            return True
+        if torch._is_functional_tensor(tensor):
+            tensor = torch._from_functional_tensor(tensor)
+        elif torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            tensor = torch._C._functorch.get_unwrapped(tensor)
+        else:
+            return False
+
+
+@constant_in_graphs
+def _plain_steps(element_type: ElementType, steps: Any, as_integers: bool) -> PlainSteps:
+    return plain_steps(Lowered(element_type, (), steps), as_integers)
+
+
+def plain_steps(lowered: Lowered, as_integers: bool) -> PlainSteps:
+    """The steps as plain tuples, with Python's own numbers."""
+    return tuple([_plain(step, lowered.element_type.dtype, as_integers) for step in lowered.steps])
+
+
+def _plain(step: Step, dtype: np.dtype[Any], as_integers: bool) -> tuple[str, Sizes, Any]:
+    if isinstance(step, Permute):
+        return "permute", step.axes, None
+    if not isinstance(step, Pad):
+        return type(step).__name__.lower(), step.sizes, None
+    if as_integers:
+        return "pad", step.sizes, int.from_bytes(step.fill, sys.byteorder, signed=len(step.fill) == 2)
+    number = np.frombuffer(step.fill, dtype)[0]
+    return "pad", step.sizes, number.item() if dtype.type.__module__ == "numpy" else float(number)
+
+
+def _run_by_array_api(lowered: Lowered, array: Any) -> Any:
+    xp = array.__array_namespace__() if hasattr(array, "__array_namespace__") else np
+    for step in lowered.steps:
+        if isinstance(step, Permute):
+            array = xp.permute_dims(array, step.axes)
+        elif isinstance(step, Reshape):
+            array = xp.reshape(array, step.sizes)
+        elif isinstance(step, Slice):
+            array = array[tuple([slice(0, size) for size in step.sizes])]
+        else:
+            array = _padded(xp, array, step)
+    return array
+
+
+def _padded(xp: Any, array: Any, step: Pad) -> Any:
+    """The array API has no pad: join the array and constants, axis by axis."""
+    number = np.frombuffer(step.fill, array.dtype)[0]
+    for axis, size in enumerate(step.sizes):
+        if size > array.shape[axis]:
+            sizes = (*array.shape[:axis], size - array.shape[axis], *array.shape[axis + 1 :])
+            array = xp.concat([array, xp.full(sizes, number, dtype=array.dtype)], axis=axis)
+    return array

@@ -1,0 +1,246 @@
+"""`Array` of PyTorch's tensors and JAX's arrays: in memory, as a pytree, and inside of what these libraries trace."""
+
+import io
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from tests.support.effort import ALL
+
+torch = pytest.importorskip("torch")
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+LAYOUTS = ("{1,0}", "{0,1}", "{0,1:PD(5,6)}", "{1,0:T(2,2)}", "{0,1:T(2,4)(2,1)}")
+KEYS = ((1, -2), (slice(None, None, -1), 2), (slice(2), slice(1, 4, 2)), (..., 0), 2)
+LOGICAL = np.arange(20, dtype=np.float32).reshape(4, 5)
+KINDS = {"torch": torch.from_numpy, "jax": jnp.asarray}
+
+
+@pytest.fixture(params=KINDS)
+def new(request):
+    return KINDS[request.param]
+
+
+def values(array):
+    return np.asarray(array.detach() if isinstance(array, torch.Tensor) else array)
+
+
+def test_every_law_holds_for_their_arrays(new):
+    given = new(LOGICAL)
+    for layout in LAYOUTS:
+        array = gl.asarray(given, layout)
+        kind = type(given)
+        assert isinstance(array.buffer, kind) and isinstance(array.logical(), kind)
+        assert np.array_equal(values(array.logical()), LOGICAL) and array.dtype == np.float32
+        assert array.device == given.device and np.array_equal(np.asarray(array), LOGICAL)
+        for key in KEYS:
+            found = array[key]
+            assert isinstance(found, kind) and np.array_equal(values(found), LOGICAL[key]), (layout, key)
+        for target in LAYOUTS:
+            moved = array.to(target)
+            assert isinstance(moved.buffer, kind) and moved == array
+            assert np.array_equal(values(moved.buffer), gl.pack(LOGICAL, target)) or moved is array
+        assert array == gl.asarray(LOGICAL)  # of another library, on the same device
+        assert pickle.loads(pickle.dumps(array)) == array
+        assert array == gl.Array(array.buffer, str(array.shape)) and array != gl.asarray(new(LOGICAL + 1))
+        assert type(array.buffer).__name__ in repr(array) and "4." not in repr(array)
+
+
+def test_elements_of_types_of_every_width(new):
+    kinds = ["bfloat16", "float16", "float8_e5m2", "int8", "bool", "complex64"] + ["int4"] * (new is jnp.asarray)
+    for kind in kinds:
+        numbers = np.arange(20).reshape(4, 5) % 2 if kind == "bool" else np.arange(20).reshape(4, 5) % 7
+        given = (
+            jnp.asarray(numbers).astype(kind)
+            if new is jnp.asarray
+            else torch.from_numpy(numbers).to(getattr(torch, kind))
+        )
+        array = gl.asarray(given, "{1,0:T(2,2)}")
+        for key in KEYS:
+            found, expected = array[key], gl.unpack(array)
+            if new is jnp.asarray:
+                assert found.dtype == given.dtype and np.array_equal(np.asarray(found), np.asarray(expected)[key])
+            else:
+                assert found.dtype == given.dtype
+                assert np.array_equal(found.to(torch.complex64).numpy(), expected.to(torch.complex64).numpy()[key])
+
+
+def test_packed_elements_of_their_arrays(new):
+    array = gl.Array(new(gl.pack(np.arange(20).reshape(4, 5).astype("u1") % 16, "u4[4,5]{0,1:E(4)}", dtype="u4")),
+                     "u4[4,5]{0,1:E(4)}")  # fmt: skip
+    expected = np.arange(20).reshape(4, 5) % 16
+    for key in KEYS:
+        assert np.array_equal(values(array[key]).astype(int), expected[key])
+
+
+def test_nd_arrays_of_torch_keep_their_memory_format():
+    images = torch.arange(48.0).reshape(2, 3, 2, 4).contiguous(memory_format=torch.channels_last)
+    array = gl.asarray(images)
+    assert array.buffer is images and str(array.shape) == "f32[2,3,2,4]{1,3,2,0}" and array.logical() is images
+    assert torch.equal(array.to("{3,2,1,0}").buffer, images.contiguous().reshape(-1))
+    back = pickle.loads(pickle.dumps(array))
+    assert back == array and back.buffer.stride() == images.stride()
+    assert torch.equal(array[1, ::-1, 0], images[1].flip(0)[:, 0]) and torch.equal(torch.from_dlpack(array), images)
+
+
+def test_buffers_that_a_gradient_follows():
+    weight = torch.randn(4, 5, requires_grad=True)
+    for layout in (None, *LAYOUTS):
+        array = gl.asarray(weight, layout)
+        moved = array.to("{1,0:T(2,4)}")
+        result = (moved.logical() ** 2).sum() + 3 * moved[1, 2] + moved[2:, ::-2].sum()
+        (grad,) = torch.autograd.grad(result, weight)
+        expected = 2 * weight.detach().clone()
+        expected[1, 2] += 3
+        expected[2:, [4, 2, 0]] += 1
+        assert torch.allclose(grad, expected), layout
+    assert gl.asarray(weight) == gl.asarray(weight.detach())
+
+
+# ---- pytrees -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_a_pytree_with_one_leaf(new):
+    array = gl.asarray(new(LOGICAL), "{1,0:T(2,2)}")
+    pytree = torch.utils._pytree
+    for map_, flatten, unflatten in (
+        (jax.tree.map, jax.tree.flatten, jax.tree.unflatten),
+        (pytree.tree_map, pytree.tree_flatten, lambda form, leaves: pytree.tree_unflatten(leaves, form)),
+    ):
+        twice = map_(lambda leaf: leaf * 2, {"w": array})["w"]
+        assert twice.shape is array.shape and np.array_equal(values(twice.logical()), LOGICAL * 2)
+        leaves, form = flatten(array)
+        assert len(leaves) == 1 and leaves[0] is array.buffer
+        for leaf in (object(), None, 0):  # libraries put anything there
+            assert unflatten(form, [leaf]).buffer is leaf and "f32[4,5]" in repr(unflatten(form, [leaf]))
+        assert form == flatten(gl.asarray(new(LOGICAL + 1), "{1,0:T(2,2)}"))[1]
+        assert form != flatten(gl.asarray(new(LOGICAL), "{0,1}"))[1]
+    assert "buffer" in str(jax.tree_util.tree_flatten_with_path(array)[0][0][0])
+
+
+def test_a_library_that_is_loaded_later_gets_to_know_it():
+    code = """
+import numpy as np, gpulayout as gl
+early = gl.asarray(np.eye(2))
+import sys; assert "jax" not in sys.modules and "torch" not in sys.modules
+import LIBRARY
+gl.asarray(np.eye(2))
+leaves = sys.modules["jax.tree_util" if "LIBRARY" == "jax" else "torch.utils._pytree"].tree_leaves(early)
+assert len(leaves) == 1 and leaves[0] is early.buffer
+"""
+    for library in ("jax", "torch") if ALL else ("jax",):  # importing torch takes seconds
+        subprocess.run([sys.executable, "-c", code.replace("LIBRARY", library)], check=True)
+
+
+# ---- traced --------------------------------------------------------------------------------------------------------
+
+
+def test_functions_of_jax_take_and_return_one():
+    for layout in LAYOUTS:
+        array = gl.asarray(jnp.asarray(LOGICAL), layout)
+        moved = jax.jit(lambda a: a.to("{0,1:T(4,2)}"))(array)
+        assert type(moved) is gl.Array and moved == array and str(moved.shape) == "f32[4,5]{0,1:T(4,2)}"
+        assert np.array_equal(jax.jit(lambda a: a.logical() * 2)(array), LOGICAL * 2)
+        for key in KEYS:
+            assert np.array_equal(jax.jit(lambda a: a[key])(array), LOGICAL[key])  # noqa: B023
+        made = jax.jit(lambda a: gl.asarray(a.logical() + 1, "{1,0:T(2,2)}"))(array)
+        assert made == gl.asarray(LOGICAL + 1)
+        grad = jax.grad(lambda a: (a.logical() ** 2).sum() + a[1, 1])(array)
+        expected = 2 * LOGICAL
+        expected[1, 1] += 1
+        assert type(grad) is gl.Array and np.array_equal(grad.logical(), expected)
+        many = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + 1]), array)
+        assert np.array_equal(jax.vmap(lambda a: a.logical())(many), [LOGICAL, LOGICAL + 1])
+        assert jax.eval_shape(lambda a: a.to("C"), array).shape == gl.Shape("f32", (4, 5))
+    with pytest.raises(TypeError, match="tracer"):
+        jax.jit(lambda a: jnp.asarray(a == a))(array)
+    with pytest.raises(TypeError, match="tracer"):
+        jax.jit(lambda a: np.asarray(a))(array)
+
+
+COMPILED = {
+    "logical": lambda a: a.logical() * 2,
+    "to": lambda a: a.to("{0,1:T(4,2)}"),
+    "to twice": lambda a: a.to("{0,1:T(4,2)}").to("{1,0:PD(4,8)}").logical(),
+    "to the same": lambda a: a.to("{1,0}").to("{1,0}"),
+    "elements": lambda a: a[1, 2] + a[::-1, ::2] * a[0, ...][::2],
+    "relayout": lambda a: gl.relayout(a, "{0,1}"),
+    "unpack": lambda a: gl.unpack(a),
+    "a plan": lambda a: TO_TILES(a.to("{1,0}")),
+    "a new one": lambda a: gl.Array(a.to("{1,0}").buffer + 1, "f32[4,5]"),
+    "a new one of a shape": lambda a: gl.Array(a.to("{1,0}").buffer + 1, SHAPE).to("{0,1}"),
+    "asarray": lambda a: gl.asarray(a.logical() + 1),
+    "asarray, packed": lambda a: gl.asarray(a.logical() + 1, "{0,1:T(2,2)}"),
+    "the shape": lambda a: a.logical() * a.shape.rank + a.nbytes,
+    "out": lambda a: a.to("{0,1}", out=gl.Array(torch.zeros(20), "f32[4,5]{0,1}")),
+}
+TO_TILES = gl.plan("f32[4,5]", "{1,0:T(2,2)}")
+SHAPE = gl.parse_shape("f32[4,5]")
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_torch_compiles_functions_of_one_whole(name):
+    function = COMPILED[name]
+    for array in (
+        gl.asarray(torch.from_numpy(LOGICAL), "{1,0:T(2,2)}"),
+        gl.asarray(torch.from_numpy(LOGICAL).t().contiguous().t()),  # an N-d one
+    ):
+        torch._dynamo.reset()
+        found, expected = torch.compile(function, backend="eager", fullgraph=True)(array), function(array)
+        assert type(found) is type(expected)
+        if isinstance(found, gl.Array):
+            assert found == expected and found.shape == expected.shape and pickle.loads(pickle.dumps(found)) == found
+        else:
+            assert torch.equal(found, expected)
+
+
+def test_torch_compiles_again_only_for_another_shape():
+    compiled = []
+
+    def count(graph, example):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    function = torch.compile(lambda a: (a.to("{0,1}"), a[1:, 2], a.logical()), backend=count, fullgraph=True)
+    matrix = torch.arange(16.0).reshape(4, 4)
+    for expected, layout in ((1, "{1,0:T(2,2)}"), (1, "{1,0:T(2,2)}"), (2, "{0,1:T(2,2)}"), (2, "{1,0:T(2,2)}")):
+        shape = gl.Shape("f32", (4, 4), gl.parse_layout(layout))  # a new one each time
+        moved, part, logical = function(gl.Array(gl.pack(matrix, shape), shape))
+        assert torch.equal(logical, matrix) and torch.equal(part, matrix[1:, 2])
+        assert torch.equal(moved.buffer, matrix.t().reshape(-1)) and len(compiled) == expected
+
+
+def test_torch_exports_functions_of_one():
+    class Head(torch.nn.Module):
+        def forward(self, array):
+            return array.to("{0,1}"), array.logical() + 1
+
+    array = gl.asarray(torch.from_numpy(LOGICAL), "{1,0:T(2,2)}")
+    stored = io.BytesIO()
+    torch.export.save(torch.export.export(Head(), (array,)), stored)
+    stored.seek(0)
+    with torch.serialization.safe_globals([gl.Array]):  # the stored program holds the example, too
+        moved, more = torch.export.load(stored).module()(array)
+    assert moved == array and moved.shape == gl.parse_shape("f32[4,5]{0,1}") and np.array_equal(more, LOGICAL + 1)
+
+
+def test_torch_func_and_fake_tensors():
+    array = gl.asarray(torch.from_numpy(LOGICAL), "{0,1:T(2,2)}")
+    many = torch.utils._pytree.tree_map(lambda leaf: torch.stack([leaf, leaf + 1]), array)
+    found = torch.func.vmap(lambda buffer: gl.Array(buffer, array.shape).logical())(many.buffer)
+    assert np.array_equal(found, [LOGICAL, LOGICAL + 1])
+    grad = torch.func.grad(lambda buffer: (gl.Array(buffer, array.shape).to("{1,0}").logical() ** 2).sum())(
+        array.buffer
+    )
+    assert torch.equal(gl.Array(grad, array.shape).logical(), 2 * torch.from_numpy(LOGICAL))
+    with torch._subclasses.FakeTensorMode():
+        fake = gl.Array(torch.zeros(array.shape.buffer_length), array.shape)
+        assert fake.logical().shape == (4, 5) and fake.to("C").buffer.shape == (20,) and fake[1:, 0].shape == (3,)
+        with pytest.raises(TypeError):
+            bool(fake == fake)

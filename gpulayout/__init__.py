@@ -66,6 +66,7 @@ More
                       the classes of what `plan`, `plan.lower`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes
     interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
+    catalogue         layouts that kernels want, by name: "cublas:block_scales[200,10]" is a shape too
     dask              pack, unpack, relayout and transpose for Dask arrays: larger than memory, on several machines
     torch             the moves as modules of PyTorch: Relayout, Pack, Unpack, Transpose
 """
@@ -74,6 +75,7 @@ import importlib as _importlib
 import typing as _typing
 
 import gpulayout.api.followed as _followed
+import gpulayout.layout.named_shapes as _named_shapes
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
@@ -108,8 +110,8 @@ from gpulayout.moves.lowered import Lowered
 from gpulayout.version import __version__
 
 if _typing.TYPE_CHECKING:
+    from gpulayout import catalogue, interop
     from gpulayout import dask as dask
-    from gpulayout import interop
     from gpulayout import torch as torch
 
 __all__ = [
@@ -133,6 +135,7 @@ __all__ = [
     "UNBOUNDED",
     "__version__",
     "asarray",
+    "catalogue",
     "code",
     "convert_linear",
     "delinearize",
@@ -160,6 +163,7 @@ __all__ = [
 # Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` and
 # `torch` are not in `__all__`, because `from gpulayout import *` would need these libraries, and hide their modules.
 _LATE = {
+    "catalogue": "gpulayout.catalogue",
     "dask": "gpulayout.dask",
     "interop": "gpulayout.interop",
     "torch": "gpulayout.torch",
@@ -174,7 +178,16 @@ def _draw(subject: Shape | Layout, **choices: _typing.Any) -> Picture:
     return draw(subject, **choices)
 
 
+def _named_shape(text: str) -> Shape | None:
+    """The shape that a text names, None for layouts of other libraries.  The first one loads `gpulayout.catalogue`."""
+    from gpulayout.catalogue.names import OWNERS, shape_of_name
+
+    is_ours = "[" in text or "(" in text or text.partition(":")[0].strip() in OWNERS
+    return shape_of_name(text) if is_ours else None
+
+
 _picture.draw_with(_draw)
+_named_shapes.read_names_with(_named_shape)
 
 
 def _follow(*arguments: _typing.Any) -> _typing.Any:

@@ -5,6 +5,7 @@
     h w c -> c h w              a pattern: the layout of the transposed array in C order, for the array before it
     C, F, torch:channels_last, cute:(2,3):(1,2), named:NHWC:NCHW
                                 a layout by name, see `interop.layout_names`
+    cublas:block_scales         a layout of the catalogue, see `catalogue.names`
 
 A layout without a shape is for the array of the source, which also gives a pattern and a name their dimensions.
 """
@@ -63,8 +64,11 @@ def layout_for(
         return _pattern_layout(read_pattern(text, len(dimensions), role), dimensions)
     if not _is_name(text):
         return parsed_layout(text)
-    from gpulayout.interop.layout_names import layout_name  # late: most programs use no names
+    from gpulayout.catalogue.names import is_name, layout_of_name  # late: most programs use no names
+    from gpulayout.interop.layout_names import layout_name
 
+    if is_name(text):
+        return layout_of_name(text, dimensions, element_type)
     return layout_name(text)(dimensions)
 
 
@@ -73,9 +77,10 @@ def check_layout_text(text: str, role: str = "target") -> None:
     if "->" in text:
         read_pattern(text, None, role)
     elif _is_name(text):
+        from gpulayout.catalogue.names import is_name, read_name
         from gpulayout.interop.layout_names import layout_name
 
-        layout_name(text)
+        _ = read_name(text) if is_name(text) else layout_name(text)
     else:
         parsed_layout(text)
 

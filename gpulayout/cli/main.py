@@ -13,6 +13,7 @@ import sys
 import click
 
 from gpulayout.cli.benchmark import benchmark
+from gpulayout.cli.catalogue import catalogue
 from gpulayout.cli.closed_streams import take_closed_streams
 from gpulayout.cli.demo import demo
 from gpulayout.cli.explain import explain
@@ -47,6 +48,7 @@ def commands() -> None:
       f32[2,3]{0,1:PD(3,5)PV(lowest)}  also a pad value: a name or a number
       bf16[16,256]{1,0:T(8,128)(2,1)}  tiles of 8 x 128, cut into tiles of 2 x 1
       s4[2,3]{1,0:E(4)}                elements of 4 bits, two in a byte
+      cublas:block_scales[200,10]      a kernel's layout by name: gpulayout catalogue lists them
     Quote it: the shell interprets braces and brackets.
 
     \b
@@ -58,7 +60,7 @@ def commands() -> None:
     """
 
 
-for _command in (demo, show, index, pack, unpack, relayout, explain, info, benchmark):
+for _command in (demo, show, index, pack, unpack, relayout, explain, catalogue, info, benchmark):
     commands.add_command(_command)
 
 

@@ -4,6 +4,8 @@
     array   := type "[" [size ("," size)*] "]" [layout]           a size is 5, <=5 (dynamic with a bound) or ? (without)
     tuple   := "(" [shape ("," shape)*] ")"
 
+Text that begins like `cublas:block_scales[200,10]` is a name, see `named_shapes`; there are no names inside tuples.
+
 A missing layout means descending.  A layout in a shape cannot be `{}`: in XLA's grammar a brace after a shape starts a
 layout only when a number or a colon follows.  Reading takes linear time, and the depth of tuples is limited.
 """
@@ -17,6 +19,7 @@ from gpulayout.layout.element_type import ElementType, did_you_mean
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import PROPERTIES, read_layout
+from gpulayout.layout.named_shapes import named_shape
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text_reader import Reader
@@ -90,8 +93,8 @@ def parse_any_shape(text: str) -> AnyShape:
     >>> parse_any_shape("(f32[<=2], token[])")
     TupleShape((Shape('f32', (2,), Layout((0,)), dynamic_dimensions=(True,)), TokenShape()))
     """
-    if (usual := _usual(text)) is not None:
-        return usual
+    if (known := _usual(text) or named_shape(text)) is not None:
+        return known
     reader = Reader(text)
     shape = read_shape(reader)
     _end(reader)
@@ -136,8 +139,8 @@ def parse_array_shape(text: str) -> Shape:
     >>> str(parse_array_shape("f32[2,3]"))
     'f32[2,3]{1,0}'
     """
-    if (usual := _usual(text)) is not None:
-        return usual
+    if (known := _usual(text) or named_shape(text)) is not None:
+        return known
     reader = Reader(text)
     start = reader.position
     shape = read_shape(reader)

@@ -18,9 +18,10 @@ def listed(page):
 @pytest.mark.parametrize(
     "page, public",
     [
-        ("reference.rst", set(gpulayout.__all__) - {"__version__", "interop", "xla"}),
+        ("reference.rst", set(gpulayout.__all__) - {"__version__", "catalogue", "interop", "xla"}),
         ("reference-xla.rst", set(gpulayout.xla.__all__)),
         ("reference-interop.rst", set(gpulayout.interop.__all__)),
+        ("reference-catalogue.rst", set(gpulayout.catalogue.__all__)),
         (
             "reference-dask.rst",
             {"pack", "unpack", "relayout", "transpose", "linearize", "delinearize", "convert_linear"},

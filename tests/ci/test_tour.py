@@ -1,4 +1,4 @@
-"""docs/tour.ipynb: a kernel runs it, and its outputs are the stored ones.
+"""docs/tour.ipynb and docs/catalogue.ipynb: a kernel runs them, and their outputs are the stored ones.
 
 After an intended change, store them again:
 
@@ -12,16 +12,15 @@ import warnings
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOUR = ROOT / "docs" / "tour.ipynb"
-NEEDED = ("nbclient", "ipykernel", "torch", "jax")
+NEEDED = {"tour.ipynb": ("nbclient", "ipykernel", "torch", "jax"), "catalogue.ipynb": ("nbclient", "ipykernel")}
 
 
-def executed():
+def executed(path):
     """The stored notebook, and the same one with the outputs of a run."""
     import nbclient
     import nbformat
 
-    stored, run = (nbformat.read(TOUR, nbformat.NO_CONVERT) for _ in range(2))
+    stored, run = (nbformat.read(path, nbformat.NO_CONVERT) for _ in range(2))
     nbclient.NotebookClient(
         run, timeout=120, startup_timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
     ).execute()
@@ -35,13 +34,18 @@ def code_cells(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-@pytest.fixture(scope="module")
-def notebooks():
-    for name in NEEDED:
+@pytest.fixture(scope="module", params=NEEDED)
+def page(request):
+    for name in NEEDED[request.param]:
         pytest.importorskip(name)
+    return ROOT / "docs" / request.param
+
+
+@pytest.fixture(scope="module")
+def notebooks(page):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the kernel's own packages
-        return executed()
+        return executed(page)
 
 
 def test_a_run_gives_the_stored_outputs(notebooks):
@@ -50,8 +54,8 @@ def test_a_run_gives_the_stored_outputs(notebooks):
         assert cell.outputs == ran.outputs, cell.source
 
 
-def test_the_outputs_say_nothing_about_the_machine(notebooks):
-    text = TOUR.read_text()
+def test_the_outputs_say_nothing_about_the_machine(notebooks, page):
+    text = page.read_text()
     assert not re.search(r"/(home|tmp|work|usr)/|0x[0-9a-f]{8}", text)
     assert all(
         output.output_type != "stream" or output.name == "stdout"
@@ -63,4 +67,5 @@ def test_the_outputs_say_nothing_about_the_machine(notebooks):
 if __name__ == "__main__":
     import nbformat
 
-    nbformat.write(executed()[1], TOUR)
+    for notebook in NEEDED:
+        nbformat.write(executed(ROOT / "docs" / notebook)[1], ROOT / "docs" / notebook)

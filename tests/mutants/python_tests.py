@@ -149,6 +149,8 @@ TESTS = (
         ),
     ),
     ("dask/*", NUMPY, _files("dask/slabs dask/moving dask/indexing dask/errors")),
+    ("catalogue/*", NUMPY, _files("catalogue/entries catalogue/names catalogue/judges catalogue/page")),
+    ("cli/catalogue.py", NUMPY, _files("cli/catalogue catalogue/page")),
     ("torch/*", NUMPY, _files("torch/gradients torch/modules torch/arithmetic")),
     (
         "api/traced*",

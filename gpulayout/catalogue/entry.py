@@ -1,0 +1,243 @@
+"""An entry of the catalogue: what is known about the layout that a kernel wants, and the layout itself.
+
+An entry is written as a function from sizes to a `Layout`, below the facts that `@entry(...)` takes:
+
+    @entry("cublas:block_scales", sizes=(Size("rows", "..."), Size("columns", "...")), types=("u8",), ...)
+    def block_scales() -> Layout:
+        return Layout((1, 0), tiles=((128, 4), (32, 4), (4, 1, 1, 4)))
+
+The function takes those of the sizes, of the choices and of `dtype` that it names.  It raises LayoutError for what its
+owner refuses, unless the sizes say it: a `Size` has a number that must divide it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any, Literal, NamedTuple, SupportsIndex, get_args
+
+from numpy.typing import DTypeLike
+
+from gpulayout.layout import checks
+from gpulayout.layout.element_type import ElementType, TorchDType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+Judge = Literal["package", "vectors", "formula"]
+Build = Callable[..., Layout]
+
+
+class Size(NamedTuple):
+    """A size that an entry takes: its name, its meaning, and what must divide it."""
+
+    name: str
+    meaning: str
+    multiple: int = 1
+
+
+class Option(NamedTuple):
+    """A choice that an entry offers by name; the first of its values is what holds without it."""
+
+    name: str
+    meaning: str
+    values: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Entry(Frozen):
+    """A layout of the catalogue: called with sizes, it gives a `Shape`.
+
+    Attributes
+    ----------
+    name : str
+        The owner's file in the catalogue, a colon and the entry, such as ``cublas:block_scales``.
+    summary, about : str
+        What it is, in one line and in a paragraph.
+    owner, version, source : str
+        Whose layout it is, the version in which this was found, and where: an address.
+    judge : str
+        What confirms the entry: ``"package"``, a function of the owner's package, which the tests call; ``"vectors"``,
+        bytes that the owner's code wrote once; or ``"formula"``, the owner's documents alone.
+    judged_by : str
+        The function, or the document.
+    sizes : tuple of Size
+        The sizes of the logical array, in order: a name, its meaning, and what must divide the size.
+    types : tuple of str
+        The element types that the owner takes.  The first holds where none is given.
+    choices : tuple of Option
+        What else can be chosen, by name.
+    stored : str
+        What lies in memory, and what padding means.
+    refuses : str
+        The owner's rule for sizes, in words; empty if there is none.
+    usual : tuple of int
+        Sizes that occur in models.
+
+    See Also
+    --------
+    find : the entry with a name.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> scales = gl.catalogue.cublas.block_scales
+    >>> str(scales(200, 10)), scales(200, 10).buffer_size, scales.confirmed
+    ('f8e8m0fnu[200,10]{1,0:T(128,4)(32,4)(4,1,1,4)}', 3072, True)
+
+    Sizes in front are numbers of such arrays, one after the other:
+
+    >>> scales(8, 200, 10, dtype="f8e4m3fn").dimensions
+    (8, 200, 10)
+    """
+
+    name: str
+    summary: str
+    about: str
+    owner: str
+    version: str
+    source: str
+    judge: Judge
+    judged_by: str
+    sizes: tuple[Size, ...]
+    types: tuple[str, ...]
+    choices: tuple[Option, ...]
+    stored: str
+    refuses: str
+    usual: tuple[int, ...]
+    build: Build
+    _takes: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.judge not in get_args(Judge):
+            raise ValueError(f"judge {self.judge!r} of {self.name} is none of {', '.join(get_args(Judge))}")
+        self._set("__module__", self.build.__module__)
+        self._set("__doc__", f"{self.summary}.\n\n{self.about}")
+        self._set("_takes", frozenset(inspect.signature(self.build).parameters))
+
+    @property
+    def confirmed(self) -> bool:
+        """True where the owner's own code judged the entry, False where only its documents did."""
+        return self.judge != "formula"
+
+    @property
+    def call(self) -> str:
+        """The entry as text, with the names of its sizes: ``cublas:block_scales[rows,columns]``."""
+        return f"{self.name}[{','.join(size.name for size in self.sizes)}]"
+
+    def __call__(
+        self,
+        *sizes: SupportsIndex,
+        dtype: str | DTypeLike | TorchDType | None = None,
+        **choices: int | str,
+    ) -> Shape:
+        """The shape of an array of these sizes in this layout.
+
+        Parameters
+        ----------
+        *sizes : int
+            The sizes of the logical array, as `sizes` names them.  More in front stack so many arrays.
+        dtype : str, DTypeLike or torch.dtype, optional
+            One of `types`; without it the first.  Types below a byte are packed.
+        **choices
+            As `choices` names them.
+
+        Raises
+        ------
+        LayoutError
+            The owner refuses the sizes or the type, or their number is wrong.  The message has the owner's rule.
+        """
+        given = checks.sizes(f"sizes of {self.name}", sizes)
+        if len(given) < len(self.sizes):
+            *first, last = (size.name for size in self.sizes)
+            names = f"{', '.join(first)} and {last}" if first else last
+            raise LayoutError(
+                f"{self.name} takes {checks.counted(len(self.sizes), 'size')}, {names}, but got {len(given)}: "
+                f"{checks.shown(given)}; more in front stack so many arrays"
+            )
+        own = given[len(given) - len(self.sizes) :]
+        element_type = self._type(dtype)
+        values = self._chosen(choices) | {"dtype": element_type}
+        values |= {size.name: value for size, value in zip(self.sizes, own)}
+        try:
+            for size, value in zip(self.sizes, own):
+                if value % size.multiple:
+                    raise LayoutError(f"{size.name} {value} is not a multiple of {size.multiple}")
+            layout = self.build(**{name: value for name, value in values.items() if name in self._takes})
+        except LayoutError as error:
+            rule = f"; {self.owner}: {self.refuses}" if self.refuses else ""
+            raise LayoutError(f"{self.name}[{','.join(map(str, own))}] cannot be: {error}{rule}") from None
+        if element_type.is_sub_byte:
+            layout = layout.replace(element_size_in_bits=element_type.bits)
+        shape = Shape(element_type, own, layout)
+        for count in reversed(given[: len(given) - len(own)]):
+            shape = shape.prepend_major_dimension(count)
+        return shape
+
+    def _type(self, given: Any) -> ElementType:
+        found = ElementType.of(self.types[0] if given is None else given)
+        if found not in self.types:
+            raise LayoutTypeError(f"{self.name} has no dtype {found}: it takes {', '.join(self.types)}")
+        return found
+
+    def _chosen(self, given: dict[str, int | str]) -> dict[str, Any]:
+        """The value of each choice; LayoutError for a name or a value that there is not."""
+        found = {choice.name: choice.values[0] for choice in self.choices}
+        for name, value in given.items():
+            allowed = next((choice.values for choice in self.choices if choice.name == name), None)
+            if allowed is None:
+                offered = ", ".join(["dtype", *found])
+                raise LayoutTypeError(f"{self.name} has no choice {checks.value_text(name)}: choices are {offered}")
+            if not isinstance(value, (str, SupportsIndex)) or isinstance(value, bool):  # False is no 0, 128.0 no 128
+                raise LayoutTypeError(f"{name} {checks.value_text(value)} of {self.name} is neither an int nor text")
+            plain = value if isinstance(value, str) else index(value)
+            if plain not in allowed:
+                values = ", ".join(map(str, allowed))
+                raise LayoutError(f"{name} {checks.value_text(value)} of {self.name} is none of {values}")
+            found[name] = plain
+        return found
+
+    def __repr__(self) -> str:
+        return f"<catalogue entry {self.call}: {self.summary}>"
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        """Pickled as its name in the owner's module."""
+        return self.build.__name__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `help` and notebooks show: the names of the sizes and of the choices."""
+        positional, keyword = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature(
+            [
+                *(inspect.Parameter(size.name, positional, annotation="int") for size in self.sizes),
+                inspect.Parameter("dtype", keyword, default=self.types[0]),
+                *(inspect.Parameter(choice.name, keyword, default=choice.values[0]) for choice in self.choices),
+            ],
+            return_annotation="Shape",
+        )
+
+
+def entry(
+    name: str,
+    *,
+    summary: str,
+    about: str,
+    owner: str,
+    version: str,
+    source: str,
+    judge: Judge,
+    judged_by: str,
+    sizes: tuple[Size, ...],
+    types: tuple[str, ...],
+    stored: str,
+    usual: tuple[int, ...],
+    refuses: str = "",
+    choices: tuple[Option, ...] = (),
+) -> Callable[[Build], Entry]:
+    """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts."""
+    facts: dict[str, Any] = dict(locals())
+    return lambda build: Entry(build=build, **facts)

@@ -1,0 +1,174 @@
+"""Entries by name, and the shapes and layouts that text with a name means.
+
+    text    := name ["(" choice ("," choice)* ")"] ["[" size ("," size)* "]"]
+    name    := owner ":" entry              choice := word "=" value
+
+`cublas:block_scales[200,10]` is a shape.  `cublas:block_scales`, without sizes, is a layout for an array that has them.
+`cublas:block_scales(dtype=f8e4m3fn)[200,10]` chooses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpulayout.catalogue.entry import Entry
+from gpulayout.layout.checks import check_length, clipped, shown, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, ShapeTextError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+# Each owner has a module, which is imported when one of its entries is used.
+OWNERS = {
+    "aiter": "gpulayout.catalogue.aiter",
+    "awq": "gpulayout.catalogue.awq",
+    "cublas": "gpulayout.catalogue.cublas",
+    "cublaslt": "gpulayout.catalogue.cublaslt",
+    "cudnn": "gpulayout.catalogue.cudnn",
+    "cutlass": "gpulayout.catalogue.cutlass",
+    "deepgemm": "gpulayout.catalogue.deepgemm",
+    "flashinfer": "gpulayout.catalogue.flashinfer",
+    "gptq": "gpulayout.catalogue.gptq",
+    "marlin": "gpulayout.catalogue.marlin",
+    "mma": "gpulayout.catalogue.mma",
+    "onednn": "gpulayout.catalogue.onednn",
+    "torchao": "gpulayout.catalogue.torchao",
+    "triton": "gpulayout.catalogue.triton",
+    "vllm": "gpulayout.catalogue.vllm",
+    "xla_tpu": "gpulayout.catalogue.xla_tpu",
+}
+_TEXT = re.compile(r"\s*(\w+):(\w+)\s*(?:\(([^()\[\]]*)\))?\s*(?:\[([^()\[\]]*)\])?\s*")
+_CHOICE = re.compile(r"\s*(\w+)\s*=\s*(\w+)\s*")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SIZE = re.compile(r"\s*([0-9]{1,19})\s*")
+
+
+class Named(NamedTuple):
+    """What a text with a name says: the entry, its choices, and the sizes if there are any."""
+
+    entry: Entry
+    choices: dict[str, int | str]
+    sizes: tuple[int, ...] | None
+
+
+def entries() -> tuple[Entry, ...]:
+    """All entries of the catalogue, sorted by name.
+
+    Returns
+    -------
+    tuple of Entry
+
+    See Also
+    --------
+    find : one of them.
+
+    Examples
+    --------
+    >>> [entry.name for entry in entries() if entry.owner == "NVIDIA cuBLAS"]
+    ['cublas:block_scales']
+    """
+    found = [value for owner in OWNERS for value in vars(_module(owner)).values() if isinstance(value, Entry)]
+    return tuple(sorted(found, key=lambda entry: entry.name))
+
+
+def find(name: str) -> Entry:
+    """The entry with a name.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``cublas:block_scales``.
+
+    Returns
+    -------
+    Entry
+
+    Raises
+    ------
+    ShapeTextError
+        The catalogue has no such name; the message has the nearest one.
+
+    See Also
+    --------
+    entries : all of them.
+
+    Examples
+    --------
+    >>> find("cublas:block_scales").sizes[1].name
+    'columns'
+    """
+    owner, _, own_name = name.partition(":") if isinstance(name, str) else ("", "", "")
+    found = getattr(_module(owner), own_name, None) if owner in OWNERS else None
+    if isinstance(found, Entry) and found.name == name:
+        return found
+    known = [entry.name for entry in entries()]
+    near = difflib.get_close_matches(clipped(str(name), 100), known, 1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"owners are {', '.join(OWNERS)}"
+    raise ShapeTextError(f"{value_text(name)} is not in the catalogue: {hint}", 0)
+
+
+def is_name(text: str) -> bool:
+    """True for text that names an entry, or was meant to: its owner is in the catalogue."""
+    return text.partition(":")[0].strip() in OWNERS
+
+
+def shape_of_name(text: str) -> Shape:
+    """The shape of a text with a name and sizes; LayoutError for other text.
+
+    >>> str(shape_of_name("cublas:block_scales[200,10]"))
+    'f8e8m0fnu[200,10]{1,0:T(128,4)(32,4)(4,1,1,4)}'
+    """
+    named = read_name(text)
+    if named.sizes is None:
+        raise ShapeTextError(
+            f"{value_text(text)} is a layout: write its sizes for the whole shape, {named.entry.call}", len(text)
+        )
+    return named.entry(*named.sizes, **named.choices)  # type: ignore[arg-type]  # dtype is one of the choices
+
+
+def layout_of_name(text: str, dimensions: Sequence[int], element_type: ElementType | str | None = None) -> Layout:
+    """The layout that a text with a name, but without sizes, means for an array.
+
+    >>> str(layout_of_name("cublas:block_scales", (200, 10)))
+    '{1,0:T(128,4)(32,4)(4,1,1,4)}'
+    """
+    named = read_name(text)
+    if named.sizes is not None and named.sizes != tuple(dimensions):
+        raise LayoutError(f"{text} has sizes {shown(named.sizes)}, but the array has {shown(dimensions)}")
+    choices = {"dtype": element_type} | named.choices
+    return named.entry(*dimensions, **choices).layout  # type: ignore[arg-type]
+
+
+def read_name(text: str) -> Named:
+    """The entry, the choices and the sizes of a text; ShapeTextError where it does not fit."""
+    check_length("the text of a shape", text)
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise ShapeTextError(
+            f"{value_text(text)} is not a name of the catalogue and sizes, such as 'cublas:block_scales[200,10]' or "
+            "'cublas:block_scales(dtype=f8e4m3fn)[200,10]'",
+            0,
+        )
+    owner, name, choices, sizes = found.groups()
+    entry = find(f"{owner}:{name}")
+    chosen: dict[str, int | str] = {}
+    for part in choices.split(",") if choices is not None else ():
+        choice = _CHOICE.fullmatch(part)
+        if choice is None or choice[1] in chosen:
+            raise ShapeTextError(f"choice {value_text(part)} of {entry.name} is not one word=value", found.start(3))
+        chosen[choice[1]] = int(choice[2]) if _NUMBER.fullmatch(choice[2]) else choice[2]
+    if sizes is None:
+        return Named(entry, chosen, None)
+    numbers = [_SIZE.fullmatch(part) for part in sizes.split(",")] if sizes.strip() else []
+    if None in numbers:
+        wrong = sizes.split(",")[numbers.index(None)]
+        raise ShapeTextError(f"size {value_text(wrong)} of {entry.call} is not a number", found.start(4))
+    return Named(entry, chosen, tuple(int(number[1]) for number in numbers if number))
+
+
+def _module(owner: str) -> object:
+    return importlib.import_module(OWNERS[owner])

@@ -1,0 +1,158 @@
+"""`gpulayout catalogue`: the layouts that have a name, and what is known about one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpulayout.catalogue.entry import Entry
+from gpulayout.catalogue.names import entries, find, read_name
+from gpulayout.cli.failures import printable
+from gpulayout.cli.output import json_option, print_columns, print_json
+from gpulayout.layout.checks import counted
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+
+WIDTH = 76  # columns of text beside the names of the facts
+
+
+@click.command(short_help="List the layouts of known kernels, or show one of them.")
+@click.argument("name", metavar="[NAME|WORDS]", required=False)
+@json_option
+def catalogue(name: str | None, as_json: bool) -> None:
+    """List the layouts that kernels want and that have a name; or show all that is known about one of them.
+
+    NAME is a name of the list.  NAME[SIZES] is a SHAPE for every other command.  With sizes this one says what they
+    take.  WORDS list the layouts whose facts have them: the name of a kernel, of a library, of a format.
+
+    \b
+    Examples:
+      gpulayout catalogue
+      gpulayout catalogue marlin
+      gpulayout catalogue 'scaled_mm scales'
+      gpulayout catalogue cublas:block_scales
+      gpulayout catalogue 'cublas:block_scales[200,10]'
+      gpulayout show 'cublas:block_scales[200,10]'
+      gpulayout pack scales.npy packed.npy --to cublas:block_scales
+    """
+    if name is None:
+        _list(entries(), as_json)
+        return
+    found_by_words = () if set(":[(") & set(name) else _with_words(name.lower().split())
+    if found_by_words:
+        _list(found_by_words, as_json)
+        return
+    try:
+        found, shape = _named(name)
+    except LayoutError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="'[NAME|WORDS]'") from None
+    if as_json:
+        print_json(entry_as_json(found) | ({} if shape is None else shape_as_json(shape)))
+    else:
+        _show(found, shape)
+
+
+def _named(text: str) -> tuple[Entry, Shape | None]:
+    """The entry that a text names, and the shape if it has sizes."""
+    if ":" not in text or not set("[(") & set(text):
+        return find(text.strip()), None
+    named = read_name(text)
+    shape = None if named.sizes is None else named.entry(*named.sizes, **named.choices)  # type: ignore[arg-type]
+    return named.entry, shape
+
+
+def _with_words(words: list[str]) -> tuple[Entry, ...]:
+    """The entries whose facts have all of the words, in small letters."""
+    return tuple(entry for entry in entries() if words and all(word in _facts(entry) for word in words))
+
+
+def _facts(entry: Entry) -> str:
+    """What a search looks at, in small letters."""
+    facts = (entry.call, entry.summary, entry.about, entry.owner, entry.source, entry.judged_by, entry.stored)
+    text = " ".join((*facts, *entry.types)).lower()
+    return text.replace("tensorrt-llm", "tensorrt-llm trtllm trt-llm")
+
+
+def _list(found: tuple[Entry, ...], as_json: bool) -> None:
+    if as_json:
+        print_json([entry_as_json(entry) for entry in found])
+        return
+    rows = [(entry.call, _confirmed(entry), entry.summary) for entry in found]
+    print_columns(
+        ("layout", "confirmed by", "what it is"), rows, left=("layout", "confirmed by", "what it is"), below=()
+    )
+
+
+def _confirmed(entry: Entry) -> str:
+    return {"package": "package", "vectors": "vectors", "formula": "unconfirmed"}[entry.judge]
+
+
+def _show(entry: Entry, shape: Shape | None) -> None:
+    click.echo(f"{entry.call}: {entry.summary}\n")
+    click.echo(click.wrap_text(entry.about, 98))
+    click.echo()
+    what = {"package": "a run of", "vectors": "bytes that its code wrote:", "formula": "unconfirmed, written from"}
+    facts = [
+        ("owner", f"{entry.owner}, {entry.version}"),
+        ("source", entry.source),
+        ("confirmed" if entry.confirmed else "judge", f"{what[entry.judge]} {entry.judged_by}"),
+        *((size.name, _size(size.meaning, size.multiple)) for size in entry.sizes),
+        *((choice.name, f"{choice.meaning}: {', '.join(map(str, choice.values))}") for choice in entry.choices),
+        ("dtype", ", ".join(entry.types)),
+        ("stored", entry.stored),
+        *([("refuses", entry.refuses)] if entry.refuses else []),
+    ]
+    if shape is not None:
+        facts += _of_sizes(shape)
+    width = max(len(name) for name, _ in facts) + 2
+    for name, value in facts:
+        lines = click.wrap_text(value, WIDTH).splitlines() if " " in value else [value]
+        click.echo("\n".join(f"{label:{width}}{line}" for label, line in zip([name] + [""] * len(lines), lines)))
+    usual = f"{entry.name}[{','.join(map(str, entry.usual))}]"
+    click.echo(f"\ngpulayout show '{usual}' draws it; --code cuda prints its index arithmetic.")
+
+
+def _size(meaning: str, multiple: int) -> str:
+    return f"{meaning}; a multiple of {multiple}" if multiple > 1 else meaning
+
+
+def _of_sizes(shape: Shape) -> list[tuple[str, str]]:
+    """What these sizes take."""
+    padding = shape.nbytes - shape.unpadded_nbytes
+    return [
+        ("shape", str(shape)),
+        ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
+        ("padding", f"{counted(padding, 'byte')}, {padding / max(shape.nbytes, 1):.1%}" if padding else "none"),
+    ]
+
+
+def entry_as_json(entry: Entry) -> dict[str, Any]:
+    """An entry as plain values."""
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "about": entry.about,
+        "owner": entry.owner,
+        "version": entry.version,
+        "source": entry.source,
+        "judge": entry.judge,
+        "judged_by": entry.judged_by,
+        "confirmed": entry.confirmed,
+        "sizes": [size._asdict() for size in entry.sizes],
+        "dtypes": entry.types,
+        "choices": [choice._asdict() for choice in entry.choices],
+        "stored": entry.stored,
+        "refuses": entry.refuses,
+        "usual": entry.usual,
+    }
+
+
+def shape_as_json(shape: Shape) -> dict[str, Any]:
+    """What sizes take, as plain values."""
+    return {
+        "shape": str(shape),
+        "buffer_size": shape.buffer_size,
+        "nbytes": shape.nbytes,
+        "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
+    }

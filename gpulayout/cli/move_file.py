@@ -35,7 +35,7 @@ FILES: tuple[Decorator, ...] = (
 
 OPTIONS: tuple[Decorator, ...] = (
     *ARITHMETIC,
-    click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever the names of the files."),
+    click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever their names."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
     click.option(
         "--memory",

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
+from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, refuse_options
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
@@ -47,11 +48,10 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
         "from_",
         metavar="SHAPE",
         type=SHAPE_OR_LAYOUT,
-        required=True,
         help="The shape of the buffer, with its layout.",
     )
 )
-def unpack(source: File, target: File, from_: Shape | str, **options: Any) -> None:
+def unpack(source: File, target: File, from_: Shape | str | None, **options: Any) -> None:
     """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
 
     A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the
@@ -60,10 +60,18 @@ def unpack(source: File, target: File, from_: Shape | str, **options: Any) -> No
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
+    Of a model, a .safetensors file or the .safetensors.index.json of its shards, all tensors that gpulayout relayout
+    has stored in other layouts become arrays again.  The file says which, so there is no --from.
+
     \b
     Examples:
       gpulayout unpack planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}'
       gpulayout unpack tiles.bin weights.npy --from 'bf16[64,256]{1,0:T(8,128)}'
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
+    if is_model(source, target, from_):
+        refuse_options({name: options.pop(name) for name in ("dtype", *ONE_ARRAY)})
+        return ModelMove(source, target, **options).unpack()
+    if from_ is None:
+        raise click.MissingParameter(param_hint="'--from'", param_type="option")
     FileMove(source, target, **options).run(whole_shape(from_), None)

@@ -1,4 +1,4 @@
-"""`gpulayout relayout`: .npy files from one layout to another, and both ways between arrays and buffers."""
+"""`gpulayout relayout`: .npy files from one layout to another, also between arrays and buffers; and whole models."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
+from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, refuse_options, rules_of
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 
 
-@click.command(short_help="Move a .npy file from one layout to another.")
+@click.command(short_help="Move a .npy file, or the tensors of a model, to other layouts.")
 @files_and_options(
     click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a buffer in this layout."),
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
     click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a buffer of this shape."),
+    click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
+    click.option(
+        "--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or a .toml file of rules."
+    ),
+    click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
+    click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
 )
 def relayout(
     source: File,
@@ -24,30 +31,40 @@ def relayout(
     to: Shape | str | None,
     unpack: bool,
     from_: Shape | str | None,
+    tensor: tuple[str, ...],
+    maps: tuple[str, ...],
+    rename: tuple[str, ...],
+    allow_unmatched: bool,
     **options: Any,
 ) -> None:
-    """Move the elements of IN.npy to another layout, into OUT.npy.
+    """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
 
-    \b
-      --from SHAPE --to LAYOUT   buffer    -> buffer
-      --to LAYOUT                N-d array -> buffer
-      --from SHAPE --unpack      buffer    -> N-d array in C order
+    IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, or with --unpack an N-d array in C order.
+    Only in C or Fortran order does a buffer keep its dimensions.  --to takes a LAYOUT such as {1,0,2}, a SHAPE, a
+    pattern such as 'h w c -> c h w', or a name: C, F, torch:channels_last.  Other files than .npy are plain bytes.
+    OUT appears complete or not at all.
 
-    A buffer is 1-D and stores no dimensions, so --from needs the whole SHAPE.  Only in C or Fortran order is OUT.npy
-    N-d, because its header can say so.  --to takes a LAYOUT such as {1,0,2}, a SHAPE of the same array, a pattern such
-    as 'h w c -> c h w', or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW.
-
-    With --from, a file is plain bytes if its name does not end in .npy and it does not begin as .npy files do.  OUT is
-    plain bytes if its name does not end in .npy.  `-`, standard input or output, has a .npy header.  Types that NumPy
-    cannot name (bf16, f8...) need a SHAPE.  OUT appears complete or not at all.
+    A model is a .safetensors file, or the .safetensors.index.json of its shards.  REGEX fits the whole name of a
+    tensor.  WHAT is what --to takes, then '; dtype=', '; scale=', '; name='; or keep; or drop.  Other tensors are
+    copied.  Maps: flax-to-torch, torch-to-flax, keras-to-torch, torch-to-mlx.
 
     \b
     Examples:
       gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
-      gpulayout relayout picture.npy planes.npy --to 'h w c -> c h w' --dtype f32 --scale 0.5
       gpulayout relayout matrix.bin columns.npy --from 'f32[512,256]' --to F
-      gpulayout relayout planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}' --unpack
+      gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch --dtype bf16
+      gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
+    if is_model(source, target, to, unpack, from_):
+        refuse_options({name: options.pop(name) for name in ONE_ARRAY})
+        dtype = options.pop("dtype")
+        rules, pairs = rules_of(tensor, maps, rename)
+        return ModelMove(source, target, **options).relayout(rules, pairs, dtype, allow_unmatched)
+    for name, given in (("tensor", tensor), ("map", maps), ("rename", rename), ("allow-unmatched", allow_unmatched)):
+        if given:
+            raise click.UsageError(
+                f"--{name} is for a model, whose name ends in .safetensors or .safetensors.index.json"
+            )
     if unpack == (to is not None):
         raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT.npy will hold")
     if unpack and from_ is None:

@@ -17,11 +17,14 @@ moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache
 
 from __future__ import annotations
 
+import functools
+import itertools
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -45,31 +48,55 @@ LEAST_STREAM = 1 << 20  # bytes
 LONG_RUN = 1 << 18  # bytes; for runs as long as this, a page read in order to be changed is nothing
 
 
-def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
-    """Move every block, with one or two pairs of buffers.
+class Job(NamedTuple):
+    """One block, between two open files.
 
-    An exception, such as that of a signal, stops the threads between two runs.  `FileError` when the source has become
+    run   runs the plan of the block from one buffer to the other
+    """
+
+    block: Block
+    source: Source
+    target: Target
+    run: Callable[[Block, Bytes, Bytes], None]
+
+
+def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
+    """The jobs for all blocks of one plan."""
+    run = _run_through_gpu(blocks) if len(blocks) > 1 and default_backend() is not host_backend() else _run
+    return (Job(blocks[number], source, target, run) for number in range(len(blocks)))
+
+
+def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
+    """Move every block of one plan, as `move_jobs` does."""
+    move_jobs(jobs_of(blocks, source, target), report, pairs=pairs)
+
+
+def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
+    """Move blocks one after the other, with one or two pairs of buffers.
+
+    An exception, such as that of a signal, stops the threads between two runs.  `FileError` when a source has become
     shorter; OSError with the name of the file when a disk fails or is full.
     """
-    run = _run_through_gpu(blocks) if len(blocks) > 1 and default_backend() is not host_backend() else _run
-    reader, writer = _BlockReader(source, pairs), _BlockWriter(target, pairs)
+    reader, writer = _BlockReader(pairs), _BlockWriter(pairs)
+    waiting = iter(jobs)
     try:
         reading: list[Future[int]] = []
         writing: deque[list[Future[int]]] = deque()
-        following = blocks[0] if len(blocks) else None
+        following = next(waiting, None)
         if following:
             reading = reader.begin(following, 0)
-        for number in range(len(blocks)):
-            block, following = following, blocks[number + 1] if number + 1 < len(blocks) else None
-            assert block
-            _wait([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
+        for number in itertools.count():
+            job, following = following, next(waiting, None) if following else None
+            if job is None:
+                break
+            wait_for([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
             if following and pairs > 1:
                 reading = reader.begin(following, number + 1)
-            run(block, reader.buffer(number), writer.buffer(number, block.plan.target.nbytes))
-            writing.append(writer.begin(block, following, number))
+            job.run(job.block, reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
+            writing.append(writer.begin(job, following, number))
             if following and pairs == 1:
                 reading = reader.begin(following, number + 1)
-        _wait([future for each in writing for future in each], report)
+        wait_for([future for each in writing for future in each], report)
     finally:
         for threads in (reader.threads, writer.threads):
             threads.stop()
@@ -101,7 +128,7 @@ def _typed(block: Block, read: Bytes, written: Bytes) -> tuple[np.ndarray, np.nd
     return read[: source.nbytes].view(source.buffer_dtype), written[: target.nbytes].view(target.buffer_dtype)
 
 
-def _wait(pending: list[Future[int]], report: Report) -> None:
+def wait_for(pending: list[Future[int]], report: Report) -> None:
     """Wait until all is done, report the bytes, and raise the first error."""
     left = set(pending)
     while left:
@@ -126,22 +153,28 @@ class _BlockBuffers:
 class _BlockReader(_BlockBuffers):
     """Reads blocks into its buffers."""
 
-    def __init__(self, source: Source, pairs: int) -> None:
+    def __init__(self, pairs: int) -> None:
         super().__init__(pairs)
-        self.source = source
         self.threads = RunThreads(READERS)
-        if source.stream is not None and hasattr(os, "posix_fadvise"):
-            # Otherwise Linux also reads what follows a run, and reads it again for a later block.
-            os.posix_fadvise(source.stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        self.advised: tuple[BinaryIO | None, bool] = None, False
 
-    def begin(self, block: Block, number: int) -> list[Future[int]]:
+    def begin(self, job: Job, number: int) -> list[Future[int]]:
         """Begin to read a block."""
-        memory = self.buffer(number, block.source_runs.nbytes).data
+        source, runs = job.source, job.block.source_runs
+        memory = self.buffer(number, runs.nbytes).data
+        self._advise(source.stream, random=runs.length < LONG_RUN)
 
         def read(run: RunPart) -> None:
-            self.source.read_into(memory[run.place : run.end], run.start)
+            source.read_into(memory[run.place : run.end], run.start)
 
-        return self.threads.share(block.source_runs, read)
+        return self.threads.share(runs, read)
+
+    def _advise(self, stream: BinaryIO | None, *, random: bool) -> None:
+        """Tell Linux how a file is read.  Else it also reads what follows a short run, and again for a later block."""
+        if stream is not None and self.advised != (stream, random) and hasattr(os, "posix_fadvise"):
+            advice = os.POSIX_FADV_RANDOM if random else os.POSIX_FADV_NORMAL
+            os.posix_fadvise(stream.fileno(), 0, 0, advice)
+            self.advised = stream, random
 
 
 class _BlockWriter(_BlockBuffers):
@@ -155,37 +188,38 @@ class _BlockWriter(_BlockBuffers):
         block 1, bytes 26 000 to 51 999     writes 24 576 to 49 151, keeps 2848 bytes
     """
 
-    def __init__(self, target: Target, pairs: int) -> None:
+    def __init__(self, pairs: int) -> None:
         super().__init__(pairs)
-        self.target = target
         self.waits = pairs == 1  # a block is written before the next one begins
         self.tails: list[bytes] = []  # of the runs of the last block; none if they were written
         self.threads = RunThreads(WRITERS)
 
-    def begin(self, block: Block, following: Block | None, number: int) -> list[Future[int]]:
+    def begin(self, job: Job, following: Job | None, number: int) -> list[Future[int]]:
         """Begin to write a block."""
-        runs, memory = block.target_runs, self.buffer(number).data
-        keeps = self.waits and following is not None and _continue(runs, following.target_runs)
+        target, runs, memory = job.target, job.block.target_runs, self.buffer(number).data
+        goes_on = following is not None and following.target is target
+        keeps = self.waits and following is not None and goes_on and _continue(runs, following.block.target_runs)
         tails, self.tails = self.tails, [b""] * runs.run_count if keeps else []
         kept = self.tails
 
         def write(run: RunPart) -> None:
-            end = run.end - (self.target.offset + run.start + run.end - run.place) % PAGE if kept else run.end
+            end = run.end - (target.offset + run.start + run.end - run.place) % PAGE if kept else run.end
             part, start = memory[run.place : end], run.start
             if tails:
                 start -= len(tails[run.number])
                 part = memoryview(tails[run.number] + part)
             if kept:
                 kept[run.number] = bytes(memory[end : run.end])
-            self.target.write_from(part, start)
+            target.write_from(part, start)
 
         futures = self.threads.share(runs, write)
-        return [*futures, self.threads.begin(self._start_write_back)]
+        return [*futures, self.threads.begin(functools.partial(_start_write_back, target))]
 
-    def _start_write_back(self) -> int:
-        if self.target.stream is not None:
-            start_write_back(self.target.stream)
-        return 0
+
+def _start_write_back(target: Target) -> int:
+    if target.stream is not None:
+        start_write_back(target.stream)
+    return 0
 
 
 def _continue(runs: Runs, following: Runs) -> bool:

@@ -32,10 +32,15 @@ RENAME_NOREPLACE = 1  # of Linux
 
 
 def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
-    """`FileError` when `path` cannot or must not become the result of `source`, or of no file."""
+    """`FileError` when `path` cannot or must not become the result of `source`, or of no file: one array, or a page."""
     if not isinstance(path, Path):
         return check_standard_output()
     refuse_other_output(path)
+    check_new_file(path, source, overwrite=overwrite)
+
+
+def check_new_file(path: Path, source: File | None, *, overwrite: bool) -> None:
+    """The same for a file of any format."""
     if names_stream(path, 1):
         raise FileError(f"{path}: not a new file", "; write - for standard output")
     try:

@@ -1,7 +1,7 @@
 """Files that other libraries read and write: found by their name or their first bytes, and what to do with them.
 
 A .npz file is a zip of .npy files, and its arrays are compressed or lie anywhere in it.  HDF5, Zarr and safetensors
-hold many arrays under names.  None is one array or one buffer.
+hold many arrays under names.  None is one array or one buffer.  `checkpoints` reads and writes safetensors.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ OTHER_FORMATS = (
         "safetensors",
         (".safetensors",),
         (),
-        "gpulayout.pack takes its arrays, from safetensors.numpy.load_file(FILE)[NAME]",
-        "safetensors.numpy.save_file writes the arrays that gpulayout.pack and gpulayout.unpack return",
+        "gpulayout relayout FILE OUT.safetensors --tensor 'REGEX=WHAT' moves its tensors, and gl.relayout_file too",
+        "gpulayout relayout makes a safetensors file from one; safetensors.numpy.save_file writes arrays",
     ),
 )
 ZARR = OTHER_FORMATS[2]

@@ -1,12 +1,12 @@
-"""`relayout_file`: from file to file, for arrays larger than memory."""
+"""`relayout_file`: from file to file, for arrays larger than memory and for whole models."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from gpulayout.api.arithmetic import check_simple
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
@@ -14,10 +14,15 @@ from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 if TYPE_CHECKING:
+    from gpulayout.files.checkpoints.relayout import CheckpointRelayout
     from gpulayout.files.source import Source
+
+OneSet = str | os.PathLike[str] | Mapping[str, str | Layout | Mapping[str, Any]]
+Rules = OneSet | Sequence[OneSet]
 
 
 class FileRelayout(NamedTuple):
@@ -46,6 +51,7 @@ class FileRelayout(NamedTuple):
     seconds: float
 
 
+@overload
 def relayout_file(
     file: str | os.PathLike[str] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
@@ -58,18 +64,60 @@ def relayout_file(
     scratch: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
-) -> FileRelayout:
-    """Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
+) -> FileRelayout: ...
+@overload
+def relayout_file(
+    file: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    tensors: Rules,
+    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    allow_unmatched: bool = False,
+    overwrite: bool = False,
+    max_bytes: SupportsIndex | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> CheckpointRelayout: ...
+def relayout_file(
+    file: str | os.PathLike[str] | ShapedBuffer[Any],
+    out: str | os.PathLike[str],
+    *,
+    tensors: Rules | None = None,
+    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    allow_unmatched: bool = False,
+    source: ShapeLike | None = None,
+    target: TargetLike | None = None,
+    raw: bool = False,
+    overwrite: bool = False,
+    max_bytes: SupportsIndex | str | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> FileRelayout | CheckpointRelayout:
+    r"""Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
+
+    With `tensors`, the file is a model: safetensors, or the index of its shards.  Rules say what becomes of which
+    tensors; all others are copied.
 
     Parameters
     ----------
     file : path or Array
         A .npy file, or a file of plain bytes for a buffer of `source`.  Or an `Array` in the memory of the host, which
-        needs no source.
+        needs no source.  With `tensors`, ``model.safetensors`` or ``model.safetensors.index.json``.
     out : path
         The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
         folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
         changes its own.
+    tensors : mapping, str, path or list of these, optional
+        Rules by regular expressions, which fit whole names: ``{r"(.*)\.kernel": r"i o -> o i; name=\1.weight"}``.
+        A rule is text, a Layout, or a mapping with the keys ``to`` (a pattern, a layout, its name, or several patterns
+        of different ranks), ``dtype``, ``scale``, ``shift``, ``name``, ``rank``, ``keep`` and ``drop``.  Or a map:
+        ``"flax-to-torch"``, ``"keras-to-torch"``, ``"torch-to-flax"``, ``"torch-to-mlx"``, or a file of rules that ends
+        in ``.toml``.  Of a list, the first rules that fit a tensor count.  An empty mapping copies all.
+    rename : mapping or pairs, optional
+        Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
+    allow_unmatched : bool
+        Allow rules that fit no tensor, and in maps that want a rule for every tensor, tensors without one.
     source : Shape or str, optional
         The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes; then
         name the target: ``relayout_file(file, out, target="{0,1}")``.
@@ -95,11 +143,14 @@ def relayout_file(
     **options
         ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `ArithmeticOptions`.  Arrays of scales
         and shifts are in memory, beside `max_bytes`.  A .npy file names a type that NumPy lacks by its width alone.
+        With `tensors`, ``dtype=`` is for all tensors of f16, bf16, f32 and f64 whose rule names no type.
 
     Returns
     -------
     FileRelayout
         The two shapes, the dimensions of the new file, blocks, bytes and seconds.
+    CheckpointRelayout
+        With `tensors`: what became of each tensor, bytes and seconds.
 
     Raises
     ------
@@ -110,7 +161,8 @@ def relayout_file(
         The message begins with its name.  FileExistsError when `out` exists.
     LayoutError
         When the two shapes are not the same array, or when `max_bytes` is too little.  The message names the least
-        limit that is accepted, and says if a scratch folder lets less do.
+        limit that is accepted, and says if a scratch folder lets less do.  When a rule does not fit a tensor, or fits
+        in several ways; when rules fit no tensor; when two tensors would have one name.
     OSError
         When a file cannot be read or written, as on a full disk.
 
@@ -135,8 +187,49 @@ def relayout_file(
     >>> np.load(after)
     array([[  0,  20,  60],
            [ 30,  80, 150]], dtype=uint8)
+
+    A model, here of one tensor, as one framework wants it after another:
+
+    >>> from gpulayout.files.checkpoints.header import arranged, header_text
+    >>> names = ("flax.safetensors", "torch.safetensors")
+    >>> flax, torch = (os.path.join(folder.name, name) for name in names)
+    >>> with open(flax, "wb") as stream:  # safetensors.flax.save_file writes such files
+    ...     _ = stream.write(header_text(None, arranged([("Dense_0.kernel", "F32", (2, 3))])) + bytes(24))
+    >>> gl.relayout_file(flax, torch, tensors="flax-to-torch", dtype="bf16").tensors[0][1:4]
+    ('Dense_0.weight', 'F32[2,3]', 'BF16[3,2]')
     >>> folder.cleanup()
     """
+    report = _ignore if progress is None else progress
+    if tensors is not None:
+        return _relayout_model(
+            file,
+            out,
+            {"source": source, "target": target, "raw": raw or None, "scratch": scratch, **options},
+            tensors=tensors,
+            rename=rename,
+            allow_unmatched=allow_unmatched,
+            overwrite=overwrite,
+            max_bytes=max_bytes,
+            progress=report,
+        )
+    if rename or allow_unmatched:
+        raise TypeError("rename and allow_unmatched are for tensors: tensors={} copies all of a model")
+    return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
+
+
+def _relayout_array(
+    file: str | os.PathLike[str] | ShapedBuffer[Any],
+    out: str | os.PathLike[str],
+    source: ShapeLike | None,
+    target: TargetLike | None,
+    raw: bool,
+    overwrite: bool,
+    max_bytes: SupportsIndex | str | None,
+    scratch: str | os.PathLike[str] | None,
+    progress: Callable[[int, int], None],
+    options: ArithmeticOptions,
+) -> FileRelayout:
+    """`relayout_file` of one array."""
     # Loaded late, so that `import gpulayout` need not wait for them.
     from gpulayout.files.errors import OutputExistsError
     from gpulayout.files.file_plan import file_plan
@@ -158,7 +251,7 @@ def relayout_file(
         with _opened(array, source_file, shape, raw) as opened:
             plan = file_plan(opened, new_file, shape, target, raw=raw, **options)
             way = sensible_route(plan.relayout, max_bytes, folder)
-            seconds = move(plan, new_file, way, _ignore if progress is None else progress, overwrite=overwrite)
+            seconds = move(plan, new_file, way, progress, overwrite=overwrite)
     except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
         raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
     return FileRelayout(
@@ -170,6 +263,29 @@ def relayout_file(
         way.bytes_written,
         seconds,
     )
+
+
+def _relayout_model(
+    file: str | os.PathLike[str] | ShapedBuffer[Any],
+    out: str | os.PathLike[str],
+    others: dict[str, Any],
+    **options: Any,
+) -> CheckpointRelayout:
+    """`relayout_file` of a model; TypeError for keywords that are for one array."""
+    from gpulayout.files.checkpoints.relayout import relayout_checkpoint
+    from gpulayout.files.errors import OutputExistsError
+
+    dtype = others.pop("dtype", None)
+    for name, value in others.items():
+        if value is not None:
+            rule = f": give it in a rule, as in {{'.*weight': {{'{name}': ...}}}}" if name in ("scale", "shift") else ""
+            raise TypeError(f"{name} is for one array, and tensors for a model{rule}")
+    if isinstance(file, ShapedBuffer):
+        raise TypeError("file is a gl.Array, and tensors are for a model in a file")
+    try:
+        return relayout_checkpoint(file, out, dtype=dtype, **options)
+    except OutputExistsError as error:
+        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
 
 
 def _opened(array: Any, file: Path | None, shape: Shape | None, raw: bool) -> AbstractContextManager[Source]:

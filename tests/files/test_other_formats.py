@@ -22,7 +22,8 @@ WAYS = {
     "NAME.npy",
     "hdf5": "this is HDF5: gpulayout.dask moves its arrays, from dask.array.from_array(h5py.File(FILE)[NAME])",
     "zarr": "this is Zarr: gpulayout.dask moves its arrays, from dask.array.from_zarr(FILE)",
-    "safetensors": "this is safetensors: gpulayout.pack takes its arrays, from safetensors.numpy.load_file(FILE)[NAME]",
+    "safetensors": "this is safetensors: gpulayout relayout FILE OUT.safetensors --tensor "
+    "'REGEX=WHAT' moves its tensors, and gl.relayout_file too",
 }
 
 
@@ -95,7 +96,7 @@ def test_plain_bytes_that_only_begin_like_another_format_need_raw(content, folde
         ("out.H5", "HDF5: gpulayout.dask moves arrays, and dask.array.to_hdf5 writes them"),
         ("out.hdf5", "HDF5: "),
         ("out.zarr", "Zarr: gpulayout.dask moves arrays, and dask.array.to_zarr writes them"),
-        ("out.safetensors", "safetensors: safetensors.numpy.save_file writes the arrays that gpulayout.pack and"),
+        ("out.safetensors", "safetensors: gpulayout relayout makes a safetensors file from one;"),
     ],
 )
 def test_an_output_named_as_another_format_is_refused(name, message, folder):

@@ -1,0 +1,149 @@
+"""What `relayout` and `unpack` do with safetensors: a whole model by rules, or back to arrays by its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpulayout.cli.failures import print_note, printable, type_errors_in_one_line
+from gpulayout.cli.output import print_columns, print_json, print_remark
+from gpulayout.cli.progress import shown_progress
+from gpulayout.cli.signals import says_what_is_missing
+from gpulayout.files.checkpoints.maps import rule_sets
+from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
+from gpulayout.files.checkpoints.opening import Checkpoint, is_checkpoint, open_checkpoint
+from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore, summary
+from gpulayout.files.checkpoints.relayout import tensor_report
+from gpulayout.files.checkpoints.rules import split_at_equals
+from gpulayout.files.standard_streams import File, check_standard_output_open
+from gpulayout.layout.checks import counted
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+
+COLUMNS = ("tensor", "before", "after", "new name", "what happens")
+ONE_ARRAY = ("scale", "shift", "raw", "scratch")  # options that models do not have, by their names
+
+
+def is_model(source: File, target: File, *one_array: object) -> bool:
+    """True when a command is about a model: one of its files has the name of one, and no option is for one array."""
+    return not any(one_array) and any(isinstance(each, Path) and is_checkpoint(each) for each in (source, target))
+
+
+def refuse_options(given: dict[str, Any]) -> None:
+    """A usage error for options that models do not have."""
+    for name, value in given.items():
+        if value not in (None, False):
+            advice = f": write --tensor '.*weight=... ; {name}=...'" if name in ("scale", "shift") else ""
+            raise click.UsageError(f"--{name} is for one array, not for a model{advice}")
+
+
+def rules_of(tensor: Sequence[str], maps: Sequence[str], rename: Sequence[str]) -> tuple[Any, list[tuple[str, str]]]:
+    """What --tensor, --map and --rename say, as `rule_sets` takes it; usage errors for other text."""
+    pairs = []
+    for text in rename:
+        regex, equals, new = split_at_equals(text)
+        if not equals:
+            raise click.BadParameter(f"{printable(text)!r} is not REGEX=TEXT", param_hint="'--rename'")
+        pairs.append((regex, new))
+    for text in tensor:
+        if not split_at_equals(text)[1]:
+            raise click.BadParameter(f"{printable(text)!r} is not REGEX=WHAT", param_hint="'--tensor'")
+    return [*tensor, *(Path(each) if each.endswith(".toml") else each for each in maps)], pairs
+
+
+@dataclass(frozen=True)
+class ModelMove:
+    """The files and options of one command."""
+
+    source: File
+    target: File
+    overwrite: bool
+    memory: int | None
+    dry_run: bool
+    quiet: bool
+    as_json: bool
+
+    def relayout(
+        self, rules: Any, rename: list[tuple[str, str]], dtype: ElementType | None, allow_unmatched: bool
+    ) -> None:
+        """Relayout the model by rules."""
+        try:
+            sets = rule_sets(rules, rename)
+        except LayoutError as error:
+            raise click.UsageError(printable(str(error))) from None
+
+        def plan(opened: Checkpoint, target: Path) -> CheckpointPlan:
+            return plan_relayout(
+                opened, target, sets, dtype=dtype, allow_unmatched=allow_unmatched, overwrite=self.overwrite
+            )
+
+        self._run(plan)
+
+    def unpack(self) -> None:
+        """Turn the tensors that have notes into arrays."""
+        self._run(lambda opened, target: plan_restore(opened, target, overwrite=self.overwrite))
+
+    def _run(self, planned: Callable[[Checkpoint, Path], CheckpointPlan]) -> None:
+        if self.quiet and self.as_json:
+            raise click.UsageError("give either --quiet or --json")
+        if not isinstance(self.source, Path) or not isinstance(self.target, Path):
+            raise click.UsageError("a model is read from a file and written to one, not to a standard stream")
+        if (self.as_json or self.dry_run) and not self.quiet:
+            check_standard_output_open()
+        with ExitStack() as stack:
+            stack.enter_context(type_errors_in_one_line())
+            opened = stack.enter_context(open_checkpoint(self.source))
+            plan = planned(opened, self.target)
+            work = work_within(plan, self.memory)
+            seconds = None if self.dry_run else self._execute(plan, work)
+        if not self.quiet:
+            self._report(plan, work, seconds)
+
+    def _execute(self, plan: CheckpointPlan, work: CheckpointWork) -> float:
+        with (
+            says_what_is_missing(self.target),
+            shown_progress(quiet=self.quiet, as_json=self.as_json) as progress,
+        ):
+            return move_checkpoint(plan, work, progress, overwrite=self.overwrite, note=print_note)
+
+    def _report(self, plan: CheckpointPlan, work: CheckpointWork, seconds: float | None) -> None:
+        tensors = [tensor_report(change) for change in plan.changes]
+        if self.as_json:
+            return print_json(
+                {
+                    "input": str(self.source),
+                    "output": str(self.target),
+                    "files": [str(shard.path) for shard in plan.shards],
+                    "dry_run": seconds is None,
+                    "seconds": seconds,
+                    "bytes_read": work.bytes_read,
+                    "bytes_written": work.bytes_written,
+                    "unmatched_rules": plan.unmatched,
+                    "tensors": [each._asdict() for each in tensors],
+                }
+            )
+        if seconds is None:
+            rows = [
+                (
+                    printable(each.name),
+                    each.before,
+                    each.after if each.after != each.before else "",
+                    printable(each.new_name or "") if each.new_name != each.name else "",
+                    "left out" if each.new_name is None else "moved" if each.moved else "copied",
+                )
+                for each in tensors
+            ]
+            print_columns(COLUMNS, rows, left=COLUMNS, below=("new name",))
+        lines = [
+            f"{printable(str(self.target))}  {summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
+        ]
+        lines += [f"fits no tensor: {printable(each)}" for each in plan.unmatched]
+        lines.append(
+            "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk"
+        )
+        print_remark("\n".join(lines))

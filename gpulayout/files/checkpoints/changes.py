@@ -1,0 +1,196 @@
+"""What becomes of one tensor: how it lies in the old file, how it will lie in the new one, and what has to move.
+
+The format knows arrays in C order, of its own types.  A tensor in another layout, or of another type, is a 1-D array of
+U8, its bytes.  A note in the metadata then says what they are:
+
+    "__metadata__": {"gpulayout:up.weight": "f32[200,10]{1,0:T(8,128)}"}
+
+A tensor with a note is read as what the note says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gpulayout.api.array_types import ArithmeticOptions
+from gpulayout.api.plan import Plan, plan
+from gpulayout.api.targets import layout_for
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
+from gpulayout.files.checkpoints.rules import Rule
+from gpulayout.files.errors import FileError
+from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.same_places import same_buffer
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import parse_array_shape
+
+NOTE = "gpulayout:"  # then the name of the tensor: the key of its note
+# One type for all tensors is for these: narrower floats hold codes whose scales are other tensors.
+WIDE_FLOATS = (ElementType.F16, ElementType.BF16, ElementType.F32, ElementType.F64)
+BYTES = "U8"
+
+
+class Stored(NamedTuple):
+    """How a tensor will lie in the new file: the fields of its header, and its note or None."""
+
+    dtype: str
+    dimensions: tuple[int, ...]
+    note: str | None
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """What becomes of a tensor.
+
+    tensor   in the old file
+    name     in the new one; None if it is left out
+    stored   how it will lie there
+    plan     the move between the bytes of the two; None if they stay the same
+    before, after   the elements on both sides, as people read them: "F32[2,3]", or the text of a shape
+    """
+
+    tensor: StoredTensor
+    name: str | None
+    stored: Stored
+    plan: Plan | None
+    before: str
+    after: str
+
+
+def change_of(
+    tensor: StoredTensor, note: str | None, rule: Rule | None, name: str | None, dtype: ElementType | None
+) -> TensorPlan:
+    """What a rule makes of a tensor, or of one without a rule.
+
+    note    of the old file, about this tensor
+    name    in the new file
+    dtype   the type that all tensors of `WIDE_FLOATS` get where no rule says another
+    """
+    lies = Stored(tensor.dtype, tensor.dimensions, note)
+    before = note or str(tensor)
+    if rule is not None and (rule.drop or rule.keep):
+        return TensorPlan(tensor, None if rule.drop else name, lies, None, before, before)
+    options: ArithmeticOptions = {} if rule is None else rule.options
+    rank = len(tensor.dimensions) if note is None else _noted(tensor, note).rank
+    to = None if rule is None else rule.target_for(tensor, rank)
+    element_type = DTYPES[tensor.dtype] if note is None else _noted(tensor, note).element_type
+    if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
+        options = {**options, "dtype": dtype}
+    if to is None and not options:
+        return TensorPlan(tensor, name, lies, None, before, before)
+    source = source_shape(tensor, note)
+    origin = f"tensor {value_text(tensor.name)}, {before}"
+    try:
+        move = plan(source, _target(source, to, options), **options)
+        stored = _stored(source, move.target, to)
+    except LayoutError as error:
+        raise LayoutError(f"{origin}: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"{origin}: {error}") from None
+    same = move.change is None and same_buffer(source, move.target)
+    after = stored.note or f"{stored.dtype}[{','.join(map(str, stored.dimensions))}]"
+    return TensorPlan(tensor, name, stored, None if same else move, before, after)
+
+
+def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) -> Layout | str:
+    """The target of a plan.  A pattern leaves packed elements packed."""
+    if to is None:
+        return source.layout
+    if source.is_packed and "dtype" not in options and isinstance(to, str) and "->" in to:
+        return layout_for(to, source.dimensions).replace(element_size_in_bits=source.element_type.bits)
+    return to
+
+
+def source_shape(tensor: StoredTensor, note: str | None) -> Shape:
+    """The shape of a tensor in its file; `LayoutError` for elements that no layout has."""
+    if note is not None:
+        return _noted(tensor, note)
+    element_type = DTYPES[tensor.dtype]
+    if element_type is None:
+        raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
+    return _in_c_order(element_type, tensor.dimensions, packed=tensor.dtype == "F4")
+
+
+def _in_c_order(element_type: ElementType, dimensions: tuple[int, ...], *, packed: bool = False) -> Shape:
+    order = tuple(reversed(range(len(dimensions))))
+    layout = Layout(order, element_size_in_bits=element_type.bits) if packed else Layout(order)
+    return Shape(element_type, dimensions, layout)
+
+
+def _noted(tensor: StoredTensor, note: str) -> Shape:
+    """The shape in a note; `FileError` for a note that does not fit its tensor."""
+    who = f"the note about tensor {value_text(clipped(tensor.name, 80))} is {value_text(clipped(note, 100))}"
+    try:
+        shape = parse_array_shape(note)
+    except LayoutError as error:
+        raise FileError(f"{who}: {error}") from None
+    if tensor.dtype != BYTES or tensor.dimensions != (shape.nbytes,):
+        raise FileError(f"{who}, a buffer of {shape.nbytes} bytes, but the tensor is {tensor}")
+    return shape
+
+
+def _stored(source: Shape, target: Shape, to: Layout | str | None) -> Stored:
+    """How the bytes of a target are stored.  After a pattern they are an array in C order, of other dimensions."""
+    result = target
+    if isinstance(to, str) and "->" in to:
+        pattern = read_pattern(to, source.rank)
+        sizes = pattern.axis_sizes(source.dimensions, {})
+        dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
+        result = _in_c_order(target.element_type, dimensions, packed=target.is_packed)
+        assert result.nbytes == target.nbytes
+    return stored_shape(result)
+
+
+def stored_shape(shape: Shape) -> Stored:
+    """How a buffer of a shape is stored: as an array if the format can say it, else as bytes with a note.
+
+    >>> stored_shape(parse_array_shape("bf16[2,3]{1,0}"))
+    Stored(dtype='BF16', dimensions=(2, 3), note=None)
+    >>> stored_shape(parse_array_shape("f32[2,3]{0,1}"))
+    Stored(dtype='U8', dimensions=(24,), note='f32[2,3]{0,1}')
+    """
+    dtype = dtype_of(shape)
+    if dtype is not None:
+        packed = dtype == "F4"
+        fills_bytes = not packed or shape.element_count % 2 == 0
+        if fills_bytes and same_buffer(shape, _in_c_order(shape.element_type, shape.dimensions, packed=packed)):
+            return Stored(dtype, shape.dimensions, None)
+    return Stored(BYTES, (shape.nbytes,), str(shape))
+
+
+def restored(tensor: StoredTensor, note: str | None) -> TensorPlan:
+    """A tensor without its note: the array in C order that the note describes.
+
+    Integers of 1, 2 and 4 bits become those of 8.  Types that the format lacks keep a note, now without a layout.
+    """
+    before = note or str(tensor)
+    if note is None:
+        return TensorPlan(tensor, tensor.name, Stored(tensor.dtype, tensor.dimensions, None), None, before, before)
+    source = _noted(tensor, note)
+    options: dict[str, Any] = {}
+    packed = source.element_type is ElementType.F4E2M1FN and source.element_count % 2 == 0
+    if source.element_type.is_sub_byte and source.element_type.is_integral:
+        options["dtype"] = "s8" if source.element_type.is_signed else "u8"
+    move = plan(source, _in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
+    stored = stored_shape(move.target)
+    same = move.change is None and same_buffer(source, move.target)
+    after = stored.note or f"{stored.dtype}[{','.join(map(str, stored.dimensions))}]"
+    return TensorPlan(tensor, tensor.name, stored, None if same else move, before, after)
+
+
+def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """The notes of a file by the names of their tensors."""
+    return {key.removeprefix(NOTE): text for key, text in (metadata or {}).items() if key.startswith(NOTE)}
+
+
+def metadata_with(metadata: Mapping[str, str] | None, notes: Mapping[str, str]) -> dict[str, str] | None:
+    """The metadata of a new file: all that the old one had, and the notes of its own tensors."""
+    kept = {key: text for key, text in (metadata or {}).items() if not key.startswith(NOTE)}
+    found = kept | {NOTE + name: text for name, text in notes.items()}
+    return found if found or metadata is not None else None

@@ -1,0 +1,103 @@
+r"""Maps: files of rules in TOML, and the ready ones between frameworks, by name.
+
+strict = true                               # every tensor needs a rule; without it, others are copied
+optional = true                             # a rule may fit no tensor
+rename = [['/', '.']]                       # in the names of all new tensors
+
+[[tensor]]
+match = '(.*)/kernel'
+to = ["i o -> o i", "h w i o -> o i h w"]   # by rank
+name = '\1.weight'
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_of_text
+from gpulayout.files.errors import FileError
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+
+if TYPE_CHECKING or sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent / "maps"
+MOST_MAP = 1 << 20  # bytes of a file of rules
+_KEYS = {"strict": bool, "optional": bool, "rename": list, "tensor": list}
+
+
+def ready_maps() -> dict[str, str]:
+    """The names of the ready maps, each with the first line of its file, which says what it is for."""
+    files = sorted(FOLDER.glob("*.toml"))
+    return {file.stem: file.read_text().splitlines()[0].removeprefix("# ") for file in files}
+
+
+def read_map(name: str | os.PathLike[str]) -> RuleSet:
+    """The rules of a ready map, or of a file; `FileError` for other text, with the place of what is wrong."""
+    file = Path(os.fspath(name))
+    if isinstance(name, str) and file.suffix != ".toml" and os.sep not in name:
+        file = FOLDER / f"{name}.toml"
+        if not file.is_file():
+            known = ready_maps()
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(known)}; a file ends in .toml"
+            raise LayoutError(f"{value_text(name)} is not a ready map: {hint}")
+        shown = f"the map {name}"
+    else:
+        shown = str(file)
+    with open(file, "rb") as stream:
+        text = stream.read(MOST_MAP + 1)
+    try:
+        if len(text) > MOST_MAP:
+            raise ValueError(f"it has more than {MOST_MAP} bytes")
+        found = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise FileError(f"{shown}: not rules in TOML: {reason}") from None
+    return _rules(found, shown)
+
+
+def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
+    for key, value in found.items():
+        if key not in _KEYS or not isinstance(value, _KEYS[key]):
+            needs = f"must be a {_KEYS[key].__name__}" if key in _KEYS else f"is none of {', '.join(_KEYS)}"
+            raise FileError(f"{shown}: the key {value_text(key)} {needs}")
+    optional, rules = found.get("optional", False), []
+    for number, entry in enumerate(found.get("tensor", ()), 1):
+        origin = f"rule {number} of {shown}"
+        if not isinstance(entry, dict) or not isinstance(entry.get("match"), str):
+            raise FileError(f"{shown}: tensor {number} has no text called match, the regular expression of names")
+        what = {key: value for key, value in entry.items() if key not in ("match", "optional")}
+        rules.append(rule_of(entry["match"], what, origin, optional=entry.get("optional", optional)))
+    pairs = found.get("rename", [])
+    if not all(isinstance(each, list) and [*map(type, each)] == [str, str] for each in pairs):
+        raise FileError(f"{shown}: rename is not a list of pairs of texts, such as [['/', '.']]")
+    return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), found.get("strict", False), shown)
+
+
+def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[RuleSet, ...]:
+    """The sets of rules that a caller gives as one value: the name or the file of a map, a mapping of rules by regular
+    expression, a list of texts such as '(.*)kernel=i o -> o i', or a list of these.
+    """
+    given = [] if tensors is None else [tensors] if isinstance(tensors, (str, os.PathLike, Mapping)) else list(tensors)
+    own, maps = [], []
+    for each in given:
+        if isinstance(each, Mapping):
+            own += [rule_of(regex, what, f"the rule {value_text(regex)}") for regex, what in each.items()]
+        elif isinstance(each, os.PathLike) or (isinstance(each, str) and "=" not in each):
+            maps.append(read_map(each))
+        elif isinstance(each, str):
+            own.append(rule_of_text(each))
+        else:
+            kind = " without a name of tensors" if isinstance(each, Layout) else ""
+            raise TypeError(f"tensors has {value_text(each)}{kind}: it takes maps, mappings and texts REGEX=WHAT")
+    return (RuleSet(tuple(own), renamings(rename, "rename")), *maps)

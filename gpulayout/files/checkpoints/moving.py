@@ -1,0 +1,253 @@
+"""A planned checkpoint is written: some tensors are moved in blocks, the others copied by the system."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from gpulayout.api.plan_blocks import Blocks
+from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
+from gpulayout.files.engine import Job, Report, jobs_of, move_jobs, wait_for
+from gpulayout.files.errors import FileError, Note, warn
+from gpulayout.files.least_memory import sensible_route
+from gpulayout.files.linux_files import forget_content
+from gpulayout.files.memory import block_limit
+from gpulayout.files.move import Progress, route
+from gpulayout.files.new_file import new_file
+from gpulayout.files.npy import Header
+from gpulayout.files.pieces import RunThreads
+from gpulayout.files.positioned import CHUNK, read_at, write_at
+from gpulayout.files.source import Source
+from gpulayout.files.target import Target, reserve_space
+from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.errors import LayoutError
+
+COPY_CHUNK = 1 << 24  # bytes of one copy: a signal does not wait for more
+# What copy_file_range says where the file system, or two of them, cannot do it.
+CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.EBADF)
+_EMPTY = np.empty(0, np.uint8)
+
+
+class StoredCopy(NamedTuple):
+    """Bytes that stay as they are.  Both places are in the whole files.
+
+    tensor     the first one of which they are a part
+    old, new   the files, for messages
+    """
+
+    source: BinaryIO
+    start: int
+    target: BinaryIO
+    place: int
+    nbytes: int
+    tensor: str
+    old: Path
+    new: Path
+
+
+class ShardBlocks(NamedTuple):
+    """The work for one file: for each change its blocks, or None if its bytes stay as they are."""
+
+    plan: ShardPlan
+    blocks: tuple[Blocks | None, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointWork:
+    """The work for all files.
+
+    pairs   of buffers: with two, a block is read and another one written while a plan runs
+    """
+
+    shards: tuple[ShardBlocks, ...]
+    pairs: int
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of elements that are read."""
+        return sum(
+            change.tensor.nbytes if blocks is None else blocks.bytes_read
+            for shard in self.shards
+            for change, blocks in zip(shard.plan.changes, shard.blocks)
+        )
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of elements that are written."""
+        return sum(place.nbytes for shard in self.shards for place in shard.plan.places)
+
+
+def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> CheckpointWork:
+    """The blocks of all tensors within a limit of memory; `LayoutError` names the tensor that needs more."""
+    for pairs in (2, 1):
+        with contextlib.suppress(LayoutError) if pairs > 1 else contextlib.nullcontext():
+            limit = max(block_limit(max_bytes) // pairs, 1)
+            return CheckpointWork(tuple(_shard_blocks(shard, limit, max_bytes) for shard in plan.shards), pairs)
+    raise AssertionError("the last round returns or raises")
+
+
+def _shard_blocks(shard: ShardPlan, limit: int, max_bytes: SupportsIndex | str | None) -> ShardBlocks:
+    return ShardBlocks(shard, tuple(_blocks(change, limit, max_bytes) for change in shard.changes))
+
+
+def _blocks(change: TensorPlan, limit: int, max_bytes: SupportsIndex | str | None) -> Blocks | None:
+    """The blocks of a tensor of at most `limit` bytes; None for a copy."""
+    if change.plan is None or not change.plan.target.nbytes:
+        return None
+    try:
+        if max_bytes is not None:
+            sensible_route(change.plan, max_bytes, None)
+        return route(change.plan, limit, None).passes[0]
+    except LayoutError as error:
+        raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
+
+
+def move_checkpoint(
+    plan: CheckpointPlan, work: CheckpointWork, progress: Progress, *, overwrite: bool, note: Note = warn
+) -> float:
+    """Write the new file or files.  Returns seconds, with the time to write them to the disk.
+
+    All files appear at the end, the index last.  An index that is replaced is removed before the first shard changes,
+    so no index ever names shards of another model.
+    """
+    start = time.perf_counter()
+    done, total = 0, work.bytes_read + work.bytes_written
+
+    def report(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    with contextlib.ExitStack() as stack:
+        if plan.index is not None:
+            index = stack.enter_context(new_file(plan.path, overwrite=overwrite, note=note))
+            index.write(plan.index)
+        streams = [stack.enter_context(_new_shard(each.plan, overwrite, note)) for each in work.shards]
+        _move_all(work, streams, report)
+        if plan.index is not None and overwrite:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.realpath(plan.path))
+    return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _new_shard(plan: ShardPlan, overwrite: bool, note: Note) -> Iterator[BinaryIO]:
+    """A new file with its header and its whole length, to be filled inside the `with`."""
+    with new_file(plan.path, overwrite=overwrite, note=note) as stream:
+        stream.write(plan.header)
+        stream.flush()
+        reserve_space(stream, plan.nbytes)
+        try:
+            yield stream
+        except BaseException:
+            forget_content(stream)
+            raise
+
+
+def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report) -> None:
+    """Copies go to a thread of their own, beside the blocks that are moved."""
+    copies = RunThreads(1)
+    try:
+        pending: list[Future[int]] = []
+        for shard, stream in zip(work.shards, streams):
+            for copy in _joined(_copies(shard, stream)):
+                for begin in range(0, copy.nbytes, COPY_CHUNK):
+                    size = min(COPY_CHUNK, copy.nbytes - begin)
+                    part = copy._replace(start=copy.start + begin, place=copy.place + begin, nbytes=size)
+                    pending.append(copies.begin(functools.partial(_copy, part)))
+        move_jobs(_jobs(work.shards, streams), report, pairs=work.pairs)
+        wait_for(pending, report)
+    finally:
+        copies.stop()
+
+
+def _jobs(work: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterator[Job]:
+    """The blocks of all tensors that move, in the order of the new files."""
+    for shard, stream in zip(work, streams):
+        for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
+            if blocks is None:
+                continue
+            old = shard.plan.shard
+            tensor = value_text(clipped(change.tensor.name, 80))
+            read = _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes)
+            written = _bytes(str(shard.plan.path), place.nbytes)
+            source = Source(read, old.contents.start + change.tensor.begin, old.stream, _EMPTY)
+            target = Target(written, len(shard.plan.header) + place.begin, stream, _EMPTY)
+            yield from jobs_of(blocks, source, target)
+
+
+def _bytes(name: str, nbytes: int) -> Header:
+    return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
+
+
+def _copies(shard: ShardBlocks, stream: BinaryIO) -> Iterator[StoredCopy]:
+    """The tensors of a file that stay as they are, in the order of the new file."""
+    old = shard.plan.shard
+    for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
+        if blocks is None and place.nbytes:
+            start = old.contents.start + change.tensor.begin
+            at = len(shard.plan.header) + place.begin
+            yield StoredCopy(old.stream, start, stream, at, place.nbytes, change.tensor.name, old.path, shard.plan.path)
+
+
+def _joined(copies: Iterator[StoredCopy]) -> Iterator[StoredCopy]:
+    """The same copies; those that are neighbours on both sides are one."""
+    last = next(copies, None)
+    for copy in copies:
+        assert last is not None
+        if (copy.start, copy.place) == (last.start + last.nbytes, last.place + last.nbytes):
+            last = last._replace(nbytes=last.nbytes + copy.nbytes)
+        else:
+            yield last
+            last = copy
+    if last is not None:
+        yield last
+
+
+def _copy(part: StoredCopy) -> int:
+    """Copy some bytes.  Returns how many were read and written, which is what progress counts."""
+    done = 0
+    while done < part.nbytes:
+        count = _copy_by_system(part, done)
+        if count is None:
+            count = _copy_through_memory(part, done)
+        if not count:
+            size = os.fstat(part.source.fileno()).st_size
+            raise FileError(
+                f"{part.old}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
+                f"tensor {value_text(clipped(part.tensor, 80))} is not whole"
+            )
+        done += count
+    return 2 * done
+
+
+def _copy_by_system(part: StoredCopy, done: int) -> int | None:
+    """Let the system copy, which may share the blocks of a disk; None where it cannot."""
+    if not hasattr(os, "copy_file_range"):
+        return None
+    try:
+        return os.copy_file_range(
+            part.source.fileno(), part.target.fileno(), part.nbytes - done, part.start + done, part.place + done
+        )
+    except OSError as error:
+        if error.errno in CANNOT:
+            return None
+        raise OSError(error.errno, error.strerror, str(part.new)) from error
+
+
+def _copy_through_memory(part: StoredCopy, done: int) -> int:
+    memory = memoryview(bytearray(min(CHUNK, part.nbytes - done)))
+    found = read_at(part.source, memory, part.start + done, str(part.old))
+    write_at(part.target, memory[:found], part.place + done, str(part.new))
+    return found

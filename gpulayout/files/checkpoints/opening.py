@@ -1,0 +1,149 @@
+"""A checkpoint that is open for reading: one safetensors file, or the shards that an index names.
+
+The index, model.safetensors.index.json, says in which file each tensor is:
+
+    {"metadata": {"total_size": 24}, "weight_map": {"a.weight": "model-00001-of-00002.safetensors", ...}}
+
+It and the headers must agree, or a tensor would be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents
+from gpulayout.files.errors import FileError
+from gpulayout.files.standard_streams import opened
+from gpulayout.layout.checks import clipped, value_text
+
+ENDING = ".safetensors"
+INDEX_ENDING = ".safetensors.index.json"
+MOST_INDEX = 100_000_000  # bytes
+
+# Where models lie that are no safetensors file, and how each becomes one.
+_TORCH = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'model.safetensors') makes one of it"
+OTHER_CHECKPOINTS = {
+    (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"): f"a pickle of PyTorch, which may run code: {_TORCH}",
+    (
+        ".h5",
+        ".hdf5",
+        ".keras",
+    ): "a model of Keras: safetensors.numpy.save_file({w.path: w.numpy() for w in model.weights}, "
+    "'model.safetensors') makes one of it",
+    (".gguf",): "GGUF, whose blocks hold scales beside codes: gguf.GGUFReader reads its tensors, and "
+    "safetensors.numpy.save_file writes them",
+    (".msgpack",): "a tree of Flax: safetensors.flax.save_file(flax.traverse_util.flatten_dict(params, sep='.'), "
+    "'model.safetensors') makes one of it",
+    (
+        ".npy",
+    ): "one array: safetensors.numpy.save_file({'NAME': numpy.load(FILE)}, 'model.safetensors') makes one of it",
+    (
+        ".npz",
+    ): "a zip of arrays: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors') makes one of it",
+}
+
+
+def is_checkpoint(name: str | os.PathLike[str]) -> bool:
+    """True for the name of a safetensors file, or of an index of such files."""
+    return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of a checkpoint, open.
+
+    name   without its folder
+    """
+
+    name: str
+    path: Path
+    stream: BinaryIO = field(repr=False)
+    contents: Contents
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An open checkpoint.
+
+    shards   its files, in the order of their names
+    index    the parsed index without its weight_map; None for one file
+    """
+
+    path: Path
+    shards: tuple[Shard, ...]
+    index: Mapping[str, Any] | None
+
+
+@contextlib.contextmanager
+def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
+    """A checkpoint, open inside the `with`; `FileError` for what is no such file, and OSError."""
+    check_is_checkpoint(path)
+    with contextlib.ExitStack() as stack:
+        if not path.name.lower().endswith(INDEX_ENDING):
+            yield Checkpoint(path, (_open_shard(stack, path),), None)
+            return
+        index, places = read_index(path)
+        shards = tuple(_open_shard(stack, path.parent / name) for name in sorted({*places.values()}))
+        _check_index(path, places, shards)
+        yield Checkpoint(path, shards, index)
+
+
+def check_is_checkpoint(path: Path) -> None:
+    """`FileError` with the way there for a model in another format."""
+    name = path.name.lower()
+    if is_checkpoint(name):
+        return
+    for endings, what in OTHER_CHECKPOINTS.items():
+        if name.endswith(endings):
+            raise FileError(f"{path}: this is {what}")
+    raise FileError(f"{path}: the name of a checkpoint ends in {ENDING} or {INDEX_ENDING}")
+
+
+def _open_shard(stack: contextlib.ExitStack, path: Path) -> Shard:
+    stream = stack.enter_context(opened(path))
+    return Shard(path.name, path, stream, read_contents(str(path), stream))
+
+
+def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """An index without its weight_map, and the weight_map: the file of every tensor."""
+    with opened(path) as stream:
+        text = stream.read(MOST_INDEX + 1)
+    if len(text) > MOST_INDEX:
+        raise FileError(f"{path}: the index has more than {MOST_INDEX} bytes")
+    found = parsed_json(str(path), text, "the index")
+    places = found.pop("weight_map", None) if isinstance(found, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(each, str) for each in places.values()):
+        raise FileError(f"{path}: the index has no weight_map from the names of tensors to those of files")
+    if not isinstance(found.get("metadata", {}), dict):
+        raise FileError(f"{path}: the metadata of the index is {value_text(found['metadata'])}, not an object")
+    for name in {*places.values()}:
+        if name != os.path.basename(name) or not name.lower().endswith(ENDING) or "\0" in name or "\\" in name:
+            raise FileError(
+                f"{path}: {value_text(clipped(name, 80))} is not the name of a {ENDING} file beside the index"
+            )
+    return found, places
+
+
+def _check_index(path: Path, places: Mapping[str, str], shards: tuple[Shard, ...]) -> None:
+    """Check that every tensor is where the index says, and nowhere else."""
+    found: dict[str, str] = {}
+    for shard in shards:
+        for each in shard.contents.tensors:
+            who = f"{path}: tensor {value_text(clipped(each.name, 80))}"
+            if each.name in found:
+                raise FileError(f"{who} is in two shards, {found[each.name]} and {shard.name}")
+            if each.name not in places:
+                raise FileError(f"{who} is in {shard.name}, but not in the index")
+            if places[each.name] != shard.name:
+                raise FileError(f"{who} is in {shard.name}, but the index says {places[each.name]}")
+            found[each.name] = shard.name
+    for name, place in places.items():
+        if name not in found:
+            raise FileError(
+                f"{path}: the index says that tensor {value_text(clipped(name, 80))} is in {place}, but it is not"
+            )

@@ -1,0 +1,207 @@
+"""What becomes of all tensors of a checkpoint, with every check, before a byte is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulayout.files.checkpoints.changes import TensorPlan, change_of, metadata_with, notes_of, restored
+from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
+from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, is_checkpoint
+from gpulayout.files.checkpoints.rules import Rule, RuleSet, fitting_rule, new_name
+from gpulayout.files.errors import FileError
+from gpulayout.files.new_file import check_new_file
+from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """One new file.
+
+    shard     the old one
+    path      of the new one
+    changes   of the tensors that it gets, in their order there
+    header    the bytes before the elements
+    places    of the tensors, one for each change
+    """
+
+    shard: Shard
+    path: Path
+    changes: tuple[TensorPlan, ...]
+    header: bytes
+    places: tuple[StoredTensor, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the new file."""
+        return len(self.header) + (self.places[-1].end if self.places else 0)
+
+
+@dataclass(frozen=True)
+class CheckpointPlan:
+    """What a relayout of a checkpoint will do.
+
+    changes     of all tensors, in the order of the old file or files; also of those that are left out
+    unmatched   the rules that fit no tensor and are allowed not to
+    index       the text of the new index; None for one file
+    """
+
+    source: Checkpoint
+    path: Path
+    changes: tuple[TensorPlan, ...]
+    unmatched: tuple[str, ...]
+    shards: tuple[ShardPlan, ...]
+    index: bytes | None
+
+
+def plan_relayout(
+    source: Checkpoint,
+    path: Path,
+    sets: Sequence[RuleSet],
+    *,
+    dtype: ElementType | None = None,
+    allow_unmatched: bool = False,
+    overwrite: bool = False,
+) -> CheckpointPlan:
+    """The relayout of a checkpoint by rules.
+
+    dtype             the new type of all tensors of f16, bf16, f32 and f64 whose rule says no other
+    allow_unmatched   neither a rule without tensors nor, in a strict map, a tensor without a rule is an error
+    """
+    check_outputs(source, path, overwrite=overwrite)
+    used: set[int] = set()
+    by_shard: list[tuple[Shard, list[TensorPlan]]] = []
+    for shard in source.shards:
+        notes = notes_of(shard.contents.metadata)
+        changes = []
+        for tensor in shard.contents.tensors:
+            rule = _rule(tensor, sets, allow_unmatched)
+            used.add(id(rule))
+            name = new_name(tensor.name, rule, sets)
+            changes.append(change_of(tensor, notes.get(tensor.name), rule, name, dtype))
+        by_shard.append((shard, changes))
+    unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
+    if unmatched and not allow_unmatched:
+        raise LayoutError(_about_unmatched(source, sets, unmatched))
+    return _planned(source, path, by_shard, unmatched)
+
+
+def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> CheckpointPlan:
+    """The checkpoint with every tensor that has a note as the array that the note describes."""
+    check_outputs(source, path, overwrite=overwrite)
+    by_shard = []
+    for shard in source.shards:
+        notes = notes_of(shard.contents.metadata)
+        by_shard.append((shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors]))
+    if all(
+        change.plan is None and change.tensor.dtype == change.stored.dtype for _, each in by_shard for change in each
+    ):
+        raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
+    return _planned(source, path, by_shard, ())
+
+
+def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
+    """`FileError` when the result must not be written where it is asked for."""
+    kinds = "one file" if source.index is None else "shards with an index", is_index(path)
+    if not is_checkpoint(path) or (source.index is None) == kinds[1]:
+        ending = ".safetensors" if source.index is None else INDEX_ENDING
+        raise FileError(
+            f"{path}: {source.path.name} is {kinds[0]}, and so is the result: give it a name that ends in {ending}"
+        )
+    check_new_file(path, source.path, overwrite=overwrite)
+    if source.index is not None:
+        for shard in source.shards:
+            check_new_file(path.parent / shard.name, shard.path, overwrite=overwrite)
+
+
+def is_index(path: Path) -> bool:
+    """True for the name of an index."""
+    return path.name.lower().endswith(INDEX_ENDING)
+
+
+def _rule(tensor: StoredTensor, sets: Sequence[RuleSet], allow_unmatched: bool) -> Rule | None:
+    rule = fitting_rule(tensor.name, len(tensor.dimensions), sets)
+    strict = [each.origin for each in sets if each.strict]
+    if rule is None and strict and not allow_unmatched:
+        raise LayoutError(
+            f"{strict[0]} has no rule for tensor {value_text(clipped(tensor.name, 80))}, {tensor}: add one of your own"
+        )
+    return rule
+
+
+def _about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Sequence[str]) -> str:
+    """What is wrong with the first rule that fits no tensor, and what it may have meant."""
+    rule = next(rule for each in sets for rule in each.rules if rule.origin == unmatched[0])
+    names = [each.name for shard in source.shards for each in shard.contents.tensors]
+    inside = [name for name in names if rule.match.search(name)]
+    if any(rule.match.fullmatch(name) for name in names):
+        hint = "tensors of these names have another rank, or belong to a rule before"
+    elif inside:
+        hint = f"it fits a part of {value_text(clipped(inside[0], 80))}, but must fit the whole name: begin with .*"
+    else:
+        hint = f"the first tensor is called {value_text(clipped(names[0], 80))}" if names else "there are no tensors"
+    more = f" (and {len(unmatched) - 1} more)" if len(unmatched) > 1 else ""
+    return f"{unmatched[0]} fits no tensor of {source.path}{more}: {hint}"
+
+
+def _planned(
+    source: Checkpoint, path: Path, by_shard: Sequence[tuple[Shard, list[TensorPlan]]], unmatched: tuple[str, ...]
+) -> CheckpointPlan:
+    changes = [change for _, each in by_shard for change in each]
+    _check_names(changes)
+    one = source.index is None
+    shards = tuple(_shard_plan(shard, path if one else path.parent / shard.name, each) for shard, each in by_shard)
+    return CheckpointPlan(source, path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
+
+
+def _check_names(changes: Sequence[TensorPlan]) -> None:
+    """`LayoutError` for two tensors with one name, and for the name that the format keeps for itself."""
+    olds: dict[str, str] = {}
+    for change in changes:
+        if change.name is None:
+            continue
+        if change.name == METADATA:
+            raise LayoutError(f"tensor {value_text(change.tensor.name)} cannot be called {METADATA}")
+        if change.name in olds:
+            raise LayoutError(
+                f"tensors {value_text(olds[change.name])} and {value_text(change.tensor.name)} would both be called "
+                f"{value_text(change.name)}"
+            )
+        olds[change.name] = change.tensor.name
+
+
+def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan]) -> ShardPlan:
+    by_name = {change.name: change for change in changes if change.name is not None}
+    places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
+    notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
+    header = header_text(metadata_with(shard.contents.metadata, notes), places)
+    return ShardPlan(shard, path, tuple(by_name[each.name] for each in places), header, places)
+
+
+def _index_text(source: Checkpoint, shards: Sequence[ShardPlan]) -> bytes:
+    """The new index, with the total size of its tensors, as Hugging Face's libraries write it."""
+    old: dict[str, Any] = dict(source.index or {})
+    total = sum(each.nbytes for shard in shards for each in shard.places)
+    places = {each.name: shard.shard.name for shard in shards for each in shard.places}
+    found = {**old, "metadata": {**old.get("metadata", {}), "total_size": total}, "weight_map": places}
+    return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
+
+
+def summary(changes: Sequence[TensorPlan]) -> str:
+    """How many tensors are moved, copied and left out.
+
+    >>> summary([])
+    '0 tensors'
+    """
+    moved = sum(change.plan is not None for change in changes)
+    dropped = sum(change.name is None for change in changes)
+    copied = len(changes) - moved - dropped
+    parts = [
+        f"{number} {what}" for number, what in ((moved, "moved"), (copied, "copied"), (dropped, "left out")) if number
+    ]
+    return f"{counted(len(changes), 'tensor')}{': ' if parts else ''}{', '.join(parts)}"

@@ -1,0 +1,285 @@
+r"""Rules: what becomes of the tensors whose names fit a regular expression.
+
+    --tensor '(.*)\.kernel=i o -> o i; name=\1.weight'
+
+    rule := REGEX "=" part (";" part)*
+    part := pattern | layout | name of a layout | "dtype=" type | "scale=" numbers | "shift=" numbers | "name=" template
+          | "rank=" number | "keep" | "drop"
+
+The regular expression fits the whole name of a tensor, and `rank` its rank.  Of several patterns, the one with the
+tensor's rank is taken.
+Rules come in sets: those of the command line, then those of each map.  A tensor belongs to the first set with a rule
+for it.  Within a set only one rule may fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpulayout.api.array_types import ArithmeticOptions
+from gpulayout.api.targets import check_layout_text
+from gpulayout.files.checkpoints.header import StoredTensor
+from gpulayout.layout.arguments import is_only_layout
+from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.text import parse_array_shape
+
+KEYS = ("to", "dtype", "scale", "shift", "name", "rank", "keep", "drop")
+MOST_REGEX = 1000  # characters
+_KEYWORD = re.compile(r"(dtype|scale|shift|name|rank)\s*=\s*(.*)", re.DOTALL)
+_EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
+Targets = tuple["Layout | str", ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    r"""What becomes of the tensors whose names fit `match`.
+
+    ranks     of the tensors; nothing for any
+    to        patterns of different ranks, or one layout or its name; nothing for elements that stay where they are
+    options   arithmetic on the way
+    name      of the new tensor, as `re.Match.expand` reads it: \1 is the first group; None for the old name
+    keep      leave the tensor as it is, also where all tensors get another type
+    drop      leave it out
+    optional  no error if it fits no tensor
+    origin    what messages call the rule
+    """
+
+    match: re.Pattern[str]
+    ranks: tuple[int, ...]
+    to: Targets
+    options: ArithmeticOptions
+    name: str | None
+    keep: bool
+    drop: bool
+    optional: bool
+    origin: str
+
+    def target_for(self, tensor: StoredTensor, rank: int) -> Layout | str | None:
+        """The one target that fits the rank of a tensor; `LayoutError` if none does, or several."""
+        patterns = [each for each in self.to if isinstance(each, str) and "->" in each]
+        if len(self.to) < 2 and not patterns:
+            return self.to[0] if self.to else None
+        fitting, problem = [], ""
+        for each in patterns:
+            try:
+                read_pattern(each, rank, "pattern")
+                fitting.append(each)
+            except LayoutError as error:
+                problem = str(error)
+        if len(fitting) == 1:
+            return fitting[0]
+        name = f"tensor {value_text(tensor.name)} is {tensor}"
+        if fitting:
+            raise LayoutError(f"{self.origin} fits in {len(fitting)} ways: {name}, and {fitting} all have rank {rank}")
+        if len(patterns) > 1:
+            problem = f"none of the patterns {patterns} has rank {rank}"
+        raise LayoutError(f"{self.origin} does not fit: {name}, but {problem}")
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """Rules that stand side by side, and what else their file says.
+
+    rename    pairs of a regular expression and a text, applied in turn to the name of every new tensor
+    strict    every tensor needs a rule
+    """
+
+    rules: tuple[Rule, ...]
+    rename: tuple[tuple[re.Pattern[str], str], ...] = ()
+    strict: bool = False
+    origin: str = ""
+
+    def rule_for(self, name: str, rank: int) -> Rule | None:
+        """The rule for a tensor, or None; `LayoutError` if several fit."""
+        found = [rule for rule in self.rules if (not rule.ranks or rank in rule.ranks) and rule.match.fullmatch(name)]
+        if len(found) > 1:
+            raise LayoutError(
+                f"tensor {value_text(name)} fits {counted(len(found), 'rule')}: {found[0].origin} and {found[1].origin}"
+            )
+        return found[0] if found else None
+
+
+# ---- reading rules -------------------------------------------------------------------------------------------
+
+
+def rule_of_text(text: str) -> Rule:
+    r"""The rule that a text such as '(.*)\.kernel=i o -> o i' means; `LayoutError` for other text."""
+    origin = f"the rule {value_text(clipped(text, 80))}"
+    regex, equals, what = split_at_equals(text)
+    if not equals or not regex.strip():
+        raise LayoutError(f"{origin} is not REGEX=WHAT, {_EXAMPLE}")
+    return rule_of(regex.strip(), what, origin)
+
+
+def split_at_equals(text: str) -> tuple[str, str, str]:
+    r"""A text before and behind its first `=` that stands outside brackets and has no backslash.
+
+    >>> split_at_equals("(?=a)[=]=i o -> o i; name=b")
+    ('(?=a)[=]', '=', 'i o -> o i; name=b')
+    """
+    depth, in_class, place = 0, False, 0
+    while place < len(text):
+        character = text[place]
+        if character == "\\":
+            place += 1
+        elif in_class:
+            in_class = character != "]"
+        elif character == "[":
+            in_class = True
+        elif character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "=" and depth <= 0:
+            return text[:place], "=", text[place + 1 :]
+        place += 1
+    return text, "", ""
+
+
+def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Rule:
+    """The rule of a regular expression and what a user wrote for it: text, a layout, or a mapping of `KEYS`."""
+    given = {"to": what} if isinstance(what, Layout) else _of_text(what, origin) if isinstance(what, str) else what
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{origin} is {value_text(what)}, not text, a Layout or a mapping of {', '.join(KEYS)}")
+    for key in given:
+        if key not in KEYS:
+            raise LayoutError(f"{origin} has the key {value_text(key)}: the keys are {', '.join(KEYS)}")
+    options: dict[str, Any] = {}
+    if given.get("dtype") is not None:
+        options["dtype"] = _element_type(given["dtype"], origin)
+    for key in ("scale", "shift"):
+        if given.get(key) is not None:
+            options[key] = given[key]
+    keep, drop = bool(given.get("keep")), bool(given.get("drop"))
+    to = _targets(given.get("to"), origin)
+    name = given.get("name")
+    if drop + keep + bool(to or options) > 1 or (drop and name is not None):
+        raise LayoutError(f"{origin} says keep or drop, and something else as well")
+    if not (to or options or keep or drop or name):
+        raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
+    match = compiled(regex, origin)
+    if name is not None:
+        check_template(match, name, origin)
+    return Rule(match, _ranks(given.get("rank"), origin), to, options, name, keep, drop, optional, origin)  # type: ignore[arg-type]
+
+
+def _of_text(text: str, origin: str) -> dict[str, Any]:
+    """The keys that a text means, such as "i o -> o i; dtype=bf16"."""
+    found: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        keyword = _KEYWORD.fullmatch(part)
+        key = keyword[1] if keyword else part if part in ("keep", "drop") else "to"
+        if key in found and key != "to":
+            raise LayoutError(f"{origin} says {key} twice")
+        if key == "to":
+            found.setdefault("to", []).append(part)
+        elif keyword:
+            found[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift") else keyword[2]
+        else:
+            found[key] = True
+    return found
+
+
+def _numbers(text: str, key: str, origin: str) -> float | list[float]:
+    try:
+        found = [float(each) for each in text.split(",")]
+    except ValueError:
+        raise LayoutError(f"{origin}: {key} {value_text(text)} is not a number, or several such as 0.5,1,2") from None
+    return found if len(found) > 1 else found[0]
+
+
+def _ranks(value: Any, origin: str) -> tuple[int, ...]:
+    given = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+    found = [int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 4 else each for each in given]
+    if not all(type(each) is int and each >= 0 for each in found):
+        raise LayoutError(f"{origin}: rank {value_text(value)} is not a number of dimensions, or a list of them")
+    return tuple(found)
+
+
+def _element_type(value: Any, origin: str) -> ElementType:
+    try:
+        return ElementType.of(value)
+    except TypeError as error:
+        raise LayoutError(f"{origin}: {error}") from None
+
+
+def _targets(value: Any, origin: str) -> Targets:
+    targets = () if value is None else (value,) if isinstance(value, (str, Layout)) else tuple(value)
+    for each in targets:
+        if isinstance(each, str):
+            try:
+                if is_only_layout(each):
+                    check_layout_text(each)
+                else:
+                    parse_array_shape(each)
+            except LayoutError as error:
+                raise LayoutError(f"{origin}: {error}") from None
+        elif not isinstance(each, Layout):
+            raise TypeError(f"{origin}: to is {value_text(each)}, not text or a Layout")
+    if len(targets) > 1 and not all(isinstance(each, str) and "->" in each for each in targets):
+        raise LayoutError(f"{origin} has {len(targets)} targets: only patterns, one for each rank, may be several")
+    return targets
+
+
+def compiled(regex: Any, origin: str) -> re.Pattern[str]:
+    """A regular expression; `LayoutError` for what is none."""
+    if not isinstance(regex, str) or len(regex) > MOST_REGEX:
+        raise LayoutError(
+            f"{origin}: {value_text(regex)} is not a regular expression of at most {MOST_REGEX} characters"
+        )
+    try:
+        return re.compile(regex)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise LayoutError(f"{origin}: {value_text(regex)} is not a regular expression: {error}") from None
+
+
+def check_template(match: re.Pattern[str], template: Any, origin: str) -> None:
+    r"""`LayoutError` for a template of names such as '\1.weight' that has groups which the expression lacks."""
+    everything = re.compile(f"{'()' * match.groups}")
+    named = dict(match.groupindex)
+    try:
+        if not isinstance(template, str):
+            raise TypeError("it is not text")
+        text = re.sub(r"\\g<(\w+)>", lambda each: rf"\g<{named.get(each[1], each[1])}>", template)
+        found = everything.match("")
+        assert found
+        found.expand(text)
+    except (re.error, IndexError, TypeError) as error:
+        raise LayoutError(
+            f"{origin}: name {value_text(template)} does not fit the regular expression: {error}"
+        ) from None
+
+
+def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Pairs of a regular expression and the text that takes the place of what it finds."""
+    found = []
+    for regex, text in pairs:
+        match = compiled(regex, origin)
+        check_template(match, text, origin)
+        found.append((match, text))
+    return tuple(found)
+
+
+def fitting_rule(name: str, rank: int, sets: Sequence[RuleSet]) -> Rule | None:
+    """The rule for a tensor from the first set that has one; None if no set has one."""
+    for each in sets:
+        if rule := each.rule_for(name, rank):
+            return rule
+    return None
+
+
+def new_name(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> str:
+    """What a tensor is called in the new file: by its rule, then by the renamings of all sets in turn."""
+    if rule is not None and rule.name is not None:
+        found = rule.match.fullmatch(name)
+        assert found
+        name = found.expand(rule.name)
+    for each in sets:
+        for match, text in each.rename:
+            name = match.sub(text, name)
+    return name

@@ -1,0 +1,107 @@
+"""`gpulayout relayout` and `gpulayout unpack` of safetensors."""
+
+import json
+import os
+
+import pytest
+
+from tests.support.command_line import failure, refusal, run
+from tests.support.model_files import contents, model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tensors = {"d.kernel": ("F32", (3, 4)), "d.bias": ("F32", (4,)), "n": ("I64", ())}
+    (tmp_path / "a.safetensors").write_bytes(model(tensors, {"format": "np"}))
+    return tmp_path
+
+
+def relayout(folder, *options, **how):
+    return run("relayout", folder / "a.safetensors", folder / "b.safetensors", *options, **how).stdout
+
+
+def test_a_dry_run_is_a_table_of_all_tensors_and_writes_nothing(folder):
+    said = relayout(folder, "--tensor", "(d)[.]kernel=i o -> o i; name=\\1.weight", "--tensor", "n=drop", "--dry-run")
+    rows = [line.split() for line in said.strip("\n").splitlines()]
+    assert rows[0] == ["tensor", "before", "after", "new", "name", "what", "happens"]
+    assert ["d.kernel", "F32[3,4]", "F32[4,3]", "d.weight", "moved"] in rows
+    assert ["d.bias", "F32[4]", "-", "-", "copied"] in rows and ["n", "I64[]", "-", "-", "left", "out"] in rows
+    assert rows[-1] == "dry run: nothing was written".split() and os.listdir(folder) == ["a.safetensors"]
+    assert "3 tensors: 1 moved, 1 copied, 1 left out; 64 bytes of elements" in said
+
+
+def test_maps_rules_renames_and_types_together(folder):
+    said = relayout(
+        folder, "--map", "flax-to-torch", "--tensor", "n=keep", "--rename", "^d=first", "--dtype", "bf16", "--json"
+    )
+    found = json.loads(said)
+    assert found["tensors"][0] == {
+        "name": "d.kernel",
+        "new_name": "first.weight",
+        "before": "F32[3,4]",
+        "after": "BF16[4,3]",
+        "moved": True,
+    }
+    assert found["bytes_written"] == 40 and not found["dry_run"] and found["unmatched_rules"] == []
+    assert {name: each[:2] for name, each in contents(folder / "b.safetensors").items()} == {
+        "first.weight": ("BF16", (4, 3)),
+        "first.bias": ("BF16", (4,)),
+        "n": ("I64", ()),
+    }
+
+
+def test_unpack_brings_every_tensor_back_without_rules(folder):
+    relayout(folder, "--tensor", r"d\..*={0:T(8)}; rank=1", "--tensor", r"d\..*={0,1}; rank=2")
+    assert contents(folder / "b.safetensors")["d.bias"][:2] == ("U8", (32,))
+    run("unpack", folder / "b.safetensors", folder / "c.safetensors")
+    assert contents(folder / "c.safetensors") == contents(folder / "a.safetensors")
+    assert "no tensor has a note about its layout" in failure(
+        "unpack", folder / "c.safetensors", folder / "d.safetensors"
+    )
+
+
+def test_a_map_of_ones_own_is_a_file(folder):
+    (folder / "my.toml").write_text("[[tensor]]\nmatch = 'd.kernel'\nto = 'F'\n")
+    relayout(folder, "--map", folder / "my.toml")
+    assert contents(folder / "b.safetensors")["d.kernel"][:2] == ("U8", (48,))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--scale", "2"], "--scale is for one array, not for a model: write --tensor"),
+        (["--raw"], "--raw is for one array"),
+        (["--tensor", "kernel"], "'kernel' is not REGEX=WHAT"),
+        (["--rename", "kernel"], "'kernel' is not REGEX=TEXT"),
+        (["--tensor", "*=C"], "is not a regular expression"),
+        (["--tensor", "w=z y"], "the rule"),
+        (["--map", "torch-flax"], "'torch-flax' is not a ready map: did you mean 'torch-to-flax'?"),
+        (["--quiet", "--json"], "give either --quiet or --json"),
+    ],
+)
+def test_wrong_options_are_usage_errors(folder, options, message):
+    assert message in refusal("relayout", folder / "a.safetensors", folder / "b.safetensors", *options)
+    assert os.listdir(folder) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("option", ["--tensor", "--map", "--rename"])
+def test_options_of_models_are_refused_for_one_array(folder, option):
+    said = refusal("relayout", folder / "a.npy", folder / "b.npy", option, "a=b", "--to", "F")
+    assert said.startswith(f"{option} is for a model, whose name ends in .safetensors")
+
+
+def test_failures_are_one_line(folder):
+    said = failure("relayout", folder / "a.safetensors", folder / "b.safetensors", "--tensor", "kernel=C")
+    assert "fits a part of 'd.kernel', but must fit the whole name: begin with .*" in said
+    (folder / "bad.safetensors").write_bytes(b"\xff" * 100)
+    assert "not a safetensors file" in failure("relayout", folder / "bad.safetensors", folder / "b.safetensors")
+    (folder / "b.safetensors").write_bytes(b"")
+    assert failure("relayout", folder / "a.safetensors", folder / "b.safetensors").endswith("--overwrite replaces it")
+    assert refusal("unpack", folder / "a.npy", folder / "b.npy") == "Missing option '--from'."
+    assert "this is safetensors: gpulayout relayout" in failure(
+        "relayout", folder / "a.safetensors", "b.npy", "--to", "F"
+    )
+
+
+def test_a_model_does_not_come_from_a_pipe(folder):
+    assert "not to a standard stream" in refusal("relayout", folder / "a.safetensors", "-")

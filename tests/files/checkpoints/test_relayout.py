@@ -1,0 +1,459 @@
+"""Whole models by rules: every tensor as a model in NumPy says, all else untouched, for every limit of memory."""
+
+import json
+import os
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.files import least_memory
+from gpulayout.files.checkpoints.changes import notes_of
+from gpulayout.files.checkpoints.header import DTYPES, header_text, read_contents
+from gpulayout.files.errors import FileError
+from tests.reference import tiled_numbers
+from tests.support.model_files import contents, entry, judged, model, raw
+
+ALL = bool(os.environ.get("GPULAYOUT_TEST_ALL"))
+PLAIN = [name for name, each in DTYPES.items() if each is not None and name != "F4"]
+
+
+def metadata_of(path):
+    with open(path, "rb") as stream:
+        return read_contents(str(path), stream).metadata
+
+
+def relayout(folder, data, rules, **options):
+    """The tensors of the new file, which the format's own library must read in the same way."""
+    (folder / "a.safetensors").write_bytes(data)
+    done = gl.relayout_file(
+        folder / "a.safetensors", folder / "b.safetensors", tensors=rules, overwrite=True, **options
+    )
+    found = contents(folder / "b.safetensors")
+    try:
+        import safetensors  # noqa: F401
+    except ImportError:
+        return found, done
+    assert judged((folder / "b.safetensors").read_bytes()) == found
+    return found, done
+
+
+# ---- the model: what each kind of rule does, in NumPy ---------------------------------------------------------
+
+
+def permuted(random, array):
+    order = random.permutation(array.ndim)
+    names = "abcdefg"[: array.ndim]
+    text = f"{' '.join(names)} -> {' '.join(names[axis] for axis in order)}"
+    return text, array.transpose(order), None
+
+
+def joined(random, array):
+    order = random.permutation(array.ndim)
+    names = "abcdefg"[: array.ndim]
+    cut = int(random.integers(0, array.ndim + 1))
+    new = [names[axis] for axis in order]
+    after = f"({' '.join(new[:cut])}) 1 {' '.join(new[cut:])}" if cut else f"1 {' '.join(new)}"
+    sizes = [array.shape[axis] for axis in order]
+    shape = (int(np.prod(sizes[:cut], dtype=int)), 1, *sizes[cut:]) if cut else (1, *sizes)
+    return f"{' '.join(names)} -> {after}", array.transpose(order).reshape(shape), None
+
+
+def tiled(random, array):
+    order = tuple(int(dim) for dim in random.permutation(array.ndim))
+    tile = tuple(int(size) for size in random.integers(1, 5, min(array.ndim, 2)))
+    text = "{" + ",".join(map(str, order)) + (f":T({','.join(map(str, tile))})" if tile else "") + "}"
+    numbers = np.array(tiled_numbers(array.shape, order, tiles=(tile,) if tile else ()), dtype=np.int64)
+    flat = np.append(array.reshape(-1), np.zeros(1, array.dtype))
+    return text, flat[numbers], "layout"
+
+
+def what_becomes(random, name, dtype, array):
+    """A rule and what it makes of a tensor: (rule or None, dtype, array)."""
+    kind = int(random.integers(0, 7))
+    if kind == 0:
+        return None, array
+    if kind == 1:
+        return {"name": f"new.{name}"}, array
+    if kind == 2 and dtype in ("F32", "BF16", "F16", "F64"):
+        to, numpy_type = [("bf16", ml_dtypes.bfloat16), ("f32", np.float32), ("f16", np.float16)][random.integers(0, 3)]
+        with np.errstate(all="ignore"):
+            text, after, _ = permuted(random, array)
+            return {"to": text, "dtype": to, "name": f"new.{name}"}, after.astype(numpy_type)
+    text, after, how = (permuted, joined, tiled)[kind % 3](random, array)
+    return {"to": text} | ({"how": how} if how else {}), after
+
+
+@pytest.mark.parametrize("seed", range(400 if ALL else 60))
+def test_every_tensor_becomes_what_its_rule_says(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(least_memory, "LEAST_RUN", 0)  # short runs are accepted: this is about many small blocks
+    random = np.random.default_rng([11, seed])
+    given, arrays, elements = {}, {}, []
+    for number in range(int(random.integers(1, 8))):
+        dtype = PLAIN[int(random.integers(0, len(PLAIN)))]
+        shape = tuple(int(size) for size in random.integers(0 if number == 3 else 1, 9, int(random.integers(0, 5))))
+        values = random.integers(0, 2 if dtype == "BOOL" else 100, shape).astype(DTYPES[dtype].dtype)
+        given[f"layer.{number}"] = dtype, shape
+        arrays[f"layer.{number}"] = values
+        elements.append(values.tobytes())
+    data = model(given, {"format": "np", "other": "kept"})
+    data = data[: -sum(map(len, elements)) or None] + b"".join(elements)
+
+    rules, expected, noted = {}, {}, set()
+    for name, array in arrays.items():
+        rule, after = what_becomes(random, name, given[name][0], array)
+        if rule is not None:
+            how = rule.pop("how", None)
+            rules[re.escape(name)] = rule
+            new = rule.get("name", name)
+            expected[new] = after.tobytes()
+            noted |= {new} if how else set()
+        else:
+            expected[name] = after.tobytes()
+    memory = (None, "96M", 4096)[seed % 3]
+    found, done = relayout(tmp_path, data, rules, max_bytes=memory)
+    assert found.keys() == expected.keys()
+    for name, (_, _, stored) in found.items():
+        assert stored == expected[name], (seed, name, rules)
+    assert {*notes_of(metadata_of(tmp_path / "b.safetensors"))} <= noted
+    assert done.bytes_written == sum(map(len, expected.values()))
+
+    # other metadata is kept, the header is as the library writes it, and every note leads back to the array
+    kept = metadata_of(tmp_path / "b.safetensors")
+    assert {key: text for key, text in kept.items() if not key.startswith("gpulayout:")} == {
+        "format": "np",
+        "other": "kept",
+    }
+    with open(tmp_path / "b.safetensors", "rb") as stream:
+        read = read_contents("b", stream)
+    assert (tmp_path / "b.safetensors").read_bytes()[: read.start] == header_text(kept, read.tensors)
+    for name, note in notes_of(kept).items():
+        shape = gl.parse_shape(note)
+        buffer = np.frombuffer(found[name][2], shape.buffer_dtype)
+        old = name.removeprefix("new.")
+        assert gl.unpack(buffer, shape).tobytes() == arrays[old].tobytes()
+
+
+def test_a_pattern_gives_the_header_the_shape_of_the_result(tmp_path):
+    data = model({"q": ("F32", (6, 4, 5)), "k": ("BF16", (2, 3, 1, 7))}, None)
+    found, done = relayout(tmp_path, data, {"q": "i h d -> (h d) i", "k": "h w 1 o -> o 1 h w; dtype=f32"})
+    assert [found[name][:2] for name in "qk"] == [("F32", (20, 6)), ("F32", (7, 1, 2, 3))]
+    assert [each[2:] for each in done.tensors] == [
+        ("F32[6,4,5]", "F32[20,6]", True),
+        ("BF16[2,3,1,7]", "F32[7,1,2,3]", True),
+    ]
+
+
+def test_a_split_axis_takes_its_size_from_the_pattern(tmp_path):
+    data = model({"dense": ("F32", (2 * 3 * 5, 4))}, None)
+    found, _ = relayout(tmp_path, data, {"dense": "(h=2 w=3 c) o -> o (c h w)"})
+    given = np.frombuffer(data[-480:], np.float32).reshape(2, 3, 5, 4)
+    assert found["dense"] == ("F32", (4, 30), given.transpose(3, 2, 0, 1).tobytes())
+
+
+def test_notes_are_followed_read_again_and_dropped(tmp_path):
+    """Tiles, then other tiles, then an array: with no word about the layout before."""
+    data = model({"w": ("F32", (20, 30)), "b": ("F32", (3,))}, {"a": "b"})
+    first, _ = relayout(tmp_path, data, {"w": "{1,0:T(8,128)}"})
+    assert first["w"][:2] == ("U8", (24 * 128 * 4,))
+    assert metadata_of(tmp_path / "b.safetensors") == {"a": "b", "gpulayout:w": "f32[20,30]{1,0:T(8,128)}"}
+    second, _ = relayout(tmp_path, (tmp_path / "b.safetensors").read_bytes(), {"w": "{0,1}; name=v"})
+    assert metadata_of(tmp_path / "b.safetensors") == {"a": "b", "gpulayout:v": "f32[20,30]{0,1}"}
+    third, _ = relayout(tmp_path, (tmp_path / "b.safetensors").read_bytes(), {"v": "C; name=w"})
+    assert third["w"] == ("F32", (20, 30), data[-2412:-12]) and metadata_of(tmp_path / "b.safetensors") == {"a": "b"}
+
+
+def test_a_note_goes_with_a_tensor_that_is_only_renamed_and_away_with_one_that_is_left_out(tmp_path):
+    data = model({"w": ("F32", (20, 30)), "x": ("F32", (20, 30))}, None)
+    relayout(tmp_path, data, {".": "{0,1}"})
+    noted = (tmp_path / "b.safetensors").read_bytes()
+    relayout(tmp_path, noted, {"w": "name=new", "x": "drop"})
+    assert metadata_of(tmp_path / "b.safetensors") == {"gpulayout:new": "f32[20,30]{0,1}"}
+
+
+@pytest.mark.parametrize(
+    "note", ["f32[20,30", "f32[20,31]{0,1}", "f32[9223372036854775807]", "(f32[2])", "\x00", "x" * 9999]
+)
+def test_a_note_that_does_not_fit_is_refused_before_a_byte_is_written(tmp_path, note):
+    data = model({"w": ("U8", (2400,))}, {"gpulayout:w": note})
+    with pytest.raises(FileError, match="the note about tensor 'w'"):
+        relayout(tmp_path, data, {"w": "C"})
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+def test_dtype_is_for_wide_floats_without_a_rule_of_their_own(tmp_path):
+    names = ("F16", "BF16", "F32", "F64", "I32", "BOOL", "F8_E4M3", "F8_E8M0", "C64", "F4", "F6_E2M3")
+    data = model(
+        {name: (name, (8,)) for name in (*names, "own", "kept")[:11]} | {"own": ("F32", (4,)), "kept": ("F32", (4,))},
+        None,
+    )
+    found, _ = relayout(tmp_path, data, {"own": {"dtype": "f16"}, "kept": "keep"}, dtype="bf16")
+    expected = {name: "BF16" if name in ("F16", "F32", "F64") else name for name in names} | {
+        "own": "F16",
+        "kept": "F32",
+    }
+    assert {name: dtype for name, (dtype, _, _) in found.items()} == expected
+
+
+def test_packed_elements_and_catalogue_names(tmp_path):
+    data = model({"q": ("U8", (64, 128)), "s": ("U8", (200, 10)), "f": ("F4", (6, 4))}, None)
+    codes = np.random.default_rng(1).integers(0, 16, (64, 128), np.uint8)
+    data = data[: -(64 * 128 + 2000 + 12)] + codes.tobytes() + data[-2012:]
+    rules = {"q": "marlin:weights; dtype=u4", "s": "cublas:block_scales", "f": "a b -> b a"}
+    found, _ = relayout(tmp_path, data, rules)
+    layout = gl.catalogue.find("marlin:weights")(64, 128)
+    assert found["q"][2] == gl.pack(codes.astype(ml_dtypes.uint4), layout).tobytes()
+    assert (
+        found["q"][:2] == ("U8", (64 * 64,)) and found["s"][:2] == ("U8", (3072,)) and found["f"][:2] == ("F4", (4, 6))
+    )
+    unpacked = np.unpackbits(np.frombuffer(data[-12:], np.uint8), bitorder="little").reshape(6, 4, 4)
+    turned = np.packbits(unpacked.transpose(1, 0, 2).reshape(-1), bitorder="little").tobytes()
+    assert found["f"][2] == turned
+    from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
+    from gpulayout.files.checkpoints.opening import open_checkpoint
+    from gpulayout.files.checkpoints.planning import plan_restore
+
+    with open_checkpoint(tmp_path / "b.safetensors") as opened:
+        plan = plan_restore(opened, tmp_path / "c.safetensors")
+        move_checkpoint(plan, work_within(plan, None), lambda done, total: None, overwrite=False)
+    back = contents(tmp_path / "c.safetensors")
+    assert back["q"] == ("U8", (64, 128), codes.tobytes()) and back["s"] == contents(tmp_path / "a.safetensors")["s"]
+
+
+def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
+    data = model({"w": ("F6_E2M3", (4, 4))}, None)
+    found, _ = relayout(tmp_path, data, {"w": "name=v"})
+    assert found["v"] == ("F6_E2M3", (4, 4), data[-12:])
+    with pytest.raises(gl.LayoutError, match="elements of 6 bits can only be copied"):
+        relayout(tmp_path, data, {"w": "a b -> b a"})
+
+
+@pytest.mark.parametrize(
+    "rules, options, message",
+    [
+        ({"w": "a b -> b a", ".": "C"}, {}, "tensor 'w' fits 2 rules: the rule 'w' and the rule '.'"),
+        ({"w": {"to": ["a b -> b a", "x y -> (x y)"]}}, {}, "the rule 'w' fits in 2 ways: tensor 'w' is F32[3,4]"),
+        ({"w": {"to": ["a -> a", "x y z -> (x y z)"]}}, {}, "none of the patterns"),
+        (
+            {"w": "a b c -> c b a"},
+            {},
+            "does not fit: tensor 'w' is F32[3,4], but pattern 'a b c -> c b a' names 3 axes",
+        ),
+        ({"w": "(a=5 b) c -> a b c"}, {}, "tensor 'w', F32[3,4]: "),
+        ({"w": "{0,1,2}"}, {}, "tensor 'w', F32[3,4]: "),
+        ({"w": "f32[3,5]"}, {}, "tensor 'w', F32[3,4]: "),
+        ({"w": "name=v"}, {}, "tensors 'v' and 'w' would both be called 'v'"),
+        ({}, {"rename": {"[vw]": "x"}}, "tensors 'v' and 'w' would both be called 'x'"),
+        ({"w": "name=__metadata__"}, {}, "tensor 'w' cannot be called __metadata__"),
+        ({"nothing": "C"}, {}, "the rule 'nothing' fits no tensor of "),
+        ({"w": "C; rank=3"}, {}, "tensors of these names have another rank, or belong to a rule before"),
+        ({"(": "C"}, {}, "is not a regular expression"),
+        ({"w": r"name=\2"}, {}, "does not fit the regular expression"),
+        ({"w": ""}, {}, "does not say what becomes of its tensors"),
+        ({"w": "keep; drop"}, {}, "says keep or drop, and something else"),
+        ({"w": {"two": "C"}}, {}, "has the key 'two': the keys are"),
+        ({"w": "x y z"}, {}, "the rule 'w': "),
+        ({"w": "C; F"}, {}, "has 2 targets: only patterns"),
+        ({"w": "C; scale=1,x"}, {}, "scale '1,x' is not a number"),
+        ({"w": "dtype=f33"}, {}, "element type 'f33'"),
+        ("flax-to-torch", {}, "the map flax-to-torch has no rule for tensor 'v'"),
+        ("torch-to-nothing", {}, "'torch-to-nothing' is not a ready map"),
+        (["w"], {}, "'w' is not a ready map"),
+        (["=C"], {}, "is not REGEX=WHAT"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_a_byte_is_written(tmp_path, rules, options, message):
+    data = model({"v": ("U8", (2,)), "w": ("F32", (3, 4))}, None)
+    with pytest.raises((gl.LayoutError, FileError)) as caught:
+        relayout(tmp_path, data, rules, **options)
+    assert message in str(caught.value), str(caught.value)
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+def test_arguments_of_one_array_are_refused_with_tensors(tmp_path):
+    data = model({"w": ("F32", (3, 4))}, None)
+    for options in ({"scale": 2}, {"target": "F"}, {"source": "f32[2]"}, {"raw": True}, {"scratch": tmp_path}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))} is for one array"):
+            relayout(tmp_path, data, {}, **options)
+    with pytest.raises(TypeError, match="are for tensors"):
+        gl.relayout_file(tmp_path / "a.npy", tmp_path / "b.npy", allow_unmatched=True)
+
+
+def test_rules_may_fit_nothing_if_that_is_allowed(tmp_path):
+    data = model({"w": ("F32", (3, 4))}, None)
+    found, _ = relayout(tmp_path, data, [{"nothing": "C"}, "flax-to-torch"], allow_unmatched=True)
+    assert found == contents(tmp_path / "a.safetensors")
+
+
+def test_the_first_set_with_a_rule_counts(tmp_path):
+    data = model({"d.kernel": ("F32", (3, 4)), "e.kernel": ("F32", (3, 4)), "d.bias": ("F32", (4,))}, None)
+    found, _ = relayout(tmp_path, data, [{r"e\.kernel": "name=as_it_is"}, "flax-to-torch"], rename={"^d": "first"})
+    assert {name: each[1] for name, each in found.items()} == {
+        "first.weight": (4, 3),
+        "as_it_is": (3, 4),
+        "first.bias": (4,),
+    }
+
+
+def test_maps_are_read_from_files(tmp_path):
+    (tmp_path / "my.toml").write_text(
+        "strict = true\n[[tensor]]\nmatch = '(.)'\nto = ['a b -> b a', 'a -> a']\nname = '\\1\\1'\n"
+    )
+    data = model({"w": ("F32", (3, 4)), "v": ("U8", (2,))}, None)
+    found, _ = relayout(tmp_path, data, tmp_path / "my.toml")
+    assert {name: each[1] for name, each in found.items()} == {"ww": (4, 3), "vv": (2,)}
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("tensor = 1", "the key 'tensor' must be a list"),
+        ("other = 1", "the key 'other' is none of strict, optional, rename, tensor"),
+        ("[[tensor]]\nto = 'C'", "tensor 1 has no text called match"),
+        ("[[tensor]]\nmatch = 'a'\nto = 'C'\nwhat = 1", "rule 1 of .* has the key 'what'"),
+        ("rename = [['a']]", "rename is not a list of pairs"),
+        ("[[tensor]\n", "not rules in TOML: "),
+        ("\x00", "not rules in TOML: "),
+        ("a = " + "[" * 5000, "not rules in TOML: "),
+    ],
+)
+def test_maps_that_are_none_are_refused(tmp_path, text, message):
+    (tmp_path / "my.toml").write_text(text)
+    with pytest.raises((FileError, gl.LayoutError), match=message):
+        relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), tmp_path / "my.toml")
+
+
+# ---- shards --------------------------------------------------------------------------------------------------
+
+
+def sharded(folder, parts, **extra):
+    """Shards, and their index."""
+    folder.mkdir(exist_ok=True)
+    places = {}
+    for number, tensors in enumerate(parts, 1):
+        name = f"model-{number:05}-of-{len(parts):05}.safetensors"
+        (folder / name).write_bytes(model(tensors, {"format": "pt"}, seed=number))
+        places |= dict.fromkeys(tensors, name)
+    index = {"metadata": {"total_size": 1, "more": "kept"}, "weight_map": places, **extra}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder / "model.safetensors.index.json"
+
+
+PARTS = [{"a": ("F32", (3, 4)), "b": ("BF16", (5,))}, {"c": ("F32", (6, 2))}, {"d": ("U8", (0,))}]
+
+
+def test_shards_keep_their_tensors_and_the_index_is_made_anew(tmp_path):
+    index = sharded(tmp_path / "old", PARTS)
+    (tmp_path / "new").mkdir()
+    out = tmp_path / "new" / "model.safetensors.index.json"
+    done = gl.relayout_file(index, out, tensors={"[ac]": r"x y -> y x; dtype=bf16; name=\g<0>.w"})
+    found = json.loads(out.read_text())
+    assert found["metadata"] == {"total_size": 24 + 10 + 24, "more": "kept"}
+    assert found["weight_map"] == {
+        "a.w": "model-00001-of-00003.safetensors",
+        "b": "model-00001-of-00003.safetensors",
+        "c.w": "model-00002-of-00003.safetensors",
+        "d": "model-00003-of-00003.safetensors",
+    }
+    assert sorted(os.listdir(tmp_path / "new")) == sorted({*found["weight_map"].values(), out.name})
+    assert contents(tmp_path / "new" / "model-00001-of-00003.safetensors")["a.w"][:2] == ("BF16", (4, 3))
+    assert len(done.tensors) == 4 and done.bytes_written == 58
+    with pytest.raises(FileExistsError):
+        gl.relayout_file(index, out, tensors={})
+    gl.relayout_file(index, out, tensors={}, overwrite=True)
+    assert json.loads(out.read_text())["weight_map"] == json.loads(index.read_text())["weight_map"]
+
+
+def test_an_index_never_stands_beside_shards_of_another_model(tmp_path, monkeypatch):
+    """If the last step fails, there is no index, and no shard of the new model is taken for one of the old."""
+    index = sharded(tmp_path / "old", PARTS)
+    out = sharded(tmp_path / "new", PARTS)
+    replace, names = os.replace, []
+
+    def failing(source, target, **options):
+        names.append(str(target))
+        assert not out.exists()
+        if len(names) == 2:
+            raise OSError(5, "a disk fails")
+        replace(source, target, **options)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match="a disk fails"):
+        gl.relayout_file(index, out, tensors={}, overwrite=True)
+    assert not out.exists() and not [name for name in os.listdir(tmp_path / "new") if "partial" in name]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda found: found.pop("weight_map"), "the index has no weight_map"),
+        (
+            lambda found: found["weight_map"].pop("a"),
+            "tensor 'a' is in model-00001-of-00003.safetensors, but not in the index",
+        ),
+        (
+            lambda found: found["weight_map"].update(e="model-00001-of-00003.safetensors"),
+            "the index says that tensor 'e' is in",
+        ),
+        (lambda found: found["weight_map"].update(a="model-00002-of-00003.safetensors"), "but the index says"),
+        (
+            lambda found: found["weight_map"].update(a="../x.safetensors"),
+            "is not the name of a .safetensors file beside",
+        ),
+        (lambda found: found["weight_map"].update(a="/etc/passwd"), "is not the name of a .safetensors file beside"),
+        (lambda found: found["weight_map"].update(a=5), "the index has no weight_map"),
+        (lambda found: found.update(metadata=[]), "the metadata of the index is"),
+        (lambda found: found["weight_map"].update(a="x.safetensors"), "x.safetensors"),
+    ],
+)
+def test_an_index_that_does_not_fit_its_shards_is_refused(tmp_path, change, message):
+    index = sharded(tmp_path / "old", PARTS)
+    found = json.loads(index.read_text())
+    change(found)
+    index.write_text(json.dumps(found))
+    (tmp_path / "new").mkdir()
+    with pytest.raises((FileError, OSError)) as caught:
+        gl.relayout_file(index, tmp_path / "new" / index.name, tensors={})
+    assert message in str(caught.value) and os.listdir(tmp_path / "new") == []
+
+
+def test_outputs_are_of_the_same_kind_and_never_the_input(tmp_path):
+    index = sharded(tmp_path / "old", PARTS)
+    shard = tmp_path / "old" / "model-00001-of-00003.safetensors"
+    for source, out, message in (
+        (index, tmp_path / "b.safetensors", "shards with an index, and so is the result"),
+        (shard, tmp_path / "b.safetensors.index.json", "one file, and so is the result"),
+        (shard, tmp_path / "b.npy", "one file, and so is the result"),
+        (shard, shard, "input and output are the same file"),
+        (index, index, "input and output are the same file"),
+        (index, tmp_path / "none" / index.name, "there is no folder"),
+        (index, tmp_path / "old" / "other.safetensors.index.json", "input and output are the same file"),
+    ):
+        with pytest.raises(FileError, match=message):
+            gl.relayout_file(source, out, tensors={}, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["m.bin", "m.pt", "m.pth", "m.ckpt", "m.h5", "m.keras", "m.gguf", "m.msgpack", "m.npz", "m.npy"]
+)
+def test_other_formats_get_the_way_there(tmp_path, name):
+    (tmp_path / name).write_bytes(b"0" * 100)
+    with pytest.raises(FileError, match="this is .*safetensors"):
+        gl.relayout_file(tmp_path / name, tmp_path / "b.safetensors", tensors={})
+
+
+def test_models_without_tensors_and_unusual_names(tmp_path):
+    found, done = relayout(tmp_path, raw({}), {})
+    assert found == {} and done.tensors == ()
+    names = {
+        "": ("U8", (1,)),
+        "a\nb": ("U8", (1,)),
+        "é/ü": ("U8", (1,)),
+        "x" * 5000: ("U8", (1,)),
+        "__metadata": ("U8", (1,)),
+    }
+    found, _ = relayout(tmp_path, model(names, {}), {})
+    assert found.keys() == names.keys() and metadata_of(tmp_path / "b.safetensors") == {}
+    assert raw({"a": entry("U8", [1], 0, 1)}, b"1")

@@ -7,6 +7,7 @@ import errno
 import functools
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -130,15 +131,31 @@ def move_checkpoint(
         progress(done, total)
 
     with contextlib.ExitStack() as stack:
+        placed = stack.enter_context(_none_if_not_all())
         if plan.index is not None:
             index = stack.enter_context(new_file(plan.path, overwrite=overwrite, note=note))
             index.write(plan.index)
         streams = [stack.enter_context(_new_shard(each.plan, overwrite, note)) for each in work.shards]
+        placed += ((shard.path, os.fstat(stream.fileno())) for shard, stream in zip(plan.shards, streams))
         _move_all(work, streams, report)
         if plan.index is not None and overwrite:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.realpath(plan.path))
     return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _none_if_not_all() -> Iterator[list[tuple[Path, os.stat_result]]]:
+    """If the `with` ends with an error, remove those of the listed files that have their names already."""
+    placed: list[tuple[Path, os.stat_result]] = []
+    try:
+        yield placed
+    except BaseException:
+        for path, status in placed:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(path), status):
+                    os.unlink(os.path.realpath(path))
+        raise
 
 
 @contextlib.contextmanager
@@ -158,27 +175,34 @@ def _new_shard(plan: ShardPlan, overwrite: bool, note: Note) -> Iterator[BinaryI
 def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report) -> None:
     """Copies go to a thread of their own, beside the blocks that are moved."""
     copies = RunThreads(1)
+    pending: deque[Future[int]] = deque()
+
+    def jobs() -> Iterator[Job]:
+        for job in _jobs(work.shards, streams):
+            while pending and pending[0].done():
+                report(pending.popleft().result())
+            yield job
+
     try:
-        pending: list[Future[int]] = []
         for shard, stream in zip(work.shards, streams):
             for copy in _joined(_copies(shard, stream)):
                 for begin in range(0, copy.nbytes, COPY_CHUNK):
                     size = min(COPY_CHUNK, copy.nbytes - begin)
                     part = copy._replace(start=copy.start + begin, place=copy.place + begin, nbytes=size)
                     pending.append(copies.begin(functools.partial(_copy, part)))
-        move_jobs(_jobs(work.shards, streams), report, pairs=work.pairs)
-        wait_for(pending, report)
+        move_jobs(jobs(), report, pairs=work.pairs)
+        wait_for([*pending], report)
     finally:
         copies.stop()
 
 
-def _jobs(work: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterator[Job]:
+def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterator[Job]:
     """The blocks of all tensors that move, in the order of the new files."""
-    for shard, stream in zip(work, streams):
+    for shard, stream in zip(shards, streams):
+        old = shard.plan.shard
         for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
             if blocks is None:
                 continue
-            old = shard.plan.shard
             tensor = value_text(clipped(change.tensor.name, 80))
             read = _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes)
             written = _bytes(str(shard.plan.path), place.nbytes)

@@ -366,23 +366,27 @@ def test_shards_keep_their_tensors_and_the_index_is_made_anew(tmp_path):
     assert json.loads(out.read_text())["weight_map"] == json.loads(index.read_text())["weight_map"]
 
 
-def test_an_index_never_stands_beside_shards_of_another_model(tmp_path, monkeypatch):
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_an_index_never_stands_beside_shards_of_another_model(tmp_path, monkeypatch, overwrite):
     """If the last step fails, there is no index, and no shard of the new model is taken for one of the old."""
     index = sharded(tmp_path / "old", PARTS)
-    out = sharded(tmp_path / "new", PARTS)
-    replace, names = os.replace, []
+    (tmp_path / "new").mkdir()
+    out = sharded(tmp_path / "new", PARTS) if overwrite else tmp_path / "new" / index.name
+    name = "replace" if overwrite else "link"
+    place, names = getattr(os, name), []
 
     def failing(source, target, **options):
         names.append(str(target))
         assert not out.exists()
         if len(names) == 2:
-            raise OSError(5, "a disk fails")
-        replace(source, target, **options)
+            raise FileExistsError(17, "a file is there")
+        place(source, target, **options)
 
-    monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(OSError, match="a disk fails"):
-        gl.relayout_file(index, out, tensors={}, overwrite=True)
-    assert not out.exists() and not [name for name in os.listdir(tmp_path / "new") if "partial" in name]
+    monkeypatch.setattr(os, name, failing)
+    with pytest.raises(OSError, match="a file is there|the file exists"):
+        gl.relayout_file(index, out, tensors={}, overwrite=overwrite)
+    left = os.listdir(tmp_path / "new")
+    assert not out.exists() and not [each for each in left if "partial" in each] and len(left) == 2 * overwrite
 
 
 @pytest.mark.parametrize(

@@ -172,10 +172,10 @@ def parsed_json(name: str, text: bytes, what: str) -> Any:
 
 
 def parsed_bytes(text: bytes) -> int:
-    """About the most bytes that Python takes for the parsed text: its characters, and the objects that hold them."""
+    """About the most bytes that Python takes for a text and what it means: its characters, and the objects for them."""
     characters = len(text) * (1 if text.isascii() else 4)
     objects = 64 * text.count(b"[") + 300 * text.count(b"{") + 40 * text.count(b",") + 32 * text.count(b'"')
-    return 2 * characters + objects
+    return len(text) + 2 * characters + objects
 
 
 def _kind(value: Any) -> str:
@@ -207,8 +207,10 @@ def _tensor(file: str, name: str, entry: Any) -> StoredTensor:
     """One tensor of the header, each field checked by itself and its length against its shape."""
     _check_text(file, name)
     who = f"{file}: tensor {value_text(clipped(name, 80))}"
-    if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
-        raise FileError(f"{who}: its entry has no dtype, shape and data_offsets: {clipped(json.dumps(entry), 80)}")
+    if not isinstance(entry, dict):
+        raise FileError(f"{who}: its entry is {_kind(entry)}, not an object with dtype, shape and data_offsets")
+    if missing := [key for key in ("dtype", "shape", "data_offsets") if key not in entry]:
+        raise FileError(f"{who}: its entry has no {' and no '.join(missing)}")
     dtype, dimensions, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise FileError(f"{who}: dtype {value_text(dtype)} is not one of {', '.join(DTYPES)}")

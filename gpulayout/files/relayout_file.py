@@ -6,49 +6,22 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from gpulayout.api.arithmetic import check_simple
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
 from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
+from gpulayout.files.results import CheckpointRelayout, FileRelayout
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 if TYPE_CHECKING:
-    from gpulayout.files.checkpoints.relayout import CheckpointRelayout
     from gpulayout.files.source import Source
 
-OneSet = str | os.PathLike[str] | Mapping[str, str | Layout | Mapping[str, Any]]
+OneSet = str | os.PathLike[str] | Mapping[str, Any]
 Rules = OneSet | Sequence[OneSet]
-
-
-class FileRelayout(NamedTuple):
-    """What `relayout_file` has done.
-
-    Attributes
-    ----------
-    source, target : Shape
-        The shapes of the two files.
-    dimensions : tuple of int
-        Those in the header of the new file: of the N-d array, or of the 1-D buffer.
-    blocks : tuple of int
-        The number of blocks in each pass: one number, or two if there was a scratch file.
-    bytes_read, bytes_written : int
-        Bytes that were read from and written to files, the scratch file included.
-    seconds : float
-        With the time to write the new file to the disk.
-    """
-
-    source: Shape
-    target: Shape
-    dimensions: tuple[int, ...]
-    blocks: tuple[int, ...]
-    bytes_read: int
-    bytes_written: int
-    seconds: float
 
 
 @overload

@@ -5,55 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import open_checkpoint
 from gpulayout.files.checkpoints.planning import plan_relayout
+from gpulayout.files.results import CheckpointRelayout, TensorReport
 from gpulayout.layout.element_type import ElementType
-
-
-class TensorReport(NamedTuple):
-    """What became of one tensor.
-
-    Attributes
-    ----------
-    name : str
-        In the old file.
-    new_name : str or None
-        In the new file; None if it was left out.
-    before, after : str
-        Type and shape in the two headers, such as ``F32[2,3]``; or, for bytes with a note, the text of their shape.
-    moved : bool
-        False for bytes that are the same.
-    """
-
-    name: str
-    new_name: str | None
-    before: str
-    after: str
-    moved: bool
-
-
-class CheckpointRelayout(NamedTuple):
-    """What `relayout_file` has done with a model file.
-
-    Attributes
-    ----------
-    tensors : tuple of TensorReport
-        All tensors, in the order of the old file.
-    bytes_read, bytes_written : int
-        Bytes of elements.
-    seconds : float
-        With the time to write the new file to the disk.
-    """
-
-    tensors: tuple[TensorReport, ...]
-    bytes_read: int
-    bytes_written: int
-    seconds: float
 
 
 def relayout_checkpoint(

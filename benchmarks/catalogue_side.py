@@ -1,0 +1,107 @@
+"""Entries of the catalogue beside their owners' functions: `python -m benchmarks.catalogue_side`.
+
+Only owners whose functions come with torch: the others in docs/catalogue.md were run once, outside of this tree, from
+the commits that each entry names.  One thread each, calls in turns, medians, after equal bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gpulayout as gl
+from benchmarks.machine import machine
+
+
+class Contest(NamedTuple):
+    """One array, and what its owner's function makes of it."""
+
+    entry: str
+    shape: gl.Shape
+    owner: Callable[[Any], Any]
+
+
+def to_blocked() -> Callable[[Any], Any]:
+    """torchao's function for cuBLAS' block scales, in the copy that torch has."""
+    import torch
+
+    path = pathlib.Path(torch.__file__).parent / "_vendor" / "quack" / "mx_utils.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names: dict[str, Any] = {"torch": torch}
+    wanted = [node for node in tree.body if getattr(node, "name", "") in ("to_blocked", "ceil_div", "_ceil_div")]
+    exec(compile(ast.Module(wanted, []), str(path), "exec"), names)
+    return names["to_blocked"]  # type: ignore[no-any-return]
+
+
+def reorder_metadata(words: Any) -> Any:
+    """torch's version of CUTLASS's reorder_meta: the place of each word, then a scatter."""
+    from torch.sparse import _semi_structured_conversions as conversions
+
+    places = conversions._calculate_meta_reordering_scatter_offsets(*words.shape, words.dtype, "cpu")
+    return words.reshape(-1).new_zeros(len(places)).scatter_(0, places, words.reshape(-1))
+
+
+def contests() -> list[Contest]:
+    """The entries, at sizes of real layers."""
+    return [
+        Contest("cublas:block_scales", gl.catalogue.cublas.block_scales(4096, 128, dtype="u8"), to_blocked()),
+        Contest("cublas:block_scales", gl.catalogue.cublas.block_scales(16384, 512, dtype="u8"), to_blocked()),
+        Contest(
+            "cutlass:sparse_metadata", gl.catalogue.cutlass.sparse_metadata(4096, 256, dtype="s16"), reorder_metadata
+        ),
+    ]
+
+
+def measured(rounds: int) -> dict[str, Any]:
+    """Milliseconds of both sides."""
+    import torch
+
+    torch.set_num_threads(1)
+    gl.use_threads(1)
+    found = []
+    for contest in contests():
+        width = contest.shape.itemsize
+        values = (
+            np.random.default_rng(0)
+            .integers(0, 100, contest.shape.dimensions)
+            .astype(f"i{width}" if width > 1 else "u1")
+        )
+        given = torch.from_numpy(values)
+        sides = {"ours": lambda: gl.pack(values, contest.shape), "owner": lambda: contest.owner(given)}  # noqa: B023
+        if sides["ours"]().tobytes() != sides["owner"]().numpy().tobytes():
+            raise RuntimeError(f"{contest.entry}: the bytes differ")
+        taken: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, side in sides.items():
+                begin = time.perf_counter()
+                side()
+                taken[name].append((time.perf_counter() - begin) * 1e3)
+        found.append({"entry": contest.entry, "shape": str(contest.shape)})
+        found[-1] |= {f"{name}_ms": statistics.median(each) for name, each in taken.items()}
+    return {"machine": machine("numpy", False), "results": found}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and record."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue_side", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args(arguments)
+    found = measured(options.rounds)
+    for each in found["results"]:
+        ratio = each["owner_ms"] / each["ours_ms"]
+        print(f"{each['entry']:26}{each['shape']:52}{each['ours_ms']:8.2f} ms{each['owner_ms']:9.2f} ms{ratio:7.1f}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The benchmarks of model files and of the catalogue measure what they say, with small arrays."""
+
+import os
+
+import pytest
+
+import gpulayout as gl
+from benchmarks import catalogue_side, model_files_side
+
+
+def test_every_contender_writes_the_same_tensors_and_is_timed(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
+    monkeypatch.setattr(model_files_side, "SIDE", 64)
+    monkeypatch.setattr(model_files_side.os, "sync", lambda: None)  # other programs may have much to write
+    monkeypatch.setattr(model_files_side, "CACHES", tmp_path / "none")
+    found = model_files_side.measured(tmp_path, 2, 512, 1)
+    names = ["cp", "gpulayout", "gpulayout --memory 512M", "torch loop", "numpy loop"]
+    assert [each["name"] for each in found["results"]] == names and {each["cache"] for each in found["results"]} == {
+        "warm"
+    }
+    assert all(each["seconds"] > 0 and each["peak_resident"] > 0 for each in found["results"])
+    assert len(model_files_side.table(found)) == 7 and os.listdir(tmp_path) == []
+
+
+def test_the_owners_functions_store_the_bytes_of_the_entries():
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    try:
+        found = catalogue_side.measured(1)
+    finally:
+        gl.use_threads(None)
+        torch.set_num_threads(threads)
+    assert len(found["results"]) == 3 and all(min(each["owner_ms"], each["ours_ms"]) > 0 for each in found["results"])

@@ -16,6 +16,7 @@ except ImportError as error:
     ) from error
 
 from gpulayout.layout.public_names import publish as _publish
+from gpulayout.torch import gradients as _gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.torch.modules import Pack, Relayout, Transpose, Unpack
 
 __all__ = ["Pack", "Relayout", "Transpose", "Unpack"]

@@ -54,7 +54,8 @@ OTHER_FORMATS = (
         (".safetensors",),
         (),
         "gpulayout relayout FILE OUT.safetensors --tensor 'REGEX=WHAT' moves its tensors, and gl.relayout_file too",
-        "gpulayout relayout makes a safetensors file from one; safetensors.numpy.save_file writes arrays",
+        "gpulayout relayout, or gl.relayout_file with tensors=, makes a safetensors file from one; "
+        "safetensors.numpy.save_file writes arrays",
     ),
 )
 ZARR = OTHER_FORMATS[2]

@@ -204,6 +204,9 @@ def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
         sizes = tuple(rounded(max(unit, read, written), unit) for unit, read, written in wanted)
         return BoxGrid(reading, writing, target, tuple(map(min, sizes, map(_at_least_1, writing.widths))), max_bytes)
 
+    whole = limited(max_bytes, max_bytes)
+    if whole.block_bytes <= max_bytes:  # what the search would end with, 90 steps earlier
+        return _balanced(whole, least)
     smallest = limited(1, 1)
     if smallest.block_bytes > max_bytes:
         raise LayoutError(

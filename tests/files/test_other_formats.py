@@ -96,7 +96,10 @@ def test_plain_bytes_that_only_begin_like_another_format_need_raw(content, folde
         ("out.H5", "HDF5: gpulayout.dask moves arrays, and dask.array.to_hdf5 writes them"),
         ("out.hdf5", "HDF5: "),
         ("out.zarr", "Zarr: gpulayout.dask moves arrays, and dask.array.to_zarr writes them"),
-        ("out.safetensors", "safetensors: gpulayout relayout makes a safetensors file from one;"),
+        (
+            "out.safetensors",
+            "safetensors: gpulayout relayout, or gl.relayout_file with tensors=, makes a safetensors file from one;",
+        ),
     ],
 )
 def test_an_output_named_as_another_format_is_refused(name, message, folder):

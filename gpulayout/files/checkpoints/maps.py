@@ -23,7 +23,6 @@ from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.layout import Layout
 
 if TYPE_CHECKING or sys.version_info >= (3, 11):
     import tomllib
@@ -88,9 +87,12 @@ def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[Rul
     """The sets of rules that a caller gives as one value: the name or the file of a map, a mapping of rules by regular
     expression, a list of texts such as '(.*)kernel=i o -> o i', or a list of these.
     """
-    given = [] if tensors is None else [tensors] if isinstance(tensors, (str, os.PathLike, Mapping)) else list(tensors)
+    if tensors is None or isinstance(tensors, (str, os.PathLike, Mapping)):
+        tensors = [] if tensors is None else [tensors]
+    elif not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"tensors is {value_text(tensors)}: it takes a mapping of rules, a map, or a list")
     own, maps = [], []
-    for each in given:
+    for each in tensors:
         if isinstance(each, Mapping):
             own += [rule_of(regex, what, f"the rule {value_text(regex)}") for regex, what in each.items()]
         elif isinstance(each, os.PathLike) or (isinstance(each, str) and "=" not in each):
@@ -98,6 +100,5 @@ def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[Rul
         elif isinstance(each, str):
             own.append(rule_of_text(each))
         else:
-            kind = " without a name of tensors" if isinstance(each, Layout) else ""
-            raise TypeError(f"tensors has {value_text(each)}{kind}: it takes maps, mappings and texts REGEX=WHAT")
+            raise TypeError(f"tensors has {value_text(each)}: it takes maps, mappings and texts REGEX=WHAT")
     return (RuleSet(tuple(own), renamings(rename, "rename")), *maps)

@@ -73,6 +73,8 @@ def plan_relayout(
     dtype             the new type of all tensors of f16, bf16, f32 and f64 whose rule says no other
     allow_unmatched   neither a rule without tensors nor, in a strict map, a tensor without a rule is an error
     """
+    if dtype is not None and not dtype.is_floating:
+        raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
     check_outputs(source, path, overwrite=overwrite)
     used: set[int] = set()
     by_shard: list[tuple[Shard, list[TensorPlan]]] = []
@@ -165,6 +167,11 @@ def _check_names(changes: Sequence[TensorPlan]) -> None:
     for change in changes:
         if change.name is None:
             continue
+        try:
+            change.name.encode()
+        except UnicodeEncodeError:
+            who = f"tensor {value_text(change.tensor.name)} cannot be called {ascii(change.name)}"
+            raise LayoutError(f"{who}: it has half a character") from None
         if change.name == METADATA:
             raise LayoutError(f"tensor {value_text(change.tensor.name)} cannot be called {METADATA}")
         if change.name in olds:

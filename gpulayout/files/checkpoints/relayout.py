@@ -13,6 +13,7 @@ from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import open_checkpoint
 from gpulayout.files.checkpoints.planning import plan_relayout
 from gpulayout.files.results import CheckpointRelayout, TensorReport
+from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 
 
@@ -30,6 +31,8 @@ def relayout_checkpoint(
 ) -> CheckpointRelayout:
     """Relayout a safetensors file, or the shards of an index, as `relayout_file` says."""
     source, target = Path(os.path.abspath(file)), Path(os.path.abspath(out))
+    if isinstance(rename, str):
+        raise TypeError(f"rename is {value_text(rename)}: it takes a mapping from regular expressions to texts")
     pairs = rename.items() if isinstance(rename, Mapping) else rename
     sets = rule_sets(tensors, pairs)
     element_type = None if dtype is None else ElementType.of(dtype)

@@ -28,6 +28,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
 KEYS = ("to", "dtype", "scale", "shift", "name", "rank", "keep", "drop")
@@ -143,7 +144,9 @@ def split_at_equals(text: str) -> tuple[str, str, str]:
 
 def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Rule:
     """The rule of a regular expression and what a user wrote for it: text, a layout, or a mapping of `KEYS`."""
-    given = {"to": what} if isinstance(what, Layout) else _of_text(what, origin) if isinstance(what, str) else what
+    given = (
+        {"to": what} if isinstance(what, (Layout, Shape)) else _of_text(what, origin) if isinstance(what, str) else what
+    )
     if not isinstance(given, Mapping):
         raise TypeError(f"{origin} is {value_text(what)}, not text, a Layout or a mapping of {', '.join(KEYS)}")
     for key in given:
@@ -209,7 +212,11 @@ def _element_type(value: Any, origin: str) -> ElementType:
 
 
 def _targets(value: Any, origin: str) -> Targets:
-    targets = () if value is None else (value,) if isinstance(value, (str, Layout)) else tuple(value)
+    given = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+    for each in given:
+        if not isinstance(each, (str, Layout, Shape)):
+            raise TypeError(f"{origin}: to is {value_text(each)}, not text, a Layout or a Shape")
+    targets = tuple(str(each) if isinstance(each, Shape) else each for each in given)
     for each in targets:
         if isinstance(each, str):
             try:
@@ -219,8 +226,6 @@ def _targets(value: Any, origin: str) -> Targets:
                     parse_array_shape(each)
             except LayoutError as error:
                 raise LayoutError(f"{origin}: {error}") from None
-        elif not isinstance(each, Layout):
-            raise TypeError(f"{origin}: to is {value_text(each)}, not text or a Layout")
     if len(targets) > 1 and not all(isinstance(each, str) and "->" in each for each in targets):
         raise LayoutError(f"{origin} has {len(targets)} targets: only patterns, one for each rank, may be several")
     return targets

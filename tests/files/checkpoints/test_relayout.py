@@ -246,6 +246,7 @@ def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
         ({"w": "f32[3,5]"}, {}, "tensor 'w', F32[3,4]: "),
         ({"w": "name=v"}, {}, "tensors 'v' and 'w' would both be called 'v'"),
         ({}, {"rename": {"[vw]": "x"}}, "tensors 'v' and 'w' would both be called 'x'"),
+        ({"w": "name=\ud800"}, {}, "tensor 'w' cannot be called '\\ud800': it has half a character"),
         ({"w": "name=__metadata__"}, {}, "tensor 'w' cannot be called __metadata__"),
         ({"nothing": "C"}, {}, "the rule 'nothing' fits no tensor of "),
         ({"w": "C; rank=3"}, {}, "tensors of these names have another rank, or belong to a rule before"),
@@ -270,6 +271,31 @@ def test_what_cannot_be_done_is_said_before_a_byte_is_written(tmp_path, rules, o
         relayout(tmp_path, data, rules, **options)
     assert message in str(caught.value), str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "rules, options, message",
+    [
+        (5, {}, "tensors is 5: it takes a mapping"),
+        (gl.Layout((0, 1)), {}, "tensors is Layout"),
+        ([5], {}, "tensors has 5: it takes maps, mappings and texts"),
+        ({"w": 5}, {}, "the rule 'w' is 5, not text"),
+        ({"w": {"to": 5}}, {}, "the rule 'w': to is 5, not text"),
+        ({}, {"rename": "w=z"}, "rename is 'w=z': it takes a mapping"),
+        ({}, {"dtype": "s8"}, "dtype s8 for all floating-point tensors"),
+        ({}, {"dtype": 5}, "element type 5"),
+    ],
+)
+def test_values_of_other_types_are_named(tmp_path, rules, options, message):
+    with pytest.raises(TypeError, match=message):
+        relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), rules, **options)
+    assert os.listdir(tmp_path) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("to", [gl.Layout((0, 1)), gl.Shape("f32", (3, 4), gl.Layout((0, 1))), "f32[3,4]{0,1}", "F"])
+def test_layouts_and_shapes_are_targets_as_everywhere(tmp_path, to):
+    relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), {"w": to})
+    assert metadata_of(tmp_path / "b.safetensors") == {"gpulayout:w": "f32[3,4]{0,1}"}
 
 
 def test_arguments_of_one_array_are_refused_with_tensors(tmp_path):

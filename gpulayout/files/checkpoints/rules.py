@@ -144,9 +144,9 @@ def split_at_equals(text: str) -> tuple[str, str, str]:
 
 def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Rule:
     """The rule of a regular expression and what a user wrote for it: text, a layout, or a mapping of `KEYS`."""
-    given = (
-        {"to": what} if isinstance(what, (Layout, Shape)) else _of_text(what, origin) if isinstance(what, str) else what
-    )
+    given = _of_text(what, origin) if isinstance(what, str) else what
+    if isinstance(given, (Layout, Shape)):
+        given = {"to": given}
     if not isinstance(given, Mapping):
         raise TypeError(f"{origin} is {value_text(what)}, not text, a Layout or a mapping of {', '.join(KEYS)}")
     for key in given:

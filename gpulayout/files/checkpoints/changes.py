@@ -189,8 +189,10 @@ def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
     return {key.removeprefix(NOTE): text for key, text in (metadata or {}).items() if key.startswith(NOTE)}
 
 
-def metadata_with(metadata: Mapping[str, str] | None, notes: Mapping[str, str]) -> dict[str, str] | None:
-    """The metadata of a new file: all that the old one had, and the notes of its own tensors."""
+def metadata_with(
+    metadata: Mapping[str, str] | None, more: Mapping[str, str], notes: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors."""
     kept = {key: text for key, text in (metadata or {}).items() if not key.startswith(NOTE)}
-    found = kept | {NOTE + name: text for name, text in notes.items()}
+    found = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
     return found if found or metadata is not None else None

@@ -3,6 +3,7 @@ r"""Maps: files of rules in TOML, and the ready ones between frameworks, by name
 strict = true                               # every tensor needs a rule; without it, others are copied
 optional = true                             # a rule may fit no tensor
 rename = [['/', '.']]                       # in the names of all new tensors
+metadata = { format = 'pt' }                # of the new file
 
 [[tensor]]
 match = '(.*)/kernel'
@@ -31,7 +32,7 @@ else:
 
 FOLDER = Path(__file__).parent / "maps"
 MOST_MAP = 1 << 20  # bytes of a file of rules
-_KEYS = {"strict": bool, "optional": bool, "rename": list, "tensor": list}
+_KEYS = {"strict": bool, "optional": bool, "rename": list, "metadata": dict, "tensor": list}
 
 
 def ready_maps() -> dict[str, str]:
@@ -80,7 +81,11 @@ def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
     pairs = found.get("rename", [])
     if not all(isinstance(each, list) and [*map(type, each)] == [str, str] for each in pairs):
         raise FileError(f"{shown}: rename is not a list of pairs of texts, such as [['/', '.']]")
-    return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), found.get("strict", False), shown)
+    metadata = found.get("metadata", {})
+    if not all(isinstance(each, str) for each in metadata.values()):
+        raise FileError(f"{shown}: metadata is {value_text(metadata)}, not a table of texts")
+    strict = found.get("strict", False)
+    return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), metadata, strict, shown)
 
 
 def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[RuleSet, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,8 @@ def plan_relayout(
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
         raise LayoutError(_about_unmatched(source, sets, unmatched))
-    return _planned(source, path, by_shard, unmatched)
+    metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
+    return _planned(source, path, by_shard, unmatched, metadata)
 
 
 def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> CheckpointPlan:
@@ -104,7 +105,7 @@ def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> 
         change.plan is None and change.tensor.dtype == change.stored.dtype for _, each in by_shard for change in each
     ):
         raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
-    return _planned(source, path, by_shard, ())
+    return _planned(source, path, by_shard, (), {})
 
 
 def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
@@ -152,12 +153,18 @@ def _about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Seq
 
 
 def _planned(
-    source: Checkpoint, path: Path, by_shard: Sequence[tuple[Shard, list[TensorPlan]]], unmatched: tuple[str, ...]
+    source: Checkpoint,
+    path: Path,
+    by_shard: Sequence[tuple[Shard, list[TensorPlan]]],
+    unmatched: tuple[str, ...],
+    metadata: Mapping[str, str],
 ) -> CheckpointPlan:
     changes = [change for _, each in by_shard for change in each]
     _check_names(changes)
     one = source.index is None
-    shards = tuple(_shard_plan(shard, path if one else path.parent / shard.name, each) for shard, each in by_shard)
+    shards = tuple(
+        _shard_plan(shard, path if one else path.parent / shard.name, each, metadata) for shard, each in by_shard
+    )
     return CheckpointPlan(source, path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
 
 
@@ -182,11 +189,11 @@ def _check_names(changes: Sequence[TensorPlan]) -> None:
         olds[change.name] = change.tensor.name
 
 
-def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan]) -> ShardPlan:
+def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan], metadata: Mapping[str, str]) -> ShardPlan:
     by_name = {change.name: change for change in changes if change.name is not None}
     places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
     notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
-    header = header_text(metadata_with(shard.contents.metadata, notes), places)
+    header = header_text(metadata_with(shard.contents.metadata, metadata, notes), places)
     return ShardPlan(shard, path, tuple(by_name[each.name] for each in places), header, places)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpulayout.api.array_types import ArithmeticOptions
@@ -89,11 +89,13 @@ class RuleSet:
     """Rules that stand side by side, and what else their file says.
 
     rename    pairs of a regular expression and a text, applied in turn to the name of every new tensor
+    metadata  what the new file says of itself, beside what the old one says
     strict    every tensor needs a rule
     """
 
     rules: tuple[Rule, ...]
     rename: tuple[tuple[re.Pattern[str], str], ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     origin: str = ""
 

@@ -323,6 +323,16 @@ def test_the_first_set_with_a_rule_counts(tmp_path):
     }
 
 
+def test_maps_say_whose_file_it_is(tmp_path):
+    """Libraries ask for it: transformers loads no file whose metadata has no format."""
+    data = model({"d.kernel": ("F32", (3, 4))}, {"format": "flax", "other": "kept"})
+    relayout(tmp_path, data, "flax-to-torch")
+    assert metadata_of(tmp_path / "b.safetensors") == {"format": "pt", "other": "kept"}
+    (tmp_path / "my.toml").write_text("metadata = { format = 'own' }")
+    relayout(tmp_path, data, [tmp_path / "my.toml", "flax-to-torch"])
+    assert metadata_of(tmp_path / "b.safetensors") == {"format": "own", "other": "kept"}
+
+
 def test_maps_are_read_from_files(tmp_path):
     (tmp_path / "my.toml").write_text(
         "strict = true\n[[tensor]]\nmatch = '(.)'\nto = ['a b -> b a', 'a -> a']\nname = '\\1\\1'\n"
@@ -336,9 +346,10 @@ def test_maps_are_read_from_files(tmp_path):
     "text, message",
     [
         ("tensor = 1", "the key 'tensor' must be a list"),
-        ("other = 1", "the key 'other' is none of strict, optional, rename, tensor"),
+        ("other = 1", "the key 'other' is none of strict, optional, rename, metadata, tensor"),
         ("[[tensor]]\nto = 'C'", "tensor 1 has no text called match"),
         ("[[tensor]]\nmatch = 'a'\nto = 'C'\nwhat = 1", "rule 1 of .* has the key 'what'"),
+        ("metadata = { a = 1 }", "metadata is {'a': 1}, not a table of texts"),
         ("rename = [['a']]", "rename is not a list of pairs"),
         ("[[tensor]\n", "not rules in TOML: "),
         ("\x00", "not rules in TOML: "),

@@ -1,4 +1,4 @@
-"""Shapes, layouts and plans inside functions that torch.compile compiles: plain values, made in the function or before it."""
+"""Shapes, layouts and plans inside functions that torch.compile compiles: plain values, made there or before."""
 
 import pytest
 

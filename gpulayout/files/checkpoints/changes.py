@@ -77,8 +77,7 @@ def change_of(
     if rule is not None and (rule.drop or rule.keep):
         return TensorPlan(tensor, None if rule.drop else name, lies, None, before, before)
     options: ArithmeticOptions = {} if rule is None else rule.options
-    rank = len(tensor.dimensions) if note is None else _noted(tensor, note).rank
-    to = None if rule is None else rule.target_for(tensor, rank)
+    to = None if rule is None else rule.target_for(tensor, rank_of(tensor, note))
     element_type = DTYPES[tensor.dtype] if note is None else _noted(tensor, note).element_type
     if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
         options = {**options, "dtype": dtype}
@@ -105,6 +104,11 @@ def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) 
     if source.is_packed and "dtype" not in options and isinstance(to, str) and "->" in to:
         return layout_for(to, source.dimensions).replace(element_size_in_bits=source.element_type.bits)
     return to
+
+
+def rank_of(tensor: StoredTensor, note: str | None) -> int:
+    """The number of dimensions of a tensor; with a note, of what it describes."""
+    return len(tensor.dimensions) if note is None else _noted(tensor, note).rank
 
 
 def source_shape(tensor: StoredTensor, note: str | None) -> Shape:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulayout.files.checkpoints.changes import TensorPlan, change_of, metadata_with, notes_of, restored
+from gpulayout.files.checkpoints.changes import TensorPlan, change_of, metadata_with, notes_of, rank_of, restored
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
 from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, is_checkpoint
 from gpulayout.files.checkpoints.rules import Rule, RuleSet, fitting_rule, new_name
@@ -82,10 +82,10 @@ def plan_relayout(
         notes = notes_of(shard.contents.metadata)
         changes = []
         for tensor in shard.contents.tensors:
-            rule = _rule(tensor, sets, allow_unmatched)
+            note = notes.get(tensor.name)
+            rule = _rule(tensor, note, sets, allow_unmatched)
             used.add(id(rule))
-            name = new_name(tensor.name, rule, sets)
-            changes.append(change_of(tensor, notes.get(tensor.name), rule, name, dtype))
+            changes.append(change_of(tensor, note, rule, new_name(tensor.name, rule, sets), dtype))
         by_shard.append((shard, changes))
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
@@ -97,13 +97,12 @@ def plan_relayout(
 def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> CheckpointPlan:
     """The checkpoint with every tensor that has a note as the array that the note describes."""
     check_outputs(source, path, overwrite=overwrite)
-    by_shard = []
+    by_shard, noted = [], 0
     for shard in source.shards:
         notes = notes_of(shard.contents.metadata)
         by_shard.append((shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors]))
-    if all(
-        change.plan is None and change.tensor.dtype == change.stored.dtype for _, each in by_shard for change in each
-    ):
+        noted += sum(each.name in notes for each in shard.contents.tensors)
+    if not noted:
         raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
     return _planned(source, path, by_shard, (), {})
 
@@ -127,8 +126,8 @@ def is_index(path: Path) -> bool:
     return path.name.lower().endswith(INDEX_ENDING)
 
 
-def _rule(tensor: StoredTensor, sets: Sequence[RuleSet], allow_unmatched: bool) -> Rule | None:
-    rule = fitting_rule(tensor.name, len(tensor.dimensions), sets)
+def _rule(tensor: StoredTensor, note: str | None, sets: Sequence[RuleSet], allow_unmatched: bool) -> Rule | None:
+    rule = fitting_rule(tensor.name, rank_of(tensor, note), sets)
     strict = [each.origin for each in sets if each.strict]
     if rule is None and strict and not allow_unmatched:
         raise LayoutError(

@@ -165,6 +165,12 @@ def test_notes_are_followed_read_again_and_dropped(tmp_path):
     assert third["w"] == ("F32", (20, 30), data[-2412:-12]) and metadata_of(tmp_path / "b.safetensors") == {"a": "b"}
 
 
+def test_rules_for_a_rank_know_the_rank_in_a_note(tmp_path):
+    relayout(tmp_path, model({"w": ("F32", (20, 30))}, None), {"w": "{0,1}"})
+    again, _ = relayout(tmp_path, (tmp_path / "b.safetensors").read_bytes(), {"w": "a b -> b a; rank=2"})
+    assert again["w"][:2] == ("F32", (30, 20))
+
+
 def test_a_note_goes_with_a_tensor_that_is_only_renamed_and_away_with_one_that_is_left_out(tmp_path):
     data = model({"w": ("F32", (20, 30)), "x": ("F32", (20, 30))}, None)
     relayout(tmp_path, data, {".": "{0,1}"})

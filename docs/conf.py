@@ -39,7 +39,8 @@ nitpick_ignore_regex = [("py:obj", r"(?s).*")]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]  # a large download
+# torch is a large download, and its mock cannot be the base of autograd's functions
+autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch", "gpulayout.torch.gradients"]
 toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the Parameters sections give the types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typing
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +15,6 @@ def publish(namespace: Mapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
         value = namespace[name]
         if isinstance(value, type):
-            hints = typing.get_type_hints(value, include_extras=True)  # those of the bases too
-            value.__annotations__ = {field: hints[field] for field in value.__annotations__}
+            value.__annotations__ = inspect.get_annotations(value, eval_str=True)
         if hasattr(value, "__module__"):
             (value if hasattr(value, "__qualname__") else type(value)).__module__ = namespace["__name__"]

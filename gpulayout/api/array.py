@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, overload
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.array_checks import check_buffer, check_layout, is_flat
 from gpulayout.api.array_elements import elements_at, equal_elements
-from gpulayout.api.array_graphs import is_same_in_graph, relayout_in_graph, shape_in_graph
+from gpulayout.api.array_graphs import is_same_in_graph, length_in_graph, relayout_in_graph, shape_in_graph
 from gpulayout.api.array_trees import PENDING, register
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike, Unpack
 from gpulayout.api.given_shapes import given_shape
@@ -19,6 +20,7 @@ from gpulayout.api.packing import pack, unpack
 from gpulayout.api.plan import plan
 from gpulayout.api.shaped_buffer import Memory, Pair, ShapedBuffer
 from gpulayout.api.sides import own_strides
+from gpulayout.api.traced import between_graphs
 from gpulayout.api.view import view
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted
@@ -100,7 +102,7 @@ class Array(ShapedBuffer[Memory]):
     def __init__(self, buffer: Memory, shape: TargetLike):
         kept: Shape | str
         if is_compiling():
-            kept = shape_in_graph(buffer, shape)
+            kept = shape_in_graph(buffer, shape, functools.partial(Array, buffer, shape))
         else:
             kept = shape if type(shape) is Shape else as_shape(given_shape(shape, buffer, "shape"))
             check_buffer(buffer, kept)
@@ -218,7 +220,8 @@ class Array(ShapedBuffer[Memory]):
         if is_compiling():
             if out is None and not options and is_same_in_graph(self, target):
                 return self
-            return relayout_in_graph(self, None, target, out, options)
+            again = functools.partial(self.to, target, out=out, max_bytes=max_bytes, **options)
+            return relayout_in_graph(self, None, target, out, options, again, max_bytes)
         check_layout(target, self.shape)
         planned = plan(self.shape, target, **options)
         if planned.target == self.shape and out is None and planned.change is None:
@@ -255,9 +258,15 @@ class Array(ShapedBuffer[Memory]):
         return equal_elements(self, other) if isinstance(other, Array) else NotImplemented
 
     def __len__(self) -> int:
+        if is_compiling():
+            return length_in_graph(self)
         if not self.shape.rank:
             raise TypeError(f"len() of a gl.Array of {self.shape}, which has no dimensions")
         return self.shape.bounds[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """The parts along the first axis, as of an N-d array."""
+        return map(self.__getitem__, range(self.__len__()))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The N-d array of the elements, for NumPy.
@@ -313,6 +322,9 @@ class Array(ShapedBuffer[Memory]):
 
     def __repr__(self) -> str:
         """The shape, the bytes and where they are; no elements, which may be many and on a GPU."""
+        if is_compiling():
+            reason = "the text of a gl.Array is made outside of graphs: call repr there"
+            return str(between_graphs(reason, functools.partial(repr, self)))
         kind = type(self.buffer)
         module = kind.__module__.partition(".")[0]
         name = kind.__name__ if module == "builtins" else f"{module}.{kind.__name__}"

@@ -15,6 +15,7 @@ from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.api.sides import own_strides
+from gpulayout.api.traced import outside_of_graphs
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
@@ -178,6 +179,11 @@ def equal_elements(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     """True if both have the same element type, the same dimensions and equal elements."""
     if one.shape.element_type is not other.shape.element_type or one.shape.dimensions != other.shape.dimensions:
         return False
+    reason = "gl.Array == gl.Array reads their values: compare what .logical() gives, as with torch.equal"
+    return outside_of_graphs(_equal, reason)(one, other)
+
+
+def _equal(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     (backend, a), (other_backend, b) = (_memory(each, role) for each, role in ((one, "left"), (other, "right")))
     arrays.check_same_device(backend, a, other_backend, b, ("the left gl.Array", "the right one"))
     kind = one.shape.element_type

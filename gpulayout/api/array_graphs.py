@@ -6,7 +6,8 @@ Shapes travel as text here.  Dynamo takes the text that one function of constant
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpulayout.api.arithmetic import Asked
@@ -15,7 +16,8 @@ from gpulayout.api.array_types import TargetLike
 from gpulayout.api.own_shapes import own_shape, sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.targets import as_target, converted_target
-from gpulayout.api.traced import TracedCall, traced
+from gpulayout.api.traced import TracedCall, between_graphs, traced, untraceable
+from gpulayout.api.traced_arithmetic import plain_options
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -28,55 +30,123 @@ Sizes = tuple[int, ...]
 
 
 def relayout_in_graph(
-    array: Pair, source: TargetLike | None, target: TargetLike | None, out: Any, options: Mapping[str, Any]
+    array: Pair,
+    source: TargetLike | None,
+    target: TargetLike | None,
+    out: Any,
+    options: Mapping[str, Any],
+    again: Callable[[], Any],
+    max_bytes: Any = None,
 ) -> Any:
     """`relayout` of an array: another one, or `out`."""
-    kept, source, target = plain(array.shape_or_text), plain(source), plain(target)
-    text = _target_text(kept, source, target, options.get("dtype"))
-    call = TracedCall("relayout", array.shape_or_text, text, {}, options)
-    return _moved(array, call if is_flat(array.buffer) else TracedCall("pack", None, text, {}, options), text, out)
+    reason = relayout_refusal(array, source, target, out, options, max_bytes)
+    if reason:
+        return between_graphs(reason, again)
+    return _moved(array, *_relayout_call(array, source, target, options), out)
 
 
-def plan_in_graph(plan: Any, array: Pair, out: Any) -> Any:
+def relayout_refusal(
+    array: ShapedBuffer[Any],
+    source: TargetLike | None,
+    target: TargetLike | None,
+    out: Any,
+    options: Mapping[str, Any],
+    max_bytes: Any = None,
+) -> str:
+    """Why a relayout of an array cannot be part of a graph, or nothing."""
+    sides = plain(array.shape_or_text), plain(source), plain(target), options.get("dtype")
+    reason = _refusal("target", *sides)
+    if reason:
+        return reason
+    call, text = _relayout_call(array, source, target, options)
+    return _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
+
+
+def _relayout_call(
+    array: ShapedBuffer[Any], source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
+) -> tuple[TracedCall, str]:
+    """The call that moves an array's buffer, and the text of the result's shape."""
+    text = _target_text(plain(array.shape_or_text), plain(source), plain(target), options.get("dtype"))
+    if is_flat(array.buffer):
+        return TracedCall("relayout", array.shape_or_text, text, {}, options), text
+    return TracedCall("pack", None, text, {}, options), text
+
+
+def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, again: Callable[[], Any]) -> Any:
     """The call of a plan for an array."""
-    text = _plan_text(plain(plan.source), plain(plan.target), plain(array.shape_or_text))
-    call = TracedCall("plan", plan) if is_flat(array.buffer) else TracedCall("pack", None, text)
-    return _moved(array, call, text, out)
+    sides = plain(plan.source), plain(plan.target), plain(array.shape_or_text)
+    reason = _refusal("plan", *sides)
+    if reason:
+        return between_graphs(reason, again)
+    text = _plan_text(*sides)
+    call = TracedCall("plan", plan)
+    if not is_flat(array.buffer):
+        call = TracedCall("pack", None, text, {}, {} if plan.change is None else dict(plain_options(plan.change)))
+    reason = _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
+    return between_graphs(reason, again) if reason else _moved(array, call, text, out)
+
+
+def _move_refusal(array: ShapedBuffer[Any], call: TracedCall, text: str, out: Any) -> str:
+    if not isinstance(out, ShapedBuffer):
+        return untraceable(call, array.buffer, out)
+    return _refusal("out", plain(out.shape_or_text), text) or untraceable(call, array.buffer, out.buffer)
 
 
 def _moved(array: Pair, call: TracedCall, text: str, out: Any) -> Any:
     if not isinstance(out, ShapedBuffer):
         return array.holding(traced(call, array.buffer, out), text)
-    _check_out(plain(out.shape_or_text), text)
     traced(call, array.buffer, out.buffer)
     return out
 
 
 def own_in_graph(array: ShapedBuffer[Any], given: TargetLike | None, role: str) -> Any:
     """The shape of an array, or its text, if the shape that is also given is no other."""
-    _check_own(plain(array.shape_or_text), plain(given), role)
+    sides = plain(array.shape_or_text), plain(given)
+    reason = _refusal("own", *sides, role)
+    if reason:
+        return between_graphs(reason, functools.partial(_own_shape, array.shape_or_text, given, role))
     return array.shape_or_text
 
 
-def shape_in_graph(tensor: Any, shape: TargetLike | None) -> str:
-    """The text of the shape of a tensor that is a buffer of it, or that lies so."""
+def _own_shape(kept: Shape | str, given: TargetLike | None, role: str) -> Shape:
+    return own_shape(as_shape(kept), given, role)
+
+
+def shape_in_graph(tensor: Any, shape: TargetLike | None, again: Callable[[], Any]) -> str:
+    """The text of the shape of a tensor that is a buffer of it, or that lies so; `again` raises the errors."""
     sizes, steps = tuple([int(size) for size in tensor.shape]), tuple([int(step) for step in tensor.stride()])
-    return (
-        _text_as_it_lies(tensor.dtype, sizes, steps)
-        if shape is None
-        else _text(tensor.dtype, sizes, steps, plain(shape))
-    )
+    if shape is None:
+        reason = _refusal("lies", tensor.dtype, sizes, steps)
+        return between_graphs(reason, again) if reason else _text_as_it_lies(tensor.dtype, sizes, steps)
+    reason = _refusal("text", tensor.dtype, sizes, steps, plain(shape))
+    return between_graphs(reason, again) if reason else _text(tensor.dtype, sizes, steps, plain(shape))
 
 
-def packed_in_graph(tensor: Any, layout: TargetLike) -> tuple[Any, str]:
-    """A tensor packed in a layout, and the text of its shape."""
-    text = _packed_text(tensor.dtype, tuple([int(size) for size in tensor.shape]), plain(layout))
-    return traced(TracedCall("pack", None, text), tensor, None), text
+def packed_in_graph(tensor: Any, layout: TargetLike, again: Callable[[], Any]) -> tuple[Any, str]:
+    """A tensor packed in a layout, and the text of its shape; `again` makes both from memory."""
+    sizes = tuple([int(size) for size in tensor.shape])
+    reason = _refusal("packed", tensor.dtype, sizes, plain(layout))
+    if not reason:
+        text = _packed_text(tensor.dtype, sizes, plain(layout))
+        reason = untraceable(TracedCall("pack", None, text), tensor, None)
+        if not reason:
+            return traced(TracedCall("pack", None, text), tensor, None), text
+    made: tuple[Any, str] = between_graphs(reason, again)
+    return made
 
 
 def is_same_in_graph(array: ShapedBuffer[Any], target: TargetLike) -> bool:
-    """True if a target is the shape that an array has."""
+    """True if a target is the shape that an array has; False for what is no target of it."""
     return _is_same(plain(array.shape_or_text), plain(target))
+
+
+def length_in_graph(array: ShapedBuffer[Any]) -> int:
+    """The size of the first dimension."""
+    kept = plain(array.shape_or_text)
+    length = _length(kept)
+    if length < 0:
+        raise TypeError("len() of a gl.Array without dimensions")
+    return length
 
 
 # ---- functions of constants ------------------------------------------------------------------------------------------
@@ -88,9 +158,30 @@ def _whole(kept: Any) -> Shape:
 
 
 @constant_in_graphs
+def _refusal(name: str, *arguments: Any) -> str:
+    """The message of the error that a function of constants raises, or nothing.
+
+    An error inside of such a function would end the compiler instead of the graph.
+    """
+    try:
+        _CHECKED[name](*arguments)
+    except (LayoutError, TypeError, BufferError) as error:
+        return str(error)
+    return ""
+
+
+@constant_in_graphs
+def _length(kept: Any) -> int:
+    return (*_whole(kept).bounds, -1)[0]
+
+
+@constant_in_graphs
 def _is_same(kept: Any, target: Any) -> bool:
     shape = _whole(kept)
-    return as_target(from_plain(target), shape) == shape
+    try:
+        return as_target(from_plain(target), shape) == shape
+    except (LayoutError, TypeError):
+        return False
 
 
 @constant_in_graphs
@@ -113,13 +204,11 @@ def check_source(shape: Shape, source: Shape) -> None:
         raise LayoutError(f"buffer is a gl.Array of {shape}, but the plan moves {source}")
 
 
-@constant_in_graphs
 def _check_out(kept: Any, text: str) -> None:
     if _whole(kept) != as_shape(text):
         raise LayoutError(f"out is a gl.Array of {_whole(kept)}, but the result is {text}")
 
 
-@constant_in_graphs
 def _check_own(kept: Any, given: Any, role: str) -> None:
     own_shape(_whole(kept), from_plain(given), role)
 
@@ -142,3 +231,14 @@ def _text_as_it_lies(dtype: Any, sizes: Sizes, steps: Sizes) -> str:
 @constant_in_graphs
 def _packed_text(dtype: Any, sizes: Sizes, layout: Any) -> str:
     return str(as_target(from_plain(layout), Shape(dtype, sizes), "layout"))
+
+
+_CHECKED: dict[str, Callable[..., Any]] = {
+    "target": _target_text,
+    "plan": _plan_text,
+    "out": _check_out,
+    "own": _check_own,
+    "text": _text,
+    "lies": _text_as_it_lies,
+    "packed": _packed_text,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, cast, overload
 
 from gpulayout.api import arrays
@@ -76,8 +77,8 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
         return Array.holding(pack(array, layout), as_shape(cast(ShapeLike, layout)))
     if is_compiling():
         if layout is None:
-            return Array.holding(array, shape_in_graph(array, None))
-        return Array.holding(*packed_in_graph(array, layout))
+            return Array.holding(array, shape_in_graph(array, None, functools.partial(asarray, array)))
+        return Array.holding(*packed_in_graph(array, layout, functools.partial(_packed, array, layout)))
     if layout is None:
         return Array(array, _shape_as_it_lies(array))
     try:
@@ -87,6 +88,11 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
     own = lies or Shape(arrays.label(array, arrays.open_array(array, "array")[1]), tuple(array.shape))
     target = as_target(layout, own, "layout")
     return Array(array, target) if target == lies else Array(pack(array, target), target)
+
+
+def _packed(array: Any, layout: TargetLike) -> tuple[Any, str]:
+    found = asarray(array, layout)
+    return found.buffer, str(found.shape)
 
 
 def _shape_as_it_lies(array: Any) -> Shape:

@@ -8,6 +8,7 @@ that holds no element is an error too, or gives the mark -1 if the caller asks f
 
 from __future__ import annotations
 
+import functools
 import numbers
 import operator
 from collections.abc import Sequence
@@ -35,12 +36,16 @@ from gpulayout.api.array_types import (
 from gpulayout.api.index_conversion import conversion, linear_message
 from gpulayout.api.shaped_buffer import ShapedBuffer, shape_in
 from gpulayout.api.targets import as_target
+from gpulayout.api.traced import between_graphs
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
+from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
 Int64Array = NDArray[np.int64]
+# What torch.compile says of index conversion with fullgraph=True.
+_OUTSIDE = "gpulayout converts indices outside of graphs: call it before the compiled function, and pass the places"
 HasShape: TypeAlias = ShapeLike | ShapedBuffer[Any]
 HasTarget: TypeAlias = TargetLike | ShapedBuffer[Any]
 
@@ -111,6 +116,8 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
     """
     if isinstance(index, str) and isinstance(shape, (tuple, list)):
         raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
+    if is_compiling() and not _are_ints(index):
+        return between_graphs(_OUTSIDE, functools.partial(linearize, index, shape, mode=mode, out=out))
     shape = as_shape(shape_in(shape))
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"mode {value_text(mode)} is not one of 'raise', 'wrap', 'clip'")
@@ -200,6 +207,8 @@ def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "r
     >>> delinearize([2, 3], "f32[6]{0:T(3)(2)}", padding="mark")
     array([[ 2, -1]])
     """
+    if is_compiling() and not _is_int(linear):
+        return between_graphs(_OUTSIDE, functools.partial(delinearize, linear, shape, padding=padding, out=out))
     shape = as_shape(shape_in(shape))
     _check_padding(padding)
     if _is_int(linear) and out is None:
@@ -275,6 +284,9 @@ def convert_linear(
     >>> convert_linear(3077, "bf16[16,256]{1,0:T(8,128)(2,1)}", "bf16[16,256]")
     2434
     """
+    if is_compiling() and not _is_int(linear):
+        again = functools.partial(convert_linear, linear, source, target, padding=padding, out=out)
+        return between_graphs(_OUTSIDE, again)
     source = as_shape(shape_in(source), "source")
     target = as_target(shape_in(target), source)
     _check_padding(padding)
@@ -292,6 +304,10 @@ def _check_padding(padding: str) -> None:
 
 
 # ---- single indices --------------------------------------------------------------------------------------------
+
+
+def _are_ints(index: object) -> bool:
+    return isinstance(index, (tuple, list)) and all(_is_int(coordinate) for coordinate in index)
 
 
 def _is_int(value: object) -> TypeGuard[Integer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, overload
@@ -10,6 +11,7 @@ import numpy as np
 
 from gpulayout.api import array_types as types
 from gpulayout.api import arrays
+from gpulayout.api.array_graphs import relayout_refusal
 from gpulayout.api.array_types import ArithmeticOptions, TargetLike, Unpack
 from gpulayout.api.convert_transfer import ConvertTransfer
 from gpulayout.api.given_shapes import given_shape
@@ -17,10 +19,13 @@ from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.own_shapes import sides_of
 from gpulayout.api.plan import plan
+from gpulayout.api.relayout import relayout
 from gpulayout.api.same_kind import Result
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
+from gpulayout.api.traced import TracedCall, between_graphs, outside_of_graphs, untraceable
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
+from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, Prepared, PreparedJob
 
@@ -116,21 +121,48 @@ def relayout_many(
     if not isinstance(jobs, Iterable):
         raise TypeError(f"jobs is {type_text(jobs)}: it must be a list of (buffer, source, target)")
     jobs = list(jobs)
+    if is_compiling():
+        return _in_graph(jobs, out, options)
+    return outside_of_graphs(_many)(jobs, _checked_outs(out, len(jobs)), options)
+
+
+def _many(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
+    """`relayout_many` of jobs that are not traced by torch.compile."""
     if any(_has_array(job) for job in jobs):
-        return _with_arrays(jobs, _checked_outs(out, len(jobs)), options)
-    outs = _checked_outs(out, len(jobs))
+        return _with_arrays(jobs, outs, options)
     found = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
     opened = [job for job in found if type(job) is _Opened]
     _check_no_overlap(opened)
-    result = next((job.result for job in opened if job.result is not None), None)
-    execute = _executed if result is None else result.library.untraced(_executed)
-    for job, made in zip(opened, execute(opened, [outs[job.number] for job in opened])):
+    for job, made in zip(opened, _executed(opened, [outs[job.number] for job in opened])):
         found[job.number] = made
     return found
 
 
 def _has_array(job: Any) -> bool:
     return isinstance(job, (tuple, list)) and len(job) > 0 and isinstance(job[0], ShapedBuffer)
+
+
+def _in_graph(jobs: list[Any], out: Any, options: Any) -> list[Any]:
+    """The results inside of torch.compile: of one call for each job."""
+    reason = ""
+    if out is not None:
+        reason = "gpulayout writes many outputs outside of graphs: leave out= out, and use the results"
+    for number, job in enumerate(jobs):
+        refusal = "" if reason else _job_refusal(job, options)
+        reason = f"job {number}: {refusal}" if refusal else reason
+    if reason:
+        made: list[Any] = between_graphs(reason, functools.partial(relayout_many, jobs, out=out, **options))
+        return made
+    return [relayout(*job, **options) for job in jobs]
+
+
+def _job_refusal(job: Any, options: ArithmeticOptions) -> str:
+    """Why a job cannot be part of a graph, or nothing."""
+    if _has_array(job) and len(job) in (2, 3):
+        return relayout_refusal(job[0], job[1], job[2] if len(job) == 3 else None, None, options)
+    if not isinstance(job, (tuple, list)) or len(job) != 3:
+        return "it must be (buffer, source, target)"
+    return untraceable(TracedCall("relayout", job[1], job[2], {}, options), job[0], None)
 
 
 def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
@@ -150,7 +182,7 @@ def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOption
         except Exception as error:  # keep the type that `relayout` raises
             error.args = (f"job {number}: {error}", *error.args[1:])
             raise
-    found = relayout_many(plain, out=written, **options)
+    found = _many(plain, written, options)
     for number, target in targets.items():
         given = outs[number]
         found[number] = given if isinstance(given, ShapedBuffer) else jobs[number][0].holding(found[number], target)

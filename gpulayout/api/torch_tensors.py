@@ -179,8 +179,8 @@ def _bytes_reached(given: Any) -> int:
     offset: int = given.storage_offset()
     itemsize: int = given.element_size()
     if given.is_contiguous():
-        size: int = given.nbytes
-        return offset * itemsize + size
+        size: int = given.numel()  # torch.compile knows no nbytes of open sizes
+        return (offset + size) * itemsize
     last: int = sum([(size - 1) * stride for size, stride in zip(given.shape, given.stride())], offset)
     return (last + 1) * itemsize
 

@@ -61,9 +61,9 @@ def traced(call: TracedCall, given: Any, out: Any, again: Callable[[], Any] | No
     again   the call anew: where torch.compile cannot trace it, the graph breaks, and it runs on memory
     """
     if again is not None and is_compiling():
-        reason = _untraceable(call, given, out)
+        reason = untraceable(call, given, out)
         if reason:
-            return _TORCH.untraced(_run, reason)(again)
+            return between_graphs(reason, again)
     if call.kind == "transpose":
         found = _transposed(changed(call.options, given) if call.options else given, call.target, call.sizes)
     else:
@@ -76,7 +76,7 @@ def traced(call: TracedCall, given: Any, out: Any, again: Callable[[], Any] | No
     error = _wrong_out(out, found, is_longer)
     if error is not None:
         if again is not None and is_compiling():
-            return _TORCH.untraced(_run, str(error))(again)
+            return between_graphs(str(error), again)
         raise error
     (out[: found.shape[0]] if is_longer else out).copy_(found)
     return out
@@ -98,11 +98,21 @@ def _wrong_out(out: Any, found: Any, is_longer: bool) -> Exception | None:
     return BufferError(f"out has shape {tuple(out.shape)}, but the result has shape {tuple(found.shape)}")
 
 
+def between_graphs(reason: str, again: Callable[[], Any]) -> Any:
+    """What `again` returns.  torch.compile breaks its graph here; with fullgraph=True it says the reason."""
+    return _TORCH.untraced(_run, reason)(again)
+
+
+def outside_of_graphs(function: Callable[..., Made], reason: str = "") -> Callable[..., Made]:
+    """The function, whose inside torch.compile leaves alone: it breaks its graph, or says the reason."""
+    return _TORCH.untraced(function, reason) if reason else _TORCH.untraced(function)
+
+
 def _run(again: Callable[[], Any]) -> Any:
     return again()
 
 
-def _untraceable(call: TracedCall, given: Any, out: Any) -> str:
+def untraceable(call: TracedCall, given: Any, out: Any) -> str:
     """Why a call cannot be part of a graph of torch.compile, or nothing."""
     if not is_torch(given) or not (out is None or is_torch(out)):
         return "gpulayout takes tensors inside of graphs, and other arrays outside of them"

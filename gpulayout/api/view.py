@@ -17,9 +17,11 @@ from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.packing import array_shape
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.api.sides import BufferSide
+from gpulayout.api.traced import between_graphs
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
@@ -82,6 +84,9 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
     >>> heads.shape, heads.strides
     ((2, 8, 16, 64), (32768, 256, 2048, 4))
     """
+    if is_compiling():
+        reason = "gl.view is about memory: call gl.unpack or gl.transpose, whose copies the compiler fuses"
+        return between_graphs(reason, functools.partial(view, buffer, shape, **sizes))
     shape = sizes.pop("shape") if "shape" in sizes and shape == "" else shape
     if isinstance(shape, (tuple, list)) and checks.are_sizes(shape) and sorted(shape) == [*range(len(shape))] != []:
         raise TypeError(

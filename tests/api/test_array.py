@@ -108,8 +108,10 @@ def test_arrays_of_any_rank():
         assert np.array_equal(gl.asarray(expected).buffer, expected)
         if sizes:
             assert len(array) == sizes[0]
-    with pytest.raises(TypeError, match=r"len\(\)"):
-        len(gl.Array(np.zeros(1), "f64[]"))
+            assert [part.tolist() for part in array] == expected.tolist()
+    for call in (len, list):
+        with pytest.raises(TypeError, match=r"len\(\)"):
+            call(gl.Array(np.zeros(1), "f64[]"))
 
 
 @settings(max_examples=60)

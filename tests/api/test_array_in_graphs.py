@@ -177,9 +177,15 @@ COMPILED = {
     "asarray": lambda a: gl.asarray(a.logical() + 1),
     "asarray, packed": lambda a: gl.asarray(a.logical() + 1, "{0,1:T(2,2)}"),
     "the shape": lambda a: a.logical() * a.shape.rank + a.nbytes,
+    "a plan with arithmetic": lambda a: SCALED(a.to("{1,0}")),
+    "a plan with arithmetic, as it lies": lambda a: SCALED(gl.asarray(a.logical().contiguous() + 1)),
+    "many": lambda a: gl.relayout_many([(a, "{0,1}"), (a, a.shape, "{1,0:T(2,4)}")], scale=2)[1],
+    "length": lambda a: a.logical() * len(a),
+    "rows": lambda a: sum(row * number for number, row in enumerate(a)),
     "out": lambda a: a.to("{0,1}", out=gl.Array(torch.zeros(20), "f32[4,5]{0,1}")),
 }
 TO_TILES = gl.plan("f32[4,5]", "{1,0:T(2,2)}")
+SCALED = gl.plan("f32[4,5]", "{0,1}", dtype="bf16", scale=2)
 SHAPE = gl.parse_shape("f32[4,5]")
 
 
@@ -197,6 +203,54 @@ def test_torch_compiles_functions_of_one_whole(name):
             assert found == expected and found.shape == expected.shape and pickle.loads(pickle.dumps(found)) == found
         else:
             assert torch.equal(found, expected)
+
+
+# What torch.compile cannot trace runs between graphs; with fullgraph=True the error has this text.
+BETWEEN = {
+    "packed elements": (
+        lambda a: gl.Array(a.logical().reshape(-1).byte(), "u4[20]{0:E(4)}").to("{0}").buffer,
+        "2 elements share a byte",
+    ),
+    "a packed job": (
+        lambda a: (
+            gl.relayout_many([(a, "C"), (gl.Array(a.logical().reshape(-1).byte(), "u4[20]{0:E(4)}"), "{0}")])[1].buffer
+        ),
+        "job 1: element_size_in_bits 4",
+    ),
+    "a view": (lambda a: gl.view(a.to("{0,1}")), "call gl.unpack or gl.transpose"),
+    "in place": (lambda a: a.to("{0,1}", out=a.to("{1,0}").buffer, max_bytes=99).buffer, "leave max_bytes out"),
+    "equality": (lambda a: a.logical() * (a.to("{0,1}") == a), "compare what .logical() gives"),
+    "text": (lambda a: a.logical() * len(repr(a)), "outside of graphs"),
+    "another length": (lambda a: gl.Array(a.logical().reshape(-1), "f32[4,6]").buffer, "f32[4,6]{1,0} needs 24"),
+    "another rank": (lambda a: a.to("{0,1,2}").buffer, "minor_to_major (0, 1, 2) has 3 entries"),
+    "another shape": (lambda a: gl.relayout(a, "{0,1:T(3,3)}", "C").buffer, "is not the shape of the gl.Array"),
+    "another shape, unpacked": (lambda a: gl.unpack(a, "{0,1:T(3,3)}"), "is not the shape of the gl.Array"),
+    "another plan": (lambda a: gl.plan("f32[4,5]{0,1:T(3,3)}", "C")(a).buffer, "but the plan moves f32[4,5]{0,1:T"),
+    "another out": (lambda a: a.to("C", out=gl.Array(torch.zeros(20), "f32[4,5]{0,1}")), "out is a gl.Array of f32"),
+    "asarray": (lambda a: gl.asarray(a.logical(), "{0,1,2}").buffer, "minor_to_major (0, 1, 2) has 3 entries"),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_torch_cannot_trace_runs_between_graphs(name):
+    function, reason = BETWEEN[name]
+    array = gl.asarray(torch.from_numpy(LOGICAL), "{1,0:T(2,2)}")
+    torch._dynamo.reset()
+    results = [_outcome(run, array) for run in (function, torch.compile(lambda a: function(a), backend="eager"))]
+    assert results[0] == results[1]
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported) as caught:
+        torch.compile(lambda a: function(a), backend="eager", fullgraph=True)(array)
+    assert reason in str(caught.value)
+
+
+def _outcome(function, array):
+    """The values of the result, or the error."""
+    try:
+        found = function(array)
+    except (gl.LayoutError, BufferError) as error:
+        return type(error), str(error)
+    return found.dtype, found.tolist()
 
 
 def test_torch_compiles_again_only_for_another_shape():

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo.testing")
 functional = torch.nn.functional
 TILES = "{1,0:T(8,4)}"
+BACKENDS = ["aot_eager", "inductor"] if ALL and shutil.which("g++") else ["aot_eager"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +39,10 @@ OPEN = {
 
 @pytest.mark.parametrize("name", OPEN)
 @pytest.mark.parametrize("how", ["dynamic=True", "mark_dynamic"])
-def test_a_transpose_has_one_graph_for_every_batch(name, how):
-    call, count = OPEN[name], torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by Inductor itself
+def test_a_transpose_has_one_graph_for_every_batch(name, how, backend):
+    call, count = OPEN[name], torch._dynamo.testing.CompileCounterWithBackend(backend)
     compiled = torch.compile(call, backend=count, fullgraph=True, dynamic=True if how == "dynamic=True" else None)
     for batch in (2, 3, 7):
         x = torch.randn(batch, 4, 5, 3)
@@ -242,7 +245,8 @@ class Block(torch.nn.Module):
         return self.last(x.mean((2, 3)))
 
 
-@pytest.mark.parametrize("how", ["eager", "aot_eager"])
+@pytest.mark.parametrize("how", ["eager", *BACKENDS])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by Inductor itself
 def test_a_small_cnn_trains_as_the_plain_one(how):
     """Twenty steps, bit for bit but for the order of sums."""
     losses = []
@@ -264,21 +268,25 @@ def test_a_small_cnn_trains_as_the_plain_one(how):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
 
 
-def test_compiled_attention_between_two_orders():
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by Inductor itself
+def test_compiled_attention_between_two_orders(backend):
     def attend(q, k, v):
         q, k, v = (gl.transpose(each, "b s h d -> b h s d") for each in (q, k, v))
         return gl.transpose(functional.scaled_dot_product_attention(q, k, v), "b h s d -> b s h d")
 
     q, k, v = (torch.randn(2, 16, 4, 8, requires_grad=True) for _ in range(3))
     plain = functional.scaled_dot_product_attention(*(each.transpose(1, 2) for each in (q, k, v))).transpose(1, 2)
-    found = torch.compile(attend, backend="aot_eager", fullgraph=True)(q, k, v)
+    found = torch.compile(attend, backend=backend, fullgraph=True)(q, k, v)
     torch.testing.assert_close(found, plain)
     gradients = [torch.autograd.grad(result.square().sum(), (q, k, v), retain_graph=True) for result in (found, plain)]
     for one, two in zip(*gradients):
         torch.testing.assert_close(one, two)
 
 
-def test_a_page_of_a_cache_in_its_layout():
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by Inductor itself
+def test_a_page_of_a_cache_in_its_layout(backend):
     """Keys of 16 tokens, 2 heads, 8 wide, as vLLM's `[heads, width / x, tokens, x]`; the caller gathers pages."""
     page = gl.Shape("bf16", (16, 2, 8), gl.plan("bf16[16,2,8]", "t h (d x=4) -> h d t x").target.layout)
     cache, table = torch.zeros(5, page.buffer_size, dtype=torch.bfloat16), torch.tensor([3, 1])
@@ -289,6 +297,6 @@ def test_a_page_of_a_cache_in_its_layout():
         return cache, torch.stack([gl.unpack(each, page) for each in cache[table.flip(0)].unbind()])
 
     keys = torch.randn(2, 16, 2, 8, dtype=torch.bfloat16)
-    filled, read = torch.compile(write_and_read, backend="aot_eager", fullgraph=True)(cache, table, keys)
+    filled, read = torch.compile(write_and_read, backend=backend, fullgraph=True)(cache, table, keys)
     assert read.equal(keys.flip(0))
     assert filled[3].equal(keys[0].reshape(16, 2, 2, 4).permute(1, 2, 0, 3).reshape(-1)) and not filled[0].any()

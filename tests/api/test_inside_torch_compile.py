@@ -13,18 +13,12 @@ IN_THE_GRAPH = {
     "transpose": lambda x: gl.transpose(x + 1, "a b -> b a") * 2,
     "plan": lambda x: PLAN((x + 1).reshape(-1)) * 2,
     "plan of an array": lambda x: PLAN(x + 1) * 2,
+    "relayout_many": lambda x: gl.relayout_many([((x + 1).reshape(-1), "f32[2,3]", "{0,1}"), (x, "C", "F")])[1] * 2,
+    "relayout_many with arithmetic": lambda x: gl.relayout_many([(x.reshape(-1), PLAN.source, "F")], scale=3)[0] * 2,
 }
 SILENT = {
     "shape_of": lambda x: (x * 2).sum() + gl.shape_of(x).nbytes,
 }
-WITH_A_WARNING = {  # torch reports the cache of shapes' texts
-    "relayout_many": lambda x: gl.relayout_many([((x + 1).reshape(-1), "f32[2,3]", "{0,1}")])[0] * 2,
-    "view": lambda x: gl.view((x + 1).reshape(-1), "f32[2,3]{0,1}") * 2,
-    "a layout for an N-d array": lambda x: gl.view(x + 1, "C") * 2,
-    "linearize": lambda x: gl.linearize(x.long(), "f32[9,9]") + 1,
-}
-
-
 # Calls that need memory, on six numbers: they run between graphs; with fullgraph=True an error says what to call.
 BETWEEN = {
     "packed elements": (lambda x: gl.pack(x.byte(), "u4[6]{0:E(4)}"), "2 elements share a byte, and array libraries"),
@@ -37,6 +31,21 @@ BETWEEN = {
         "takes tensors inside of graphs",
     ),
     "out of NumPy": (lambda x: x + gl.pack(x, "{0}", out=OUT)[0].item(), "takes tensors inside of graphs"),
+    "view": (lambda x: gl.view(x, "f32[2,3]{0,1}") * 2, "gl.view is about memory: call gl.unpack or gl.transpose"),
+    "view of an N-d array": (lambda x: gl.view(x.reshape(2, 3), "C") * 2, "gl.view is about memory: call gl.unpack"),
+    "view by a pattern": (lambda x: gl.view(x.reshape(2, 3), "a b -> b a"), "gl.view is about memory: call gl.unpack"),
+    "linearize": (lambda x: gl.linearize(x.long()[:2, None], "f32[9,9]") + 1, "gpulayout converts indices outside"),
+    "linearize, clipped": (lambda x: gl.linearize(x.long()[:2], "f32[9,9]", mode="clip"), "indices outside of graphs"),
+    "delinearize": (lambda x: gl.delinearize(x.long(), "f32[3,3]{0,1}"), "indices outside of graphs: call it before"),
+    "convert_linear": (lambda x: gl.convert_linear(x.long(), "f32[3,3]", "F"), "indices outside of graphs: call it"),
+    "many packed jobs": (
+        lambda x: gl.relayout_many([(x, "f32[6]", "{0}"), (x.byte(), "u4[12]{0:E(4)}", "{0}")])[1],
+        "job 1: element_size_in_bits 4 of u4[12]{0:E(4)} cannot be lowered",
+    ),
+    "many outputs": (
+        lambda x: gl.relayout_many([(x, "f32[6]", "{0}")], out=[x.clone()])[0],
+        "leave out= out, and use the results",
+    ),
     "in place": (
         lambda x: gl.relayout(x, "f32[6]", "{0}", out=x, max_bytes=1 << 20),
         "leave max_bytes out, and",
@@ -47,6 +56,16 @@ WRONG = {
     "another rank": (lambda x: gl.pack(x, "{1,0}"), gl.LayoutError, "minor_to_major (1, 0) has 2 entries"),
     "a short buffer": (lambda x: gl.unpack(x, "f32[7]"), BufferError, "buffer has 6 elements, but f32[7]{0} needs 7"),
     "text": (lambda x: gl.relayout(x, "f32[6", "{0}"), gl.LayoutError, "f32[6"),
+    "a job of another type": (
+        lambda x: gl.relayout_many([(x, "f32[6]", "{0}"), (x, "s32[6]", "{0}")]),
+        TypeError,
+        "job 1: buffer has dtype float32, but s32",
+    ),
+    "a job of two parts": (
+        lambda x: gl.relayout_many([(x, "f32[6]")]),
+        TypeError,
+        "it must be (buffer, source, target)",
+    ),
     "out of another type": (lambda x: gl.pack(x, "{0}", out=x.int()), TypeError, "out has dtype"),
     "out of other sizes": (lambda x: gl.pack(x, "{0}", out=x[1:].clone()), BufferError, "out has"),
 }
@@ -111,14 +130,6 @@ def test_they_are_part_of_the_graph(torch, call):
 def test_they_run_without_a_warning(torch, call):
     runs_between_graphs(torch, call)
     with pytest.raises(torch._dynamo.exc.Unsupported, match="gpulayout needs the memory of tensors: call it outside"):
-        torch.compile(call, backend="eager", fullgraph=True)(torch.zeros(2, 3))
-
-
-@pytest.mark.parametrize("call", WITH_A_WARNING.values(), ids=WITH_A_WARNING)
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
-def test_they_run(torch, call):
-    runs_between_graphs(torch, call)
-    with pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(call, backend="eager", fullgraph=True)(torch.zeros(2, 3))
 
 

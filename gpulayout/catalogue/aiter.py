@@ -29,6 +29,7 @@ _SOURCE = "https://github.com/ROCm/aiter/blob/e4048607a535ace3a2b51ded31b1c8c2d4
     stored="One element in each place, no padding. FP4 weights come as u8, two elements in a byte.",
     refuses="rows must be a multiple of 16, columns of 32",
     usual=(4096, 4096),
+    kernels=("gemm_a8w8_bpreshuffle",),
 )
 def weights(dtype: ElementType) -> Layout:
     """Blocks of 16 rows and 16 bytes."""

@@ -27,6 +27,7 @@ _STORED = "Elements of 4 bits; read as little-endian int32 it is the checkpoint'
     stored=_STORED,
     refuses="columns must be a multiple of 32",
     usual=(4096, 4096),
+    kernels=("awq_gemm", "awq_dequantize"),
 )
 def qweight() -> Layout:
     """8 columns as 4 pairs, transposed."""
@@ -47,6 +48,7 @@ def qweight() -> Layout:
     stored=_STORED,
     refuses="columns must be a multiple of 32",
     usual=(32, 4096),
+    kernels=("awq_gemm", "awq_dequantize"),
 )
 def qzeros() -> Layout:
     """8 columns as 4 pairs, transposed."""
@@ -73,6 +75,7 @@ def qzeros() -> Layout:
     stored="Elements of 4 bits; read as little-endian int16 it is the checkpoint's tensor. No padding.",
     refuses="rows must be a multiple of 4, columns of 64",
     usual=(4096, 4096),
+    kernels=("gemv_forward_cuda_decode", "gemm_forward_cuda_prefill"),
 )
 def gemv_fast() -> Layout:
     """Of 32 columns, column c lies at c % 8 * 4 + c // 8."""

@@ -28,6 +28,7 @@ from gpulayout.layout.layout import Layout
         "a multiple of 128, columns to one of 4, with zeros, which scale no element."
     ),
     usual=(4096, 128),
+    kernels=("torch._scaled_mm", "cutlass_scaled_fp4_mm", "mm_fp4", "cublasLtMatmul"),
 )
 def block_scales() -> Layout:
     """Blocks of 128 x 4; in one, 4 groups of 32 rows lie side by side."""

@@ -26,6 +26,7 @@ _TYPES = ("s8", "u8", "s32", "f16", "f32")
     types=_TYPES,
     stored="One element in each place. Columns are padded to a multiple of 32; the padding is zero and is not read.",
     usual=(4096, 4096),
+    kernels=("cublasLtMatmul",),
 )
 def col32() -> Layout:
     """Column-major, but 32 columns at a time."""
@@ -49,6 +50,7 @@ def col32() -> Layout:
     types=_TYPES,
     stored="One element in each place. Rows and columns are padded to multiples of 32, with zeros.",
     usual=(4096, 4096),
+    kernels=("cublasLtMatmul",),
 )
 def col32_2r_4r4() -> Layout:
     """Of a tile's rows, most major first: r % 8 // 2, r // 8, r % 2."""
@@ -72,6 +74,7 @@ def col32_2r_4r4() -> Layout:
     types=_TYPES,
     stored="One element in each place. Rows are padded to a multiple of 8 and columns to one of 32, with zeros.",
     usual=(4096, 4096),
+    kernels=("cublasLtMatmul",),
 )
 def col4_4r2_8c() -> Layout:
     """Of row r and column c, most major first: c // 32, r // 8, r % 2, c % 32 // 8, c % 8 // 4, r % 8 // 2, c % 4."""

@@ -31,6 +31,7 @@ def _columns(rows: int, columns: int, *tiles: tuple[int, ...]) -> Layout:
     types=("f32", "s32", "u32"),
     stored="4 bytes for each scale. Columns are padded to a multiple of 4 rows; no kernel uses the padding.",
     usual=(4096, 56),
+    kernels=("fp8_gemm_nt", "gemm_fp8_fp8_bf16_nt"),
 )
 def scales(rows: int, columns: int) -> Layout:
     """Columns of 4, 8, 12, ... rows."""
@@ -55,6 +56,7 @@ def scales(rows: int, columns: int) -> Layout:
     types=("f8e8m0fnu", "u8"),
     stored="One byte for each scale. Rows and columns are padded to multiples of 4, with zeros.",
     usual=(4096, 56),
+    kernels=("fp8_gemm_nt",),
 )
 def packed_scales(rows: int, columns: int) -> Layout:
     """Pieces of 4 columns, in columns."""

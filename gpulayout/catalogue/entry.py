@@ -76,6 +76,8 @@ class Entry(Frozen):
         The owner's rule for sizes, in words; empty if there is none.
     usual : tuple of int
         Sizes that occur in models.
+    kernels : tuple of str
+        Functions that take it, by the names under which people call them.
 
     See Also
     --------
@@ -108,6 +110,7 @@ class Entry(Frozen):
     stored: str
     refuses: str
     usual: tuple[int, ...]
+    kernels: tuple[str, ...]
     build: Build
     _takes: frozenset[str] = field(init=False)
 
@@ -130,6 +133,7 @@ class Entry(Frozen):
 
     def __call__(
         self,
+        /,  # text may choose any name, also "self"
         *sizes: SupportsIndex,
         dtype: str | DTypeLike | TorchDType | None = None,
         **choices: int | str,
@@ -172,13 +176,14 @@ class Entry(Frozen):
             raise LayoutError(f"{self.name}[{','.join(map(str, own))}] cannot be: {error}{rule}") from None
         if element_type.is_sub_byte:
             layout = layout.replace(element_size_in_bits=element_type.bits)
-        shape = Shape(element_type, own, layout)
-        for count in reversed(given[: len(given) - len(own)]):
-            shape = shape.prepend_major_dimension(count)
-        return shape
+        return Shape(element_type, given, _stacked(layout, given[: len(given) - len(own)]))
 
     def _type(self, given: Any) -> ElementType:
-        found = ElementType.of(self.types[0] if given is None else given)
+        """The element type; LayoutTypeError, which has the owner's types, for another one and for what is none."""
+        try:
+            found = ElementType.of(self.types[0] if given is None else given)
+        except TypeError as error:
+            raise LayoutTypeError(f"{error}; {self.name} takes {', '.join(self.types)}") from None
         if found not in self.types:
             raise LayoutTypeError(f"{self.name} has no dtype {found}: it takes {', '.join(self.types)}")
         return found
@@ -221,6 +226,15 @@ class Entry(Frozen):
         )
 
 
+def _stacked(layout: Layout, counts: tuple[int, ...]) -> Layout:
+    """The layout of so many arrays, one after the other: dimensions in front, the first of them the most major."""
+    if not counts:
+        return layout
+    order = (*(dim + len(counts) for dim in layout.minor_to_major), *reversed(range(len(counts))))
+    widths = layout.padded_dimensions
+    return layout.replace(minor_to_major=order, padded_dimensions=None if widths is None else (*counts, *widths))
+
+
 def entry(
     name: str,
     *,
@@ -237,6 +251,7 @@ def entry(
     usual: tuple[int, ...],
     refuses: str = "",
     choices: tuple[Option, ...] = (),
+    kernels: tuple[str, ...] = (),
 ) -> Callable[[Build], Entry]:
     """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts."""
     facts: dict[str, Any] = dict(locals())

@@ -14,6 +14,17 @@ _TILE = Option(
     "rows of the kernel's epilogue tile; multiples of 128 shuffle 32 rows, others 16",
     (128, 64, 32, 16, 8, 256),
 )
+_BLOCK_K = Option("block_k", "columns of a block; 0: rows are whole", (0, 128, 64, 256))
+_IN_GROUPS = (
+    "rows must be a multiple of 32 where epilogue_tile is one of 128, else of 16; columns must be a multiple of block_k"
+)
+_PRODUCTS = (  # the first two take scales of blocks
+    "trtllm_fp4_block_scale_moe",
+    "trtllm_fp8_block_scale_moe",
+    "trtllm_fp8_per_tensor_scale_moe",
+    "trtllm_bf16_moe",
+    "trtllm_mxint4_block_scale_moe",
+)
 _STORED = "One element in each place, no padding. FP4 weights come as u8, two elements in a byte."
 
 
@@ -36,23 +47,28 @@ def _in_blocks(columns: int, block_k: int) -> None:
     about=(
         "The kernels of TensorRT-LLM for Blackwell, which FlashInfer calls for mixtures of experts, read rows of their "
         "first matrix in the order in which the tensor cores give results. In each group of 32 rows, row r moves to "
-        "r % 4 * 8 + r // 4; in groups of 16, to r % 2 * 8 + r // 2."
+        "r % 4 * 8 + r // 4; in groups of 16, to r % 2 * 8 + r // 2. With block_k flashinfer:block_major_k follows, in "
+        "the same move. The second product of a mixture of experts takes its weights like this."
     ),
     owner=_OWNER,
     version=_VERSION,
     source=_BLOB + "quantization/fp4_quantization.py",
     judge="vectors",
-    judged_by="shuffle_matrix_a",
+    judged_by="shuffle_matrix_a, convert_to_block_layout",
     sizes=_WEIGHT,
     types=_TYPES,
-    choices=(_TILE,),
+    choices=(_TILE, _BLOCK_K),
     stored=_STORED,
-    refuses="rows must be a multiple of 32 where epilogue_tile is one of 128, else of 16",
+    refuses=_IN_GROUPS,
     usual=(4096, 2048),
+    kernels=_PRODUCTS,
 )
-def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int) -> Layout:
+def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout:
     """Of a group's rows the low digit comes in front."""
     block, whole = _block(rows, epilogue_tile), max(columns, 1)
+    if block_k:
+        _in_blocks(columns, block_k)
+        return Layout((0, 1), tiles=((block_k, block), (block_k, block // 8), (8, block_k, 1)))
     return Layout((1, 0), tiles=((block, whole), (block // 8, whole), (8, 1, 1, whole)))
 
 
@@ -77,6 +93,7 @@ def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int) -> Layout:
     stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
     refuses="rows must be a multiple of 128",
     usual=(4096, 256),
+    kernels=_PRODUCTS[:2],
 )
 def shuffle_matrix_sf_a(epilogue_tile: int) -> Layout:
     """A block's rows, shuffled, then cut into 4 groups of 32 that lie side by side."""
@@ -123,13 +140,11 @@ def gated_rows(rows: int, columns: int) -> Layout:
     judged_by="_maybe_get_cached_w3_w1_permute_indices, convert_to_block_layout",
     sizes=_WEIGHT,
     types=_TYPES,
-    choices=(_TILE, Option("block_k", "columns of a block; 0: rows are whole", (0, 128, 64, 256))),
+    choices=(_TILE, _BLOCK_K),
     stored=_STORED,
-    refuses=(
-        "rows must be a multiple of 32 where epilogue_tile is one of 128, else of 16; columns must be a multiple of "
-        "block_k"
-    ),
+    refuses=_IN_GROUPS,
     usual=(4096, 2048),
+    kernels=_PRODUCTS,
 )
 def gate_up(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout:
     """Row i of half h, most major first: i // 16, i % 2, h, i % 16 // 2; in groups of 16: i // 8, h, i % 8."""
@@ -144,6 +159,40 @@ def gate_up(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout
     if block == 16:
         return Layout((1, 0), tiles=((half, whole), (2, 1, 8, whole)))
     tiles = ((half, whole), (2, 1, 16, whole), (2, 1, 2, whole), (8, 1, 2, 1, 1, whole), (8, 1, 1, 1, 1, whole))
+    return Layout((1, 0), tiles=tiles)
+
+
+@entry(
+    "flashinfer:gate_up_scales",
+    summary="Scales of gate and up: rows in turns, shuffled, in blocks of 128 x 4",
+    about=(
+        "The scales of the weights of flashinfer:gate_up, in one move: flashinfer:gated_rows, then "
+        "flashinfer:shuffle_matrix_sf_a. The scales come in rows, one half above the other."
+    ),
+    owner=_OWNER,
+    version=_VERSION,
+    source=_BLOB + "fused_moe/core.py",
+    judge="vectors",
+    judged_by=(
+        "_maybe_get_cached_w3_w1_permute_indices with num_elts_per_sf, and to_blocked of torchao for the blocks, which "
+        "FlashInfer has in CUDA"
+    ),
+    sizes=(Size("rows", "rows of the weight: M", 128), Size("columns", "scales of a row: K / 16 or K / 32")),
+    types=("u8", "f8e4m3fn", "f8e8m0fnu"),
+    choices=(_TILE,),
+    stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
+    refuses="rows must be a multiple of 128",
+    usual=(4096, 256),
+    kernels=_PRODUCTS[:2],
+)
+def gate_up_scales(rows: int, columns: int, epilogue_tile: int) -> Layout:
+    """Row i of half h, most major first: i // 64, i % 2, h, i % 16 // 2, i % 64 // 16, or with i % 16 // 8, h."""
+    tiles: tuple[tuple[int, ...], ...] = ((max(rows // 2, 1), max(-(-columns // 4) * 4, 4)), (2, 1, 64, 4))
+    if epilogue_tile % 128 == 0:
+        tiles += ((2, 1, 2, 4), (32, 1, 2, 1, 1, 4), (32, 1, 1, 1, 1, 4), (8, 1, 1, 1, 1, 4))
+        tiles += ((4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4),)
+    else:
+        tiles += ((2, 1, 16, 4), (4, 1, 2, 1, 8, 4), (4, 1, 1, 1, 1, 4))
     return Layout((1, 0), tiles=tiles)
 
 
@@ -196,6 +245,7 @@ def block_major_k(columns: int, block_k: int) -> Layout:
     choices=(Option("order", "which of the last dimensions come first: tokens (nhd) or heads (hnd)", ("nhd", "hnd")),),
     stored="One element in each place, no padding.",
     usual=(128, 2, 16, 8, 128),
+    kernels=("BatchDecodeWithPagedKVCacheWrapper", "BatchPrefillWithPagedKVCacheWrapper", "append_paged_kv_cache"),
 )
 def kv_cache(order: str) -> Layout:
     """The given order, or heads before tokens."""

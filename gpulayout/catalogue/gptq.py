@@ -33,6 +33,7 @@ _SOURCE = (
     stored="Elements of 2, 4 or 8 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
     refuses="rows must be a multiple of 32",
     usual=(4096, 4096),
+    kernels=("vecquant4matmul",),
 )
 def qweight(dtype: ElementType) -> Layout:
     """As many rows as an int32 holds lie below a column."""
@@ -59,6 +60,7 @@ def qweight(dtype: ElementType) -> Layout:
     stored="Elements of 2, 4 or 8 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
     refuses="columns must be a multiple of 32",
     usual=(32, 4096),
+    kernels=("vecquant4matmul",),
 )
 def qzeros() -> Layout:
     """Rows, packed."""

@@ -31,6 +31,7 @@ _GROUPS = (Size("groups", "groups of rows that share a factor"), Size("columns",
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
     refuses="rows must be a multiple of 16, columns of 64",
     usual=(4096, 4096),
+    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def weights(dtype: ElementType) -> Layout:
     """Digits of (K, N), most minor first: K 8, N 8, (N 16, N 32 with 4 bits,) K 1, ... as mma.m16n8k16 has them."""
@@ -56,6 +57,7 @@ def weights(dtype: ElementType) -> Layout:
     stored="One element in each place, no padding.",
     refuses="columns must be a multiple of 64",
     usual=(32, 4096),
+    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def scales() -> Layout:
     """64 columns as 8 x 8, the low digit in front."""
@@ -80,6 +82,7 @@ def scales() -> Layout:
     stored="One element in each place, no padding.",
     refuses="columns must be a multiple of 32",
     usual=(4096,),
+    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def channel_scales() -> Layout:
     """32 columns as 4 x 4 pairs, transposed."""
@@ -103,6 +106,7 @@ def channel_scales() -> Layout:
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
     refuses="columns must be a multiple of 64",
     usual=(32, 4096),
+    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def zero_points(dtype: ElementType) -> Layout:
     """8 x 8 transposed, and of the places the even ones before the odd ones."""

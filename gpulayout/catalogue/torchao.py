@@ -33,6 +33,7 @@ _ROWS = Size("rows", "rows of the weight: N, the outputs")
     ),
     refuses="columns must be a multiple of 16 * inner_k_tiles",
     usual=(4096, 4096),
+    kernels=("_weight_int4pack_mm",),
 )
 def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
     """Digits of a tile, most major first: row, column % 8 // 2, column // 32, column % 2, column % 32 // 8."""
@@ -61,6 +62,7 @@ def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
     stored="Elements of 4 bits, two in a byte, the lower half first. No padding.",
     refuses="rows must be a multiple of 64 with avx512, else of 32; the last rows of others lie in yet another order",
     usual=(4096, 4096),
+    kernels=("_weight_int4pack_mm_for_cpu",),
 )
 def int4_cpu(rows: int, isa: str) -> Layout:
     """A block's rows below its columns; of the rows the upper half is the low digit."""

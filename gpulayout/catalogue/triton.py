@@ -27,6 +27,7 @@ from gpulayout.layout.layout import Layout
         "One byte for each scale. Rows are padded to a multiple of 32 * warps, columns to an even number, with zeros."
     ),
     usual=(4096, 128),
+    kernels=("matmul_ogs",),
 )
 def hopper_scales(rows: int, columns: int, warps: int) -> Layout:
     """Digits, most major first: rows // (32 * warps), warp, column // 2, upper half of the warps, rows % 8, ..."""

@@ -34,6 +34,7 @@ _TYPES = ("bf16", "f16", "f32", "f8e4m3fn", "f8e5m2", "u8")
     stored="One element in each place, no padding; x is 16 bytes of elements.",
     refuses="head_size must be a multiple of 16 bytes",
     usual=(128, 16, 8, 128),
+    kernels=("paged_attention_v1", "paged_attention_v2"),
 )
 def key_cache(head_size: int, dtype: ElementType) -> Layout:
     """A head is cut into pieces of 16 bytes, and tokens come between the pieces."""
@@ -59,6 +60,7 @@ def key_cache(head_size: int, dtype: ElementType) -> Layout:
     types=_TYPES,
     stored="One element in each place, no padding.",
     usual=(128, 16, 8, 128),
+    kernels=("paged_attention_v1", "paged_attention_v2"),
 )
 def value_cache() -> Layout:
     """Tokens are the most minor dimension."""

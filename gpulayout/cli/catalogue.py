@@ -70,7 +70,7 @@ def _with_words(words: list[str]) -> tuple[Entry, ...]:
 def _facts(entry: Entry) -> str:
     """What a search looks at, in small letters."""
     facts = (entry.call, entry.summary, entry.about, entry.owner, entry.source, entry.judged_by, entry.stored)
-    text = " ".join((*facts, *entry.types)).lower()
+    text = " ".join((*facts, *entry.types, *entry.kernels)).lower()
     return text.replace("tensorrt-llm", "tensorrt-llm trtllm trt-llm")
 
 
@@ -102,6 +102,7 @@ def _show(entry: Entry, shape: Shape | None) -> None:
         ("dtype", ", ".join(entry.types)),
         ("stored", entry.stored),
         *([("refuses", entry.refuses)] if entry.refuses else []),
+        *([("kernels", ", ".join(entry.kernels))] if entry.kernels else []),
     ]
     if shape is not None:
         facts += _of_sizes(shape)
@@ -145,6 +146,7 @@ def entry_as_json(entry: Entry) -> dict[str, Any]:
         "stored": entry.stored,
         "refuses": entry.refuses,
         "usual": entry.usual,
+        "kernels": entry.kernels,
     }
 
 

@@ -97,12 +97,33 @@ def test_packed_bytes_are_those_of_the_owner_s_package(name):
             judged.append(shape)
 
 
+def test_torch_packs_int4_here_as_the_vectors_say():
+    """The vectors are of each instruction set; a machine has one of them."""
+    torch = pytest.importorskip("torch")
+    isa = {"AVX512": "avx512", "AVX2": "avx2", "DEFAULT": "default"}.get(torch.backends.cpu.get_cpu_capability())
+    if isa is None:
+        pytest.skip("torch has another instruction set here")
+    for sizes in ((64, 2), (64, 34), (192, 48), (320, 128)):
+        shape = gl.catalogue.torchao.int4_cpu(*sizes, isa=isa)
+        words = torch.from_numpy(values_for(shape).view(np.uint8).astype(np.int32))
+        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(words, 1)
+        assert stored_bytes(shape) == packed.contiguous().numpy().tobytes(), shape
+
+
 def test_every_entry_has_the_judge_that_it_names():
     judged = {"package": set(PACKAGES), "vectors": {vector["entry"] for vector in VECTORS}}
     judged["vectors"] |= {"xla_tpu:matrix", "xla_tpu:vector"}
     for entry in gl.catalogue.entries():
         assert entry.judge == "formula" or entry.name in judged[entry.judge], entry.name
         assert entry.confirmed or not any(entry.name in names for names in judged.values()), "it is confirmed"
+
+
+def test_what_holds_without_a_choice_is_judged():
+    """An entry whose choices change its layout could have vectors of the other choices alone."""
+    for entry in gl.catalogue.entries():
+        usual = {choice.name: choice.values[0] for choice in entry.choices}
+        own = [vector["choices"] for vector in VECTORS if vector["entry"] == entry.name]
+        assert not (own and usual) or usual in [usual | choices for choices in own], entry.name
 
 
 def test_a_vector_tells_one_layout_from_another():

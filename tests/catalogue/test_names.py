@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -80,6 +81,15 @@ def test_a_name_without_sizes_is_a_layout_for_the_array():
             "cublas:block_scales(dtype=f32)[200,10]",
             "cublas:block_scales has no dtype f32: it takes f8e8m0fnu, f8e4m3fn",
         ),
+        (
+            "cublas:block_scales(dtype=f99)[200,10]",
+            "element type 'f99' is neither an XLA name nor a NumPy dtype; cublas:b",
+        ),
+        (
+            "cublas:block_scales(dtype=7)[200,10]",
+            "element type 7 is neither an XLA name nor a NumPy dtype; cublas:block",
+        ),
+        ("cublas:block_scales(self=1)[200,10]", "cublas:block_scales has no choice 'self': choices are dtype"),
         ("cublas:block_scales(size=3)[200,10]", "cublas:block_scales has no choice 'size': choices are dtype"),
         ("cublas:block_scales(u8)[200,10]", "choice 'u8' of cublas:block_scales is not one word=value"),
         (
@@ -95,6 +105,31 @@ def test_errors_say_what_fits(text, message):
     with pytest.raises(gl.LayoutError) as caught:
         gl.parse_shape(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name, smallest, refused",
+    [
+        ("cutlass:sparse_metadata", (32, 2), (48, 2)),
+        ("cutlass:sparse_metadata(dtype=s32)", (16, 2), (8, 2)),
+        ("torchao:int4_tensor_core", (8, 128), (8, 64)),
+        ("torchao:int4_tensor_core(inner_k_tiles=2)", (8, 32), (8, 16)),
+        ("torchao:int4_cpu", (64, 2), (32, 2)),
+        ("torchao:int4_cpu(isa=avx2)", (32, 2), (16, 2)),
+        ("vllm:key_cache", (1, 1, 1, 8), (1, 1, 1, 4)),
+        ("vllm:key_cache(dtype=f32)", (1, 1, 1, 4), (1, 1, 1, 2)),
+        ("flashinfer:shuffle_matrix_a", (32, 1), (16, 1)),
+        ("flashinfer:shuffle_matrix_a(epilogue_tile=64)", (16, 1), (8, 1)),
+        ("flashinfer:shuffle_matrix_a(block_k=128)", (32, 128), (32, 64)),
+    ],
+)
+def test_the_smallest_sizes_of_a_rule_are_taken(name, smallest, refused):
+    """A rule that no single size says; it refuses no more than the owner does."""
+    entry = gl.catalogue.find(name.partition("(")[0])
+    assert gl.parse_shape(f"{name}[{','.join(map(str, smallest))}]").dimensions == smallest
+    with pytest.raises(gl.LayoutError) as caught:
+        gl.parse_shape(f"{name}[{','.join(map(str, refused))}]")
+    assert f"; {entry.owner}: {entry.refuses}" in str(caught.value)
 
 
 def test_a_layout_for_another_array_is_refused():
@@ -149,6 +184,14 @@ def test_sizes_in_front_are_the_most_major(entry, in_front):
 def test_a_long_text_is_refused_quickly():
     with pytest.raises(gl.LayoutError):
         gl.parse_shape("cublas:block_scales[" + "9," * 500_000 + "9]")
+
+
+def test_thousands_of_sizes_in_front_are_read_in_one_step():
+    """A step for each of them would take 14 seconds, for the longest text that is read at all."""
+    begin = time.process_time()
+    shape = gl.parse_shape("cublas:block_scales[" + "1," * 4900 + "200,10]")
+    assert time.process_time() - begin < 2
+    assert shape.rank == 4902 and shape.dimensions[-2:] == (200, 10) and shape.buffer_size == 3072
 
 
 def test_a_name_loads_the_catalogue_and_one_owner():

@@ -7,10 +7,12 @@ import pathlib
 import re
 import sys
 
+import pytest
+
 import gpulayout as gl
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "catalogue.md"
-FIRST, LAST = "<!-- entries: python -m tests.catalogue.test_page --write -->\n", "<!-- end of entries -->"
+WRITTEN = "python -m tests.catalogue.test_page --write"
 
 
 def table():
@@ -22,12 +24,30 @@ def table():
     return "\n".join(lines) + "\n"
 
 
-def listed(page):
-    return page.partition(FIRST)[2].partition(LAST)[0]
+def kernels():
+    """Functions that take an entry, and which ones each of them takes."""
+    takes = {}
+    for entry in gl.catalogue.entries():
+        for name in entry.kernels:
+            takes.setdefault(name, []).append(f"`{entry.name}`")
+    lines = ["| function | layouts that it takes |", "|---|---|"]
+    lines += [f"| `{name}` | {', '.join(takes[name])} |" for name in sorted(takes, key=str.lower)]
+    return "\n".join(lines) + "\n"
 
 
-def test_the_page_lists_every_entry():
-    assert listed(PAGE.read_text(encoding="utf-8")) == table()
+TABLES = {"entries": table, "kernels": kernels}
+
+
+def parts(page, name):
+    """What stands on the page before a table, the table, and what stands after it."""
+    before, first, rest = page.partition(f"<!-- {name}: {WRITTEN} -->\n")
+    inside, last, after = rest.partition(f"<!-- end of {name} -->")
+    return before + first, inside, last + after
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_lists_every_entry(name):
+    assert parts(PAGE.read_text(encoding="utf-8"), name)[1] == TABLES[name]()
 
 
 def test_texts_of_entries_fit_a_cell():
@@ -37,4 +57,7 @@ def test_texts_of_entries_fit_a_cell():
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(text.replace(f"{FIRST}{listed(text)}{LAST}", f"{FIRST}{table()}{LAST}"), encoding="utf-8")
+    for name, write in TABLES.items():
+        before, _, after = parts(text, name)
+        text = before + write() + after
+    PAGE.write_text(text, encoding="utf-8")

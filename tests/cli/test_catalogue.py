@@ -9,6 +9,7 @@ import gpulayout as gl
 from tests.support.command_line import refusal, run
 
 NAME = "cublas:block_scales"
+FP4_SCALES = ["flashinfer:gate_up_scales", "flashinfer:shuffle_matrix_sf_a"]
 
 
 def test_the_list_has_every_entry_in_a_line():
@@ -33,7 +34,9 @@ def test_an_entry_is_shown_in_full(entry):
     [
         ("scaled_mm scales", [NAME]),
         ("Tinygemm", ["torchao:int4_tensor_core"]),
-        ("trtllm moe weights", ["flashinfer:block_major_k", "flashinfer:gate_up", "flashinfer:gated_rows"]),
+        ("trtllm_bf16_moe", ["flashinfer:gate_up", "flashinfer:shuffle_matrix_a"]),
+        ("fp4_block_scale_moe to_blocked", FP4_SCALES),
+        ("awq_gemm", ["awq:qweight", "awq:qzeros"]),
         ("amx int8", ["onednn:BA16a64b4a"]),
     ],
 )
@@ -76,7 +79,8 @@ def test_other_commands_take_names(tmp_path):
     "name, message",
     [
         ("cublas:block_scalse", "did you mean 'cublas:block_scales'?"),
-        ("no_such_kernel", "'no_such_kernel' is not in the catalogue"),
+        ("no_such_kernel", "'no_such_kernel' is not in the catalogue: owners are aiter, "),
+        ("cublas:block_scales(dtype=f99)[2,3]", "'f99' is neither an XLA name nor a NumPy dtype"),
         ("cublas:block_scales[200]", "takes 2 sizes, rows and columns, but got 1: (200,)"),
         ("\x1b[31m", "is not in the catalogue"),
         ("", "'' is not in the catalogue"),

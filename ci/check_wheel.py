@@ -118,15 +118,15 @@ def check_sdist(path: pathlib.Path) -> None:
         str(file.relative_to(ROOT))
         for folder in ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs")
         for file in (ROOT / folder).rglob("*")
-        if file.is_file() and file.suffix in (".py", ".cu", ".cuh", ".hpp", ".cpp", ".md")
+        if file.is_file() and file.suffix in (".py", ".cu", ".cuh", ".hpp", ".cpp", ".md", ".toml")
     }
     assert wanted <= names, f"the sdist lacks {sorted(wanted - names)}"
 
 
 def check_wheel(path: pathlib.Path) -> None:
-    """Exactly the modules of gpulayout/, py.typed, the table of kernel costs, and the sources in kernels/."""
+    """Exactly the modules and ready maps of gpulayout/, py.typed, the kernels' costs, and the sources in kernels/."""
     names = {name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name}
-    wanted = {str(file.relative_to(ROOT)) for file in (ROOT / "gpulayout").rglob("*.py")}
+    wanted = {str(file.relative_to(ROOT)) for kind in ("*.py", "*.toml") for file in (ROOT / "gpulayout").rglob(kind)}
     wanted |= {"gpulayout/py.typed", "gpulayout/gpu/kernel_costs.json"}
     wanted |= {
         f"gpulayout/kernels/{file.name}" for pattern in ("*.cu", "*.cuh") for file in (ROOT / "kernels").glob(pattern)

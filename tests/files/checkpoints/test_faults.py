@@ -64,11 +64,12 @@ def test_an_input_that_becomes_shorter_is_an_error_and_leaves_nothing(folder, mo
         os.truncate(folder / "in.safetensors", cut)
         begin(*given, **options)
 
+    before = threading.active_count()
     monkeypatch.setattr(moving, "move_jobs", cut_first)
     monkeypatch.setattr(moving, "StoredCopy", SlowCopy)
     with pytest.raises(FileError, match="become shorter while it was read"):
         relayout(folder)
-    assert os.listdir(folder) == ["in.safetensors"] and threading.active_count() < 10
+    assert os.listdir(folder) == ["in.safetensors"] and threading.active_count() <= before
 
 
 def test_copies_go_through_memory_where_the_system_cannot_do_it(folder, monkeypatch):

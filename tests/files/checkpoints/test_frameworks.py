@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("KERAS_BACKEND", "jax")  # read when keras is imported
-torch = pytest.importorskip("torch", reason="torch is one side of every map")
+torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 flax = pytest.importorskip("flax")
 jax = pytest.importorskip("jax")

@@ -15,7 +15,7 @@ from gpulayout.api.array_graphs import is_same_in_graph, length_in_graph, relayo
 from gpulayout.api.array_trees import PENDING, register
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike, Unpack
 from gpulayout.api.given_shapes import given_shape
-from gpulayout.api.not_memory import TracedArray
+from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.plan import plan
 from gpulayout.api.shaped_buffer import Memory, Pair, ShapedBuffer
@@ -285,7 +285,12 @@ class Array(ShapedBuffer[Memory]):
         TypeError
             For an array on a GPU, and for one inside a traced function.
         """
-        memory = arrays.open_array(self.buffer, "buffer")[1]
+        try:
+            memory = arrays.open_array(self.buffer, "buffer")[1]
+        except FollowedArray:
+            raise BufferError(
+                "array holds a tensor that requires a gradient, and NumPy follows none: pass array.logical().detach()"
+            ) from None
         if type(memory) is not np.ndarray:
             raise TypeError(f"{self!r} is not in the memory of the host: nothing is copied between devices")
         held = self if memory is self.buffer else Array.holding(memory, self.shape)

@@ -159,7 +159,8 @@ def _dlpack_backend(given: Any, role: str) -> Backend:
     try:
         kind, _ = dlpack.device_of(given)
     except Exception as error:
-        raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
+        fx = "; torch.export and torch.compile run such calls" if type(given).__module__.startswith("torch.fx") else ""
+        raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}{fx}") from None
     if kind in (dlpack.CPU, dlpack.PINNED):
         return host_backend()
     if kind in (dlpack.CUDA, dlpack.MANAGED):

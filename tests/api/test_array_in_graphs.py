@@ -298,3 +298,17 @@ def test_torch_func_and_fake_tensors():
         assert fake.logical().shape == (4, 5) and fake.to("C").buffer.shape == (20,) and fake[1:, 0].shape == (3,)
         with pytest.raises(TypeError):
             bool(fake == fake)
+
+
+def test_numpy_does_not_read_what_a_gradient_follows():
+    torch = pytest.importorskip("torch")
+    array = gl.Array(torch.arange(6.0, requires_grad=True), "f32[2,3]{0,1}")
+    with pytest.raises(BufferError, match=r"requires a gradient, .*: pass array\.logical\(\)\.detach\(\)"):
+        np.asarray(array)
+    assert np.asarray(array.logical().detach()).tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_torch_fx_is_told_what_to_call():
+    fx = pytest.importorskip("torch.fx")
+    with pytest.raises(BufferError, match="torch.export and torch.compile run such calls"):
+        fx.symbolic_trace(lambda x: gl.transpose(x, "a b -> b a"))

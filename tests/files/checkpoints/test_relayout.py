@@ -228,6 +228,17 @@ def test_packed_elements_and_catalogue_names(tmp_path):
     assert back["q"] == ("U8", (64, 128), codes.tobytes()) and back["s"] == contents(tmp_path / "a.safetensors")["s"]
 
 
+def test_an_odd_number_of_packed_floats_is_bytes_with_a_note(tmp_path):
+    """The format's F4 fills whole bytes."""
+    rule = {"w": "{1,0:E(4)}; dtype=f4e2m1fn"}
+    odd, _ = relayout(tmp_path, model({"w": ("F32", (3, 5))}, None), rule)
+    assert odd["w"][:2] == ("U8", (8,)) and metadata_of(tmp_path / "b.safetensors") == {
+        "gpulayout:w": "f4e2m1fn[3,5]{1,0:E(4)}"
+    }
+    even, _ = relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), rule)
+    assert even["w"][:2] == ("F4", (3, 4)) and metadata_of(tmp_path / "b.safetensors") is None
+
+
 def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
     data = model({"w": ("F6_E2M3", (4, 4))}, None)
     found, _ = relayout(tmp_path, data, {"w": "name=v"})
@@ -317,6 +328,12 @@ def test_rules_may_fit_nothing_if_that_is_allowed(tmp_path):
     data = model({"w": ("F32", (3, 4))}, None)
     found, _ = relayout(tmp_path, data, [{"nothing": "C"}, "flax-to-torch"], allow_unmatched=True)
     assert found == contents(tmp_path / "a.safetensors")
+
+
+def test_a_rule_fits_whole_names_only(tmp_path):
+    data = model({"w": ("F32", (3, 4)), "w2": ("F32", (3, 4)), "2w": ("F32", (3, 4))}, None)
+    found, _ = relayout(tmp_path, data, {"w": "a b -> b a"})
+    assert {name: each[1] for name, each in found.items()} == {"w": (4, 3), "w2": (3, 4), "2w": (3, 4)}
 
 
 def test_the_first_set_with_a_rule_counts(tmp_path):

@@ -6,8 +6,12 @@ import json
 import pathlib
 import sys
 
-from benchmarks.model import far_off
+from benchmarks.families import family_lines, slowest_lines
+from benchmarks.goals import goals
+from benchmarks.model import far_off, far_off_lines
 from benchmarks.report import report
+
+SHOWN = 11_000  # characters: some places show only the end of what a command prints
 
 
 def main(folder: pathlib.Path) -> int:
@@ -25,11 +29,54 @@ def main(folder: pathlib.Path) -> int:
         "benchmarks": figures,
     }
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    print("", *figures, "", f"{'part':12} {'result':14} {'seconds':>7}  remark", sep="\n")
+    lines = [
+        "",
+        *(_shortly(found) if found else figures),
+        *_extra(folder, "counters", 22),
+        *_extra(folder, "numbers", 46),
+        "",
+    ]
+    lines += _failures(folder)
+    text = "\n".join(lines)
+    print(text if len(text) <= SHOWN else f"(shortened: summary.json has all)\n{text[:SHOWN]}")
+    print("", f"{'part':12} {'result':14} {'seconds':>7}  remark", sep="\n")
     for part in parts:
         print(f"{part['name']:12} {part['result']:14} {part['seconds']:7}  {part['remark']}")
     print(f"{'PASSED' if passed else 'FAILED'}: results are in {folder.name}/")
     return 0 if passed else 1
+
+
+def _shortly(found: dict) -> list[str]:
+    """The run's heading, its goals, the families, and what is slow; all tables are in summary.json."""
+    heading = report(found)[0]
+    missed = [
+        f"{goal.against}, {goal.what}: {' '.join(map(str, goal.found))} {goal.verdict}"
+        for goal in goals(found)
+        if any(goal.found)
+    ]
+    failed = [f"FAILED {entry['case']}: {entry['reason'][:150]}" for entry in found["not_run"] if entry["failed"]]
+    late = sum(not entry["failed"] for entry in found["not_run"])
+    groups = [missed, family_lines(found), slowest_lines(found), far_off_lines(found)[:9], failed[:12]]
+    missing = [
+        f"no {name}: {why[:80]}"
+        for name, why in found["peers_missing"].items()
+        if name in ("torch", "jax", "triton", "cupy.cublas")
+    ]
+    ends = [f"{late} cases were not reached in time"] * bool(late) + missing
+    return [heading, *(line for group in (*groups, ends) if group for line in ["", *group])]
+
+
+def _extra(folder: pathlib.Path, name: str, count: int) -> list[str]:
+    """The table of another part."""
+    found = _json(folder / f"{name}.json")
+    return ["", *found["table"][:count]] if found and found.get("table") else []
+
+
+def _failures(folder: pathlib.Path) -> list[str]:
+    """The tests that failed, by name."""
+    found = _json(folder / "tests.json")
+    names = found.get("failed", []) if found else []
+    return [f"failed: {name[:150]}" for name in names[:15]] + [f"and {len(names) - 15} more"] * (len(names) > 15)
 
 
 def _part(line: str, folder: pathlib.Path) -> dict:

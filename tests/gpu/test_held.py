@@ -16,6 +16,7 @@ from gpulayout.api import backends
 from gpulayout.gpu.held import Held
 from tests.support.device_arrays import on_gpu_alone, same_bytes
 from tests.support.foreign import Producer
+from tests.support.gpu_gate import needs_devices
 
 SOURCE, TARGET = "f32[50,70]", "{0,1}"
 VALUES, INDICES = np.arange(3500, dtype=np.float32), np.indices((50, 70)).reshape(2, -1)
@@ -190,6 +191,8 @@ def test_a_view_holds_the_memory_until_its_last_part_is_dropped(cp):
 @on_gpu_alone
 @pytest.mark.parametrize("device", [0, 1])
 def test_an_owner_is_waited_for_on_its_own_device(cp, device):
+    if (count := cp.cuda.runtime.getDeviceCount()) <= device:
+        pytest.skip(needs_devices(device + 1, count))
     with cp.cuda.Device(device):
         own = cp.cuda.Stream(non_blocking=True)
         with own:

@@ -13,6 +13,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api import arrays
+from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import on_gpu_alone
 from tests.support.foreign import COPIED, READ_ONLY, Interface, OldProducer, Producer, UsedProducer, address_of
 from tests.support.gpu_gate import needs_devices
@@ -459,6 +460,7 @@ def test_the_host_does_not_wait_for_the_stream_of_an_interface(cp):
     own, work = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
     for _ in range(2):  # the first round compiles
         with own:
+            keep_busy(cp, 100_000_000)
             given = Interface(cp.asarray(FLOATS) * 2, stream=own.ptr)
         with work:
             result = gl.relayout(given, SOURCE, TARGET)

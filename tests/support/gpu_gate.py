@@ -8,15 +8,21 @@ least one test marked `gpu` must have passed, or the suite proved nothing; `--gp
 the plugin itself. Tests of a missing GPU skip with a reason that begins with `GPU_IS_THERE`, and do not count.
 
 Tests that need a GPU run first, and a session that gets SIGTERM, as from `timeout`, still writes its results.
+
+A kernel that reads or writes outside its memory takes the process's device with it: every later test in that process
+would fail.  So a worker of xdist in which a test failed asks the device, and ends itself if the device is lost.  xdist
+then blames that test, and starts another worker for the others.
 """
 
 from __future__ import annotations
 
 import collections
 import json
+import os
 import pathlib
 import re
 import signal
+import sys
 
 import pytest
 
@@ -49,6 +55,30 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("gpu") is None)
 
 
+def device_is_lost() -> bool:
+    """True if this process has used a device that answers every call with an error."""
+    cupy = sys.modules.get("cupy")
+    if "gpulayout.gpu.cupy_runtime" not in sys.modules or cupy is None or not hasattr(cupy, "cuda"):
+        return False
+    try:
+        cupy.cuda.runtime.deviceSynchronize()
+        cupy.cuda.runtime.memGetInfo()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return True
+    except Exception:  # an imitation of CuPy in the place of CuPy
+        return False
+    return False
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed and hasattr(item.config, "workerinput") and device_is_lost():
+        print(f"== {item.nodeid} lost the device:\n{report.longreprtext}", file=sys.stderr, flush=True)
+        os._exit(86)
+
+
 class GpuGate:
     """Collects the reports of a session and sets its exit status."""
 
@@ -57,6 +87,7 @@ class GpuGate:
         self.optional = config.getoption("--gpu-gate-optional")
         self.outcomes = collections.Counter()
         self.gpu_passed = 0
+        self.failed: list[str] = []
         self.skipped: dict[str, str] = {}
         self.needed_more: dict[str, str] = {}
         self.ended_early = False
@@ -71,6 +102,8 @@ class GpuGate:
         if report.when == "call" or (report.when == "setup" and not report.passed):
             self.outcomes[report.outcome] += 1
             self.gpu_passed += marked and report.passed
+        if report.failed:
+            self.failed.append(report.nodeid)
         if report.skipped and not hasattr(report, "wasxfail"):
             self._note(report, marked)
 
@@ -105,6 +138,7 @@ class GpuGate:
                     "outcomes": self.outcomes,
                     "gpu_passed": self.gpu_passed,
                     "problem": problem,
+                    "failed": self.failed,
                     "skipped_for_want_of_a_gpu": self.skipped,
                     "skipped_for_want_of_more_gpus": self.needed_more,
                 },

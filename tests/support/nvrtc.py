@@ -97,7 +97,7 @@ def _compiled(text, architecture, macros, name):
 def _compile(text, architecture, macros, name):
     """(machine code, the assembler's log)."""
     options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in macros)]
-    if version() >= (13, 0):
+    if version() >= (13, 1):
         options.append("-Werror=all-warnings")  # older ones lack it; for all of them the log is read below
     library, program = _library(), ctypes.c_void_p()
     _check(library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
@@ -176,6 +176,9 @@ def _library():
     for folder in _wheel_folders():
         for path in sorted(folder.glob("*/lib/libnvrtc.so.*")):
             if ".alt." not in path.name:
+                for beside in path.parent.glob("libnvrtc-builtins.so.*"):  # before 13.1 it does not look beside itself
+                    if ".alt." not in beside.name:
+                        ctypes.CDLL(str(beside))
                 library = ctypes.CDLL(str(path))
                 library.nvrtcGetErrorString.restype = ctypes.c_char_p
                 return library

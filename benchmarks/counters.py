@@ -1,0 +1,205 @@
+"""Hardware counters of chosen cases, on a GPU with ncu: `python -m benchmarks.counters --from RUN.json --json FILE`.
+
+Nsight Compute runs this module once more, which launches each case once between two marks; compiling and filling come
+before them.  The cases are those furthest below a copy's speed in a recorded run, or the named ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import glob
+import io
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+STALLS = ("long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", "barrier", "wait", "math_pipe_throttle",
+          "not_selected", "dispatch_stall", "no_instruction", "drain")  # fmt: skip
+OPTIONS = (
+    "--profile-from-start off --clock-control none --target-processes all --csv --page raw --print-units base".split()
+)
+METRICS = {
+    "ns": "gpu__time_duration.sum",
+    "dram_read": "dram__bytes_read.sum",
+    "dram_write": "dram__bytes_write.sum",
+    "dram_%": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l2_read_sectors": "lts__t_sectors_op_read.sum",
+    "l2_write_sectors": "lts__t_sectors_op_write.sum",
+    "l2_hit_%": "lts__t_sector_hit_rate.pct",
+    "load_sectors": "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "store_sectors": "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
+    "conflicts_ld": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "conflicts_st": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "instructions": "smsp__inst_executed.sum",
+    "issue_%": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "warps_%": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "registers": "launch__registers_per_thread",
+} | {f"stall {name}": f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in STALLS}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.counters", description=__doc__.splitlines()[0])
+    parser.add_argument("--from", dest="run", type=pathlib.Path, help="a recorded run, whose slowest cases are taken")
+    parser.add_argument("--worst", type=int, default=5)
+    parser.add_argument("--cases", nargs="*", default=["f32 8192x8192"], help="further cases, by their whole name")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--quick", action="store_true", help="tiny arrays")
+    parser.add_argument("--launch", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.launch:
+        return launch(options.launch, options.quick)
+    names = list(dict.fromkeys([*options.cases, *(worst(options.run, options.worst) if options.run else ())]))
+    ncu = shutil.which("ncu") or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/ncu"), reverse=True)), None)
+    if ncu is None:
+        print("ncu is not installed")
+        return 127
+    rows, said = counted(ncu, names, options.seconds, options.quick)
+    lines = table(names, rows) if rows else [line[:200] for line in said[-6:]]
+    print("\n".join(lines))
+    if options.json:
+        found = {"cases": names, "rows": rows, "said": said[-40:], "table": lines}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"counters of {len(rows)} of {len(names)} cases")
+    return 0 if len(rows) >= len(names) else 1
+
+
+def worst(file: pathlib.Path, count: int) -> list[str]:
+    """The names of the cases with the smallest fractions of a copy, at most one of each kernel family."""
+    from benchmarks.record import fraction_of
+
+    found = json.loads(file.read_text(encoding="utf-8"))
+    judged = [(fraction_of(record), record) for record in found.get("cases", ()) if record["group"] != "tiny"]
+    names: dict[str, str] = {}
+    for _, record in sorted(((f, r) for f, r in judged if f is not None), key=lambda one: one[0]):
+        names.setdefault(record["family"], record["case"])
+    return list(names.values())[:count]
+
+
+def counted(ncu: str, names: list[str], seconds: float, quick: bool) -> tuple[list[dict[str, str]], list[str]]:
+    """A row of metrics for each launch, and what was printed.  Metrics that this ncu does not know are left out."""
+    metrics = list(METRICS.values())
+    said: list[str] = []
+    for _ in range(2):
+        command = [ncu, *OPTIONS, "--metrics", ",".join(metrics), sys.executable, "-m", "benchmarks.counters"]
+        command += ["--launch", *names, *["--quick"] * quick]
+        try:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired as late:
+            return [], [*said, f"ncu took longer than {late.timeout:.0f} s"]
+        said = (done.stdout + done.stderr).splitlines()
+        rows = largest(read(done.stdout), said)
+        unknown = [
+            metric
+            for metric in metrics
+            if re.search(rf"(find|unknown|invalid).*{re.escape(metric)}", done.stdout + done.stderr, re.I)
+        ]
+        if rows or not unknown:
+            return rows, said
+        metrics = [metric for metric in metrics if metric not in unknown]
+    return [], said
+
+
+def read(printed: str) -> list[dict[str, str]]:
+    """The rows of ncu's CSV: names, units, then a row for each launch."""
+    lines = [line for line in printed.splitlines() if line.startswith('"')]
+    if len(lines) < 3:
+        return []
+    return [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if (row.get("ID") or "").strip().isdigit()]
+
+
+def largest(rows: list[dict[str, str]], said: list[str]) -> list[dict[str, str]]:
+    """The longest launch of each case."""
+    counts = next(
+        (json.loads(line.partition(": ")[2]) for line in said if line.startswith("launches of each case")), []
+    )
+    if sum(counts) != len(rows):
+        return rows
+    ends = [sum(counts[: n + 1]) for n in range(len(counts))]
+    return [
+        max(rows[end - count : end], key=lambda row: number(row.get(METRICS["ns"])))
+        for end, count in zip(ends, counts)
+        if count
+    ]
+
+
+def table(names: list[str], rows: list[dict[str, str]]) -> list[str]:
+    """A line for each launch: traffic beside what must move, sectors for a request, issue, the three worst stalls."""
+    sizes = bytes_of(names)
+    lines = []
+    for name, row in zip(names, rows):
+        value = {short: number(row.get(metric)) for short, metric in METRICS.items()}
+        moved = value["dram_read"] + value["dram_write"]
+        stalls = sorted(((value[f"stall {each}"], each) for each in STALLS), reverse=True)[:3]
+        worst = ", ".join(f"{each} {ratio:.1f}" for ratio, each in stalls)
+        kernel, must = row.get("Kernel Name", "").split("(")[0], sizes.get(name, 0)
+        loads, stores = value["load_sectors"], value["store_sectors"]
+        conflicts = value["conflicts_ld"] + value["conflicts_st"]
+        lines += [
+            f"{name}: {kernel}, {value['ns'] / 1e3:.0f} us, {value['registers']:.0f} registers",
+            f"    dram {moved / 1e6:.0f} MB of {must / 1e6:.0f} (x{moved / max(must, 1):.2f}), "
+            f"{value['dram_%']:.0f}% busy; l2 hits {value['l2_hit_%']:.0f}%; "
+            f"sectors a request: load {loads:.1f}, store {stores:.1f}",
+            f"    {value['instructions'] / 1e6:.1f} M instructions, issue {value['issue_%']:.0f}%, "
+            f"warps {value['warps_%']:.0f}%; bank conflicts {conflicts:.0f}; stalls: {worst}",
+        ]
+    return lines
+
+
+def number(text: str | None) -> float:
+    try:
+        return float((text or "nan").replace(",", ""))
+    except ValueError:
+        return float("nan")
+
+
+def cases(quick: bool = False) -> dict[str, Any]:
+    from benchmarks.cases import gpu, select
+
+    return {case.name: case for case in (select.quick(gpu.GPU_CASES) if quick else gpu.GPU_CASES)}
+
+
+def bytes_of(names: list[str]) -> dict[str, int]:
+    known = cases()
+    return {name: known[name].bytes_moved for name in names if name in known}
+
+
+def launch(names: list[str], quick: bool) -> int:
+    """Each case once, between the marks."""
+    import cupy
+
+    from benchmarks.peers.arrays import array_contenders
+    from benchmarks.peers.inputs import input_and_output
+    from gpulayout.gpu import cupy_runtime
+
+    known, counts, driver = cases(quick), [], cupy_runtime._launch_kernel
+
+    def counting(*arguments: Any) -> None:
+        counts[-1] += 1
+        driver(*arguments)
+
+    cupy_runtime._launch_kernel = counting
+    for name in names:
+        counts.append(0)
+        ours = array_contenders(cupy, known[name], [input_and_output(cupy, known[name], 0)])[0]
+        ours.call(0)
+        cupy.cuda.Device().synchronize()
+        counts[-1] = 0
+        cupy.cuda.profiler.start()
+        ours.call(0)
+        cupy.cuda.Device().synchronize()
+        cupy.cuda.profiler.stop()
+        del ours
+        cupy.get_default_memory_pool().free_all_blocks()
+    print(f"launches of each case: {counts}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import csv
 import glob
-import io
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import time
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -24,6 +24,8 @@ STALLS = ("long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", 
 OPTIONS = (
     "--profile-from-start off --clock-control none --target-processes all --csv --page raw --print-units base".split()
 )
+Row = dict[str, str]  # of ncu's CSV
+LAUNCHES = "launches of each case: "
 METRICS = {
     "ns": "gpu__time_duration.sum",
     "dram_read": "dram__bytes_read.sum",
@@ -55,90 +57,88 @@ def main() -> int:
     options = parser.parse_args()
     if options.launch:
         return launch(options.launch, options.quick)
-    names = list(dict.fromkeys([*options.cases, *(worst(options.run, options.worst) if options.run else ())]))
+    found = json.loads(options.run.read_text(encoding="utf-8")) if options.run else {}
+    names = list(dict.fromkeys([*options.cases, *worst(found, options.worst)]))
     ncu = shutil.which("ncu") or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/ncu"), reverse=True)), None)
     if ncu is None:
         print("ncu is not installed")
         return 127
     rows, said = counted(ncu, names, options.seconds, options.quick)
-    lines = table(names, rows) if rows else [line[:200] for line in said[-6:]]
+    moved = {name: case.bytes_moved for name, case in cases(options.quick).items()}
+    lines = table(rows, moved) if rows else [line[:200] for line in said[-6:]]
     print("\n".join(lines))
     if options.json:
         found = {"cases": names, "rows": rows, "said": said[-40:], "table": lines}
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"counters of {len(rows)} of {len(names)} cases")
-    return 0 if len(rows) >= len(names) else 1
+    return 0 if len(rows) == len(names) else 1
 
 
-def worst(file: pathlib.Path, count: int) -> list[str]:
+def worst(found: dict[str, Any], count: int) -> list[str]:
     """The names of the cases with the smallest fractions of a copy, at most one of each kernel family."""
     from benchmarks.record import fraction_of
 
-    found = json.loads(file.read_text(encoding="utf-8"))
     judged = [(fraction_of(record), record) for record in found.get("cases", ()) if record["group"] != "tiny"]
     names: dict[str, str] = {}
-    for _, record in sorted(((f, r) for f, r in judged if f is not None), key=lambda one: one[0]):
-        names.setdefault(record["family"], record["case"])
+    for fraction, record in sorted(judged, key=lambda pair: pair[0] or 0):
+        if fraction is not None:
+            names.setdefault(record["family"], record["case"])
     return list(names.values())[:count]
 
 
-def counted(ncu: str, names: list[str], seconds: float, quick: bool) -> tuple[list[dict[str, str]], list[str]]:
-    """A row of metrics for each launch, and what was printed.  Metrics that this ncu does not know are left out."""
-    metrics = list(METRICS.values())
-    said: list[str] = []
-    for _ in range(2):
+def counted(ncu: str, names: list[str], seconds: float, quick: bool) -> tuple[dict[str, Row], list[str]]:
+    """A row of metrics for each case, and what was printed.  Metrics that this ncu does not know are left out."""
+    metrics, deadline = list(METRICS.values()), time.monotonic() + seconds
+    while True:
         command = [ncu, *OPTIONS, "--metrics", ",".join(metrics), sys.executable, "-m", "benchmarks.counters"]
         command += ["--launch", *names, *["--quick"] * quick]
         try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+            left = max(5, deadline - time.monotonic())
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=left)
         except subprocess.TimeoutExpired as late:
-            return [], [*said, f"ncu took longer than {late.timeout:.0f} s"]
-        said = (done.stdout + done.stderr).splitlines()
-        rows = largest(read(done.stdout), said)
-        unknown = [
-            metric
-            for metric in metrics
-            if re.search(rf"(find|unknown|invalid).*{re.escape(metric)}", done.stdout + done.stderr, re.I)
-        ]
-        if rows or not unknown:
+            return {}, [f"ncu took longer than {late.timeout:.0f} s"]
+        said = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+        rows = longest(names, rows_of(done.stdout), launches_of(said))
+        known = [metric for metric in metrics if not _refused(metric, said)]
+        if rows or known == metrics or not known:
             return rows, said
-        metrics = [metric for metric in metrics if metric not in unknown]
-    return [], said
+        metrics = known
 
 
-def read(printed: str) -> list[dict[str, str]]:
-    """The rows of ncu's CSV: names, units, then a row for each launch."""
+def _refused(metric: str, said: list[str]) -> bool:
+    return any(metric in line and re.search("find|unknown|invalid", line, re.I) for line in said)
+
+
+def rows_of(printed: str) -> list[Row]:
+    """The launches in ncu's CSV: a line of names, a line of units, then a line for each launch."""
     lines = [line for line in printed.splitlines() if line.startswith('"')]
-    if len(lines) < 3:
-        return []
-    return [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if (row.get("ID") or "").strip().isdigit()]
+    return [row for row in csv.DictReader(lines) if (row.get("ID") or "").strip().isdigit()]
 
 
-def largest(rows: list[dict[str, str]], said: list[str]) -> list[dict[str, str]]:
-    """The longest launch of each case."""
-    counts = next(
-        (json.loads(line.partition(": ")[2]) for line in said if line.startswith("launches of each case")), []
-    )
-    if sum(counts) != len(rows):
-        return rows
-    ends = [sum(counts[: n + 1]) for n in range(len(counts))]
-    return [
-        max(rows[end - count : end], key=lambda row: number(row.get(METRICS["ns"])))
-        for end, count in zip(ends, counts)
-        if count
-    ]
+def launches_of(said: list[str]) -> list[int]:
+    """How many kernels each case launched, as `launch` reports it."""
+    found = [line.partition(LAUNCHES)[2] for line in said if line.startswith(LAUNCHES)]
+    return json.loads(found[-1]) if found else []
 
 
-def table(names: list[str], rows: list[dict[str, str]]) -> list[str]:
-    """A line for each launch: traffic beside what must move, sectors for a request, issue, the three worst stalls."""
-    sizes = bytes_of(names)
+def longest(names: list[str], rows: list[Row], counts: list[int]) -> dict[str, Row]:
+    """The longest launch of each case; nothing if the rows are not those of the counts."""
+    if len(counts) != len(names) or sum(counts) != len(rows):
+        return {}
+    left = iter(rows)
+    of_cases = {name: [next(left) for _ in range(count)] for name, count in zip(names, counts)}
+    return {name: max(each, key=lambda row: number(row.get(METRICS["ns"]))) for name, each in of_cases.items() if each}
+
+
+def table(rows: dict[str, Row], nbytes: dict[str, int]) -> list[str]:
+    """Three lines for each case: traffic beside what must move, sectors for a request, issue, the worst stalls."""
     lines = []
-    for name, row in zip(names, rows):
+    for name, row in rows.items():
         value = {short: number(row.get(metric)) for short, metric in METRICS.items()}
         moved = value["dram_read"] + value["dram_write"]
         stalls = sorted(((value[f"stall {each}"], each) for each in STALLS), reverse=True)[:3]
         worst = ", ".join(f"{each} {ratio:.1f}" for ratio, each in stalls)
-        kernel, must = row.get("Kernel Name", "").split("(")[0], sizes.get(name, 0)
+        kernel, must = row.get("Kernel Name", "").split("(")[0], nbytes.get(name, 0)
         loads, stores = value["load_sectors"], value["store_sectors"]
         conflicts = value["conflicts_ld"] + value["conflicts_st"]
         lines += [
@@ -153,21 +153,18 @@ def table(names: list[str], rows: list[dict[str, str]]) -> list[str]:
 
 
 def number(text: str | None) -> float:
+    """A number of ncu's, as in "1,024.5"; nan for anything else."""
     try:
         return float((text or "nan").replace(",", ""))
     except ValueError:
         return float("nan")
 
 
-def cases(quick: bool = False) -> dict[str, Any]:
+def cases(quick: bool) -> dict[str, Any]:
+    """The benchmarks' cases by name."""
     from benchmarks.cases import gpu, select
 
     return {case.name: case for case in (select.quick(gpu.GPU_CASES) if quick else gpu.GPU_CASES)}
-
-
-def bytes_of(names: list[str]) -> dict[str, int]:
-    known = cases()
-    return {name: known[name].bytes_moved for name in names if name in known}
 
 
 def launch(names: list[str], quick: bool) -> int:
@@ -197,7 +194,7 @@ def launch(names: list[str], quick: bool) -> int:
         cupy.cuda.profiler.stop()
         del ours
         cupy.get_default_memory_pool().free_all_blocks()
-    print(f"launches of each case: {counts}", file=sys.stderr)
+    print(f"{LAUNCHES}{counts}", file=sys.stderr)
     return 0
 
 

@@ -109,11 +109,11 @@ class CudaSide:
                 contenders += peer(case, pairs)
             except Exception as error:
                 refused.append(Refused(getattr(peer, "__name__", type(peer).__name__), reason_of(error)))
-        if section == "ttc" and not stage:
-            contenders = for_sweep(contenders)
         self.stream.synchronize()
         known = _on_the_cpu(case, pairs[0][0]) if isinstance(case, ConvertCase) else None
         kept, disagreeing = agreeing(cupy, case, contenders, pairs, known)
+        if section == "ttc" and not stage:
+            kept = for_sweep(kept)
         copies = [] if stage or section == "small" else self.copies(case)
         return Prepared([*copies, *(c for c in kept if c.name not in checked_alone)], refused + disagreeing)
 

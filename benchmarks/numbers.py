@@ -1,132 +1,140 @@
 """Which of the kernels' numbers is best on this device: `python -m benchmarks.numbers --json FILE`, on a GPU.
 
-A variant changes a number of `gpulayout/gpu/kernel_numbers.py`, or a line of a kernel, and moves the arrays of the
-kernels concerned.  Its result must be that of the library as it is.  The first two variants are the library as it
-is: what lies between them is noise.  Nothing is written into the library.
+A variant changes a number of `gpulayout/gpu/kernel_numbers.py`, or a line of a kernel, and makes the moves of the
+kernels concerned.  Its bytes must be those of the library as it is.  The first two variants are the library as it is:
+what lies between them is noise.  Nothing is written into the library.
 
-A variant can end the process, because a wrong kernel takes the device with it.  The others then run in a new one.
+Variants run in a process of their own, because a wrong kernel can take the device with it.  After such an end the
+others run in a new process.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import importlib.machinery
+import importlib.util
 import json
 import math
 import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from gpulayout.gpu.kernel_numbers import FIXED_TILES, FULL_TILES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NUMBERS = "gpulayout.gpu.kernel_numbers"
 LEAD_BYTES = 1 << 28
-SAMPLE_SECONDS, ROUNDS = 4e-3, 5
+SAMPLE_SECONDS, MOST_CALLS, ROUNDS = 4e-3, 50, 5
+AS_IT_IS, AGAIN = "as it is", "as it is, again"
+LOST = ("illegal", "misaligned", "launch failure", "unspecified")  # words of errors after which a device is lost
 
-# name -> source, target, bytes before the buffers begin
+
+class Move(NamedTuple):
+    """A relayout whose buffers begin `before` bytes after an aligned address."""
+
+    source: str
+    target: str
+    before: int = 0
+
+
 MOVES = {
-    "copy": ("u8[402653184]", "u8[402653184]", 0),
-    "copy, shifted": ("u8[402653183]", "u8[402653183]", 1),
-    "rows f16, 256 bytes": ("f16[8,4096,32,128]", "{3,1,2,0}", 0),
-    "rows f32, 60 bytes": ("f32[4096,1024,15]", "{2,0,1}", 0),
-    "tile u8": ("u8[32768,8192]", "{0,1}", 0),
-    "tile f16": ("f16[16384,8192]", "{0,1}", 0),
-    "tile f32": ("f32[8192,8192]", "{0,1}", 0),
-    "tile f32, flat": ("f32[32768,2048]", "{0,1}", 0),
-    "tile f64": ("f64[8192,4096]", "{0,1}", 0),
-    "tile c128": ("c128[4096,4096]", "{0,1}", 0),
-    "odd u8": ("u8[32749,8191]", "{0,1}", 0),
-    "odd f16": ("f16[16381,8209]", "{0,1}", 0),
-    "odd f32": ("f32[8191,8209]", "{0,1}", 0),
-    "odd f64": ("f64[8191,4099]", "{0,1}", 0),
-    "six axes f32": ("f32[32,15,15,15,15,32]", "{0,1,2,3,4,5}", 0),
-    "3^16 f64": ("f64[" + ",".join("3" * 16) + "]", "{" + ",".join(map(str, range(16))) + "}", 0),
-    "odd axes u8": ("u8[63,65,67,9,101]", "{0,1,2,3,4}", 0),
-    "pixels u8": ("u8[64,1024,1024,3]", "{2,1,3,0}", 0),
-    "pairs f32": ("f32[33554432,2]", "{0,1}", 0),
+    "copy": Move("u8[402653184]", "u8[402653184]"),
+    "copy, shifted": Move("u8[402653183]", "u8[402653183]", 1),
+    "rows f16, 256 bytes": Move("f16[8,4096,32,128]", "{3,1,2,0}"),
+    "rows f32, 60 bytes": Move("f32[4096,1024,15]", "{2,0,1}"),
+    "tile u8": Move("u8[32768,8192]", "{0,1}"),
+    "tile f16": Move("f16[16384,8192]", "{0,1}"),
+    "tile f32": Move("f32[8192,8192]", "{0,1}"),
+    "tile f32, flat": Move("f32[32768,2048]", "{0,1}"),
+    "tile f64": Move("f64[8192,4096]", "{0,1}"),
+    "tile c128": Move("c128[4096,4096]", "{0,1}"),
+    "odd u8": Move("u8[32749,8191]", "{0,1}"),
+    "odd f16": Move("f16[16381,8209]", "{0,1}"),
+    "odd f32": Move("f32[8191,8209]", "{0,1}"),
+    "odd f64": Move("f64[8191,4099]", "{0,1}"),
+    "five axes u8": Move("u8[63,65,67,9,101]", "{0,1,2,3,4}"),
+    "eight axes u8": Move("u8[12,12,12,12,12,12,12,8]", "{0,1,2,3,4,5,6,7}"),
+    "seven axes f32": Move("f32[9,15,15,15,15,15,9]", "{0,1,2,3,4,5,6}"),
+    "3^16 f64": Move("f64[" + ",".join("3" * 16) + "]", "{" + ",".join(map(str, range(16))) + "}"),
+    "5^12 u8": Move("u8[" + ",".join("5" * 12) + "]", "{" + ",".join(map(str, range(12))) + "}"),
+    "pixels u8": Move("u8[64,1024,1024,3]", "{2,1,3,0}"),
+    "pairs f32": Move("f32[33554432,2]", "{0,1}"),
 }
-
-_FETCH = (
-    "element.cuh",
-    "return *(const typename GplWord<BYTES>::type*)from;",
-    "return {}((const typename GplWord<BYTES>::type*)from);",
-)
-_PUT = (
-    "element.cuh",
-    "*(typename GplWord<BYTES>::type*)to = word;",
-    "{}((typename GplWord<BYTES>::type*)to, word);",
-)
-_ABOVE = ("tile.cu", "  const gpl_uint above = gpl_divide(number, move.count[0]);\n")
-_ALONG_A = """  {
-    const gpl_uint B = move.count[0].value, A = move.count[1].value, layer = number / (A * B), rest = number % (A * B);
-    number = layer * (A * B) + rest % A * B + rest / A;
-  }
-"""
-_GROUPS = """  {
-    const gpl_uint B = move.count[0].value, A = move.count[1].value, layer = number / (A * B), rest = number % (A * B);
-    const gpl_uint group = rest / (8 * B), high = A - group * 8 < 8 ? A - group * 8 : 8, inside = rest - group * 8 * B;
-    number = layer * (A * B) + (group * 8 + inside % high) * B + inside / high;
-  }
-"""
+COPIES = ("copy", "rows f16, 256 bytes", "rows f32, 60 bytes")
+TILES = tuple(name for name in MOVES if name.startswith("tile "))
+ANY = ("odd f32", "odd f64", "five axes u8")
+BOXES = ("eight axes u8", "seven axes f32", "3^16 f64")
 
 
 class Variant(NamedTuple):
     """A change, and the moves that it concerns.
 
-    numbers   name -> the right side of its line in kernel_numbers.py
-    text      (file, what stands there, what shall stand there)
+    numbers   name in kernel_numbers.py -> its value
+    text      (file in kernels/, what stands there once, what shall stand there)
     """
 
     name: str
     moves: tuple[str, ...]
-    numbers: dict[str, str] = {}
+    numbers: dict[str, Any] = {}
     text: tuple[str, str, str] | None = None
 
 
-def _fixed(width: int, along_a: int, along_b: int) -> Variant:
-    tiles = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)} | {width: (along_a, along_b)}
-    kind = {1: "u8", 2: "f16", 4: "f32", 8: "f64", 16: "c128"}[width]
-    return Variant(f"FIXED_TILES[{width}] = {along_a} x {along_b}", (f"tile {kind}",), {"FIXED_TILES": repr(tiles)})
+def _number(name: str, value: Any, moves: tuple[str, ...]) -> Variant:
+    return Variant(f"{name} = {value}", moves, {name: value})
 
 
-TILES = ("tile u8", "tile f16", "tile f32", "tile f32, flat", "tile f64", "tile c128")
-ODD = ("odd u8", "odd f16", "odd f32", "odd f64")
-ALL = tuple(MOVES)
-VARIANTS = [
-    Variant("as it is", ALL),
-    Variant("as it is, again", ALL),
-    *(
-        Variant(f"ITEMS = {n}", ("copy", "rows f16, 256 bytes", "rows f32, 60 bytes"), {"ITEMS": str(n)})
-        for n in (1, 2, 8)
+def _tile(width: int, along_a: int, along_b: int) -> Variant:
+    kind = {2: "f16", 4: "f32", 8: "f64", 16: "c128"}[width]
+    tiles = FIXED_TILES | {width: (along_a, along_b)}
+    return Variant(f"FIXED_TILES[{width}] = {along_a} x {along_b}", (f"tile {kind}",), {"FIXED_TILES": tiles})
+
+
+def _order(name: str, order: str) -> Variant:
+    """Another order of blocks: `order` renumbers `rest` among the A x B tiles of a layer; as it is they run along b."""
+    line = "  const gpl_uint above = gpl_divide(number, move.count[0]);\n"
+    sizes = "B = move.count[0].value, A = move.count[1].value, layer = number / (A * B), rest = number % (A * B)"
+    block = f"  {{\n    const gpl_uint {sizes};\n    {order}\n  }}\n"
+    return Variant(name, TILES, text=("tile.cu", line, block + line))
+
+
+def _hint(name: str, old: str, new: str) -> Variant:
+    return Variant(name, ("copy", "tile f32", "odd f32"), text=("element.cuh", old, new))
+
+
+_WORD = "typename GplWord<BYTES>::type*"
+VARIANTS = (
+    Variant(AS_IT_IS, tuple(MOVES)),
+    Variant(AGAIN, tuple(MOVES)),
+    *(_number("ITEMS", count, COPIES) for count in (1, 2, 8)),
+    *(_number("SHIFTED_ITEMS", count, ("copy, shifted",)) for count in (1, 4)),
+    *(_tile(*tile) for tile in ((2, 64, 128), (2, 128, 64), (2, 128, 128), (4, 32, 64), (4, 64, 32), (4, 64, 128))),
+    *(_tile(*tile) for tile in ((8, 32, 32), (8, 64, 64), (16, 16, 64), (16, 32, 32))),
+    _number("ANY_TILE_BYTES", 32768, ANY),  # 8192 reads at odd addresses
+    Variant("FULL_TILES[4] = 32 x 64", ("odd f32",), {"FULL_TILES": FULL_TILES | {4: (32, 64)}}),
+    _number("WORD_TILE_B", 64, ("odd u8", "odd f16")),
+    *(_number("BOX_STEPS", count, BOXES) for count in (2, 8)),
+    _order("blocks along a", "number = layer * (A * B) + rest % A * B + rest / A;"),
+    _order(
+        "blocks in groups of 8 along a",
+        "const gpl_uint group = rest / (8 * B), inside = rest - group * 8 * B, high = min(A - group * 8, (gpl_uint)8); "
+        "number = layer * (A * B) + (group * 8 + inside % high) * B + inside / high;",
     ),
-    *(Variant(f"SHIFTED_ITEMS = {n}", ("copy, shifted",), {"SHIFTED_ITEMS": str(n)}) for n in (1, 4)),
-    *(_fixed(*tile) for tile in ((2, 64, 128), (2, 128, 64), (2, 128, 128), (4, 32, 64), (4, 64, 32), (4, 64, 128))),
-    *(_fixed(*tile) for tile in ((8, 32, 32), (8, 64, 64), (16, 16, 64), (16, 32, 32))),
-    Variant("ANY_TILE_BYTES = 32768", ODD, {"ANY_TILE_BYTES": "32768"}),  # 8192 reads at odd addresses
-    Variant(
-        "FULL_TILES of 4 bytes = 32 x 64", ("odd f32",), {"FULL_TILES": "{4: (32, 64), 8: (32, 64), 16: (16, 64)}"}
-    ),
-    Variant("WORD_TILE_B = 64", ("odd u8", "odd f16"), {"WORD_TILE_B": "64"}),
-    *(
-        Variant(
-            f"BOX_STEPS = {n}", ("six axes f32", "3^16 f64", "odd axes u8"), {"BOX_FACTORS, BOX_STEPS": f"128, {n}"}
-        )
-        for n in (2, 8)
-    ),
-    Variant("blocks along a", TILES, text=(_ABOVE[0], _ABOVE[1], _ALONG_A + _ABOVE[1])),
-    Variant("blocks in groups of 8 along a", TILES, text=(_ABOVE[0], _ABOVE[1], _GROUPS + _ABOVE[1])),
-    Variant("loads evict first", ("copy", "tile f32", "odd f32"), text=(*_FETCH[:2], _FETCH[2].format("__ldcs"))),
-    Variant("stores evict first", ("copy", "tile f32", "odd f32"), text=(*_PUT[:2], _PUT[2].format("__stcs"))),
-]
+    _hint("loads evict first", f"return *(const {_WORD})from;", f"return __ldcs((const {_WORD})from);"),
+    _hint("stores evict first", f"*({_WORD})to = word;", f"__stcs(({_WORD})to, word);"),
+)
 
 
 class _Numbers(importlib.machinery.SourceFileLoader):
-    """`kernel_numbers.py` with other numbers, found before the real one."""
+    """Imports `kernel_numbers.py` with other numbers; numbers that derive from them follow."""
 
-    numbers: dict[str, str] = {}
+    numbers: dict[str, Any] = {}
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
@@ -136,105 +144,45 @@ class _Numbers(importlib.machinery.SourceFileLoader):
         return importlib.util.spec_from_file_location(name, file, loader=cls(name, file))
 
     def get_code(self, fullname: str) -> Any:
-        lines = pathlib.Path(self.path).read_text(encoding="utf-8").splitlines()
-        for name, value in self.numbers.items():
-            (place,) = (
-                i
-                for i, line in enumerate(lines)
-                if line.startswith(f"{name}") and line[len(name) :].startswith((" =", ", "))
-            )
-            rest = lines[place].partition(" = ")[0][len(name) :]
-            said = lines[place].partition(" = ")[2]
-            more = said.split(", ")[value.count(",") + 1 :] if rest else []
-            lines[place] = f"{name}{rest} = {', '.join([value, *more])}"
-        return compile("\n".join(lines), self.path, "exec")
+        """The module's code, with an assignment behind the statement that sets each of `numbers`."""
+        tree, left = ast.parse(pathlib.Path(self.path).read_text(encoding="utf-8")), dict(self.numbers)
+        body: list[ast.stmt] = []
+        for statement in tree.body:
+            body.append(statement)
+            set_here = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} & left.keys()
+            if isinstance(statement, ast.Assign):
+                body += [ast.parse(f"{name} = {left.pop(name)!r}").body[0] for name in set_here]
+        if left:
+            raise LookupError(f"kernel_numbers.py has no {', '.join(left)}")
+        tree.body = body
+        return compile(tree, self.path, "exec")
 
 
-def library(variant: Variant) -> Any:
-    """gpulayout imported anew, with the variant's change."""
-    for name in [name for name in sys.modules if name.split(".")[0] == "gpulayout"]:
+def library(variant: Variant, package: str = "gpulayout") -> Any:
+    """gpulayout, of which a package was imported anew with the variant's change."""
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
         del sys.modules[name]
+    if _Numbers not in sys.meta_path:
+        sys.meta_path.insert(0, _Numbers)
     _Numbers.numbers = variant.numbers
     gl = importlib.import_module("gpulayout")
     if variant.text:
         source = importlib.import_module("gpulayout.gpu.kernel_source")
         file, old, new = variant.text
         raw = source.raw_text
-        assert raw(file).count(old) == 1, f"{file} has changed: {old}"
+        if raw(file).count(old) != 1:
+            raise LookupError(f"{file} does not hold this line once: {old.strip()}")
         source.raw_text = lambda name: raw(name).replace(old, new) if name == file else raw(name)
         source.kernel_text.cache_clear()
     return gl
 
 
-class Bench:
-    """Buffers, a stream and CUDA events."""
-
-    def __init__(self, quick: bool):
-        import cupy
-
-        self.cupy, self.quick = cupy, quick
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()
-        self.lead = [cupy.ones(LEAD_BYTES >> (12 if quick else 0), cupy.uint8) for _ in range(2)]
-        self.l2 = cupy.cuda.runtime.getDeviceProperties(0)["l2CacheSize"]
-
-    def random(self, nbytes: int, seed: int) -> Any:
-        words = self.cupy.arange(-(-nbytes // 4), dtype=self.cupy.uint32)
-        words += self.cupy.uint32(seed)
-        words *= self.cupy.uint32(2654435761)
-        words ^= words >> self.cupy.uint32(15)
-        return words.view(self.cupy.uint8)[:nbytes]
-
-    def copy(self, source: Any, target: Any) -> None:
-        self.cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, 3, self.stream.ptr)
-
-    def seconds(self, call: Any, calls: int) -> float:
-        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
-        self.stream.synchronize()
-        for _ in range(1 + calls // 3):  # the device stays behind the host
-            self.copy(*self.lead)
-        begin.record(self.stream)
-        for i in range(calls):
-            call(i)
-        end.record(self.stream)
-        end.synchronize()
-        return self.cupy.cuda.get_elapsed_time(begin, end) / 1e3 / calls
-
-    def fractions(self, gl: Any, name: str) -> tuple[float, float, int, str]:
-        """(fraction of a copy, seconds, checksum of the result, the kernel's file)"""
-        source, target, before = MOVES[name]
-        if self.quick:
-            source, target = _small(source), _small(target) if "[" in target else target
-        plan = gl.plan(source, target)
-        nbytes, wide = plan.source.nbytes, plan.source.itemsize
-        count = max(1, -(-4 * self.l2 // (2 * nbytes)))
-        pairs = []
-        for seed in range(count):
-            given, out = (
-                self.random(before + nbytes, seed),
-                self.cupy.full(before + plan.target.nbytes, 0xA5, self.cupy.uint8),
-            )
-            kind = f"u{wide}" if wide <= 8 else "c16"
-            pairs.append(
-                (
-                    given[before:].view(kind) if wide > 1 else given[before:],
-                    out[before:].view(kind) if wide > 1 else out[before:],
-                )
-            )
-        plan = gl.plan(source.replace("f16", "u16").replace("f32", "u32").replace("f64", "u64"), target)
-        plan(pairs[0][0], out=pairs[0][1])
-        words = pairs[0][1].view(self.cupy.uint8).astype(self.cupy.uint64)
-        check = int((words * (self.cupy.arange(words.size, dtype=self.cupy.uint64) * 2654435761 + 1)).sum())
-        del words
-        ours = lambda i: plan(pairs[i % count][0], out=pairs[i % count][1])  # noqa: E731
-        plain = lambda i: self.copy(*pairs[i % count])  # noqa: E731
-        calls = max(1, min(50, int(SAMPLE_SECONDS / max(self.seconds(ours, 1), 1e-7))))
-        rounds = [(self.seconds(ours, calls), self.seconds(plain, calls)) for _ in range(1 if self.quick else ROUNDS)]
-        seconds, copied = (statistics.median(times) for times in zip(*rounds))
-        from gpulayout.gpu.choose_kernel import kernel_plan
-
-        file = kernel_plan(plan.move, before % 16, before % 16).file
-        return copied / seconds, seconds, check, file
+def plan_of(gl: Any, name: str, quick: bool) -> Any:
+    """The plan of a move; elements as unsigned integers, which every array library has."""
+    source, target, _ = MOVES[name]
+    if quick:
+        source, target = _small(source), _small(target) if "[" in target else target
+    return gl.plan(source.replace("f", "u", 1) if source[0] == "f" else source, target)
 
 
 def _small(text: str) -> str:
@@ -246,126 +194,183 @@ def _small(text: str) -> str:
     return f"{kind}[{','.join(map(str, numbers))}]"
 
 
-def worker(wanted: list[str], file: pathlib.Path, quick: bool, deadline: float, known: dict[str, int]) -> None:
-    """Runs variants in this process; a line of JSON for each variant and move."""
-    sys.meta_path.insert(0, _Numbers)
+class Bench:
+    """A stream, CUDA events and buffers that take turns."""
+
+    def __init__(self, quick: bool):
+        import cupy
+
+        self.cupy, self.quick = cupy, quick
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        self.lead = [cupy.ones(LEAD_BYTES >> (12 if quick else 0), cupy.uint8) for _ in range(2)]
+        self.l2_bytes = cupy.cuda.runtime.getDeviceProperties(0)["l2CacheSize"]
+
+    def row(self, gl: Any, name: str) -> dict[str, Any]:
+        """Speed as a fraction of a plain copy of the same buffers, microseconds, and a checksum of the result."""
+        from gpulayout.gpu.choose_kernel import kernel_plan  # the variant's, as `gl` is
+
+        plan, before = plan_of(gl, name, self.quick), MOVES[name].before
+        pairs = self._pairs(plan, before)
+        plan(pairs[0][0], out=pairs[0][1])
+        check = self._checksum(pairs[0][1])
+
+        def ours(number: int) -> None:
+            given, out = pairs[number % len(pairs)]
+            plan(given, out=out)
+
+        def copy(number: int) -> None:
+            self._copy(*pairs[number % len(pairs)])
+
+        calls = max(1, min(MOST_CALLS, int(SAMPLE_SECONDS / max(self._seconds(ours, 1), 1e-7))))
+        rounds = [(self._seconds(ours, calls), self._seconds(copy, calls)) for _ in range(1 if self.quick else ROUNDS)]
+        seconds, copied = (statistics.median(times) for times in zip(*rounds))
+        file = kernel_plan(plan.move, before % 16, before % 16).file
+        return {"fraction": round(copied / seconds, 4), "us": round(seconds * 1e6, 1), "file": file, "check": check}
+
+    def _pairs(self, plan: Any, before: int) -> list[tuple[Any, Any]]:
+        """So many inputs and outputs that the cache has dropped a pair before its next turn."""
+        from benchmarks.peers.inputs import scrambled
+
+        count, kind = max(1, -(-4 * self.l2_bytes // (2 * plan.source.nbytes))), plan.source.dtype
+        found = []
+        for seed in range(1 if self.quick else count):
+            words = scrambled(self.cupy, -(-(before + plan.source.nbytes) // 4), seed)
+            given = words.view(self.cupy.uint8)[before : before + plan.source.nbytes]
+            out = self.cupy.full(before + plan.target.nbytes, 0xA5, self.cupy.uint8)[before:]
+            found.append((given.view(kind), out.view(kind)))
+        return found
+
+    def _checksum(self, array: Any) -> int:
+        words = array.view(self.cupy.uint8).astype(self.cupy.uint64)
+        words *= self.cupy.arange(words.size, dtype=self.cupy.uint64) * self.cupy.uint64(2654435761) + self.cupy.uint64(
+            1
+        )
+        return int(words.sum())
+
+    def _copy(self, source: Any, target: Any) -> None:
+        self.cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, 3, self.stream.ptr)
+
+    def _seconds(self, call: Any, calls: int) -> float:
+        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        self.stream.synchronize()
+        for _ in range(1 + calls // 3):  # the device stays behind the host
+            self._copy(*self.lead)
+        begin.record(self.stream)
+        for number in range(calls):
+            call(number)
+        end.record(self.stream)
+        end.synchronize()
+        return float(self.cupy.cuda.get_elapsed_time(begin, end)) / 1e3 / calls
+
+
+def rows_of(variant: Variant, bench: Bench, known: dict[str, int], deadline: float) -> Iterator[dict[str, Any]]:
+    """A row for each move of a variant; one with an error where it does not compile or the planner has no such tile."""
+    gl = None
+    for name in variant.moves:
+        if time.time() > deadline:
+            return
+        row: dict[str, Any] = {"variant": variant.name, "move": name}
+        try:
+            gl = gl or library(variant)
+            row |= bench.row(gl, name)
+            row["right"] = known.setdefault(name, row["check"]) == row["check"]
+        except Exception as error:
+            row["error"] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
+        yield row
+        bench.cupy.get_default_memory_pool().free_all_blocks()
+
+
+def worker(file: pathlib.Path, wanted: list[str], known: dict[str, int], deadline: float, quick: bool) -> int:
+    """Runs variants in this process.  Lines of JSON: one where a variant begins, one for each of its moves."""
     bench = Bench(quick)
     with file.open("a", encoding="utf-8") as lines:
-        for variant in (each for each in VARIANTS if each.name in wanted):
+        for variant in (variant for variant in VARIANTS if variant.name in wanted):
             if time.time() > deadline:
-                return
+                return 0
             print(json.dumps({"begin": variant.name}), file=lines, flush=True)
-            for name in variant.moves:
-                if time.time() > deadline:
-                    return
-                row: dict[str, Any] = {"variant": variant.name, "move": name}
-                try:
-                    if name == variant.moves[0]:
-                        gl = library(variant)
-                    fraction, seconds, check, kernel = bench.fractions(gl, name)
-                    right = known.setdefault(name, check) == check
-                    row |= {
-                        "fraction": round(fraction, 4),
-                        "us": round(seconds * 1e6, 1),
-                        "file": kernel,
-                        "right": right,
-                        "check": check,
-                    }
-                except Exception as error:  # it does not compile, or the planner has no tile of that size
-                    row["error"] = (
-                        f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160] if str(error) else ''}"
-                    )
-                    if (
-                        "illegal" in str(error).lower()
-                        or "misaligned" in str(error).lower()
-                        or "launch failure" in str(error).lower()
-                    ):
-                        print(json.dumps(row), file=lines, flush=True)
-                        sys.exit(3)  # the context is lost
+            for row in rows_of(variant, bench, known, deadline):
                 print(json.dumps(row), file=lines, flush=True)
-                bench.cupy.get_default_memory_pool().free_all_blocks()
+                if any(word in row.get("error", "").lower() for word in LOST):
+                    return 3
+    return 0
+
+
+def measure(wanted: list[str], seconds: float, quick: bool) -> list[dict[str, Any]]:
+    """The rows of these variants, from as many processes as it takes."""
+    deadline, ended = time.time() + seconds, []
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "rows")
+        file.touch()
+        while True:
+            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            rows, begun = (
+                [line for line in lines if "move" in line],
+                [line["begin"] for line in lines if "begin" in line],
+            )
+            known = {row["move"]: row["check"] for row in rows if row["variant"] == AS_IT_IS and "check" in row}
+            job = {"file": str(file), "wanted": [name for name in wanted if name not in begun], "known": known}
+            if not job["wanted"] or time.time() > deadline:
+                return rows + ended
+            command = [sys.executable, "-m", "benchmarks.numbers", "--worker", json.dumps(job | {"deadline": deadline})]
+            command += ["--quick"] * quick
+            try:
+                status = subprocess.run(command, timeout=max(5, deadline + 8 - time.time()), cwd=ROOT).returncode
+            except subprocess.TimeoutExpired:
+                status = 124
+            last = _last_begun(file)
+            if status and last == (begun[-1] if begun else None):  # it did not even begin: the next would not either
+                return [*rows, *ended, {"variant": "all", "move": "-", "error": f"a process ended with {status}"}]
+            if status:
+                ended.append({"variant": last, "move": "-", "error": f"the process ended with {status}"})
+
+
+def _last_begun(file: pathlib.Path) -> str | None:
+    begun = [line for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()) if "begin" in line]
+    return begun[-1]["begin"] if begun else None
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Best change first; both runs of the library as it is give the noise."""
-    plain = {row["move"]: row for row in rows if row.get("variant") == "as it is" and "fraction" in row}
-    again = {row["move"]: row for row in rows if row.get("variant") == "as it is, again" and "fraction" in row}
-    lines = [f"{'as it is':32} {'kernel':16} fraction of copy, twice"]
+    """The library as it is, twice; then the changes: wrong bytes and errors first, then the best."""
+    plain, again = (
+        {row["move"]: row for row in rows if row["variant"] == name and "fraction" in row} for name in (AS_IT_IS, AGAIN)
+    )
+    lines = [f"{AS_IT_IS:32} {'kernel':16} fraction of copy, twice"]
     for name, row in plain.items():
-        lines.append(
-            f"{name:32} {row['file']:16} {row['fraction']:.3f} {again[name]['fraction']:.3f}"
-            if name in again
-            else f"{name:32} {row['file']:16} {row['fraction']:.3f}"
-        )
-    found = []
+        second = f" {again[name]['fraction']:.3f}" if name in again else ""
+        lines.append(f"{name:32} {row['file']:16} {row['fraction']:.3f}{second}")
+    changes = []
     for row in rows:
-        if "variant" not in row or row["variant"].startswith("as it is"):
-            continue
-        base = plain.get(row["move"])
-        text = f"{row['variant']:34} {row['move']:22}"
-        if "error" in row or not base:
-            found.append((9.0, f"{text} {row.get('error', 'no base')[:60]}"))
-        else:
+        base, text = plain.get(row["move"]), f"{row['variant']:34} {row['move']:22}"
+        if "error" in row or (base and not row["right"]):
+            changes.append((math.inf, f"{text} {row.get('error', 'WRONG BYTES')[:70]}"))
+        elif base and row["variant"] not in (AS_IT_IS, AGAIN):
             gain = row["fraction"] / base["fraction"] - 1
-            found.append(
-                (
-                    -gain if row["right"] else 8.0,
-                    f"{text} {row['fraction']:.3f} {gain:+.1%}{'' if row['right'] else '  WRONG BYTES'}",
-                )
-            )
-    return lines + [""] + [text for _, text in sorted(found, key=lambda one: one[0])]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.numbers", description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=pathlib.Path, required=True)
-    parser.add_argument("--only", default="", help="variants whose name contains this")
-    parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    return parser
+            changes.append((gain, f"{text} {row['fraction']:.3f} {gain:+.1%}"))
+    return [*lines, "", *(text for _, text in sorted(changes, key=lambda change: -change[0]))]
 
 
 def main() -> int:
-    options = _parser().parse_args()
-    lines = options.json.with_suffix(".lines")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.numbers", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures to a file")
+    parser.add_argument("--only", default="", metavar="TEXT", help="variants whose name contains this")
+    parser.add_argument("--seconds", type=float, default=150, help="begin no move after this time")
+    parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
     if options.worker:
-        given = json.loads(options.worker)
-        worker(given["wanted"], lines, options.quick, given["deadline"], given["known"])
-        return 0
-    lines.unlink(missing_ok=True)
-    wanted = [
-        each.name for each in VARIANTS if options.only.lower() in each.name.lower() or each.name.startswith("as it is")
-    ]
-    deadline, rows, known = time.time() + options.seconds, [], {}
-    while wanted and time.time() < deadline:
-        job = json.dumps({"wanted": wanted, "deadline": deadline, "known": known})
-        command = [sys.executable, "-m", "benchmarks.numbers", "--json", str(options.json), "--worker", job] + [
-            "--quick"
-        ] * options.quick
-        try:
-            done = subprocess.run(command, timeout=max(5, deadline + 8 - time.time()), cwd=ROOT).returncode
-        except subprocess.TimeoutExpired:
-            done = 124
-        rows = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()] if lines.exists() else []
-        begun = [row["begin"] for row in rows if "begin" in row]
-        known = {row["move"]: row["check"] for row in rows if row.get("variant") == "as it is" and "check" in row}
-        if not begun or done == 0 or time.time() > deadline:
-            break
-        rows.append({"variant": begun[-1], "move": "(the process ended)", "error": f"exit status {done}"})
-        with lines.open("a", encoding="utf-8") as file:
-            print(json.dumps(rows[-1]), file=file)
-        wanted = [name for name in wanted if name not in begun]
-    found = [row for row in rows if "variant" in row]
-    shown = table(found)
-    options.json.write_text(
-        json.dumps({"quick": options.quick, "rows": found, "table": shown}, indent=1) + "\n", encoding="utf-8"
-    )
-    lines.unlink(missing_ok=True)
-    print("\n".join(shown))
-    print(f"{len({row['variant'] for row in found})} of {len(VARIANTS)} variants")
-    measured = [row for row in found if "fraction" in row]
-    return 0 if measured and all(row["right"] for row in measured) else 1
+        job = json.loads(options.worker)
+        return worker(pathlib.Path(job["file"]), job["wanted"], job["known"], job["deadline"], options.quick)
+    text = options.only.casefold()
+    wanted = [variant.name for variant in VARIANTS if text in variant.name.casefold() or variant.name == AS_IT_IS]
+    rows = measure(wanted, options.seconds, options.quick)
+    lines, ran = table(rows), {row["variant"] for row in rows if "fraction" in row}
+    if options.json:
+        found = {"quick": options.quick, "rows": rows, "table": lines}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+    print(f"{len(ran)} of {len(wanted)} variants")
+    return 0 if ran and all(row.get("right", True) for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -98,6 +98,17 @@ def names_of(record):
     return [(run["contender"], run["output"]) for run in record["runs"]]
 
 
+def test_a_peer_that_fails_costs_no_row_of_the_long_list(cuda_side, tmp_path, monkeypatch):
+    def geam(case, pairs):
+        return [Contender("cupy.cublas.geam", "warm", lambda number: 1 / 0)]
+
+    monkeypatch.setattr(importlib.import_module("benchmarks.peers.geam"), "geam", geam)
+    found = figures(tmp_path, "--ttc", "--only", "TTC")
+    assert not found["not_run"] and len(found["ttc"]) == 2
+    assert {refused["peer"] for refused in found["peers_refused"]} == {"cupy.cublas.geam"}
+    assert [names_of(record)[-1] for record in found["ttc"]] == [("cupy.copyto", "warm")] * 2
+
+
 def test_every_kind_of_case_runs_beside_cupy(cuda_side, tmp_path, capsys):
     found = figures(tmp_path)
     assert found["finished"] and not found["not_run"] and not found["peers_refused"]

@@ -1,4 +1,7 @@
-"""ci/gpu without a GPU: its parts and their limits, in a dry run and with stubs for the programs it calls."""
+"""ci/gpu without a GPU: its parts and their limits, with stubs for the programs it calls.
+
+`ci/gpu --rehearse` runs the programs themselves; `ci/test --all` calls it.
+"""
 
 import json
 import os
@@ -6,7 +9,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -30,49 +32,10 @@ def run_script(*arguments, **environment):
     )
 
 
-def test_the_script_runs_dry_and_writes_five_files(tmp_path):
-    done = run_script("--dry-run", OUT=str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["passed"] and [part["name"] for part in summary["parts"]] == ["tests", "launches", "benchmarks"]
-    assert json.loads((tmp_path / "tests.json").read_text())["outcomes"]["passed"] > 0
-    figures = json.loads((tmp_path / "benchmarks.json").read_text())
-    assert figures["cases"] and figures["small"] and len(figures["ttc"]) == 57 and figures["finished"]
-    assert not [entry for entry in figures["not_run"] if entry["failed"]]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "benchmarks.json",
-        "log.txt",
-        "parts.tsv",
-        "summary.json",
-        "tests.json",
-    ]
-    lines = done.stdout.splitlines()
-    assert lines[-1].startswith("PASSED") and any(line.startswith("TTC f32, 57 transpositions|") for line in lines)
-
-
-def test_one_part_gets_all_the_time(tmp_path):
-    done = run_script("--dry-run", "--part", "tests", "--seconds", "300", OUT=str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (part,) = json.loads((tmp_path / "summary.json").read_text())["parts"]
-    assert part["name"] == "tests" and 280 <= part["limit"] <= 290 and "no benchmark figures" not in done.stdout
-
-
-def test_a_part_that_takes_too_long_is_ended_and_the_table_still_comes(tmp_path):
-    begin = time.monotonic()
-    slow = tmp_path / "python"
-    slow.write_text(f'#!/bin/sh\ncase "$*" in "-m pytest"*) exec sleep 100;; *) exec {sys.executable} "$@";; esac\n')
-    slow.chmod(0o755)
-    done = run_script(
-        "--dry-run", "--part", "tests", "--seconds", "12", OUT=str(tmp_path / "out"), GPULAYOUT_PYTHON=str(slow)
-    )
-    assert done.returncode == 1 and time.monotonic() - begin < 60
-    (part,) = json.loads((tmp_path / "out" / "summary.json").read_text())["parts"]
-    assert (part["result"], part["remark"]) == ("out of time", "no result was written")
-    assert done.stdout.splitlines()[-1].startswith("FAILED")
-
-
 PYTHON_STUB = """#!/bin/sh
-case "$*" in *gpu_summary*) exec {python} "$@";; "-c "*) ;; *) echo "$*" >>{called}; echo done;; esac
+case "$*" in *gpu_summary*) exec {python} "$@";; "-c "*) exit;; *) echo "$*" >>{called};; esac
+case "$*" in "-m pytest"*) {tests};; esac
+echo done
 """
 SANITIZER_STUB = """#!/bin/sh
 echo "sanitizer $*" >>{called}
@@ -82,15 +45,15 @@ case "$*" in *racecheck*) echo "RACECHECK SUMMARY: 1 hazard"; exit 9;; esac
 
 @pytest.fixture
 def stubs(tmp_path):
-    """run(*arguments) -> (result, parts, what was called), on a machine where a GPU seems to work and a race is
-    found.
+    """run(*arguments, tests=":") -> (result, parts, what was called), on a machine where a GPU seems to work, the
+    tests are this shell command, and a race is found.
     """
     called = tmp_path / "called"
-    for name, text in (("python", PYTHON_STUB), ("compute-sanitizer", SANITIZER_STUB)):
-        (tmp_path / name).write_text(text.format(python=sys.executable, called=called))
-        (tmp_path / name).chmod(0o755)
 
-    def run(*arguments):
+    def run(*arguments, tests=":"):
+        for name, text in (("python", PYTHON_STUB), ("compute-sanitizer", SANITIZER_STUB)):
+            (tmp_path / name).write_text(text.format(python=sys.executable, called=called, tests=tests))
+            (tmp_path / name).chmod(0o755)
         done = run_script(
             *arguments,
             OUT=str(tmp_path / "out"),
@@ -121,15 +84,14 @@ def test_a_whole_run_goes_through_all_parts_though_one_fails(stubs):
     assert race["result"] == "failed (9)" and race["remark"] == "RACECHECK SUMMARY: 1 hazard"
     assert parts[-1]["name"] == "benchmarks" and 480 < parts[-1]["limit"] <= 510
     (suite,) = (line for line in called if line.startswith("-m pytest -p tests.support.gpu_gate --gpu-gate "))
-    assert " -m gpu" in suite and "--gpu-gate-optional" not in suite
+    assert " -m gpu" in suite and "--deselect" not in suite
     assert called.count("-m tests.support.small_launches --backend cupy") == 1
     assert {re.sub(r"/\S*/python", "python", line) for line in called if line.startswith("sanitizer")} == {
         f"sanitizer --tool {tool} --error-exitcode 9 python -m tests.support.small_launches --backend cupy"
         for tool in ("memcheck", "racecheck", "initcheck")
     }
-    assert called[-1].startswith("-m benchmarks --json ") and called[-1].endswith(
-        f"--backend cupy --time-limit {parts[-1]['limit'] - 30}"
-    )
+    assert called[-1].startswith("-m benchmarks --backend cupy --json ")
+    assert called[-1].endswith(f" --time-limit {parts[-1]['limit'] - 30}")
     assert len(called) == 6
 
 
@@ -157,14 +119,47 @@ def test_a_part_of_its_own_has_the_time_of_all(stubs):
     assert all(part["limit"] > 490 for part in parts)
 
 
+def test_a_part_that_takes_too_long_is_ended_and_the_table_still_comes(stubs):
+    done, (part,), _ = stubs("--part", "tests", "--seconds", "12", tests="exec sleep 1000")
+    assert done.returncode == 1 and (part["result"], part["remark"]) == ("out of time", "no result was written")
+    assert done.stdout.splitlines()[-1].startswith("FAILED") and "no benchmark figures" not in done.stdout
+
+
+def test_a_quick_run_is_tiny_everywhere(stubs):
+    _, parts, called = stubs("--first", "--quick", "--seconds", "800")
+    (suite,) = (line for line in called if line.startswith("-m pytest "))
+    assert "--deselect=tests/moves/test_tiled.py::" in suite
+    assert [line for line in called if "-m benchmarks" in line] == [
+        line for line in called if "-m benchmarks" in line and " --quick" in line
+    ]
+    assert all(part["limit"] > 700 for part in parts)  # of a slow machine
+
+
+def test_the_long_tests_exist():
+    for line in (ROOT / "ci" / "long_gpu_tests.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            file, _, name = line.removeprefix("--deselect=").partition("::")
+            assert re.search(rf"^def {name.partition('[')[0]}\b", (ROOT / file).read_text(), re.MULTILINE), line
+
+
 @pytest.mark.skipif(gpu_problem() is None, reason="a GPU works here, so the script would begin")
 def test_without_a_gpu_the_script_says_so_and_stops(tmp_path):
     done = run_script(OUT=str(tmp_path))
     assert done.returncode == 1 and done.stderr.startswith("ci/gpu: no GPU to test on: ")
-    assert "ci/gpu --dry-run" in done.stderr and not (tmp_path / "summary.json").exists()
+    assert "ci/gpu --rehearse" in done.stderr and not (tmp_path / "summary.json").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--part"], ["--part", "all"], ["--seconds", "x"], ["--fast"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--part"],
+        ["--part", "all"],
+        ["--seconds", "x"],
+        ["--fast"],
+        ["--first", "--part", "tests"],
+        ["--rehearse", "--first"],
+    ],
+)
 def test_wrong_usage(arguments):
     done = run_script(*arguments)
     assert done.returncode == 2 and done.stderr.startswith("usage: ci/gpu")

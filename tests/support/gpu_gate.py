@@ -2,10 +2,10 @@
 
     pytest -p tests.support.gpu_gate --gpu-gate FILE.json
 
-A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU
-is enough: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At
-least one test marked `gpu` must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying
-the plugin itself. Tests of a missing GPU skip with a reason that begins with `GPU_IS_THERE`, and do not count.
+A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is enough:
+a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At least one
+test marked `gpu` must have passed, or the suite proved nothing.  Tests of a missing GPU skip with a reason that begins
+with `GPU_IS_THERE`, and do not count.
 
 Tests that need a GPU run first, and a session that gets SIGTERM, as from `timeout`, still writes its results.
 
@@ -41,7 +41,6 @@ def pytest_addoption(parser):
     group.addoption(
         "--gpu-gate", metavar="FILE", help="fail on skips for want of a GPU, and write what ran on it to a JSON file"
     )
-    group.addoption("--gpu-gate-optional", action="store_true", help="do not insist on a test that needs a GPU")
 
 
 def pytest_configure(config):
@@ -70,13 +69,13 @@ def device_is_lost() -> bool:
     return False
 
 
-@pytest.hookimpl(hookwrapper=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    outcome = yield
-    report = outcome.get_result()
+    report = yield
     if report.failed and hasattr(item.config, "workerinput") and device_is_lost():
         print(f"== {item.nodeid} lost the device:\n{report.longreprtext}", file=sys.stderr, flush=True)
         os._exit(86)
+    return report
 
 
 class GpuGate:
@@ -84,7 +83,6 @@ class GpuGate:
 
     def __init__(self, config):
         self.file = pathlib.Path(config.getoption("--gpu-gate"))
-        self.optional = config.getoption("--gpu-gate-optional")
         self.outcomes = collections.Counter()
         self.gpu_passed = 0
         self.failed: list[str] = []
@@ -125,7 +123,7 @@ class GpuGate:
             return "the tests were ended before all had run"
         if self.skipped:
             return f"{len(self.skipped)} tests were skipped for want of a GPU"
-        if not self.gpu_passed and not self.optional:
+        if not self.gpu_passed:
             return "no test marked gpu has passed"
         return None
 

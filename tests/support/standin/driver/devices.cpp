@@ -1,4 +1,5 @@
 // The devices, their properties, and the contexts that threads enter.
+#include <stdlib.h>
 #include <string.h>
 
 #include "memory.hpp"
@@ -8,7 +9,14 @@ using namespace standin;
 
 namespace {
 
-bool is_device(int device) { return device >= 0 && device < DEVICES; }
+// As on a machine, CUDA_VISIBLE_DEVICES lists the devices that a process sees: "0" leaves one.
+int device_count() {
+  static const char* const visible = getenv("CUDA_VISIBLE_DEVICES");
+  int count = 1;
+  for (const char* at = visible; at && *at; ++at) count += *at == ',';
+  return visible && count < DEVICES ? count : DEVICES;
+}
+bool is_device(int device) { return device >= 0 && device < device_count(); }
 
 const int THREADS_PER_BLOCK = 1024, PROCESSORS = 4, L2_BYTES = 1 << 20;
 const size_t SHARED_BYTES = 48 << 10;
@@ -17,10 +25,10 @@ const size_t SHARED_BYTES = 48 << 10;
 
 API int cudaDriverGetVersion(int* version) { return *version = STANDIN_CUDA_VERSION, 0; }
 API int cudaRuntimeGetVersion(int* version) { return *version = STANDIN_CUDA_VERSION, 0; }
-API int cudaGetDeviceCount(int* count) { return *count = DEVICES, 0; }
+API int cudaGetDeviceCount(int* count) { return *count = device_count(), 0; }
 API int cudaGetDevice(int* device) { return *device = self.device, 0; }
 API int cudaSetDevice(int device) {
-  if (!is_device(device)) return result(refused(cudaErrorInvalidDevice, "device %d is set, but there are only %d", device, DEVICES));
+  if (!is_device(device)) return result(refused(cudaErrorInvalidDevice, "device %d is set, but there are only %d", device, device_count()));
   self.device = device;
   enter_context();                               // since CUDA 12 this establishes the context at once
   return 0;

@@ -135,13 +135,6 @@ def test_a_quick_run_is_tiny_everywhere(stubs):
     assert all(part["limit"] > 700 for part in parts)  # of a slow machine
 
 
-def test_the_long_tests_exist():
-    for line in (ROOT / "ci" / "long_gpu_tests.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            file, _, name = line.removeprefix("--deselect=").partition("::")
-            assert re.search(rf"^def {name.partition('[')[0]}\b", (ROOT / file).read_text(), re.MULTILINE), line
-
-
 @pytest.mark.skipif(gpu_problem() is None, reason="a GPU works here, so the script would begin")
 def test_without_a_gpu_the_script_says_so_and_stops(tmp_path):
     done = run_script(OUT=str(tmp_path))

@@ -28,21 +28,22 @@ def write(path, text):
 
 @pytest.fixture
 def run_ci_test(tmp_path):
-    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0) -> (status, lines) of ci/test among stubs.
+    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0, gpu=0) -> (status, lines) of ci/test among stubs.
 
     A stub prints its call and ends with the given status; ruff=None: it is not installed.
     """
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / "test", tmp_path / "ci" / "test")
 
-    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0):
+    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0, gpu=0):
         write(
             tmp_path / "python", PYTHON.format(tests=tests, ruff=1 if ruff is None else ruff, no_ruff=int(ruff is None))
         )
         write(tmp_path / "ci" / "venv", f"#!/bin/sh\necho {tmp_path}/python\n")
         write(tmp_path / "ci" / "check_wheel", STUB.format(name="check_wheel", status=wheel))
         write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
-        write(tmp_path / "ci" / "docs", STUB.format(name="docs", status=docs))
+        for name, found in {"docs": docs, "gpu": gpu}.items():
+            write(tmp_path / "ci" / name, STUB.format(name=name, status=found))
         done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout.splitlines()
 
@@ -77,7 +78,7 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
         "real_cupy --cupy lowest",
         "real_cupy --cuda 12 --cupy lowest",
     ]
-    assert "docs --build" in lines
+    assert {"docs --build", "gpu --rehearse"} <= set(lines)
 
 
 def test_arguments_go_to_pytest_alone(run_ci_test):
@@ -111,6 +112,10 @@ def test_the_documentation_fails_the_run_or_is_left_out_where_sphinx_cannot_be_h
     found, lines = run_ci_test("--all", docs=status)
     assert found == (0 if left_out else status)
     assert sum(line.startswith("ci/test: left out: ci/docs") for line in lines) == left_out
+
+
+def test_a_failed_rehearsal_fails_the_run(run_ci_test):
+    assert run_ci_test("--all", gpu=1)[0] == 1 and run_ci_test("--all", gpu=77)[0] == 0
 
 
 def test_without_ruff_the_rest_runs_and_says_so(run_ci_test):
@@ -188,12 +193,11 @@ def test_the_help_of_real_cupy_fits_a_screen_and_names_every_option(option):
 
 def test_the_quick_form_leaves_out_tests_that_exist():
     """A name that is gone would leave out nothing, and pytest would not say so."""
-    [tests] = re.findall(r"^  long=\(.*?\)\n", (CI / "real_cupy").read_text(), re.MULTILINE | re.DOTALL)
-    names = subprocess.run(["bash", "-c", tests + 'printf "%s\\n" "${long[@]}"'], capture_output=True, text=True).stdout
-    for file, function in re.findall(r"^(\S+\.py)::(\w+)", names, re.MULTILINE):
-        text = (CI.parent / "tests" / file).read_text()
-        assert f"\ndef {function}(" in text, (file, function)
-    assert len(names.splitlines()) > 10
+    lines = [line for line in (CI / "long_gpu_tests.txt").read_text().splitlines() if not line.startswith("#")]
+    for line in lines:
+        file, function = re.match(r"--deselect=(\S+\.py)::(\w+)", line).groups()
+        assert f"\ndef {function}(" in (CI.parent / file).read_text(), line
+    assert len(lines) > 10
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_of_a_missing_gpu(): pass
 """
 
 
-def run_gated(folder, text):
+def run_gated(folder, text, *options):
     """The result and the gate's JSON of a separate pytest session over one test file."""
     (folder / "test_gated.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs a GPU\n")
@@ -50,6 +50,7 @@ def run_gated(folder, text):
             folder,
             "-c",
             folder / "pytest.ini",
+            *options,
             folder,
         ],
         cwd=ROOT,
@@ -66,6 +67,43 @@ def test_the_gpu_gate_fails_when_a_test_was_skipped_for_want_of_a_gpu(tmp_path, 
     assert done.returncode == status, done.stdout + done.stderr
     assert len(result["skipped_for_want_of_a_gpu"]) == (2 if skip else 0)
     assert result["gpu_passed"] == (0 if skip else 1)
+
+
+def test_a_library_that_the_machine_lacks_does_not_count_and_is_noted(tmp_path):
+    text = "\n@pytest.mark.gpu\ndef test_needs_torch():\n    pytest.skip(\"could not import 'torch': none\")\n"
+    done, result = run_gated(tmp_path, GATED.format(skip=False) + text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(result["skipped_for_want_of_a_library"].values()) == ["could not import 'torch': none"]
+
+
+LOSES_THE_DEVICE = """
+import sys, types, pytest
+
+class CUDARuntimeError(RuntimeError): pass
+
+def refuse(): raise CUDARuntimeError("an illegal memory access was encountered")
+
+@pytest.mark.gpu
+def test_a_loses_the_device():
+    runtime = types.SimpleNamespace(deviceSynchronize=refuse, CUDARuntimeError=CUDARuntimeError)
+    sys.modules["cupy"] = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime))
+    sys.modules["gpulayout.gpu.cupy_runtime"] = types.ModuleType("cupy_runtime")
+    assert False, "wrong bytes"
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("number", range(3))
+def test_b_needs_the_device(number):
+    assert "cupy" not in sys.modules
+"""
+
+
+def test_a_kernel_that_loses_the_device_costs_one_test(tmp_path):
+    """The worker names it and ends itself: the tests after it run in a new process, on a device that works."""
+    pytest.importorskip("xdist")
+    done, result = run_gated(tmp_path, LOSES_THE_DEVICE, "-n", "1", "--max-worker-restart", "3")
+    assert done.returncode == 1 and result["outcomes"] == {"failed": 1, "passed": 3}, done.stdout + done.stderr
+    assert [name.rpartition("::")[2] for name in result["failed"]] == ["test_a_loses_the_device"]
+    assert "test_a_loses_the_device lost the device:" in done.stderr and "wrong bytes" in done.stderr
 
 
 @pytest.mark.parametrize(("present", "status"), [(1, 0), (0, 1)])

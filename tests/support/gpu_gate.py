@@ -5,7 +5,7 @@
 A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is enough:
 a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At least one
 test marked `gpu` must have passed, or the suite proved nothing.  Tests of a missing GPU skip with a reason that begins
-with `GPU_IS_THERE`, and do not count.
+with `GPU_IS_THERE`, and do not count; nor does one for want of PyTorch or JAX, which is noted.
 
 Tests that need a GPU run first, and a session that gets SIGTERM, as from `timeout`, still writes its results.
 
@@ -28,6 +28,8 @@ import pytest
 
 ABOUT_GPU = re.compile(r"\b(gpu|cupy|cuda device|cuda driver)\b", re.IGNORECASE)
 GPU_IS_THERE = "a GPU works here"
+# Packages that a machine with a GPU may lack.
+OTHER_LIBRARY = re.compile(r"could not import '(torch|jax)'|the extra `oracle` \(jaxlib\) is not installed")
 MORE_DEVICES = re.compile(r"needs [2-9] CUDA devices, there is 1$")
 
 
@@ -88,6 +90,7 @@ class GpuGate:
         self.failed: list[str] = []
         self.skipped: dict[str, str] = {}
         self.needed_more: dict[str, str] = {}
+        self.needed_library: dict[str, str] = {}
         self.ended_early = False
         signal.signal(signal.SIGTERM, self._end)
 
@@ -97,7 +100,8 @@ class GpuGate:
 
     def pytest_runtest_logreport(self, report):
         marked = "gpu" in report.keywords
-        if report.when == "call" or (report.when == "setup" and not report.passed):
+        # A worker that ended has neither part.
+        if report.when not in ("setup", "teardown") or (report.when == "setup" and not report.passed):
             self.outcomes[report.outcome] += 1
             self.gpu_passed += marked and report.passed
         if report.failed:
@@ -115,6 +119,8 @@ class GpuGate:
         )
         if MORE_DEVICES.search(reason):
             self.needed_more[report.nodeid] = reason
+        elif OTHER_LIBRARY.search(reason):
+            self.needed_library[report.nodeid] = reason
         elif (marked or ABOUT_GPU.search(reason)) and not reason.startswith(GPU_IS_THERE):
             self.skipped[report.nodeid] = reason
 
@@ -139,6 +145,7 @@ class GpuGate:
                     "failed": self.failed,
                     "skipped_for_want_of_a_gpu": self.skipped,
                     "skipped_for_want_of_more_gpus": self.needed_more,
+                    "skipped_for_want_of_a_library": self.needed_library,
                 },
                 indent=1,
             )

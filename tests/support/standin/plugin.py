@@ -2,18 +2,14 @@
 
     pytest -p tests.support.standin.plugin -m gpu
 
-A function that the stand-in lacks can look like a missing GPU.  So a skipped test fails the run, except for the reasons
-in `MAY_SKIP`.
+A function that the stand-in lacks can look like a missing GPU.  So a skipped test fails the run, except for want
+of PyTorch or JAX.
 """
-
-import re
 
 import pytest
 
+from tests.support.gpu_gate import OTHER_LIBRARY
 from tests.support.standin import device
-
-# Packages that the run does not need.
-MAY_SKIP = re.compile(r"could not import '(torch|jax)'|the extra `oracle` \(jaxlib\) is not installed")
 
 device.install()
 
@@ -39,7 +35,7 @@ class _Skips:
     def _look(self, report):
         if report.skipped and not hasattr(report, "wasxfail"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            if not MAY_SKIP.search(reason):
+            if not OTHER_LIBRARY.search(reason):
                 self.refused[report.nodeid] = reason
 
     @pytest.hookimpl(trylast=True)

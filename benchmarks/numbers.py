@@ -188,7 +188,7 @@ def plan_of(gl: Any, name: str, quick: bool) -> Any:
 def _small(text: str) -> str:
     kind, _, sizes = text.rstrip("]").partition("[")
     numbers = [int(size) for size in sizes.split(",")]
-    while len(numbers) < 16 and math.prod(numbers) > 300_000:
+    while math.prod(numbers) > 70_000:
         at = numbers.index(max(numbers))
         numbers[at] = -(-numbers[at] // 2)
     return f"{kind}[{','.join(map(str, numbers))}]"

@@ -15,9 +15,8 @@ import pytest
 
 import gpulayout
 from gpulayout.api import backends
-from gpulayout.cpu import threads
 from gpulayout.cpu.run import NumpyBackend
-from tests.support import executors, fake_cuda, fake_cupy, foreign
+from tests.support import executors, fake_cuda, fake_cupy, foreign, machine
 from tests.support.device_arrays import ON_GPU
 from tests.support.kept import forget_transfers
 
@@ -28,10 +27,12 @@ hypothesis.settings.register_profile("default", deadline=None, print_blob=True, 
 hypothesis.settings.load_profile("default")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _threads_never_rest():
-    """A busy machine must not decide which tests use threads; and work that sleeps or waits looks like one."""
-    threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0
+def pytest_configure(config):
+    machine.install(config)
+
+
+def pytest_report_header():
+    return f"made-up processor: {machine.machine.processor}"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LINE_BYTES = 64  # of every x86 processor and most others; the model of a copy needs no other size
-_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
@@ -37,7 +37,7 @@ DEFAULT = Caches(Cache(64, 8), Cache(1024, 16), Cache(32768, 16))
 @functools.cache
 def machine_caches() -> Caches:
     """The caches of this machine; a level that the system does not describe is that of DEFAULT."""
-    return described_caches(_FOLDER)
+    return described_caches(FOLDER)
 
 
 def described_caches(folder: Path) -> Caches:

@@ -1,4 +1,8 @@
-"""Every plan that NumPy executes gives the bytes of the definition."""
+"""Every plan that NumPy executes gives the bytes of the definition.
+
+Which plan a move gets is stated for the processor `common`, unless a test takes another.  `test_machines.py` compares
+bytes on 18 machines.
+"""
 
 import itertools
 import math
@@ -13,6 +17,8 @@ from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import pack_move, relayout_move, strided_move
 from tests.support.kept import forget_transfers
+
+pytestmark = pytest.mark.usefixtures("common")
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
 
@@ -48,7 +54,7 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
         ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
     ],
 )
-def test_moves_in_cache_blocks_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+def test_moves_in_cache_blocks_give_the_bytes_of_the_definition(tiny, element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
     assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).cache_block
@@ -272,13 +278,13 @@ def relayout_plan(text, order):
     return strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
 
 
-def test_the_scratch_array_of_a_small_move_is_smaller_than_what_malloc_returns_to_the_system():
+def test_the_scratch_array_of_a_small_move_is_smaller_than_what_malloc_returns_to_the_system(each_processor):
     for text in ("f32[256,256]", "f64[256,256]", "u8[64,4096]", "c128[128,256]"):
         plan = relayout_plan(text, (1, 0))
         assert 0 < cache_blocks.scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch) < 128 << 10, text
 
 
-def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
+def test_scratch_arrays_of_all_threads_fit_into_4_megabytes(each_processor):
     for text in (
         "u8[8192,8192]",
         "f32[8192,8192]",
@@ -295,7 +301,7 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
             assert reach * threads <= 4 << 20, (text, threads)
 
 
-def test_short_rows_far_apart_leave_scratch_arrays_small_enough():
+def test_short_rows_far_apart_leave_scratch_arrays_small_enough(each_processor):
     """Rows of 336 bytes begin 448 apart, and they are not contiguous in the source."""
     through_scratch = 0
     for element_type, run in (("u8", 321), ("u16", 161), ("f32", 81), ("f64", 41), ("c128", 21)):
@@ -314,14 +320,14 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough():
     assert through_scratch > 20
 
 
-def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
+def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart(each_processor):
     for text in ("f32[4096,4096]", "f64[8192,8192]", "u8[8192,8192]"):
         source = gl.parse_shape(text)
         plan = strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
         assert plan.scratch[1] % 128 == 64, text  # the minor axis of the target
 
 
-def test_only_scattered_padding_is_filled_with_everything_else():
+def test_only_scattered_padding_is_filled_with_everything_else(each_processor):
     scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
     gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
@@ -335,7 +341,7 @@ def test_only_scattered_padding_is_filled_with_everything_else():
     assert all(plan.chunk for plan in plans[:3])
 
 
-def test_no_plan_is_worth_more_threads_than_the_limit():
+def test_no_plan_is_worth_more_threads_than_the_limit(each_processor):
     plans = [strided_plan.strided_plan_of(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
     assert [plan.most_threads for plan in plans] == [1024, 1]
 

@@ -1,12 +1,13 @@
 """How threads share work: portions that they claim, scratch arrays of their own, and when they rest."""
 
 import threading
-import time
 
 import pytest
 
 from gpulayout.cpu import threads
-from tests.support.crews import SoloCrew, refuse, wait_until
+from tests.support.crews import SoloCrew, refuse
+from tests.support.machine import machine
+from tests.support.waiting import HANG, wait_for, wait_until
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ def test_the_caller_does_everything_when_no_thread_comes(three_threads, monkeypa
 
 def test_the_caller_does_everything_when_no_thread_can_start(three_threads, monkeypatch):
     monkeypatch.setattr(threads, "start_new_thread", refuse)
+    monkeypatch.setattr(threads, "process_crew", threads.Crew())  # none of its threads has started
     seen = []
     threads.share(lambda first, last: seen.extend(range(first, last)), 100, 1)
     assert seen == [*range(100)]
@@ -52,7 +54,7 @@ def test_a_thread_that_stands_still_holds_up_one_portion(monkeypatch):
 
     def work(first, last):
         if threading.get_ident() != caller:
-            assert others_done.wait(30)
+            wait_for(others_done)
         done.append(first)
         if len(done) == portions - 1:
             others_done.set()
@@ -65,7 +67,7 @@ def test_a_thread_that_stands_still_holds_up_one_portion(monkeypatch):
 
 
 def test_each_thread_makes_its_scratch_arrays_once(three_threads):
-    together, made, used = threading.Barrier(3, timeout=30), [], []
+    together, made, used = threading.Barrier(3, timeout=HANG), [], []
 
     def scratch():
         together.wait()
@@ -89,17 +91,18 @@ def test_work_for_one_thread_has_scratch_arrays_too():
 
 
 def test_threads_rest_when_a_caller_waited_longer_than_they_worked(monkeypatch):
-    """Here a thread sleeps, as one without a core does, until the caller has waited for it."""
+    """Here time passes without work in a thread, as in one without a core, while the caller waits for it."""
     monkeypatch.setattr(threads, "PAUSES", (1e6, 1e6))
     crew = threads.Crew()
     monkeypatch.setattr(threads, "process_crew", crew)
-    caller, seen = threading.get_ident(), []
+    caller, helped, seen = threading.get_ident(), threading.Event(), []
 
     def work(first, last):
         if threading.get_ident() != caller:
-            time.sleep(0.05)
+            machine.seconds += 0.05
+            helped.set()
         else:
-            wait_until(lambda: crew.busy)
+            wait_for(helped)
 
     assert not crew.rests()
     threads.share(work, 2, 1, 2)

@@ -13,7 +13,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.cpu import run, thread_count, threads
-from tests.support.crews import SoloCrew, refuse, wait_until
+from tests.support.crews import SoloCrew, refuse
+from tests.support.waiting import HANG, wait_for, wait_until
 
 MATRIX = gl.Shape("f32", (1031, 1033))
 TURNED = MATRIX.with_layout(gl.Layout((0, 1)))
@@ -24,11 +25,9 @@ def moved_right() -> bool:
     return np.array_equal(gl.relayout(array, MATRIX, TURNED), array.reshape(1031, 1033).T.reshape(-1))
 
 
-def in_a_new_process(text: str, seconds: float = 120) -> str:
+def in_a_new_process(text: str) -> str:
     environment = {**os.environ, thread_count.VARIABLE: "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=seconds
-    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=HANG)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -48,14 +47,13 @@ def work(first, last):
 for _ in range(50):
     threads.share(work, 3, 1)
 print(len(parts))
-""",
-        30,
+"""
     )
     assert done.split() == ["150"]
 
 
 def test_several_threads_take_part(three_threads):
-    together = threading.Barrier(3, timeout=30)  # opens only when three threads are inside at once
+    together = threading.Barrier(3, timeout=HANG)  # opens only when three threads are inside at once
     names = set()
 
     def work(first, last):
@@ -69,7 +67,7 @@ def test_several_threads_take_part(three_threads):
 @pytest.mark.parametrize("broken", (0, 1, 2))
 def test_an_error_of_any_part_is_raised_when_no_thread_is_at_work(three_threads, broken):
     """All three parts begin before one fails, and the others take longer."""
-    together, done = threading.Barrier(3, timeout=30), []
+    together, done = threading.Barrier(3, timeout=HANG), []
 
     def work(first, last):
         together.wait()
@@ -97,8 +95,11 @@ def test_after_an_error_no_portion_begins(three_threads, monkeypatch):
 
 
 def test_a_thread_at_work_begins_no_further_portion_after_an_error_of_the_caller(three_threads, monkeypatch):
+    calls = []
+
     class OneGuest(threads.Crew):
         def invite(self, call, guests, size):
+            calls.append(call)
             super().invite(call, 1, 1)
 
     monkeypatch.setattr(threads, "process_crew", OneGuest())
@@ -107,10 +108,10 @@ def test_a_thread_at_work_begins_no_further_portion_after_an_error_of_the_caller
     def work(first, last):
         begun.append(first)
         if threading.get_ident() == caller:
-            assert at_work.wait(30)
+            wait_for(at_work)
             raise KeyError(first)
         at_work.set()
-        time.sleep(0.05)  # long enough for the caller to fail
+        wait_until(lambda: not calls[0].waiting)  # one portion is left until the caller's error
 
     with pytest.raises(KeyError):
         threads.share(work, 3, 1)
@@ -123,14 +124,14 @@ def test_callers_do_not_wait_for_each_other(three_threads):
 
     def hold(first, last):
         held.release()
-        release.wait(30)
+        wait_for(release)
 
     holders = [threading.Thread(target=threads.share, args=(hold, 3, 1)) for _ in range(2)]
     for holder in holders:
         holder.start()
     try:
         for _ in range(4):  # both callers and both threads of the crew
-            assert held.acquire(timeout=30)
+            assert held.acquire(timeout=HANG)
         assert moved_right()
     finally:
         release.set()
@@ -155,17 +156,17 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
 
     def hold(first, last):
         if threading.current_thread() is holder:
-            assert busy.wait(30)
+            wait_for(busy)
         else:
             busy.set()
-            release.wait(30)
+            wait_for(release)
 
     monkeypatch.setenv(thread_count.VARIABLE, "2")
     holder = threading.Thread(target=threads.share, args=(hold, 2, 1))
     holder.start()
     seen = []
     try:
-        assert busy.wait(30)  # the only thread of the crew is at work
+        wait_for(busy)  # the only thread of the crew is at work
         monkeypatch.setenv(thread_count.VARIABLE, "3")
         with monkeypatch.context() as patch:
             patch.setattr(threads, "start_new_thread", refuse)
@@ -188,13 +189,13 @@ def test_invitations_do_not_pile_up(monkeypatch, three_threads):
 
     def hold(first, last):
         begun.release()
-        release.wait(30)
+        wait_for(release)
 
     holder = threading.Thread(target=threads.share, args=(hold, 3, 1))
     holder.start()
     try:
         for _ in range(3):
-            assert begun.acquire(timeout=30)
+            assert begun.acquire(timeout=HANG)
         for _ in range(thread_count.MOST_THREADS):
             threads.share(lambda first, last: None, 3, 1)
         assert crew.invitations.qsize() == thread_count.MOST_THREADS
@@ -226,7 +227,7 @@ def test_callers_that_start_threads_at_once_start_no_more_than_needed(monkeypatc
 
 def test_an_idle_thread_keeps_no_array_alive(monkeypatch, three_threads):
     monkeypatch.setattr(threads, "process_crew", threads.Crew())
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=HANG)
 
     class Array:
         def fill(self, first, last):
@@ -289,18 +290,18 @@ def test_interrupts_wait_until_no_thread_writes(three_threads):
 
     def work(first, last):
         if first == 0:  # the caller's own part
-            assert begun.wait(30)
+            wait_for(begun)
             given.set()
             return
         begun.set()
-        assert given.wait(30)
+        wait_for(given)
         for _ in range(2):
             time.sleep(0.05)  # by now the caller is done with the interrupt before
             wait_until(lambda: over.is_set() or function_of(threading.main_thread()) == "close")
             if over.is_set():
                 return
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            assert interrupts.acquire(timeout=30)
+            assert interrupts.acquire(timeout=HANG)
         time.sleep(0.1)  # long enough for a caller that does not wait
         ended.append(first)
 
@@ -347,6 +348,7 @@ def test_a_wrong_number_raises_before_a_byte_is_written(monkeypatch, value):
     assert (out == 7).all()
 
 
+@pytest.mark.machine
 def test_the_number_is_that_of_the_variable_or_the_cores_of_this_process(monkeypatch):
     monkeypatch.setenv(thread_count.VARIABLE, "5")
     assert thread_count.thread_count() == 5
@@ -365,7 +367,7 @@ threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0
 
 def in_time(found):  # what it gives once that is true: a new thread may get a core long after the call
     import time
-    end = time.monotonic() + 20
+    end = time.monotonic() + 600
     while not (value := found()) and time.monotonic() < end:
         time.sleep(0.001)
     return value
@@ -393,11 +395,11 @@ def test_a_forked_child_starts_its_own_threads():
         + """
 import warnings
 warnings.simplefilter("ignore")              # Python warns of forks in processes with threads
-together, release = threading.Barrier(4, timeout=30), threading.Event()
+together, release = threading.Barrier(4, timeout=600), threading.Event()
 
 def hold(first, last):
     together.wait()
-    release.wait(30)
+    release.wait(600)
 
 def fork():
     child = os.fork()

@@ -1,7 +1,4 @@
-"""Crews of threads that behave badly, and waiting for those that behave well."""
-
-import time
-from collections.abc import Callable
+"""Crews of threads that behave badly."""
 
 from gpulayout.cpu import threads
 
@@ -15,10 +12,3 @@ class SoloCrew(threads.Crew):
 
 def refuse(function, arguments):
     raise RuntimeError("can't start new thread")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)

@@ -11,6 +11,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api import backends
+from tests.support.waiting import wait_for
 
 needs_no_gpu = pytest.mark.skipif(backends.gpu_problem() is None, reason="a GPU works here, so nothing falls back")
 
@@ -67,7 +68,7 @@ def test_blocks_in_other_threads_do_not_undo_each_other(fresh_selection):
     def block(name, enter, leave):
         with gl.use_backend(name):
             enter.set()
-            leave.wait(5)
+            wait_for(leave)
             seen.append((name, backends.selected()))
 
     threads = [

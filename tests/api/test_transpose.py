@@ -237,6 +237,7 @@ def test_what_does_not_fit_is_refused(axes, sizes, message):
     assert str(error.value) == message
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     "axes, sizes",
     [

@@ -10,6 +10,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.cpu import thread_count
+from tests.support.waiting import HANG
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def printed_by(program):
         [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         env={**os.environ, thread_count.VARIABLE: "3"},
     )
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+from tests.support.waiting import HANG
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -13,7 +15,7 @@ def test_host_calls_prints_every_call_beside_the_nearest_one():
         [sys.executable, "-m", "benchmarks.host_calls", "--backend", "numpy", "--rounds", "3", "--calls", "2"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr

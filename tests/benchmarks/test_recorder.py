@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -33,7 +35,7 @@ def run(*arguments):
     ]
     # this may be a worker of xdist
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=outside)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG, env=outside)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,7 @@ def test_a_long_text_is_refused_quickly():
         gl.parse_shape("cublas:block_scales[" + "9," * 500_000 + "9]")
 
 
+@pytest.mark.machine
 def test_thousands_of_sizes_in_front_are_read_in_one_step():
     """A step for each of them would take 14 seconds, for the longest text that is read at all."""
     begin = time.process_time()

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 GATED = """
@@ -56,7 +58,7 @@ def run_gated(folder, text, *options):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
     )
     return done, json.loads((folder / "found.json").read_text())
 

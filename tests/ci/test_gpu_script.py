@@ -16,6 +16,7 @@ from benchmarks.cases.convert import CONVERT_CASES
 from benchmarks.cases.gpu import GPU_CASES
 from benchmarks.cases.ttc import TTC_CASES
 from gpulayout.api.backends import gpu_problem
+from tests.support.waiting import HANG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "ci" / "gpu"
@@ -27,7 +28,7 @@ def run_script(*arguments, **environment):
         cwd=ROOT.parent,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=4 * HANG,
         env=os.environ | {"GPULAYOUT_PYTHON": sys.executable} | environment,
     )
 

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from tests.support.waiting import HANG
+
 CI = pathlib.Path(__file__).resolve().parents[2] / "ci"
 PYTHON = """#!/bin/sh
 case "$*" in
@@ -44,7 +46,7 @@ def run_ci_test(tmp_path):
         write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
         for name, found in {"docs": docs, "gpu": gpu}.items():
             write(tmp_path / "ci" / name, STUB.format(name=name, status=found))
-        done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=HANG)
         return done.returncode, done.stdout.splitlines()
 
     return run
@@ -130,15 +132,15 @@ def test_help_answers_before_an_environment_is_made(script, option, tmp_path):
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / script, tmp_path / "ci" / script)
     write(tmp_path / "ci" / "venv", "#!/bin/sh\nexit 9\n")
-    done = subprocess.run([tmp_path / "ci" / script, option], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([tmp_path / "ci" / script, option], capture_output=True, text=True, timeout=HANG)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "") and 3 <= len(lines) <= 24
     assert any(line.startswith(f"  ci/{script} ") for line in lines) and not any("#" in line for line in lines)
-    assert subprocess.run([tmp_path / "ci" / script], capture_output=True, timeout=60).returncode == 9
+    assert subprocess.run([tmp_path / "ci" / script], capture_output=True, timeout=HANG).returncode == 9
 
 
 def test_check_wheel_takes_no_arguments():
-    done = subprocess.run([CI / "check_wheel", "--all"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([CI / "check_wheel", "--all"], capture_output=True, text=True, timeout=HANG)
     assert (done.returncode, done.stderr) == (2, "usage: ci/check_wheel\n")
 
 
@@ -150,7 +152,7 @@ def real_cupy(*arguments, **environment):
         [CI / "real_cupy", *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         env={**os.environ, "CI": "", **environment},
     )
 
@@ -218,7 +220,7 @@ def test_an_environment_behind_a_link_is_not_emptied(tmp_path):
         [CI / "venv"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         env={**os.environ, "GPULAYOUT_VENV": str(tmp_path / "link"), "GPULAYOUT_PYTHON": ""},
     )
     assert done.returncode == 1 and "link is a link: remove it" in done.stderr
@@ -253,7 +255,7 @@ def test_the_pins_are_installed_unless_told_otherwise(tmp_path, unpinned):
         [CI / "venv"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         env={**os.environ, **environment, "GPULAYOUT_UNPINNED": unpinned},
     )
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from gpulayout.files.memory import block_limit
 from gpulayout.gpu.devices import DEVICES, REFERENCE
 from gpulayout.layout.checks import clipped
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
+from tests.support.waiting import HANG
 
 COMMANDS = sorted(commands.commands)
 
@@ -28,7 +29,7 @@ def process(*args: str, **environment: str) -> subprocess.CompletedProcess:
         [sys.executable, "-m", "gpulayout", *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         env={**os.environ, **environment},
     )
 
@@ -169,7 +170,7 @@ def test_a_full_standard_output_is_one_line_and_no_traceback(args, unbuffered):
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=HANG,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert result.returncode == 1 and result.stderr.startswith("gpulayout: error: ")

@@ -13,6 +13,8 @@ import time
 import numpy as np
 import pytest
 
+from tests.support.waiting import HANG
+
 COMMAND = [sys.executable, "-m", "gpulayout"]
 
 
@@ -34,7 +36,7 @@ def command(folder, *arguments, **options):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.dirname(__file__)))},
         **options,
     )
@@ -85,10 +87,11 @@ import os, sys, time
 from gpulayout.api.plan import Plan
 from gpulayout.cli.main import main
 
-move = Plan.__call__
+move, blocks = Plan.__call__, []
 
 def slow_move(self, *arguments, **options):
-    time.sleep(0.2)
+    blocks.append(self)
+    time.sleep({stay} if len(blocks) > 5 else 0.2)      # after a second, the bar is there
     return move(self, *arguments, **options)
 
 Plan.__call__ = slow_move
@@ -96,19 +99,19 @@ main()
 """
 
 
-def slow_command(folder, *arguments):
-    """A command that takes 0.2 seconds more for every block."""
+def slow_command(folder, *arguments, stay=0.2):
+    """A command that takes 0.2 seconds more for every block, from the sixth on `stay` seconds."""
     source = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     options = ["--to", "F", "--memory", "24M", *arguments]
     return {
-        "args": [sys.executable, "-c", SLOW, "relayout", "in.npy", "out.npy", *options],
+        "args": [sys.executable, "-c", SLOW.format(stay=stay), "relayout", "in.npy", "out.npy", *options],
         "cwd": folder,
         "env": {**os.environ, "PYTHONPATH": source, "TERM": "xterm", "COLUMNS": "100"},
     }
 
 
 def test_json_comes_with_lines_of_progress_on_stderr(folder, values):
-    done = subprocess.run(**slow_command(folder, "--json"), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(**slow_command(folder, "--json"), capture_output=True, text=True, timeout=HANG)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert lines and all(line["total_bytes"] == 2 * values.nbytes for line in lines)
     assert 0 < lines[0]["done_bytes"] < 2 * values.nbytes
@@ -119,7 +122,8 @@ def in_a_terminal(folder, *arguments, until=None):
     """(exit code, what a slow command prints) when stderr is a terminal; Ctrl-C once the text `until` appears."""
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     ours, theirs = pty.openpty()
-    with subprocess.Popen(**slow_command(folder, *arguments), stdout=subprocess.DEVNULL, stderr=theirs) as process:
+    command = slow_command(folder, *arguments, stay=HANG if until else 0.2)
+    with subprocess.Popen(**command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):  # EIO, when the other side has ended
@@ -166,7 +170,7 @@ def test_a_signal_at_a_random_moment_leaves_the_whole_file_or_none(folder, value
         ) as process:
             time.sleep(moments.uniform(0.05, 1.6))
             process.send_signal(getattr(signal, number))
-            process.communicate(timeout=20)
+            process.communicate(timeout=HANG)
         left = set(os.listdir(folder)) - {"in.npy", "out.npy"}
         assert all(number == "SIGKILL" and name.startswith("out.npy.gpulayout-partial-") for name in left), left
         if (folder / "out.npy").exists():
@@ -202,10 +206,11 @@ def test_a_move_needs_no_more_memory_than_it_may_use(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         env={
             **os.environ,
             "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+            "GPULAYOUT_NUM_THREADS": "2",  # each has a stack
             "MALLOC_ARENA_MAX": "1",  # an arena of a thread takes 64 MB of addresses, without memory
         },
     )

@@ -15,6 +15,7 @@ import gpulayout as gl
 from gpulayout.api.plan import Plan
 from gpulayout.files.standard_streams import names_stream
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
+from tests.support.waiting import HANG
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
 
@@ -140,7 +141,7 @@ def test_a_full_standard_output_does_not_hide_that_the_file_is_complete(options,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=HANG,
             env={**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": unbuffered},
         )
     there = "out.npy: the file is complete, but standard output failed: " if options != ["--dry-run"] else ""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpulayout.cli.signals import Stopped, says_what_is_missing
+from tests.support.waiting import HANG
 
 SIGNALLED = """
 import os, signal, sys, time
@@ -54,7 +55,7 @@ def signalled(folder, first, second, ignored):
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
     )
 
 

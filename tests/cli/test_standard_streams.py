@@ -21,6 +21,7 @@ from gpulayout.cli.main import commands
 from gpulayout.files.standard_streams import write_standard_output
 from tests.support import strategies
 from tests.support.command_line import run
+from tests.support.waiting import HANG
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -52,7 +53,7 @@ def process(*args, **options):
     return subprocess.run(
         [sys.executable, "-m", "gpulayout", *map(str, args)],
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=HANG,
         env={**os.environ, "PYTHONPATH": PACKAGES},
         **options,
     )
@@ -62,7 +63,7 @@ def shell(line):
     """A line of a shell in which `gpulayout` is the command; (exit code of the last part, stdout, stderr)."""
     defined = f'gpulayout() {{ {sys.executable} -m gpulayout "$@"; }}; {line}'
     done = subprocess.run(
-        ["bash", "-c", defined], capture_output=True, timeout=60, env={**os.environ, "PYTHONPATH": PACKAGES}
+        ["bash", "-c", defined], capture_output=True, timeout=HANG, env={**os.environ, "PYTHONPATH": PACKAGES}
     )
     return done.returncode, done.stdout, done.stderr.decode()
 

@@ -6,13 +6,15 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
 
 def printed_by(program: str) -> list[str]:
     environment = {**os.environ, "GPULAYOUT_NUM_THREADS": "3"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, env=environment
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=HANG, env=environment
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -29,17 +31,17 @@ begun, release = threading.Event(), threading.Event()
 def hold(frame, event, argument):
     if frame.f_code.co_name == {name!r}:
         begun.set()
-        release.wait(30)
+        release.wait({HANG})
 
 def compute():
     sys.settrace(hold)
     gl.Shape("f32", (2, 3)).{name}
 
 threading.Thread(target=compute).start()
-assert begun.wait(30)
+assert begun.wait({HANG})
 child = os.fork()
 if not child:
-    signal.alarm(20)                                     # ends a child that waits
+    signal.alarm({HANG})                                   # ends a child that waits
     gl.Shape("f32", (5, 7)).{name}
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -55,13 +57,13 @@ def test_a_child_that_a_handler_forks_in_the_middle_of_a_move_ends_that_move_alo
 import os, signal, sys, threading, time
 from gpulayout.cpu import threads
 
-together, parent, caller = threading.Barrier(3, timeout=30), os.getpid(), threading.main_thread()
+together, parent, caller = threading.Barrier(3, timeout={HANG}), os.getpid(), threading.main_thread()
 parts, children = [], []
 
 def fork(number, frame):
     children.append(os.fork())
     if not children[-1]:
-        signal.alarm(20)                                 # ends a child that waits
+        signal.alarm({HANG})                               # ends a child that waits
         {leave}
 
 def waiting():

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG
+
 COUNT = os.environ.get("GPULAYOUT_TEST_INTERRUPTS", "24")
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers on this system")
@@ -23,7 +25,7 @@ def test_no_thread_writes_after_a_call_is_over(job):
         [sys.executable, "-m", "tests.support.interruptions", job, *count],
         capture_output=True,
         text=True,
-        timeout=60 + int(COUNT),
+        timeout=HANG + int(COUNT),
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -51,5 +53,7 @@ threads.start_new_thread = _thread.start_new_thread
 print((gl.relayout(array, "f32[1024,1024]", "{0,1}") == array.reshape(1024, 1024).T.reshape(-1)).all())
 """
     environment = {**os.environ, "GPULAYOUT_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG, env=environment
+    )
     assert done.stdout.split() == ["interrupted", "True"], done.stderr

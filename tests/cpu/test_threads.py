@@ -367,7 +367,7 @@ threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0
 
 def in_time(found):  # what it gives once that is true: a new thread may get a core long after the call
     import time
-    end = time.monotonic() + 600
+    end = time.monotonic() + 300
     while not (value := found()) and time.monotonic() < end:
         time.sleep(0.001)
     return value
@@ -395,11 +395,11 @@ def test_a_forked_child_starts_its_own_threads():
         + """
 import warnings
 warnings.simplefilter("ignore")              # Python warns of forks in processes with threads
-together, release = threading.Barrier(4, timeout=600), threading.Event()
+together, release = threading.Barrier(4, timeout=300), threading.Event()
 
 def hold(first, last):
     together.wait()
-    release.wait(600)
+    release.wait(300)
 
 def fork():
     child = os.fork()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support.waiting import HANG
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -81,8 +82,8 @@ def test_a_worker_that_is_killed_costs_only_time(client, method):
     with pytest.raises(TimeoutError):
         distributed.wait(right, timeout=0.4)
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-    assert bool(right.result(timeout=60))
-    client.wait_for_workers(2, timeout=60)  # the next test needs both
+    assert bool(right.result(timeout=HANG))
+    client.wait_for_workers(2, timeout=HANG)  # the next test needs both
 
 
 @pytest.mark.skipif(not MEGABYTES, reason="GPULAYOUT_TEST_DASK_MB is not set: 4096 takes minutes, and 4 GB of disk")

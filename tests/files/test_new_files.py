@@ -17,6 +17,7 @@ from gpulayout.files import new_file as new_file_module
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_output, new_file
 from tests.support.unprivileged import unprivileged
+from tests.support.waiting import HANG
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_one_of_many_writers_of_the_same_name_wins(path, way):
             try:
                 with new_file(path, overwrite=False, note=lambda text: None) as stream:
                     stream.write(b"%d" % number)
-                    ready.wait(60)
+                    ready.wait(HANG)
                 won.append(number)
             except FileError:
                 lost.append(number)

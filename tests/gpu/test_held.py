@@ -17,6 +17,7 @@ from gpulayout.gpu.held import Held
 from tests.support.device_arrays import on_gpu_alone, same_bytes
 from tests.support.foreign import Producer
 from tests.support.gpu_gate import needs_devices
+from tests.support.waiting import HANG, wait_until
 
 SOURCE, TARGET = "f32[50,70]", "{0,1}"
 VALUES, INDICES = np.arange(3500, dtype=np.float32), np.indices((50, 70)).reshape(2, -1)
@@ -24,14 +25,6 @@ VALUES, INDICES = np.arange(3500, dtype=np.float32), np.indices((50, 70)).reshap
 
 class Owner:
     """An owner of memory."""
-
-
-def eventually(happened):
-    """Whether it happens within half a minute."""
-    until = time.monotonic() + 30
-    while not happened() and time.monotonic() < until:
-        time.sleep(0.001)
-    return happened()
 
 
 # ---- owners --------------------------------------------------------------------------------------------------------
@@ -52,7 +45,7 @@ def test_an_owner_lives_until_the_wait_that_began_when_its_memory_was_dropped():
     gc.collect()
     assert asked == [True] and gone() is not None
     may_go.set()
-    assert eventually(lambda: gone() is None)
+    wait_until(lambda: gone() is None)
 
 
 def test_with_nothing_to_wait_for_an_owner_goes_at_once():
@@ -71,7 +64,7 @@ def test_a_wait_that_fails_keeps_nothing_alive():
     for owner, wait in ((first, lambda: 1 / 0), (second, lambda: None)):
         Held(owner, lambda wait=wait: wait)
     del owner, first, second
-    assert eventually(lambda: [one() for one in gone] == [None, None])
+    wait_until(lambda: [one() for one in gone] == [None, None])
 
 
 def test_many_threads_drop_owners():
@@ -88,7 +81,7 @@ def test_many_threads_drop_owners():
         thread.start()
     for thread in threads:
         thread.join()
-    assert eventually(lambda: not any(one() for one in gone))
+    wait_until(lambda: not any(one() for one in gone))
 
 
 def test_at_exit_owners_go_before_the_libraries_that_were_imported_earlier_end():
@@ -104,7 +97,9 @@ def test_at_exit_owners_go_before_the_libraries_that_were_imported_earlier_end()
         Held(Owner(), lambda: lambda: time.sleep(0.2))
         print("the program ends")
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=HANG
+    )
     assert (done.stdout.splitlines(), done.stderr) == (["the program ends", "the owner goes", "the library ends"], "")
 
 
@@ -169,7 +164,7 @@ def test_memory_is_not_reused_before_the_work_is_done(cp, call):
         given.reuse()
         with work:
             assert same_bytes(cp, result, expected)
-        assert eventually(given.reuse), "the memory is kept though nothing uses it"
+        wait_until(given.reuse), "the memory is kept though nothing uses it"
 
 
 @on_gpu_alone
@@ -185,7 +180,7 @@ def test_a_view_holds_the_memory_until_its_last_part_is_dropped(cp):
     given.reuse()
     with work:
         assert same_bytes(cp, result, VALUES.reshape(50, 70)[1:] * 2)
-    assert eventually(given.reuse)
+    wait_until(given.reuse)
 
 
 @on_gpu_alone
@@ -201,7 +196,7 @@ def test_an_owner_is_waited_for_on_its_own_device(cp, device):
     with cp.cuda.Device(device):
         given.reuse()
         assert same_bytes(cp, result, gl.relayout(VALUES, SOURCE, TARGET))
-        assert eventually(given.reuse)
+        wait_until(given.reuse)
 
 
 @on_gpu_alone
@@ -209,7 +204,7 @@ def test_while_a_graph_is_captured_nothing_is_held(cp):
     plan, out = gl.plan(SOURCE, TARGET), cp.zeros(3500, np.float32)
     given = Producer(cp.asarray(VALUES))
     plan(given, out=out)
-    assert eventually(lambda: given.deleted == given.made)
+    wait_until(lambda: given.deleted == given.made)
     out.fill(0)
     cp.cuda.Device().synchronize()
     with cp.cuda.Stream(non_blocking=True) as stream:
@@ -234,7 +229,7 @@ def test_a_lent_array_goes_back_to_the_pool_after_the_wait_of_its_borrower(cp):
         assert pool.free_bytes() == free
     finally:
         may_go.set()
-    assert eventually(lambda: pool.free_bytes() > free)
+    wait_until(lambda: pool.free_bytes() > free)
 
 
 @on_gpu_alone
@@ -249,8 +244,8 @@ def test_waiting_for_owners_does_not_disturb_a_capture_of_another_thread(cp):
             gl.relayout(given, SOURCE, TARGET)
         with cp.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture(cp.cuda.runtime.streamCaptureModeGlobal)
-            waited = eventually(lambda: given.deleted == given.made)
+            wait_until(lambda: given.deleted == given.made)
             plan(buffer, out=out)
             graph = stream.end_capture()
             graph.launch(stream)
-            assert waited and same_bytes(cp, out, plan(VALUES))
+            assert same_bytes(cp, out, plan(VALUES))

@@ -12,6 +12,7 @@ from gpulayout.gpu import argument_blocks
 from tests.support import executors, fake_cuda, fake_cupy
 from tests.support.kept import forget_transfers
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
+from tests.support.waiting import HANG
 
 pytestmark = [
     pytest.mark.simt,
@@ -122,7 +123,7 @@ def wrong_results(cupy, plan, calls):
 
 def two_at_once(plan, jobs):
     """Pairs of threads; neither launch reads its arguments before both have begun."""
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=HANG)
     fake_cuda.before_reading = together.wait
     with ThreadPoolExecutor(2) as pool:
         for pair in zip(jobs[::2], jobs[1::2]):
@@ -172,7 +173,7 @@ def test_the_parameters_of_launches_under_way_are_never_mixed(cupy, monkeypatch,
 
 def test_many_threads_share_a_plan(cupy, monkeypatch):
     plan, _, _ = prepared(cupy)
-    barrier = threading.Barrier(6, timeout=60)
+    barrier = threading.Barrier(6, timeout=HANG)
     monkeypatch.setattr(fake_cuda, "before_reading", lambda: threading.Event().wait(0.0001))
 
     def work(number):

@@ -20,6 +20,7 @@ from tests.support import device_libraries
 from tests.support.device_arrays import ON_GPU
 from tests.support.foreign import READ_ONLY
 from tests.support.gpu_gate import GPU_IS_THERE, needs_devices
+from tests.support.waiting import HANG
 
 pytestmark = [pytest.mark.parametrize("cp", [ON_GPU], indirect=True)]
 
@@ -245,7 +246,7 @@ def test_torch_is_told_of_the_stream_that_writes_an_out(cp, torch, call):
 
 def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
     plan = gl.plan(SOURCE, TARGET)
-    barrier = threading.Barrier(4, timeout=60)
+    barrier = threading.Barrier(4, timeout=HANG)
 
     def work(number):
         stream, given = torch.cuda.Stream(), [VALUES + 100 * number + turn for turn in range(10)]

@@ -14,6 +14,7 @@ import gpulayout as gl
 from tests.support import fake_cupy
 from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes
 from tests.support.gpu_gate import needs_devices
+from tests.support.waiting import HANG
 
 SPIN = """extern "C" __global__ void spin(long long cycles) {
   const long long begin = clock64();
@@ -55,7 +56,7 @@ def test_a_call_waits_its_turn_on_the_current_stream_and_the_host_does_not(cp, k
 
 def test_threads_with_streams_of_their_own_share_a_plan(cp):
     plan = gl.plan("f32[40,70]", "{0,1:PD(41,70)PV(3)}")
-    barrier = threading.Barrier(4, timeout=60)
+    barrier = threading.Barrier(4, timeout=HANG)
 
     def work(number):
         wrong = []

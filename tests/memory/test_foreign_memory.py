@@ -5,7 +5,6 @@ GPU.
 """
 
 import gc
-import time
 import types
 
 import numpy as np
@@ -17,6 +16,7 @@ from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import on_gpu_alone
 from tests.support.foreign import COPIED, READ_ONLY, Interface, OldProducer, Producer, UsedProducer, address_of
 from tests.support.gpu_gate import needs_devices
+from tests.support.waiting import wait_until
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
 MOVED = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
@@ -38,9 +38,7 @@ def offers(place):
 def all_deleted(producer):
     """Whether every capsule that a producer made was deleted exactly once; on a GPU, when its work is done."""
     gc.collect()
-    until = time.monotonic() + 30
-    while producer.deleted < producer.made and time.monotonic() < until:
-        time.sleep(0.001)
+    wait_until(lambda: producer.deleted >= producer.made)
     return producer.made > 0 and producer.deleted == producer.made
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 import gpulayout as gl
 from gpulayout.cpu import thread_count, threads
+from tests.support.waiting import wait_until
 
 PARTS = 3
 
@@ -48,7 +49,8 @@ class Watched:
 
     def __init__(self, slow: str) -> None:
         self.slow, self.over = slow, False
-        self.together = threading.Barrier(PARTS)
+        self.caller = threading.get_ident()
+        self.begun: list[int] = []
         self.inside: list[int] = []
         self.done: list[int] = []
         self.late: list[int] = []
@@ -56,23 +58,27 @@ class Watched:
     def work(self, first: int, last: int) -> None:
         self.inside.append(first)
         try:
-            self._enter(first)
+            self._enter(first, last)
             if (self.slow == "caller") == (first == 0):
                 time.sleep(0.002)
         finally:
             if self.over:
                 self.late.append(first)
-            self.done.append(first)
+            self.done.extend(range(first, last))
             self.inside.remove(first)
 
-    def _enter(self, first: int) -> None:
+    def _enter(self, first: int, last: int) -> None:
         if self.over:
             self.late.append(first)
-        try:
-            self.together.wait(0.5 if first else 20)
-        except threading.BrokenBarrierError:  # a caller that was interrupted does not come, and guests may come late
-            if not first:
-                raise
+        self.begun.extend(range(first, last))  # all at once where the threads rest
+        wait_until(lambda: len(self.begun) == PARTS or self._caller_leaves())
+
+    def _caller_leaves(self) -> bool:
+        """Whether the caller begins no part any more: it was interrupted, and waits for those who did."""
+        frame = sys._current_frames().get(self.caller)
+        while frame and (frame.f_code.co_filename, frame.f_code.co_name) != (threads.__file__, "close"):
+            frame = frame.f_back
+        return self.over or frame is not None
 
     def run(self) -> None:
         try:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-HANG = 600  # seconds; on a machine with ten times more work than cores, the slowest wait that ends takes some twenty
+HANG = 300  # seconds; beside ten other processes on two cores, what ends at all ended within thirty
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -16,6 +16,7 @@ import gpulayout as gl
 from gpulayout.files.checkpoints import moving
 from gpulayout.files.errors import FileError
 from tests.support.model_files import contents, model
+from tests.support.waiting import HANG, wait_for
 
 SIZES = {f"layer.{number}": ("F32", (500, 300 + number)) for number in range(8)}
 RULES = {r"layer\.[0-3]": "a b -> b a"}
@@ -48,25 +49,24 @@ def test_progress_ends_with_all_bytes(folder):
     check(folder)
 
 
-class SlowCopy(moving.StoredCopy):
-    """A copy that begins when the file has been cut."""
-
-    def _replace(self, **fields):
-        time.sleep(0.01)
-        return super()._replace(**fields)
-
-
 @pytest.mark.parametrize("cut", [0, 7, 100, 400_000, 3_000_000, 4_800_000])
 def test_an_input_that_becomes_shorter_is_an_error_and_leaves_nothing(folder, monkeypatch, cut):
-    begin = moving.move_jobs
+    begin, is_cut = moving.move_jobs, threading.Event()
 
     def cut_first(*given, **options):
         os.truncate(folder / "in.safetensors", cut)
+        is_cut.set()
         begin(*given, **options)
+
+    class LateCopies(moving.RunThreads):
+        """Copies, which have a thread of their own, begin when the file has been cut."""
+
+        def begin(self, work):
+            return super().begin(lambda: wait_for(is_cut) or work())
 
     before = threading.active_count()
     monkeypatch.setattr(moving, "move_jobs", cut_first)
-    monkeypatch.setattr(moving, "StoredCopy", SlowCopy)
+    monkeypatch.setattr(moving, "RunThreads", LateCopies)
     with pytest.raises(FileError, match="become shorter while it was read"):
         relayout(folder)
     assert os.listdir(folder) == ["in.safetensors"] and threading.active_count() <= before
@@ -114,11 +114,11 @@ def test_an_exception_of_progress_ends_the_call(folder):
 
 SLOW = """
 import sys, time
+import gpulayout.cli.main as command
 from gpulayout.files import positioned
 from gpulayout.files.checkpoints import moving
-from gpulayout.cli.main import main
 
-read, copy = positioned._read, moving._copy
+read, copy, commands = positioned._read, moving._copy, command.commands
 
 def slow(function):
     def call(*given):
@@ -126,9 +126,12 @@ def slow(function):
         return function(*given)
     return call
 
-positioned._read, moving._copy = slow(read), slow(copy)
-print("begins", flush=True)
-main()
+def begin(**options):                        # by now signals have their handlers
+    print("begins", flush=True)
+    commands(**options)
+
+positioned._read, moving._copy, command.commands = slow(read), slow(copy), begin
+command.main()
 """
 
 
@@ -160,7 +163,7 @@ def test_a_signal_leaves_the_whole_file_or_none(folder, number, moment):
         process.stdout.read(len("begins\n"))
         time.sleep(0.02 + 0.03 * moment * (1 if os.environ.get("GPULAYOUT_TEST_ALL") else 5))
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=HANG)
     left = sorted(set(os.listdir(folder)) - {"in.safetensors"})
     if "out.safetensors" in left:
         check(folder)
@@ -179,7 +182,7 @@ def test_a_signal_leaves_the_whole_file_or_none(folder, number, moment):
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": ROOT},
-            timeout=60,
+            timeout=HANG,
         )
         assert again.returncode == 0 and left[0] in again.stderr
         check(folder)

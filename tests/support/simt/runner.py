@@ -14,6 +14,8 @@ import re
 import subprocess
 import tempfile
 
+from tests.support.waiting import HANG
+
 from . import source_text, toolchain
 from .record import launch_file
 from .run_result import Result, Traffic
@@ -103,7 +105,7 @@ def _run_program(jobs, mode):
         launches.write_bytes(launch_file(records, numbers, MODES[mode].races))
         command = toolchain.without_aslr([program(mode), launches, output, *libraries])
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=300, env={**os.environ, **_ENVIRONMENT}
+            command, capture_output=True, text=True, errors="replace", timeout=HANG, env={**os.environ, **_ENVIRONMENT}
         )
         content = output.read_bytes() if output.exists() else b""
     reports = _reports(done.stderr)

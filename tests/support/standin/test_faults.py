@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.standin import faults, libraries
 from tests.support.standin.twins import EAGER, TWINS
+from tests.support.waiting import HANG
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.standin
@@ -22,7 +23,7 @@ def outcomes(*arguments):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr

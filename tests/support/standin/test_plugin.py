@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import HANG
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.standin
 
@@ -56,7 +58,7 @@ def test_only_packages_may_be_missing(tmp_path, skip, status):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == status, done.stdout + done.stderr
@@ -69,7 +71,7 @@ def test_the_stand_in_comes_before_cupy():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 1 and done.stderr.endswith("RuntimeError: CuPy is imported already\n")
@@ -82,7 +84,7 @@ def test_a_program_runs_on_the_stand_in(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stdout == "2 ['one']\n", done.stderr

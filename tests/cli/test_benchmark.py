@@ -17,6 +17,8 @@ from gpulayout.cpu.run import NumpyBackend
 from tests.support import executors, fake_gpu
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
+pytestmark = pytest.mark.machine  # the command times calls
+
 SHORT = ("--count", "100")
 
 

@@ -486,6 +486,7 @@ def test_an_unknown_backend_is_refused(command, monkeypatch):
 # ---- demo -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.machine
 def test_demo_draws_the_documents_example_and_checks_every_result():
     text = run("demo", "--quick").stdout
     assert "a d 0 b e 0 c f 0 0 0 0 0 0 0" in text
@@ -493,6 +494,7 @@ def test_demo_draws_the_documents_example_and_checks_every_result():
     assert max(map(len, text.splitlines()[:-1])) <= 100
 
 
+@pytest.mark.machine
 def test_demo_as_json_has_a_timing_for_every_job(monkeypatch):
     monkeypatch.setenv("GPULAYOUT_BACKEND", "numpy")
     found = json.loads(run("demo", "--quick", "--json").stdout)
@@ -509,6 +511,7 @@ def test_demo_as_json_has_a_timing_for_every_job(monkeypatch):
     assert all(timing["equal"] and timing["seconds"] > 0 and timing["peer_seconds"] > 0 for timing in found["timings"])
 
 
+@pytest.mark.machine
 def test_demo_exits_with_1_when_a_result_differs(monkeypatch):
     monkeypatch.setattr(
         "gpulayout.cli.demo_jobs.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64)
@@ -517,6 +520,7 @@ def test_demo_exits_with_1_when_a_result_differs(monkeypatch):
     assert "DIFFERS" in result.stdout and "1 of 7 results differ" in result.stdout
 
 
+@pytest.mark.machine
 def test_demo_exits_with_1_when_the_example_is_wrong(monkeypatch):
     monkeypatch.setattr(demo_command, "strip_of", lambda text: "abcdef")
     assert not json.loads(run("demo", "--quick", "--json", code=1).stdout)["ok"]

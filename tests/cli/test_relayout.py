@@ -84,6 +84,7 @@ def test_a_dry_run_explains_and_writes_nothing(folder):
     assert os.listdir() == ["array.npy"]
 
 
+@pytest.mark.machine
 def test_the_summary_as_json_has_the_plan(folder):
     found = json.loads(run("relayout", "array.npy", "out.npy", "--to", "{1,0,2:PD(2,4,4)}", "--json").stdout)
     assert (found["output_dimensions"], found["dry_run"]) == ([32], False) and found["seconds"] > 0

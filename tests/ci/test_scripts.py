@@ -248,7 +248,7 @@ def test_the_pins_are_installed_unless_told_otherwise(tmp_path, unpinned):
     write(
         tmp_path / "python",
         f"#!/bin/sh\ncase \"$*\" in *'-m venv'*) for venv; do :; done; mkdir -p $venv/bin; cp $0 $venv/bin/python ;;\n"
-        f"*'pip '*) echo \"$*\" >>{tmp_path}/asked ;; esac\n",
+        f'*install*) echo "$*" >>{tmp_path}/asked ;; esac\n',
     )
     environment = {"PYTHON": str(tmp_path / "python"), "GPULAYOUT_VENV": str(tmp_path / "venv"), "GPULAYOUT_PYTHON": ""}
     done = subprocess.run(

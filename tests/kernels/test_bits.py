@@ -235,7 +235,7 @@ def test_every_pair_of_widths_fits(axes, index_bits):
 
 
 def check_budget(file, architecture, values, shared_bytes=0):
-    for usage in nvrtc.compiled(kernel_text(file), architecture, values, file).usage.values():
+    for usage in nvrtc.compiled(kernel_text(file), architecture, values).usage.values():
         assert usage.spill_bytes == usage.stack_bytes == 0 and usage.registers <= MOST_REGISTERS, (file, values, usage)
         assert usage.shared_bytes <= shared_bytes, (file, values, usage)
 

@@ -39,7 +39,7 @@ def index_instructions(direction, rank, index_bytes, architecture="sm_90", digit
         "GPL_IN_SIGNED": 1,
         "GPL_OUT_BYTES": index_bytes,
     }
-    cubin = nvrtc.compiled(change(kernel_text("index.cu")), architecture, macros, "index.cu").cubin
+    cubin = nvrtc.compiled(change(kernel_text("index.cu")), architecture, macros).cubin
     return [
         kind
         for kind in (each.split()[0].split(".")[0] for each in nvrtc.instructions(cubin, f"gpl_{direction}"))

@@ -102,7 +102,7 @@ def test_a_program_arrives_field_by_field(bits):
 
 
 def check_budget(architecture, given):
-    usage = nvrtc.compiled(kernel_text(FILE), architecture, given, FILE).usage
+    usage = nvrtc.compiled(kernel_text(FILE), architecture, given).usage
     assert set(usage) == set(FILES[FILE])
     for kernel, used in usage.items():
         # Only kept numbers have an address: 4 of each, in local memory, which the cache holds.
@@ -128,7 +128,7 @@ def test_the_kernels_fit_for_all_types():
 @pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
 @pytest.mark.parametrize("bits", (32, 64))
 def test_only_wrapped_coordinates_are_divided_by_a_routine(bits):
-    cubin = nvrtc.compiled(kernel_text(FILE), "sm_90", macros(bits), FILE).cubin
+    cubin = nvrtc.compiled(kernel_text(FILE), "sm_90", macros(bits)).cubin
     for kernel in FILES[FILE]:
         found = {instruction.split()[0].split(".")[0] for instruction in nvrtc.instructions(cubin, kernel)}
         assert ("CALL" in found) == (kernel == "gpl_linearize_program"), kernel

@@ -150,7 +150,7 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong, texts):
 
 
 def check_budget(architecture, given):
-    used = nvrtc.compiled(kernel_text(FILE), architecture, given, FILE).usage["gpl_lookup"]
+    used = nvrtc.compiled(kernel_text(FILE), architecture, given).usage["gpl_lookup"]
     assert used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64, (
         architecture,
         given,

@@ -92,7 +92,7 @@ def index_variants(types, axes=(4,)):
 
 def check_budget(file, architecture, macros):
     """The registers of each kernel.  CompileError or AssertionError for kernels over their budget."""
-    found = nvrtc.compiled(kernel_text(file), architecture, macros, file).usage
+    found = nvrtc.compiled(kernel_text(file), architecture, macros).usage
     assert set(found) == set(FILES[file])
     for kernel, usage in found.items():
         where = (kernel, architecture, macros, usage)
@@ -172,7 +172,7 @@ def test_index_kernels_fit_for_every_number_of_axes():
 
 def opcodes(file, macros, architecture, text=None):
     """The instructions of a file's only kernel, without operands."""
-    cubin = nvrtc.compiled(text or kernel_text(file), architecture, macros, file).cubin
+    cubin = nvrtc.compiled(text or kernel_text(file), architecture, macros).cubin
     return [instruction.split()[0] for instruction in nvrtc.instructions(cubin, FILES[file][0])]
 
 

@@ -206,7 +206,7 @@ def test_the_kernels_fit_for_every_type(file):
 
 def instructions(architecture, arithmetic, text=None):
     """The machine instructions of floats."""
-    cubin = nvrtc.compiled(text or kernel_text("gather.cu"), architecture, macros(arithmetic), "gather.cu").cubin
+    cubin = nvrtc.compiled(text or kernel_text("gather.cu"), architecture, macros(arithmetic)).cubin
     return [found for found in nvrtc.instructions(cubin, "gpl_gather") if re.match("[FD](MUL|ADD|FMA)", found)]
 
 

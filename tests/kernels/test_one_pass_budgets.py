@@ -134,6 +134,6 @@ def test_without_arithmetic_no_text_of_the_conversions_reaches_the_machine_code(
     broken = text.replace(conversions, '#error "the conversions are read"\n')
     changed = dict(FAMILIES[file].plan.macros)
     plain = {name: value for name, value in changed.items() if name not in OF_ARITHMETIC}
-    assert nvrtc.compiled(text, "sm_90", plain, file).cubin == nvrtc.compiled(broken, "sm_90", plain, file).cubin
+    assert nvrtc.compiled(text, "sm_90", plain).cubin == nvrtc.compiled(broken, "sm_90", plain).cubin
     with pytest.raises(CompileError, match="the conversions are read"):
-        nvrtc.compiled(broken, "sm_90", changed, file)
+        nvrtc.compiled(broken, "sm_90", changed)

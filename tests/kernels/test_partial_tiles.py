@@ -39,7 +39,7 @@ def partial_tile(width, architecture, bits=32, *changes):
         text, count = re.subn(right, wrong, text)
         assert count, right
     macros = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 3}
-    cubin = nvrtc.compiled(text, architecture, macros, "tile.cu").cubin
+    cubin = nvrtc.compiled(text, architecture, macros).cubin
     found = [instruction.split()[0] for instruction in nvrtc.instructions(cubin, "gpl_tile_vector")]
     return [opcode for opcode in found if opcode.split(".")[0] in ("LDG", "STG", "STS", "LDL", "STL")]
 

@@ -96,7 +96,7 @@ def counted(cases):
 
 def usage_of(plan):
     """The resources of a plan's kernel."""
-    return nvrtc.compiled(kernel_text(plan.file), ARCHITECTURE, dict(plan.macros), plan.file).usage[plan.kernel]
+    return nvrtc.compiled(kernel_text(plan.file), ARCHITECTURE, dict(plan.macros)).usage[plan.kernel]
 
 
 def fitted(runs):

@@ -83,24 +83,24 @@ def architectures():
     return tuple(f"sm_{number}" for number in numbers)
 
 
-def compiled(text, architecture, macros, name="kernel.cu"):
+def compiled(text, architecture, macros):
     """One text compiled as CuPy would compile it, once for all tests; CompileError also for warnings."""
-    return _compiled(text, architecture, tuple(sorted(dict(macros).items())), name)
+    return _compiled(text, architecture, tuple(sorted(dict(macros).items())))
 
 
 @functools.cache
-def _compiled(text, architecture, macros, name):
-    cubin, log = _kept(lambda: _compile(text, architecture, macros, name), "cubin", text, architecture, macros, name)
+def _compiled(text, architecture, macros):
+    cubin, log = _kept(lambda: _compile(text, architecture, macros), "cubin", text, architecture, macros)
     return Compiled(cubin, _usage(log))
 
 
-def _compile(text, architecture, macros, name):
+def _compile(text, architecture, macros):
     """(machine code, the assembler's log)."""
     options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in macros)]
     if version() >= (13, 1):
         options.append("-Werror=all-warnings")  # older ones lack it; for all of them the log is read below
     library, program = _library(), ctypes.c_void_p()
-    _check(library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
+    _check(library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None))
     try:
         code = library.nvrtcCompileProgram(
             program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))

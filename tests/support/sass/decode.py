@@ -1,6 +1,7 @@
 """Machine code as nvdisasm prints it, decoded: instructions with their guards, operands and branch targets."""
 
 import dataclasses
+import functools
 import re
 
 _INSTRUCTION = re.compile(
@@ -126,6 +127,7 @@ def _instruction(number, match, labels, literal):
     )
 
 
+@functools.cache  # an operand stands in many instructions, and an instruction in many kernels
 def _touched(opcode, modifiers, operands):
     """The numbers of the registers of lanes that an instruction names, all words of those that are stored."""
     doubles = opcode in ("DADD", "DMUL", "DFMA", "DSETP")
@@ -135,6 +137,7 @@ def _touched(opcode, modifiers, operands):
     return tuple({first + k for first, count in named for k in range(count)})
 
 
+@functools.cache
 def _operand(text):
     if match := _REGISTER.match(text):
         return _register(match)

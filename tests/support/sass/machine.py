@@ -15,6 +15,7 @@ import heapq
 
 import numpy as np
 
+from tests.support.sass.memory import distinct
 from tests.support.sass.operands import Fault, Unknown
 from tests.support.sass.operations import OPERATIONS
 
@@ -261,7 +262,7 @@ class Machine:
             found[lanes] = nbytes // count
         if lanes.size:
             self.counted.in_flight = max(self.counted.in_flight, int(self.under_way[lanes].max()))
-            warps = np.unique(lanes // LANES)
+            warps = distinct(lanes // LANES)
             new = warps[self.first_read[warps] < 0]
             self.first_read[new] = self.steps[new]
 
@@ -274,7 +275,7 @@ class Group:
         is_all = lanes.size == machine.threads
         self.index = slice(None) if is_all else lanes
         self.warp_index = machine.warp_of if is_all else machine.warp_of[lanes]  # of each lane
-        self.own_warps = slice(None) if is_all else np.unique(self.warp_index)
+        self.own_warps = slice(None) if is_all else distinct(self.warp_index)
         self.warp_count = machine.warps if is_all else self.own_warps.size
         begins = np.diff(self.warp_index, prepend=-1) != 0
         self.first = np.flatnonzero(begins)  # of each warp, its first lane in the group

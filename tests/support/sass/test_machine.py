@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support import nvrtc
-from tests.support.sass import launches
+from tests.support.sass import launches, memory
 from tests.support.sass.machine import Launch, Memory
 from tests.support.sass.operands import Fault
 
@@ -222,3 +222,26 @@ def test_what_is_not_known_is_a_fault_and_names_the_instruction():
     )
     with pytest.raises(Fault, match="not known: MUFU.SIN"):
         launched(body, "sm_90", numbers, numbers)
+
+
+# ---- what is counted -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nbytes", (1, 2, 4, 8, 16))
+@pytest.mark.parametrize("spread", (1, 3, 40, 1 << 12))
+def test_sectors_and_cycles_are_those_of_each_warp_taken_alone(nbytes, spread):
+    for count in (1, 31, 96, 200):
+        lanes = np.sort(rng.choice(256, count, replace=False))
+        address = rng.integers(0, spread, count) * nbytes
+        words = max(nbytes // 4, 1)
+        sectors, turns = set(), {}
+        for lane, place in zip(lanes.tolist(), address.tolist()):
+            sectors |= {(lane // 32, byte // 32) for byte in range(place, place + nbytes)}
+            for word in range(place // 4, place // 4 + words):
+                turns.setdefault(lane * words // 32, {}).setdefault(word % 32, set()).add(word)
+        warps = np.unique(lanes // 32, return_counts=True)[1].tolist()
+        least = sum(-(-active * nbytes // 32) for active in warps)
+        found = memory._sectors(lanes, (address + SOURCE).astype(np.uint64), nbytes)
+        assert found == (len(warps), nbytes * count, len(sectors), least)
+        slowest = sum(max(map(len, banks.values())) for banks in turns.values())
+        assert memory._cycles(lanes, address, nbytes) == (len(warps), nbytes * count, slowest, len(turns))

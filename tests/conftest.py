@@ -6,6 +6,7 @@ What cannot run here is skipped with its reason; `ci/gpu` fails when a GPU test 
 import doctest
 import gc
 import importlib.util
+import os
 import pathlib
 import sys
 
@@ -19,6 +20,7 @@ from gpulayout.cpu.run import NumpyBackend
 from tests.support import executors, fake_cuda, fake_cupy, foreign, machine
 from tests.support.device_arrays import ON_GPU
 from tests.support.kept import forget_transfers
+from tests.support.simt import toolchain
 
 # these need the stand-in, which only ci/real_cupy has
 collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]
@@ -126,6 +128,15 @@ def _documented_in(finder, module, value):
 
 
 doctest.DocTestFinder._from_module = _documented_in
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """One worker after the other in `ci/test`: the first writes the bytecode of all imports, which the others read."""
+    if "GPULAYOUT_COLLECT_IN_TURN" not in os.environ or not hasattr(session.config, "workerinput"):
+        return (yield)
+    with toolchain.turn("collecting"):
+        return (yield)
 
 
 def pytest_collection_finish():

@@ -133,10 +133,14 @@ def test_every_move_kernel_fits_with_every_width_of_access(file):
 
 @pytest.mark.parametrize("axes", AXES_VARIANTS)
 def test_every_number_of_axes_fits(axes):
-    """With 64-bit offsets, which take the most registers; bytes and elements of 16 bytes alternate."""
-    widths = (1, 16) if ALL else ((1, 16)[AXES_VARIANTS.index(axes) % 2],)
+    """With 64-bit offsets, which take the most registers; bytes and elements of 16 bytes alternate, and so do the
+    narrowest and the widest accesses of each.
+    """
+    number = AXES_VARIANTS.index(axes)
+    widths = (1, 16) if ALL else ((1, 16)[number % 2],)
     for file in sorted({*MOVE_FILES} - {"copy.cu"}):
-        for macros in variants(file, widths=widths, axes=axes, bits=(64,), all_accesses=False):
+        found = [*variants(file, widths=widths, axes=axes, bits=(64,), all_accesses=False)]
+        for macros in found if ALL else found[number // 2 % 2 :][:1] or found:
             check_budget(file, ("sm_75", "sm_90", "sm_120")[axes % 3], macros)
 
 

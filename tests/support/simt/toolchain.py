@@ -146,6 +146,11 @@ def _product(suffix, text, flags, objects=(), link_flags=()):
     return target
 
 
+def turn(name):
+    """A context for one process of this machine at a time."""
+    return _lock(build_folder() / name)
+
+
 def _lock(target):
     """An open file, locked: workers that want the same product build it once."""
     import fcntl

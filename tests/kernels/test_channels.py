@@ -162,16 +162,19 @@ def test_pixels_of_most_registers_fit_every_architecture(architecture):
         check_budget("channels.cu", architecture, macros_of(width, channels, into_planes, bits))
 
 
-def whole_span(width, channels, into_planes, architecture):
-    """The instructions of whole spans, which nearly every warp runs, without the loop over planes of pad."""
+def text_of_whole_spans():
+    """The path of whole spans, which nearly every warp runs, without the loop over planes of pad."""
     text = re.sub(r"#pragma unroll 1\n  do {\n.*?;\n(?=}\n)", "", TEXT, flags=re.DOTALL)
     text = re.sub(r"  GplChunk<GPL_WORD_BYTES> pad;\n.*?(?=\n}\n)", "", text, count=1, flags=re.DOTALL)
     assert "<false" not in text and "gpl_pad(move, pad.word)" not in text
-    return [
-        kind
-        for kind in opcodes("channels.cu", macros_of(width, channels, into_planes, axes=2), architecture, text)
-        if kind not in ("NOP", "BRA")
-    ]
+    return text
+
+
+def whole_span(width, channels, into_planes, architecture):
+    """The instructions of whole spans."""
+    macros = macros_of(width, channels, into_planes, axes=2)
+    found = opcodes("channels.cu", macros, architecture, text_of_whole_spans())
+    return [kind for kind in found if kind not in ("NOP", "BRA")]
 
 
 # All instructions of a thread per element.  Odd channel counts from 9 on rotate in four steps; 16 registers or more
@@ -185,7 +188,10 @@ MOST_OF_MANY = {1: 4, 2: 7, 4: 10, 8: 18.5, 16: 32}
 @pytest.mark.parametrize("width", WIDTHS)
 def test_whole_spans_are_few_instructions(width, architecture):
     some = {2, 3, 4, 7, 8, 15, 16} if architecture == "sm_90" else {3, 8}
-    for channels, into_planes in itertools.product(sorted(some & {*channel_counts(width)}), (0, 1)):
+    kinds = [*itertools.product(sorted(some & {*channel_counts(width)}), (0, 1))]
+    text, given = text_of_whole_spans(), [macros_of(width, *kind, axes=2) for kind in kinds]
+    nvrtc.disassemble([nvrtc.compiled(text, architecture, macros).cubin for macros in given])
+    for channels, into_planes in kinds:
         found, chunks = whole_span(width, channels, into_planes, architecture), chunks_of(width, channels, MANY)
         words, vectors = chunks * channels, chunks * registers(width, channels) * 4 // vector_bytes(width, channels)
         assert (len(of_kind(found, "LDG")), len(of_kind(found, "STG"))) == (

@@ -13,7 +13,7 @@ from tests.support import bits_cases, lookup_cases, nvrtc
 from tests.support.effort import ALL
 from tests.support.index_cases import index_cases, tiled_index_cases
 from tests.support.kernel_cases import FAMILIES, WIDTHS, cases
-from tests.support.sass.launches import run, taken
+from tests.support.sass.launches import prepare, run, taken
 from tests.support.sass.operands import Fault
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
@@ -29,10 +29,13 @@ def some(found, architecture, number):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_moves_are_right(family, architecture):
+    chosen = []
     for number, width in enumerate(WIDTHS):
         bits = 64 if (number + len(family)) % 3 == 0 else 32
-        for case in some(cases(width, (family,), bits), architecture, number):
-            taken(case, architecture)  # compares the bytes
+        chosen += some(cases(width, (family,), bits), architecture, number)
+    prepare([case.record() for case in chosen], architecture)
+    for case in chosen:
+        taken(case, architecture)  # compares the bytes
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

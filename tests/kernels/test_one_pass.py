@@ -191,17 +191,24 @@ def fitting(file, arithmetic, bits):
 @pytest.mark.parametrize("file", VARIANTS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernels_fit_every_architecture(architecture, file):
-    for number, arithmetic in enumerate(PAIRS):
+    """All pairs on Hopper, every other one on the oldest and every other one on the newest architecture."""
+    every, first = (1, 0) if ALL or architecture == "sm_90" else (2, ARCHITECTURES.index(architecture) // 2)
+    for number, arithmetic in enumerate(PAIRS[first::every]):
         check_budget(file, architecture, fitting(file, arithmetic, (32, 64)[number % 2]))
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("file", ("rows.cu", "tile_any.cu"))
-def test_the_kernels_fit_for_every_type(file):
-    """Each type is a source and a target once, with the most registers: 64-bit offsets and three parameters."""
-    for number, source in enumerate(TYPES):
-        target = TYPES[(number + 11) % len(TYPES)]
-        check_budget(file, "sm_90", fitting(file, of_types(source, target, "normalise"), 64))
+@pytest.mark.parametrize("share", range(4))
+def test_the_kernels_fit_for_every_type(share):
+    """Each type is a source and a target once, with the most registers: 64-bit offsets and three parameters.
+
+    In both files with `ci/test --all`; otherwise these alternate.
+    """
+    files = ("rows.cu", "tile_any.cu")
+    for number in range(share, len(TYPES), 4):
+        arithmetic = of_types(TYPES[number], TYPES[(number + 11) % len(TYPES)], "normalise")
+        for file in files if ALL else (files[share % 2],):
+            check_budget(file, "sm_90", fitting(file, arithmetic, 64))
 
 
 def instructions(architecture, arithmetic, text=None):

@@ -84,9 +84,8 @@ def test_masks_for_every_word_are_seen():
 @pytest.mark.parametrize("width", SMALL)
 def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_first(width, bits, architecture):
     """In the whole kernel, the registers of another path do not break up the sequence of loads."""
-    cubin = nvrtc.compiled(
-        TEXT, architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}, FILE
-    ).cubin
+    macros = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}
+    cubin = nvrtc.compiled(TEXT, architecture, macros).cubin
     found = "".join(
         {"LDG": "l", "STS": "s"}.get(instruction.split(".")[0].split()[0], "")
         for instruction in nvrtc.instructions(cubin, KERNEL)

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import zlib
 
+from tests.support.sass import merge
 from tests.support.simt import toolchain
 
 # The options that `cupy.RawKernel` adds to a kernel's own.
@@ -126,6 +127,14 @@ def disassembled(cubin):
     return _kept(lambda: _disassembled(cubin), "disassembled", cubin)
 
 
+def disassemble(cubins):
+    """Make the texts of machine codes of one architecture ready, all at once: the disassembler takes 0.3 s to start."""
+    new = [cubin for cubin in dict.fromkeys(cubins) if not _place("disassembled", cubin).exists()]
+    if len(new) > 1:
+        for cubin, text in zip(new, merge.parted(_disassembled(merge.joined(new)), len(new))):
+            _kept(lambda text=text: text, "disassembled", cubin)
+
+
 def _disassembled(cubin):
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -136,8 +145,7 @@ def _disassembled(cubin):
 
 def _kept(make, *made_from):
     """The result of make(), from the disk if it was made before from the same things by the same tools."""
-    key = hashlib.sha256(repr((_tools(), CUPY_OPTIONS, made_from)).encode()).hexdigest()[:40]
-    path = toolchain.build_folder() / "nvrtc" / key[:2] / key[2:]
+    path = _place(*made_from)
     try:
         return pickle.loads(zlib.decompress(path.read_bytes()))
     except FileNotFoundError:
@@ -149,11 +157,21 @@ def _kept(make, *made_from):
     return result
 
 
+def _place(*made_from):
+    """The path of a kept result."""
+    key = hashlib.sha256(repr((_tools(), CUPY_OPTIONS, made_from)).encode()).hexdigest()[:40]
+    return toolchain.build_folder() / "nvrtc" / key[:2] / key[2:]
+
+
 @functools.cache
 def _tools():
-    """The compiler and the disassembler that are used here: by version and size; and this file."""
+    """The compiler and the disassembler that are used here: by version and size; and these files."""
     files = [pathlib.Path(_library()._name), *([_tool("nvdisasm")] if _tool("nvdisasm") else [])]
-    return version(), [(path.name, path.stat().st_size) for path in files], pathlib.Path(__file__).read_bytes()
+    return (
+        version(),
+        [(path.name, path.stat().st_size) for path in files],
+        [pathlib.Path(each).read_bytes() for each in (__file__, merge.__file__)],
+    )
 
 
 def _usage(log):

@@ -177,10 +177,18 @@ def _alike(buffer: Any, values: Any) -> Any:
 
 def equal_elements(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     """True if both have the same element type, the same dimensions and equal elements."""
-    if one.shape.element_type is not other.shape.element_type or one.shape.dimensions != other.shape.dimensions:
+    shapes = one.shape_or_text, other.shape_or_text
+    if not _are_alike(*(map(plain, shapes) if is_compiling() else shapes)):
         return False
     reason = "gl.Array == gl.Array reads their values: compare what .logical() gives, as with torch.equal"
     return outside_of_graphs(_equal, reason)(one, other)
+
+
+@constant_in_graphs
+def _are_alike(one: Any, other: Any) -> bool:
+    """True for shapes of the same element type and the same dimensions."""
+    shape, wanted = (as_shape(from_plain(each)) for each in (one, other))
+    return shape.element_type is wanted.element_type and shape.dimensions == wanted.dimensions
 
 
 def _equal(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:

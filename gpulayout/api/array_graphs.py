@@ -16,8 +16,7 @@ from gpulayout.api.array_types import TargetLike
 from gpulayout.api.own_shapes import own_shape, sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.targets import as_target, converted_target
-from gpulayout.api.traced import TracedCall, between_graphs, traced, untraceable
-from gpulayout.api.traced_arithmetic import plain_options
+from gpulayout.api.traced import TracedCall, between_graphs, options_of_plan, traced, untraceable
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -81,7 +80,7 @@ def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, again: Calla
     text = _plan_text(*sides)
     call = TracedCall("plan", plan)
     if not is_flat(array.buffer):
-        call = TracedCall("pack", None, text, {}, {} if plan.change is None else dict(plain_options(plan.change)))
+        call = TracedCall("pack", None, text, {}, options_of_plan(plan))
     reason = _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
     return between_graphs(reason, again) if reason else _moved(array, call, text, out)
 

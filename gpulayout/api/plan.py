@@ -25,6 +25,7 @@ from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_by
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
+from gpulayout.api.plan_value import PlanValue
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.stream import Progress, stream
 from gpulayout.api.targets import as_target, axis_names, converted_target
@@ -47,7 +48,7 @@ from gpulayout.moves.pieces import relayout_pieces
 _FIELDS = "source", "target", "names", "change", "pieces", "bytes_read", "bytes_written", "transfer"
 
 
-class Plan:
+class Plan(PlanValue):
     """A relayout that is prepared once and can be run many times.  Made by `plan`; frozen and thread-safe.
 
     Attributes
@@ -386,21 +387,11 @@ class Plan:
         """What a notebook shows."""
         return self.draw().svg
 
-    def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Plan) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
     def part(self, block: BlockShapes) -> Plan:
         """The plan of a block, with the same names where it has the same dimensions."""
         names = self.names if block.source.rank == self.source.rank else None
         change = None if self.change is None else self.change.part(self.source.dimensions, block.box)
         return _plan(block.source, block.target, names, change)
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return self.source, self.target, self.names, *(self.change.key if self.change else ())
 
     def __repr__(self) -> str:
         names = "" if self.names is None else f", names={self.names}"

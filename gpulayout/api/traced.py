@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gpulayout.api.targets import as_target
 from gpulayout.api.torch_tensors import TorchTensors
-from gpulayout.api.traced_arithmetic import arithmetic_refusal, changed, converted, plain_options
+from gpulayout.api.traced_arithmetic import arithmetic_refusal, changed, converted
 from gpulayout.api.traced_sides import Given, check_array, check_fixed, traced_source
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
@@ -30,6 +30,7 @@ from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, moves_as_integers, plain_steps, run_in_torch
 from gpulayout.moves.lowered_jax import JaxStep, is_jax, run_in_jax
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
+from gpulayout.moves.torch_views import viewed
 
 Made = TypeVar("Made")
 
@@ -150,9 +151,18 @@ def _moved(call: TracedCall, given: Any) -> Any:
 
 def _options(call: TracedCall) -> Mapping[str, Any]:
     """The keywords of arithmetic, or none."""
-    if call.kind != "plan" or call.source.change is None:
-        return call.options
-    return dict(plain_options(call.source.change))
+    return call.options if call.kind != "plan" else options_of_plan(call.source)
+
+
+def options_of_plan(plan: Any) -> Mapping[str, Any]:
+    """The keywords of a plan's arithmetic, or none.
+
+    torch.compile cannot hand a plan to a function of constants in all releases, but it can ask the plan.
+    """
+    if plan.change is None:
+        return {}
+    id(plan)  # another plan compiles again
+    return dict(plan.plain_options())
 
 
 def _ends(call: TracedCall) -> tuple[str, Any, Any]:
@@ -218,14 +228,14 @@ def _transposed(array: Any, axes: Any, sizes: Mapping[str, int]) -> Any:
         return _transposed_in_jax(array, before, order, after, about)
     kind, as_integers = array.dtype, moves_as_integers(array)
     if as_integers:
-        array = array.view(_integer(kind.itemsize))
+        array = viewed(array, _integer(kind.itemsize))
     if before:
         array = array.reshape(_split(array.shape, before, about))
     array = array.permute(order)
     if after:
         array = array.reshape([math.prod(array.shape[first:last]) for first, last in after])
     array = array.clone(memory_format=sys.modules["torch"].contiguous_format)
-    return array.view(kind) if as_integers else array
+    return viewed(array, kind) if as_integers else array
 
 
 def _plain_axes(axes: Any, sizes: Mapping[str, int], array: Any) -> tuple[Any, int, dict[str, int]]:

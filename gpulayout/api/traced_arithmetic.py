@@ -151,10 +151,6 @@ def _operations_for(change: ElementChange | None, dimensions: tuple[int, ...], i
     return operations
 
 
-# torch.compile calls these while it traces, and takes what they return as constants.
-
-
-@constant_in_graphs
 def plain_options(change: ElementChange) -> Constants:
     """The keywords of a call that asks for the same, their numbers as lists."""
     return tuple([(name, _plain_option(value)) for name, value in change.options.items()])
@@ -168,6 +164,9 @@ def _plain_option(value: Any) -> Any:
 
 def _tuples(numbers: Any) -> Any:
     return tuple([_tuples(number) for number in numbers]) if isinstance(numbers, list) else numbers
+
+
+# torch.compile calls these while it traces, and takes what they return as constants.
 
 
 @constant_in_graphs

@@ -22,6 +22,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.lowered import is_torch
+from gpulayout.moves.torch_views import viewed
 
 # The name of each, then plain values: what torch.compile takes as a constant of its graph.
 Operations = tuple[tuple[Any, ...], ...]
@@ -190,8 +191,8 @@ def _held(array: Any) -> Any:
 def _near(xp: Any, array: Any, word: str, exponent: int, least: int, offset: int, wide: str) -> Any:
     """The nearest number with the target's mantissa."""
     if is_torch(array):
-        bits = _held(array).view(getattr(xp, word))
-        large = ((bits & exponent).clamp(min=least) + offset).view(getattr(xp, wide))
+        bits = viewed(_held(array), getattr(xp, word))
+        large = viewed((bits & exponent).clamp(min=least) + offset, getattr(xp, wide))
     else:
         lax = sys.modules["jax"].lax
         bits = lax.bitcast_convert_type(_held(array), word)
@@ -204,7 +205,13 @@ def _integers(xp: Any, array: Any, lowest: float, most: float, name: str, highes
     """Whole numbers as integers: 0 for a nan, and the highest for all above the largest float below it."""
     numbers = xp.where(array != array, 0, _clipped(xp, array, lowest, most))
     found = _as(xp, numbers, name)
-    return found if most == highest else xp.where(array > most, _number(xp, array, highest, name), found)
+    if most == highest:
+        return found
+    if is_torch(found) and name.startswith("uint"):  # which torch.where does not take in all releases
+        signed = name.removeprefix("u")
+        number = int(np.array(highest, name).view(signed))
+        return viewed(xp.where(array > most, number, viewed(found, getattr(xp, signed))), getattr(xp, name))
+    return xp.where(array > most, _number(xp, array, highest, name), found)
 
 
 def _number(xp: Any, like: Any, value: int, name: str) -> Any:

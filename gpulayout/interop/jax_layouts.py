@@ -68,9 +68,11 @@ def from_jax_layout(layout: Any, dimensions: Iterable[SupportsIndex], element_ty
     'f32[16,256]{0,1:T(8,128)}'
     """
     if layout is None or not hasattr(layout, "major_to_minor"):
-        if layout is None or repr(layout) == "AUTO":
+        is_auto = type(layout).__name__.startswith("AutoLayout")  # which is also what some releases print
+        if layout is None or is_auto:
+            name = "AUTO" if is_auto else layout
             raise LayoutError(
-                f"layout {layout} leaves the layout to XLA: take array.format.layout of an array that has one"
+                f"layout {name} leaves the layout to XLA: take array.format.layout of an array that has one"
             )
         hint = ": gl.interop.from_jax_format takes a Format" if hasattr(layout, "sharding") else ""
         raise LayoutTypeError(f"layout is {type_text(layout)}, not a jax.experimental.layout.Layout{hint}")

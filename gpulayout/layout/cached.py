@@ -30,5 +30,6 @@ class cached_property(Generic[T]):  # noqa: N801 - named as in functools
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | cached_property[T]:
         if instance is None:
             return self
-        value = instance.__dict__[self.name] = self.compute(instance)  # the next look-up finds it here first
+        value = self.compute(instance)
+        object.__setattr__(instance, self.name, value)  # in its __dict__, where the next look-up finds it first
         return value

@@ -135,7 +135,7 @@ class Layout(Frozen):
         fields["dynamic_shape_metadata_prefix_bytes"] = number(
             "dynamic_shape_metadata_prefix_bytes", dynamic_shape_metadata_prefix_bytes
         )
-        self.__dict__.update(fields, _key=key, _hash=hash(key))  # at once, which a frozen dataclass allows
+        self._fill({**fields, "_key": key}, key)
 
     # ---- named orders -------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Layout(Frozen):
 
     def replace(self, **fields: Any) -> Layout:
         """A copy with some fields replaced: `layout.replace(tiles=())`."""
-        return type(self)(**self._fields() | fields)
+        return type(self)(**{**self._fields(), **fields})
 
     def permute(self, permutation: Iterable[SupportsIndex]) -> Layout:
         """The layout of the same bytes after a logical transpose.
@@ -477,7 +477,10 @@ class Layout(Frozen):
         return self is other or (self._key == other._key if isinstance(other, Layout) else NotImplemented)
 
     def __hash__(self) -> int:
-        return self._hash
+        try:
+            return self._hash
+        except AttributeError:  # of a layout that a compiled function made
+            return hash(self._key)
 
     def __str__(self) -> str:
         """The text form, `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the inverse of `parse_layout`."""

@@ -123,7 +123,7 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
     if reader.accept(":"):
         for name, read in PROPERTIES.items():
             if reader.accept_name(name) or (name in "#*" and reader.accept(name)):
-                fields |= read(reader, len(order))
+                fields.update(read(reader, len(order)))
         if reader.kind == "name" or reader.value in ("#", "*"):
             raise reader.error(_misplaced(reader.value))
     elif reader.kind == "name" and reader.value in PROPERTIES:

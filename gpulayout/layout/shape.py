@@ -88,7 +88,7 @@ class Shape(ShapeSizes):
         >>> str(Shape("f32", (2, 3)).replace(element_type="f64"))
         'f64[2,3]{1,0}'
         """
-        return type(self)(**self._fields() | fields)
+        return type(self)(**{**self._fields(), **fields})
 
     def with_layout(self, layout: Layout | str | None) -> Shape:
         """The same logical array in another layout.
@@ -466,15 +466,17 @@ class Shape(ShapeSizes):
         if not isinstance(other, Shape):
             return NotImplemented
         return self is other or (
-            self._hash == other._hash
-            and self.element_type is other.element_type
+            self.element_type is other.element_type
             and self.dimensions == other.dimensions
             and self.layout == other.layout
             and self.dynamic_dimensions == other.dynamic_dimensions
         )
 
     def __hash__(self) -> int:
-        return self._hash
+        try:
+            return self._hash
+        except AttributeError:  # of a shape that a compiled function made
+            return hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions))
 
     def __str__(self) -> str:
         """The text form, `f32[2,3]{0,1}`: the inverse of `parse_shape`.  A scalar prints without its empty layout."""

@@ -61,13 +61,8 @@ class ShapeSizes(Frozen):
         if value is not None:
             canonical = canonical_scalar(known, value, checks.Later(lambda: f" for {text}{layout}"))
             layout = layout if canonical is value else layout.replace(padding_value=canonical)
-        self.__dict__.update(  # at once, which a frozen dataclass allows
-            element_type=known,
-            dimensions=sizes,
-            layout=layout,
-            dynamic_dimensions=flags,
-            _hash=hash((known, sizes, layout, flags)),
-        )
+        fields = {"element_type": known, "dimensions": sizes, "layout": layout, "dynamic_dimensions": flags}
+        self._fill(fields, (known, sizes, layout, flags))
 
     # ---- sizes -----------------------------------------------------------------------------------------
 
@@ -159,7 +154,7 @@ class ShapeSizes(Frozen):
     @property
     def is_tiled(self) -> bool:
         """True when the layout has tiles, even if they change nothing."""
-        return bool(self.layout.tiles)
+        return len(self.layout.tiles) > 0  # torch.compile cannot trace bool() of tuples in all releases
 
     @property
     def is_packed(self) -> bool:

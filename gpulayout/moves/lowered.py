@@ -18,6 +18,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.moves.lowered_jax import JaxSteps, is_jax, run_in_jax
+from gpulayout.moves.torch_views import viewed
 
 Sizes = tuple[int, ...]
 
@@ -130,6 +131,12 @@ class Lowered:
         object.__setattr__(self, "dimensions", tuple(self.dimensions))
         object.__setattr__(self, "steps", tuple([_step(step) for step in self.steps]))
 
+    def __hash__(self) -> int:
+        try:
+            return hash((self.element_type, self.dimensions, self.steps))
+        except AttributeError:  # some releases of torch.compile hash what is called, before it has attributes
+            raise TypeError("an object without its steps is unhashable") from None
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles name no class but this one."""
         return Lowered, (self.element_type, self.dimensions, tuple([_as_tuple(step) for step in self.steps]))
@@ -206,7 +213,7 @@ def run_in_torch(planned: Callable[..., PlainSteps], arguments: tuple[Any, ...],
     torch, kind = sys.modules["torch"], tensor.dtype
     as_integers = moves_as_integers(tensor)
     if as_integers:
-        tensor = tensor.view(torch.uint8 if kind.itemsize == 1 else torch.int16)
+        tensor = viewed(tensor, torch.uint8 if kind.itemsize == 1 else torch.int16)
     for name, values, fill in planned(*arguments, as_integers):
         if name == "permute":
             tensor = tensor.permute(values)
@@ -218,7 +225,7 @@ def run_in_torch(planned: Callable[..., PlainSteps], arguments: tuple[Any, ...],
             ends = [end for size, now in zip(values[::-1], tensor.shape[::-1]) for end in (0, size - now)]
             tensor = torch.constant_pad_nd(tensor, ends, fill)
     tensor = tensor.clone(memory_format=torch.contiguous_format)
-    return tensor.view(kind) if as_integers else tensor
+    return viewed(tensor, kind) if as_integers else tensor
 
 
 def moves_as_integers(tensor: Any) -> bool:

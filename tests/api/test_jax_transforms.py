@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support.jax_releases import enable_x64
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array
 
 jax = pytest.importorskip("jax")
@@ -87,7 +88,7 @@ def test_gradients_of_second_order(name):
 
 def test_random_pairs_in_jit_are_bit_for_bit_those_of_numpy():
     rng = random.Random(33)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         for number in range(COUNT):
             source, target = drawn_pair(rng, rng.choice(tuple(TYPES)))
             array = logical_array(source)
@@ -117,7 +118,7 @@ def jax_lacks(element_type):
 def test_every_bit_of_every_type_survives_jit(kind):
     array = patterns_of(kind)
     target = "{0,1:T(8,8)}" if kind is gl.ElementType.BF16 else "{0,1:T(7,5)}"  # XLA's CPU compiler: no pads of bf16
-    with jax.enable_x64(True):
+    with enable_x64(True):
         given = jax.device_put(array)
         assert bits(jax.jit(gl.transpose)(given)) == bits(array.T.copy())
         packed = jax.jit(lambda x: gl.pack(x, target))(given)
@@ -188,7 +189,7 @@ def test_equal_sizes_are_traced_once_and_shapes_are_static_arguments():
 
 
 def test_export():
-    export = jax.export
+    export = pytest.importorskip("jax.export")
     kept = export.export(jax.jit(lambda x: gl.unpack(gl.pack(x, TILES), TILES)))(
         jax.ShapeDtypeStruct((5, 6), jnp.float32)
     )
@@ -198,6 +199,7 @@ def test_export():
 
 
 def test_export_of_open_sizes():
+    pytest.importorskip("jax.export")
     (size,) = jax.export.symbolic_shape("n")
     open_array = jax.ShapeDtypeStruct((2 * size, 6), jnp.float32)
     for call in (gl.transpose, lambda x: gl.transpose(x, "(a b) (c d) -> d (b a) c", a=2, c=3)):
@@ -209,13 +211,14 @@ def test_export_of_open_sizes():
 
 
 SHARDED = """
-import jax, numpy as np, gpulayout as gl
+import importlib, jax, numpy as np, gpulayout as gl
 from jax.sharding import PartitionSpec as P, NamedSharding
 mesh = jax.make_mesh((4,), ("x",))
 array = np.random.default_rng(0).standard_normal((8, 5, 6)).astype(np.float32)
 call = lambda x: gl.pack(x, "{0,2,1:T(8,4)}")
 parts = np.stack([call(part) for part in array.reshape(4, 2, 5, 6)]).reshape(-1)
-mapped = jax.jit(jax.shard_map(call, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+shard_map = getattr(jax, "shard_map", None) or importlib.import_module("jax.experimental.shard_map").shard_map
+mapped = jax.jit(shard_map(call, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
 given = jax.device_put(array, NamedSharding(mesh, P("x")))
 found = mapped(given)
 assert len(found.sharding.device_set) == 4 and np.asarray(found).tobytes() == parts.tobytes()

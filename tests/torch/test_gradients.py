@@ -255,7 +255,8 @@ def test_a_checkpoint_that_keeps_the_operators():
 
 def test_the_profiler_names_the_operators():
     given = numbers(2, 3)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    only_cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=only_cpu, acc_events=True) as profile:  # some warn without acc_events
         gl.transpose(gl.pack(given, "{0,1}").view(3, 2)).sum().backward()
     names = [event.name for event in profile.events()]
     assert names.count("gpulayout::relayout") == names.count("gpulayout::transpose") == 2  # there and back

@@ -30,21 +30,21 @@ def write(path, text):
 
 @pytest.fixture
 def run_ci_test(tmp_path):
-    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0, gpu=0) -> (status, lines) of ci/test among stubs.
+    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0, gpu=0, versions=0) -> (status, lines).
 
     A stub prints its call and ends with the given status; ruff=None: it is not installed.
     """
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / "test", tmp_path / "ci" / "test")
 
-    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0, gpu=0):
+    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0, gpu=0, versions=0):
         write(
             tmp_path / "python", PYTHON.format(tests=tests, ruff=1 if ruff is None else ruff, no_ruff=int(ruff is None))
         )
         write(tmp_path / "ci" / "venv", f"#!/bin/sh\necho {tmp_path}/python\n")
         write(tmp_path / "ci" / "check_wheel", STUB.format(name="check_wheel", status=wheel))
         write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
-        for name, found in {"docs": docs, "gpu": gpu}.items():
+        for name, found in {"docs": docs, "gpu": gpu, "versions": versions}.items():
             write(tmp_path / "ci" / name, STUB.format(name=name, status=found))
         done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=HANG)
         return done.returncode, done.stdout.splitlines()
@@ -80,7 +80,14 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
         "real_cupy --cupy lowest",
         "real_cupy --cuda 12 --cupy lowest",
     ]
-    assert {"docs --build", "gpu --rehearse"} <= set(lines)
+    assert "docs --build" in lines and {"versions lowest", "versions gpu-machine", "gpu --rehearse"} <= set(lines)
+
+
+@pytest.mark.parametrize("found, status", [(0, 0), (77, 0), (1, 1)])
+def test_all_says_which_versions_this_machine_cannot_run(run_ci_test, found, status):
+    ended, lines = run_ci_test("--all", versions=found)
+    said = "ci/test: left out: ci/versions gpu-machine: this machine cannot run it, see above" in lines
+    assert (ended, said) == (status, found == 77)
 
 
 def test_arguments_go_to_pytest_alone(run_ci_test):

@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
@@ -22,6 +24,34 @@ def test_the_page_names_the_lowest_versions_of_the_package():
     for name, row in (("numpy", "NumPy"), ("ml_dtypes", "ml_dtypes")):
         lowest = re.search(rf'"{name}>=([\d.]+)"', PROJECT)[1]
         assert supported(row)[0] == f"{lowest} and newer"
+
+
+LIBRARIES = {"NumPy": "numpy", "ml_dtypes": "ml_dtypes", "PyTorch": "torch", "JAX": "jax"}
+
+
+def pinned(environment):
+    """The versions that a file of ci/environments names."""
+    text = (ROOT / "ci" / "environments" / f"{environment}.txt").read_text()
+    return {
+        name.replace("-", "_"): version for name, version in re.findall(r"^([\w-]+)==([\w.]+)$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("row", LIBRARIES)
+def test_the_lowest_version_of_a_library_is_promised_and_tested(row):
+    name = LIBRARIES[row]
+    (lowest,) = set(re.findall(rf'"{name}>=([\d.]+)', PROJECT))
+    assert supported(row)[0].startswith(f"{lowest} and newer")
+    assert pinned("lowest")[name].split(".")[: lowest.count(".") + 1] == lowest.split(".")
+
+
+def test_the_lowest_versions_of_all_packages_are_tested():
+    """Those that the tests need, of which the file has another for what came later or is another's."""
+    pins = pinned("lowest")
+    for name, lowest in re.findall(r'"([\w-]+)(?:\[\w+\])?>=([\d.]+)', PROJECT):
+        name = name.replace("-", "_")
+        if name in pins:
+            assert pins[name].split(".")[: lowest.count(".") + 1] == lowest.split("."), name
 
 
 def test_the_page_names_the_range_of_cupy_and_the_cudas():

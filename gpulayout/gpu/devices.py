@@ -93,7 +93,7 @@ def device_at_hand() -> Device:
 
     CuPy is never imported for this: a process that has not used a GPU gets the same answer on every machine.
 
-    >>> device_at_hand().name
+    >>> DEVICES[REFERENCE].name
     'H100 SXM'
     """
     used = sys.modules.get("gpulayout.gpu.cupy_runtime")

@@ -166,7 +166,8 @@ def test_asarray_copies_only_to_pack():
     assert np.array_equal(gl.asarray(repeated, "{0,1}").logical(), repeated)
     with pytest.raises(gl.LayoutError, match="strides"):
         gl.asarray(repeated)
-    assert np.array_equal(gl.asarray([[1, 2], [3, 4]], "u8[2,2]{0,1}").buffer, [1, 3, 2, 4])
+    with gl.use_backend("numpy"):  # a list lives nowhere
+        assert np.array_equal(gl.asarray([[1, 2], [3, 4]], "u8[2,2]{0,1}").buffer, [1, 3, 2, 4])
     for values in ([1, 2], 3.5):
         with pytest.raises(TypeError, match="numpy.asarray"):
             gl.asarray(values)

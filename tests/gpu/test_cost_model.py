@@ -318,3 +318,8 @@ def test_planners_do_not_import_the_model():
 def test_a_copy_takes_half_of_the_bytes_on_each_side():
     work = copy_work(2**30)
     assert work.read == work.written == 2**29 and work.runs == work.partial == 0
+
+
+def test_a_process_that_has_used_no_gpu_has_the_reference_device(monkeypatch):
+    monkeypatch.delitem(sys.modules, "gpulayout.gpu.cupy_runtime", raising=False)
+    assert device_at_hand() is DEVICES[REFERENCE]

@@ -81,10 +81,11 @@ class HostExecutor:
 
     @contextlib.contextmanager
     def active(self):
-        """NumPy arrays go to this executor's backend within the block."""
+        """NumPy arrays, and calls without an array, go to this executor within the block, also beside a GPU."""
         before = backends.replace_host_backend(self.backend)
         try:
-            yield self
+            with backends.use_backend("numpy"):
+                yield self
         finally:
             backends.replace_host_backend(before)
 

@@ -22,8 +22,8 @@ from tests.support.device_arrays import ON_GPU
 from tests.support.kept import forget_transfers
 from tests.support.simt import toolchain
 
-# these need the stand-in, which only ci/real_cupy has
-collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]
+# The first is not for pytest's processes, and the second needs the stand-in, which only ci/real_cupy has.
+collect_ignore = ["support/rehearsal", *["support/standin"] * ("tests.support.standin.plugin" not in sys.modules)]
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")

@@ -1,13 +1,15 @@
-"""A plan as a value: what it is compared by, and what graphs ask of its arithmetic."""
+"""A plan as a value: what it is compared by, what graphs ask of it, and what becomes of one that a graph made."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.traced_arithmetic import Constants, plain_options
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
+
+FOR_MEMORY = "pieces", "bytes_read", "bytes_written", "transfer"  # which graphs do not need
 
 
 class PlanValue:
@@ -37,3 +39,14 @@ class PlanValue:
     def plain_options(self) -> Constants:
         """The keywords of a call with the same arithmetic, as graphs take them.  Internals, as `Plan.pieces`."""
         return () if self.change is None else plain_options(self.change)
+
+    if not TYPE_CHECKING:  # to which it would mean that a plan has all names
+
+        def __getattr__(self, name: str) -> Any:
+            """What a plan needs for memory, if a function of torch.compile made it: those have their shapes alone."""
+            if name not in FOR_MEMORY or not hasattr(self, "source"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            whole = type(self)(self.source, self.target, self.names, self.change)
+            for each in FOR_MEMORY:
+                object.__setattr__(self, each, getattr(whole, each))
+            return getattr(whole, name)

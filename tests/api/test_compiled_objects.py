@@ -104,3 +104,21 @@ def test_other_objects_get_graphs_of_their_own():
         steps = plan.lower()
         assert compiled(line, steps).equal(plan(line))
         del plan, steps
+
+
+def test_a_plan_that_a_graph_made_is_whole_outside():
+    """A graph needs the shapes of a plan alone; the rest is made when memory needs it."""
+    made = []
+
+    def call(x):
+        plan = gl.plan("f32[2,3]", "{0,1}")
+        made.append(plan)
+        return plan(x.reshape(-1))
+
+    result = torch.compile(call, backend="eager")(X)
+    (plan,), known = made, gl.plan("f32[2,3]", "{0,1}")
+    assert plan == known and torch.equal(result, known(X.reshape(-1)))
+    assert torch.equal(plan(X.reshape(-1)), result) and plan.bytes_read == known.bytes_read
+    assert str(plan.explain()) == str(known.explain()) and plan.pieces == known.pieces
+    with pytest.raises(AttributeError, match="'Plan' object has no attribute 'no_such'"):
+        plan.no_such  # noqa: B018

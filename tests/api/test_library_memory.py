@@ -146,7 +146,7 @@ def test_jax_arrays_of_types_below_a_byte_have_no_view():
 
 def test_jax_before_0_8_has_another_name_for_its_64_bits(monkeypatch):
     jax = pytest.importorskip("jax")
-    used, enable = [], getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+    used, enable = [], (jax if hasattr(jax, "enable_x64") else jax.experimental).enable_x64
     monkeypatch.delattr(jax, "enable_x64", raising=False)
     monkeypatch.setattr("jax.experimental.enable_x64", lambda on: used.append(on) or enable(on), raising=False)
     with enable(True):

@@ -21,7 +21,7 @@ PROCESSOR = processors.chosen()
 
 
 def in_the_library(expression):
-    """The value of an expression in a module of the library, and in one that is none."""
+    """The value of an expression in a module of the library, and in a module of another name."""
     code = "import concurrent.futures, multiprocessing, os, pathlib, time"
     values = []
     for name in ("gpulayout.made_up", "another"):

@@ -89,16 +89,18 @@ class Effort(NamedTuple):
     sample_seconds  about how long one sample takes
     calls           the fewest and the most calls in a sample
     small_calls     the same for a small case, which takes four times as many rounds
+    lead_bytes      of each copy that keeps a GPU busy while the host launches a sample
     """
 
     rounds: int
     sample_seconds: float
     calls: tuple[int, int]
     small_calls: tuple[int, int] = (1000, 5000)
+    lead_bytes: int = 1 << 28
 
     def quick(self) -> Effort:
         """Enough to show that everything runs."""
-        return self._replace(calls=(1, 3), small_calls=(10, 20))
+        return self._replace(calls=(1, 3), small_calls=(10, 20), lead_bytes=1 << 12)
 
     def of_small_calls(self) -> Effort:
         return Effort(4 * self.rounds, 5e-3, self.small_calls)

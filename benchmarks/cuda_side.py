@@ -27,7 +27,6 @@ from benchmarks.peers.convert import result_on_host
 from benchmarks.peers.inputs import input_and_output, scrambled
 from benchmarks.peers.words import words
 
-LEAD_BYTES = 1 << 28  # of each copy that precedes a sample: 0.1 ms and more
 # in one sample of a small case: the launch queue holds about a thousand, so the host never waits
 SMALL_CALLS = (500, 500)
 HOST_SECONDS = 40e-6  # the most that one call takes; such copies cover it
@@ -69,7 +68,7 @@ class CudaSide:
         self.wall = self.clock = WallClock(cupy.cuda.runtime.deviceSynchronize)
         self.host = WallClock(cupy.cuda.runtime.deviceSynchronize, host_only=True)
         self.l2_bytes = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["l2CacheSize"]
-        self._lead_buffers = tuple(cupy.ones(LEAD_BYTES, cupy.uint8) for _ in range(2))
+        self._make_lead(self.effort.lead_bytes)
 
     def why_not(self, case: Case) -> str | None:
         """Why a case cannot run here: the buffers that take turns, those of the plain copy, and four outputs must
@@ -83,10 +82,13 @@ class CudaSide:
         """The number of buffer pairs that take turns: enough that the cache has dropped a pair before its next turn."""
         return max(1, -(-4 * self.l2_bytes // case.bytes_allocated)) if case.bytes_allocated > self.l2_bytes // 8 else 1
 
+    def _make_lead(self, size: int) -> None:
+        self._lead_buffers = tuple(cupy.ones(size, cupy.uint8) for _ in range(2))
+
     def _lead(self, calls: int) -> None:
         # Assumes copies at 4 TB/s.  An H200 reaches 4.3; the reserve in HOST_SECONDS covers that.
         target, source = self._lead_buffers
-        for _ in range(math.ceil(calls * HOST_SECONDS / (2 * LEAD_BYTES / 4e12))):
+        for _ in range(math.ceil(calls * HOST_SECONDS / (2 * self.effort.lead_bytes / 4e12))):
             self._copy(source, target)
 
     def _copy(self, source: cupy.ndarray, target: cupy.ndarray) -> None:
@@ -144,6 +146,8 @@ class CudaSide:
         return contenders
 
     def take(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
+        if effort.lead_bytes != self._lead_buffers[0].nbytes:
+            self._make_lead(effort.lead_bytes)
         if contenders[0].output == "call":
             return take_turns(contenders, lambda _: self.host, effort, "best")
         return take_turns(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import math
 import sys
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.memory import dlpack
 from gpulayout.moves.backend import AnyArray, Backend
 
-_LACKED = (ElementType.F6E3M2FN, ElementType.F6E2M3FN)  # JAX gets their codes as bytes
 _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 
 
@@ -94,7 +92,7 @@ class JaxArrays:
                 dtype = np.dtype(np.int32)
             label = self.dtype(given)
         made = _aligned(shape, dtype) if type(like) is np.ndarray else backend.empty(shape, dtype, like)
-        if ElementType.of(label) in _LACKED:
+        if _is_lacked(label):  # JAX gets the codes as bytes
             label = np.dtype(np.uint8)
             return (made.view(label), label), made
         return (made, label), made
@@ -145,10 +143,13 @@ def _wide(dtype: np.dtype[Any]) -> contextlib.AbstractContextManager[object]:
     """The context in which JAX takes an array of this type: elsewhere it would round 64-bit types to 32 bits."""
     if dtype.itemsize < 8:
         return contextlib.nullcontext()
-    jax = sys.modules["jax"]
-    owner = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")  # before 0.8
-    context: contextlib.AbstractContextManager[object] = owner.enable_x64(True)
+    context: contextlib.AbstractContextManager[object] = sys.modules["jax"].enable_x64(True)
     return context
+
+
+def _is_lacked(dtype: np.dtype[Any]) -> bool:
+    """Whether this release of JAX lacks an element type: all lack floats of 6 bits, and some integers of 1 bit."""
+    return dtype.type.__module__ != "numpy" and not hasattr(sys.modules["jax"].numpy, dtype.name)
 
 
 def _imported(exporter: Any) -> Any:

@@ -3,11 +3,6 @@
     Layout(major_to_minor=(1, 0), tiling=((8, 128), (2, 1)))        {0,1:T(8,128)(2,1)}
 
 JAX writes the order most major first; this library and XLA's text write it most minor first.
-
-Releases before 0.7 have other names for the same things, and some releases mark the last two fields as private:
-
-    jax 0.6       DeviceLocalLayout, Layout(device_local_layout, sharding), array.layout, _tiling
-    since 0.7     Layout, Format(layout, sharding), array.format
 """
 
 from __future__ import annotations
@@ -95,7 +90,6 @@ def to_jax_layout(shape: Shape | str) -> Any:
     Returns
     -------
     jax.experimental.layout.Layout
-        `DeviceLocalLayout` in JAX 0.6.
 
     Raises
     ------
@@ -122,7 +116,7 @@ def to_jax_layout(shape: Shape | str) -> Any:
         if COMBINE in tile:
             raise LayoutError(f"tile {tile} of {shape} cannot be expressed as a JAX layout: its tiles have no *")
     tiling = tuple(tile.sizes for tile in layout.tiles)
-    return _classes()[0](layout.major_to_minor, tiling, layout.element_size_in_bits)
+    return _module().Layout(layout.major_to_minor, tiling, layout.element_size_in_bits)
 
 
 def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_type: str | DTypeLike) -> Shape:
@@ -131,7 +125,7 @@ def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_ty
     Parameters
     ----------
     format : jax.experimental.layout.Format
-        `array.format`; in JAX 0.6 `array.layout`.
+        `array.format`.
     dimensions : iterable of int
         Logical sizes: `array.shape`.
     element_type : str or DTypeLike
@@ -165,8 +159,7 @@ def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_ty
             f"sharding {sharding} splits dimensions {shown(tuple(dimensions))} over {sharding.num_devices} devices: "
             "every shard has a layout of its own, take array.addressable_shards[n].data"
         )
-    layout = format.layout if hasattr(format, "layout") else format.device_local_layout
-    return from_jax_layout(layout, dimensions, element_type)
+    return from_jax_layout(format.layout, dimensions, element_type)
 
 
 def to_jax_format(shape: Shape | str, sharding: Any = None) -> Any:
@@ -182,7 +175,6 @@ def to_jax_format(shape: Shape | str, sharding: Any = None) -> Any:
     Returns
     -------
     jax.experimental.layout.Format
-        `jax.experimental.layout.Layout` in JAX 0.6.
 
     Raises
     ------
@@ -206,15 +198,11 @@ def to_jax_format(shape: Shape | str, sharding: Any = None) -> Any:
     if sharding is None:
         jax = importlib.import_module("jax")
         sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return _classes()[1](layout, sharding)
+    return _module().Format(layout, sharding)
 
 
-def _classes() -> tuple[Any, Any]:
-    """JAX's classes for a layout and for a layout with a sharding."""
-    module = importlib.import_module("jax.experimental.layout")
-    if hasattr(module, "Format"):
-        return module.Layout, module.Format
-    return module.DeviceLocalLayout, module.Layout
+def _module() -> Any:
+    return importlib.import_module("jax.experimental.layout")
 
 
 def _field(layout: Any, name: str) -> Any:

@@ -50,10 +50,13 @@ CALLS = {
 @pytest.mark.parametrize("target", NUMBERS, ids=str)
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_of_the_same_kind(library, name, target):
+    lacked = LACKED[type(library)]
+    if isinstance(library, Jax) and not hasattr(library.module.numpy, "int1"):
+        lacked = lacked | {"s1", "u1"}  # JAX 0.8
     for given in (VALUES, PIXELS, VALUES.astype(ml_dtypes.bfloat16), VALUES.astype(ml_dtypes.float8_e5m2)):
         expected = CALLS[name](given, target)
         found = CALLS[name](library.array(given), target)
-        if target in LACKED[type(library)]:
+        if target in lacked:
             expected = expected.view(np.uint8)
         assert same(library, found, expected), (given.dtype, target)
 

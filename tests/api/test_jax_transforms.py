@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from tests.support.jax_releases import enable_x64
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array
 
 jax = pytest.importorskip("jax")
@@ -88,7 +87,7 @@ def test_gradients_of_second_order(name):
 
 def test_random_pairs_in_jit_are_bit_for_bit_those_of_numpy():
     rng = random.Random(33)
-    with enable_x64(True):
+    with jax.enable_x64(True):
         for number in range(COUNT):
             source, target = drawn_pair(rng, rng.choice(tuple(TYPES)))
             array = logical_array(source)
@@ -118,7 +117,7 @@ def jax_lacks(element_type):
 def test_every_bit_of_every_type_survives_jit(kind):
     array = patterns_of(kind)
     target = "{0,1:T(8,8)}" if kind is gl.ElementType.BF16 else "{0,1:T(7,5)}"  # XLA's CPU compiler: no pads of bf16
-    with enable_x64(True):
+    with jax.enable_x64(True):
         given = jax.device_put(array)
         assert bits(jax.jit(gl.transpose)(given)) == bits(array.T.copy())
         packed = jax.jit(lambda x: gl.pack(x, target))(given)

@@ -16,7 +16,8 @@ def test_arrow_arrays_are_read_where_they_are():
     assert gl.shape_of(array) == gl.Shape("f32", (6,))
     seen = gl.view(array, "f32[2,3]")
     assert seen.tolist() == VALUES.tolist()
-    assert seen.__array_interface__["data"][0] == array.buffers()[1].address and not seen.flags.writeable
+    assert seen.__array_interface__["data"][0] == array.buffers()[1].address
+    assert seen.flags.writeable is not says_read_only(pyarrow)
 
 
 def test_arrow_tensors_keep_their_strides():
@@ -26,8 +27,15 @@ def test_arrow_tensors_keep_their_strides():
     assert gl.pack(tensor, "{1,0}").tolist() == VALUES.T.ravel().tolist()
 
 
+def says_read_only(pyarrow):
+    """Whether its arrays say that their memory is read-only: before 26 they use a DLPack that has no word for it."""
+    return int(pyarrow.__version__.split(".")[0]) >= 26
+
+
 def test_arrow_memory_is_never_written_and_nulls_are_refused():
     pyarrow = pytest.importorskip("pyarrow")
+    if not says_read_only(pyarrow):
+        pytest.skip("pyarrow before 26 does not say that its arrays are read-only")
     array = pyarrow.array(VALUES.ravel())
     with pytest.raises(BufferError, match="^out is read-only: it cannot be written to$"):
         gl.relayout(VALUES.ravel(), "f32[2,3]", "{0,1}", out=array)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.api import arrays, backends
-from tests.support.jax_releases import enable_x64
 from tests.support.six_floats import refused, traced
 from tests.support.strategies import dimensions, layouts, strided_arrays
 
@@ -146,7 +145,7 @@ def test_jax_views_memory_without_gaps_in_any_order():
         for sizes in ((2, 3, 4), (1, 3, 1), (4, 1, 2), (2, 0, 3), ()):
             for order in itertools.permutations(range(len(sizes))):
                 dtype = np.dtype(getattr(ml_dtypes, name, name))
-                with enable_x64(True):
+                with jax.module.enable_x64(True):
                     buffer = jax.array((np.arange(30) % 2).astype(dtype))
                 shape = gl.Shape(dtype, sizes, gl.Layout(order))
                 view = gl.view(buffer, shape)
@@ -183,7 +182,7 @@ def every_type(library):
 def test_every_element_type_goes_in_and_out_as_itself(library):
     for name in every_type(library):
         array = values(name)
-        with enable_x64(True) if isinstance(library, Jax) else np.errstate():
+        with library.module.enable_x64(True) if isinstance(library, Jax) else np.errstate():
             given = library.array(array)
             element_type = gl.shape_of(array).element_type
             assert gl.shape_of(given) == gl.Shape(given.dtype, (2, 3, 4)) == gl.Shape(element_type, (2, 3, 4)), name
@@ -195,7 +194,7 @@ def test_every_element_type_goes_in_and_out_as_itself(library):
 
 def test_64_bits_stay_64_bits_without_the_setting_of_jax():
     jax = Jax()
-    with enable_x64(True):
+    with jax.module.enable_x64(True):
         given = jax.array(np.array([2.0**40 + 1, 3.0]))
     assert not jax.module.config.jax_enable_x64
     assert same(jax, gl.pack(given, "f64[2]{0:PD(3)}"), np.array([2.0**40 + 1, 3, 0]))
@@ -207,7 +206,7 @@ def test_indices_that_need_64_bits_are_refused_without_the_setting_of_jax():
     given = jax.array(np.array([[0], [5]], np.int32))
     with pytest.raises(TypeError, match="^the result has dtype int32, which cannot hold 5999999999"):
         gl.linearize(given, wide)
-    with enable_x64(True):
+    with jax.module.enable_x64(True):
         assert same(jax, gl.linearize(jax.array(np.array([[1], [5]])), wide), np.array([3000000005]))
 
 

@@ -9,7 +9,6 @@ import pytest
 
 import gpulayout as gl
 from tests.support.effort import ALL
-from tests.support.jax_releases import enable_x64
 
 FLOATS = np.random.default_rng(0).standard_normal((8, 6)).astype(np.float32)
 PIXELS = np.random.default_rng(1).integers(0, 256, (2, 4, 5, 3), np.uint8)
@@ -137,7 +136,7 @@ def test_pairs_of_types_in_jax(jit):
     jax = pytest.importorskip("jax")
     found = list(cases(kinds("s1", "u1")))
     assert len(found) > 1500
-    with enable_x64(True):
+    with jax.enable_x64(True):
         for source, target, options, array, expected in random.Random(5).sample(found, 150 if ALL else 16):
             call = lambda x: gl.pack(x, "C", dtype=target, **options)  # noqa: E731
             result = jax.jit(call)(array) if jit else jax.vmap(call)(jax.device_put(array)[None])[0]

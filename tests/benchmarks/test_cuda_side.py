@@ -67,9 +67,8 @@ def cuda_side(monkeypatch, installed, cupy):
     monkeypatch.setattr(stages, "on_gpu", optional)
     monkeypatch.setattr(select, "QUICK_ELEMENTS", 2000)
     module = importlib.import_module("benchmarks.cuda_side")
-    monkeypatch.setattr(module, "LEAD_BYTES", 1 << 12)
     monkeypatch.setattr(module, "HOST_SECONDS", 0.0)
-    monkeypatch.setattr(module.CudaSide, "effort", Effort(2, 1e-4, (1, 2)))
+    monkeypatch.setattr(module.CudaSide, "effort", Effort(2, 1e-4, (1, 2), lead_bytes=1 << 12))
     monkeypatch.setattr(
         module.CudaSide,
         "cases",
@@ -193,13 +192,13 @@ def test_the_ceiling_copies_as_many_bytes_between_aligned_random_buffers(cuda_si
 
 
 def test_the_lead_outlasts_the_launches_of_a_sample(cuda_side, monkeypatch):
-    monkeypatch.setattr(cuda_side, "LEAD_BYTES", 1 << 28)
     monkeypatch.setattr(cuda_side, "HOST_SECONDS", 40e-6)
     copies = []
-    side = cuda_side.CudaSide.__new__(cuda_side.CudaSide)
-    side._lead_buffers, side._copy = (0, 1), lambda source, target: copies.append((source, target))
+    side = cuda_side.CudaSide()
+    side._copy = lambda source, target: copies.append((source.nbytes, target.nbytes))
     side._lead(50)
-    assert len(copies) * 2 * (1 << 28) / 4e12 >= 50 * 40e-6 and set(copies) == {(1, 0)}
+    size = side.effort.lead_bytes
+    assert len(copies) * 2 * size / 4e12 >= 50 * 40e-6 and set(copies) == {(size, size)}
 
 
 def test_the_device_is_timed_by_events_what_waits_for_itself_by_the_wall_clock_and_small_calls_on_the_host(cuda_side):

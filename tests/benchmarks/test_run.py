@@ -113,7 +113,10 @@ def test_small_calls_take_more_rounds(monkeypatch):
     side.cases = {"small": CASES, "cases": [], "ttc": SWEEP}
     run_all(side)
     assert side.efforts == 3 * [Effort(12, 5e-3, (1000, 5000))] + [side.effort]
-    assert Run(side, tiny=True).effort == Effort(3, 1e-3, (1, 3), (10, 20)) and Run(side, rounds=2).effort.rounds == 2
+    assert (
+        Run(side, tiny=True).effort == Effort(3, 1e-3, (1, 3), (10, 20), 1 << 12)
+        and Run(side, rounds=2).effort.rounds == 2
+    )
 
 
 def test_a_full_run_goes_on_with_the_long_list(monkeypatch):

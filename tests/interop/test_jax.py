@@ -4,7 +4,6 @@ import ctypes
 import itertools
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -36,16 +35,6 @@ def jax():
     return pytest.importorskip("jax")
 
 
-def format_of(array):
-    """`array.format`, which JAX 0.6 calls `array.layout`."""
-    return array.format if hasattr(array, "format") else array.layout
-
-
-def layout_of(array):
-    found = format_of(array)
-    return found.layout if hasattr(found, "layout") else found.device_local_layout
-
-
 def memory_of(array):
     """The bytes of a JAX array on the CPU."""
     array.block_until_ready()
@@ -60,16 +49,16 @@ def test_an_array_put_with_a_format_lies_as_the_shape_says(jax, rank):
         shape = gl.Shape("f32", sizes, gl.Layout(order))
         put = jax.device_put(array, interop.to_jax_format(shape))
         assert memory_of(put) == gl.pack(array, shape).tobytes()
-        assert layout_of(put) == interop.to_jax_layout(shape)
-        assert interop.from_jax_layout(layout_of(put), put.shape, put.dtype) == shape
-        assert interop.from_jax_format(format_of(put), put.shape, put.dtype) == shape
+        assert put.format.layout == interop.to_jax_layout(shape)
+        assert interop.from_jax_layout(put.format.layout, put.shape, put.dtype) == shape
+        assert interop.from_jax_format(put.format, put.shape, put.dtype) == shape
 
 
 @pytest.mark.parametrize("text", SHARED)
 def test_what_both_can_say_comes_back(jax, text):
     shape = gl.parse_shape(text)
     layout = interop.to_jax_layout(text)
-    assert type(layout).__name__ in ("Layout", "DeviceLocalLayout")
+    assert type(layout) is jax.experimental.layout.Layout
     assert interop.from_jax_layout(layout, shape.dimensions, shape.element_type) == shape
     found = interop.to_jax_format(shape, jax.sharding.SingleDeviceSharding(jax.devices()[0]))
     assert interop.from_jax_format(found, shape.dimensions, shape.element_type) == shape
@@ -86,7 +75,7 @@ def test_xla_prints_the_same_layout(jax, text):
 
 def test_the_result_of_a_program_says_its_layout(jax):
     result = jax.jit(lambda a: a.T, out_shardings=interop.to_jax_format("f32[3,2]{0,1}"))(np.ones((2, 3), "f4"))
-    assert str(interop.from_jax_format(format_of(result), result.shape, result.dtype)) == "f32[3,2]{0,1}"
+    assert str(interop.from_jax_format(result.format, result.shape, result.dtype)) == "f32[3,2]{0,1}"
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -99,12 +88,11 @@ def test_what_jax_cannot_say_is_refused_by_the_name_of_its_field(text):
 
 def test_a_layout_that_xla_chooses_is_none(jax):
     module = jax.experimental.layout
-    auto = getattr(module, "DeviceLocalLayout", module.Layout).AUTO
-    for layout, name in ((auto, "AUTO"), (None, "None")):
+    for layout, name in ((module.Layout.AUTO, "AUTO"), (None, "None")):
         with pytest.raises(gl.LayoutError, match=f"^layout {name} leaves the layout to XLA: take array.format.layout"):
             interop.from_jax_layout(layout, (2, 3), "f32")
         with pytest.raises(gl.LayoutError, match=f"^layout {name} leaves"):
-            interop.from_jax_format(getattr(module, "Format", module.Layout)(layout), (2, 3), "f32")
+            interop.from_jax_format(module.Format(layout), (2, 3), "f32")
 
 
 def test_other_objects_are_refused(jax):
@@ -142,33 +130,3 @@ def test_a_split_array_is_refused_and_a_shard_or_a_copy_on_every_device_is_not(j
     error, shard, copy = done.stdout.splitlines()
     assert "splits dimensions (4, 6) over 2 devices" in error and "take array.addressable_shards[n].data" in error
     assert shard == "f32[2,6]{1,0}" and copy == "f32[4,6]{1,0}"
-
-
-# ---- the names of other releases --------------------------------------------------------------------
-
-
-class OldLayout:
-    """DeviceLocalLayout of JAX 0.6."""
-
-    def __init__(self, major_to_minor, _tiling=None, _sub_byte_element_size_in_bits=0):
-        self.major_to_minor, self._tiling = major_to_minor, _tiling
-        self._sub_byte_element_size_in_bits = _sub_byte_element_size_in_bits
-
-
-class OldFormat:
-    """What JAX 0.6 calls Layout."""
-
-    def __init__(self, device_local_layout=None, sharding=None):
-        self.device_local_layout, self.sharding = device_local_layout, sharding
-
-
-def test_the_names_of_jax_0_6(monkeypatch):
-    sharding = types.SimpleNamespace(is_fully_replicated=True)
-    module = types.SimpleNamespace(DeviceLocalLayout=OldLayout, Layout=OldFormat)
-    monkeypatch.setitem(sys.modules, "jax.experimental.layout", module)
-    for text in SHARED:
-        shape = gl.parse_shape(text)
-        layout, found = interop.to_jax_layout(shape), interop.to_jax_format(shape, sharding)
-        assert type(layout) is OldLayout and type(found) is OldFormat and found.sharding is sharding
-        assert interop.from_jax_layout(layout, shape.dimensions, shape.element_type) == shape
-        assert interop.from_jax_format(found, shape.dimensions, shape.element_type) == shape

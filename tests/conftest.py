@@ -17,7 +17,7 @@ import pytest
 import gpulayout
 from gpulayout.api import backends
 from gpulayout.cpu.run import NumpyBackend
-from tests.support import executors, fake_cuda, fake_cupy, foreign, machine
+from tests.support import effort, executors, fake_cuda, fake_cupy, foreign, machine
 from tests.support.device_arrays import ON_GPU
 from tests.support.kept import forget_transfers
 from tests.support.simt import toolchain
@@ -146,8 +146,14 @@ def pytest_collection_finish():
     gc.set_threshold(50_000, 20, 100)
 
 
-def pytest_collection_modifyitems(items):
-    """Skip the examples in docstrings that need protobuf if it is missing."""
+def pytest_collection_modifyitems(config, items):
+    """Leave out most cases of long tests unless tests are chosen by name, and skip the examples in docstrings that need
+    protobuf if it is missing.
+    """
+    chosen = config.option.keyword or any("::" in argument for argument in config.args)
+    if gone := set() if chosen else set(effort.left_out(items)):
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=list(gone))
     try:
         import google.protobuf  # noqa: F401
     except ImportError:

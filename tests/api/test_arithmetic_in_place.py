@@ -21,6 +21,7 @@ def case_of(source, target, **options):
     return Case(source, target, options, codes)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("max_bytes", [None, 16, 300])
 @pytest.mark.parametrize(
     "source, target, options",

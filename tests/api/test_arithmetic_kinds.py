@@ -47,6 +47,7 @@ CALLS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", NUMBERS, ids=str)
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_of_the_same_kind(library, name, target):

@@ -42,6 +42,7 @@ def _needs_its_compiler(request):
 # ---- every place -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @COMPILER
 @pytest.mark.parametrize("bits", [32, 64])
 def test_compiled_code_finds_every_element(compiler, bits, tmp_path):
@@ -76,6 +77,7 @@ def large_shapes(bits):
     return named if bits == 32 else [*named, *generated_code.random_large_shapes()]
 
 
+@pytest.mark.one_in(2)
 @COMPILER
 def test_large_layouts_are_right_at_their_ends(compiler, tmp_path):
     for bits in (32, 64):
@@ -264,6 +266,7 @@ TWINS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_broken_generator_is_caught(twin, monkeypatch, tmp_path):
     old, new, where = TWINS[twin]

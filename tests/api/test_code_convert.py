@@ -15,6 +15,7 @@ CASES = pytest.mark.parametrize("cases", [casts, with_steps])
 LANGUAGES = ("cuda", "c", "python")
 
 
+@pytest.mark.one_in(2)
 @C_COMPILERS
 @CASES
 def test_c_converts_as_the_model_does(compiler, cases, tmp_path):
@@ -33,6 +34,7 @@ def test_python_converts_as_the_model_does(cases):
 # ---- what the tests must catch -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "right, wrong, cases",
     [

@@ -37,6 +37,7 @@ OPEN = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", OPEN)
 @pytest.mark.parametrize("how", ["dynamic=True", "mark_dynamic"])
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -84,6 +85,7 @@ def through(x):
     return gl.transpose(gl.transpose(back)) * torch.arange(x.numel(), dtype=x.dtype).reshape(x.shape)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by Inductor itself
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_gradients_go_through_compiled_calls(backend):

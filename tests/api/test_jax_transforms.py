@@ -43,6 +43,7 @@ def bits(array):
     return np.asarray(array).tobytes()
 
 
+@pytest.mark.one_in(2)
 @each_call
 def test_values_inside_jit_vmap_scan_cond_and_remat(name):
     call, given = CALLS[name]
@@ -59,6 +60,7 @@ def test_values_inside_jit_vmap_scan_cond_and_remat(name):
     assert bits(jax.jit(jax.checkpoint(call))(given)) == bits(expected)
 
 
+@pytest.mark.one_in(2)
 @each_call
 def test_derivatives_are_those_of_the_linear_map(name):
     call, given = CALLS[name]
@@ -79,6 +81,7 @@ def test_derivatives_are_those_of_the_linear_map(name):
     np.testing.assert_array_equal(squares, np.tensordot(2 * call(given), matrix, weights.ndim).astype(np.float32))
 
 
+@pytest.mark.one_in(3)
 @each_call
 def test_gradients_of_second_order(name):
     call, given = CALLS[name]
@@ -113,6 +116,7 @@ def jax_lacks(element_type):
     return element_type.value[:2] == "f6" or element_type.bits == 1 and element_type is not gl.ElementType.PRED
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", [kind for kind in gl.ElementType if not jax_lacks(kind)], ids=str)
 def test_every_bit_of_every_type_survives_jit(kind):
     array = patterns_of(kind)

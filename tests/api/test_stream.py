@@ -19,6 +19,7 @@ NUMPY = HostExecutor("numpy", NumpyBackend())
 # ---- every byte is right -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_every_small_shape_in_every_limit(rank, padding):
@@ -33,6 +34,7 @@ def test_every_small_shape_in_every_limit(rank, padding):
                 check(NUMPY, source, target, limit)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 def test_small_shapes_on_every_executor(executor, order):
     for sizes, bits in (((4, 3, 5), 4), ((1, 6, 2), 4), ((2, 3, 0), 4), ((3, 2, 7), 16)):
@@ -63,6 +65,7 @@ def test_any_layouts_on_every_executor(executor, pair):
         check(executor, plan.source, plan.target, limit)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("tiles", TILES)
 def test_tiles_of_either_side(tiles):
     for sizes, order in itertools.product([(5, 7), (3, 16)], [(0, 1), (1, 0)]):

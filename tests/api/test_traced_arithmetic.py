@@ -151,6 +151,7 @@ def test_calls_in_jax(name):
     assert_same(jax.jit(jax.vmap(call))(given[None])[0], call(given))
 
 
+@pytest.mark.one_in(2)
 @each_call
 def test_calls_in_torch_compile(name):
     call, given = CALLS[name]

@@ -54,6 +54,7 @@ def test_help_shows_the_sizes_and_the_choices(entry):
     assert inspect.getdoc(entry).startswith(entry.summary) and entry.call in repr(entry)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
 def test_random_sizes_lie_where_the_model_says(entry):
     rng = random.Random(f"sizes of {entry.name}")

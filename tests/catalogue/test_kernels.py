@@ -24,6 +24,7 @@ def kernel(text):
     return re.search(r"^  gpu +(\w+) ", str(text), flags=re.MULTILINE)[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_no_place_is_looked_up(entry):
     for dtype in entry.types:
@@ -42,6 +43,7 @@ def test_the_page_lists_entries_whose_elements_move_one_by_one():
     assert found == set(re.findall(r"`(\w+:\w+)`", listed))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_a_stack_is_cut_no_finer_than_one_array(entry):
     """Also where the first size ends inside a tile; only the number of bytes in a fill grows."""

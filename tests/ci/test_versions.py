@@ -67,6 +67,7 @@ def test_pythons_of_pyenv_are_found(other, tmp_path):
     assert done.returncode == 77 and f"{python} makes no virtual environment" in done.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("large", ["", "1"])
 def test_an_environment_without_its_torch_is_left_out(other, large):
     done = versions("other", script=other(OWN_PYTHON), PIP_NO_INDEX="1", GPULAYOUT_LARGE_DOWNLOADS=large)

@@ -160,6 +160,7 @@ def test_a_reader_that_closes_its_end_causes_no_traceback():
     assert running.returncode == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("args", [["show", PADDED], ["--help"], ["--version"], ["info", "--json"]])

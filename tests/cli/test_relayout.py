@@ -131,6 +131,7 @@ def test_a_file_that_appears_while_the_elements_are_moved_stays(folder, monkeypa
     assert np.load("out.npy").shape == (24,)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--dry-run"]])

@@ -59,6 +59,7 @@ def signalled(folder, first, second, ignored):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
 @pytest.mark.parametrize("second", ("SIGINT", "SIGTERM", "SIGHUP"))
 @pytest.mark.parametrize("first", ("SIGINT", "SIGTERM", "SIGHUP"))

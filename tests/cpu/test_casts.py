@@ -47,6 +47,7 @@ def check(codes, source, target, values):
         assert not bad.any(), (target, saturate, codes[bad][:5], values[bad][:5], found[bad][:5])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", SMALL, ids=str)
 def test_every_code_of_a_small_type_becomes_every_type(source):
     """Above the bits of an element there are others, which do not count."""
@@ -85,6 +86,7 @@ def random_codes(source, count, seed):
     return codes
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", REAL, ids=str)
 @pytest.mark.parametrize("source", WIDE, ids=str)
 def test_random_wide_codes(source, target):
@@ -234,6 +236,7 @@ def exact_value(number):
     return number if number != number or not number or abs(number) == math.inf else Fraction(number)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", PAIRS, ids=" to ".join)
 def test_steps_round_one_by_one(names, form):

@@ -37,6 +37,7 @@ def check(found, wanted):
     assert np.asarray(found.compute()).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.one_in(3)
 @every[0]
 @every[1]
 @pytest.mark.parametrize("chunk_size", [None, 400])
@@ -46,6 +47,7 @@ def test_pack(dtype, options, chunks, chunk_size, target):
     check(gl.dask.pack(lazy, target, chunk_size=chunk_size, **options), gl.pack(array, target, **options))
 
 
+@pytest.mark.one_in(3)
 @every[0]
 @pytest.mark.parametrize("chunk", [7, 30, 240])
 @pytest.mark.parametrize("layout", ["{2,1,0}", "{0,1,2}"])

@@ -76,6 +76,7 @@ def test_patterns_and_chunks(found, data):
     assert np.array_equal(lazy.compute(), gl.transpose(array, f"{text(before)} -> {text(after)}", **sizes))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "axes, sizes",
     [

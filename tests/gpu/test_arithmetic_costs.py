@@ -34,6 +34,7 @@ def executed(case):
     return 32 * run(case.record(), "sm_90", every=8).counted.issued * 8 / math.prod(case.dims)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source, target, form", CASES)
 def test_an_estimate_is_near_the_executed_instructions(source, target, form):
     """Beside a copy in one of the two types, the narrower one, for which a thread has as many chunks."""

@@ -43,6 +43,7 @@ WHOLE_ARRAYS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @needs_disassembler
 @pytest.mark.parametrize("width, dimensions, most", WHOLE_ARRAYS)
 def test_whole_arrays_take_few_instructions_ends_included(width, dimensions, most):

@@ -43,6 +43,7 @@ def wrong_casts(source, codes, values, text=None, targets=TYPES):
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", [*SHORT, *HALVES])
 def test_every_code_to_every_type(source):
     values = model.all_values(source.value)
@@ -203,6 +204,7 @@ CAST_FAULTS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("change, source, target", CAST_FAULTS if ALL else CAST_FAULTS[:5])
 def test_a_broken_cast_is_seen(change, source, target):
     source = ElementType(source)

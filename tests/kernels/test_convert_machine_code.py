@@ -66,11 +66,13 @@ def wrong_casts(pairs, architecture="sm_90", text=None):
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", range(0, len(CASTS), AT_ONCE))
 def test_casts_are_right(first):
     assert wrong_casts(CASTS[first : first + AT_ONCE]) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_89", "sm_100"))
 @pytest.mark.parametrize("first", range(0, len(NAMED) if ALL else 18, AT_ONCE))
 def test_casts_of_other_architectures_are_right(architecture, first):
@@ -102,6 +104,7 @@ def wrong_steps(arithmetic, count, architecture="sm_90", text=None, parameters=N
     return [(hex(codes[k]), [array[k] for array in parameters], hex(result[k]), hex(expected[k])) for k in first]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form, source, target", STEPS)
 def test_steps_are_right(form, source, target):
     arithmetic = arithmetic_of(form, ElementType(source), ElementType(target))
@@ -152,6 +155,7 @@ def test_divisions_are_right_at_the_ends_of_the_quick_way():
 # ---- broken twins ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "operation, right, wrong",
     [

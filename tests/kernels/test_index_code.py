@@ -51,6 +51,7 @@ def index_bytes_moved(direction, rank, index_bytes):
     return index_bytes * (2 if direction == "convert_linear" else rank + 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("index_bytes", (4, 8))
 @pytest.mark.parametrize("direction", DIRECTIONS)

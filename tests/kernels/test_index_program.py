@@ -139,6 +139,7 @@ def test_only_wrapped_coordinates_are_divided_by_a_routine(bits):
 TYPES = ((np.int8, np.int8, 32), (np.uint16, np.int32, 64), (np.int64, np.int64, 64), (np.uint32, np.int64, 32))
 
 
+@pytest.mark.one_in(2)
 @needs_sanitizers
 @pytest.mark.simt
 @pytest.mark.parametrize("mode", ("asan_ubsan", "tsan_grid"))
@@ -161,6 +162,7 @@ def test_nothing_is_written_for_a_bad_index_among_good_ones():
         assert got[:, :1].tobytes() == bytes([FRESH]) * got[:, :1].nbytes and not any(result.buffers[2]), case.direction
 
 
+@pytest.mark.one_in(3)
 @needs_sanitizers
 @pytest.mark.simt
 @pytest.mark.parametrize(

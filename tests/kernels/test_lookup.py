@@ -132,6 +132,7 @@ def test_the_kernel_is_clean(mode):
         assert result.buffers[1] == case.expected.tobytes(), case.name
 
 
+@pytest.mark.one_in(3)
 @needs_sanitizers
 @pytest.mark.simt
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_parameters_arrive_field_by_field(bits, parameters):
 # ---- sanitizers ------------------------------------------------------------------------------------------------------
 
 FAMILIES = {case.plan.file: case for case in sorted(CASES, key=lambda case: case.plan.operands)}
-CHECKED = CASES if ALL else tuple(FAMILIES.values())
+CHECKED = {case.name: case for case in CASES} if ALL else FAMILIES
 
 
 def test_every_family_has_a_case():
@@ -109,14 +109,14 @@ def test_every_family_has_a_case():
     assert set(FAMILIES) == wanted
 
 
+@pytest.mark.one_in(3)
 @needs_sanitizers
 @pytest.mark.simt
-@pytest.mark.parametrize("mode", ("asan_ubsan", "tsan_grid") if ALL else ("asan_ubsan",))
-def test_the_kernels_are_clean(mode):
-    records = [case.record(order=number % 3) for number, case in enumerate(CHECKED)]
-    for case, result in zip(CHECKED, runner.run(records, mode)):
-        assert result.reports == (), case.name
-        assert case.is_right(np.frombuffer(result.buffers[1], np.uint8)), case.name
+@pytest.mark.parametrize("mode", ("asan_ubsan", "tsan_grid"))
+@pytest.mark.parametrize("name", CHECKED)
+def test_the_kernels_are_clean(name, mode):
+    result = runner.run(CHECKED[name].record(order=list(CHECKED).index(name) % 3), mode)
+    assert result.reports == () and CHECKED[name].is_right(np.frombuffer(result.buffers[1], np.uint8))
 
 
 @needs_sanitizers
@@ -187,6 +187,7 @@ def fitting(file, arithmetic, bits):
     return given
 
 
+@pytest.mark.one_in(3)
 @needs_nvrtc
 @pytest.mark.parametrize("file", VARIANTS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -197,6 +198,7 @@ def test_the_kernels_fit_every_architecture(architecture, file):
         check_budget(file, architecture, fitting(file, arithmetic, (32, 64)[number % 2]))
 
 
+@pytest.mark.one_in(2)
 @needs_nvrtc
 @pytest.mark.parametrize("share", range(4))
 def test_the_kernels_fit_for_every_type(share):
@@ -223,6 +225,7 @@ def steps_as_written(found):
     return kinds == {"MUL", "ADD"} and not any(".FTZ" in instruction for instruction in found)
 
 
+@pytest.mark.one_in(3)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("pair", [("u8", "f32"), ("f32", "f16"), ("s32", "f64")])
@@ -243,6 +246,7 @@ def test_steps_that_are_fused_or_flush_are_seen(wrong):
     assert found and not steps_as_written(found)
 
 
+@pytest.mark.one_in(2)
 @needs_disassembler
 @pytest.mark.parametrize("case", FAMILIES.values(), ids=FAMILIES)
 def test_the_machine_code_writes_what_the_model_says(case):

@@ -169,6 +169,7 @@ def test_the_steps_of_a_thread_take_the_place_of_a_tile(bits):
     assert fields[22:] == [*divisor(2, bits), 2, 3, 4] * 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bits", (32, 64))
 @pytest.mark.parametrize("axes", (1, 2, 8, 32))
 def test_a_box_arrives_field_by_field(axes, bits):
@@ -222,6 +223,7 @@ def test_a_box_of_words_arrives_field_by_field(axes, bits):
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("index_bits, digit_bits", [(32, 32), (64, 32), (64, 64)])
 @pytest.mark.parametrize("axes", AXES)
 def test_an_index_table_arrives_field_by_field(axes, index_bits, digit_bits):

@@ -68,6 +68,7 @@ def every_layout(dimensions):
             yield layout, (dimensions, order, widths, tiles, tail)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dimensions", DIMENSIONS, ids=str)
 def test_places_and_padding_are_those_of_the_independent_model(dimensions):
     numbers = np.arange(math.prod(dimensions)).reshape(dimensions)

@@ -101,6 +101,7 @@ def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_pa
         np.testing.assert_array_equal(out, np.asarray(expected).reshape(out_shape))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("read_at, write_at", list(itertools.product(PLACES, PLACES)))
 def test_exactly_the_same_bytes_overlap(read_at, write_at, path, map_source):
     given, out = at(path, read_at, mode="r"), at(path, write_at)

@@ -29,6 +29,7 @@ def limits_of(source, target):
     return [*range(least, most, max((most - least) // 100, 1)), most]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("padding", [(0, 0), (1, 0), (0, 2), (2, 1)])
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_every_small_shape_in_every_limit(rank, padding):
@@ -66,6 +67,7 @@ TILES += [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("tiles", TILES)
 def test_tiles_of_either_side(tiles):
     for sizes, order in itertools.product([(1, 6), (5, 7), (8, 4), (3, 16), (6, 6)], [(0, 1), (1, 0)]):

@@ -70,6 +70,7 @@ def test_matrices_with_every_workspace():
     assert ("kept", "kept", "chain", "blocks", "chain", "kept", "kept") in found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dimensions", [(7, 31), (31, 7), (13, 17), (2, 83), (83, 2), (12, 18), (14, 14)])
 def test_larger_matrices_with_every_workspace(dimensions):
     assert len(check_all(dimensions, (1, 0), (0, 1))) > 1
@@ -81,12 +82,14 @@ def test_lines_need_no_steps(rank):
         assert check_all((size,) * rank, tuple(range(rank)), tuple(range(rank))) == {()}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", list(itertools.permutations(range(3))))
 def test_three_dimensions_with_every_workspace(target):
     for dimensions in itertools.product(range(1, 5), repeat=3):
         check_all(dimensions, (2, 1, 0), target)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", list(itertools.permutations(range(4))))
 def test_four_dimensions_with_every_workspace(target):
     for dimensions in itertools.product((2, 3), repeat=4):

@@ -57,6 +57,7 @@ def packed_shapes(name):
             yield from zip(found, found[1:] + found[:1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", BITS)
 def test_small_shapes_of_every_order(executor, name):
     for number, (source, target) in enumerate(packed_shapes(name)):
@@ -75,6 +76,7 @@ def test_small_shapes_of_every_order(executor, name):
         assert guards_intact(executor, memory, 5 * phase % 16, target.nbytes), (str(source), str(target))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", BITS)
 def test_between_packed_and_unpacked(executor, name):
     for packed, other in packed_shapes(name):
@@ -170,6 +172,7 @@ TILED = (
 )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ("s4", "u2", "s1"))
 def test_tiles_to_tiles(executor, name):
     """Sizes that tiles do not divide; tiles and rows of the target end at a byte boundary, or inside a byte."""
@@ -245,6 +248,7 @@ TURNED = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
 def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):

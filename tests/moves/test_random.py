@@ -76,6 +76,7 @@ def test_a_view_shows_the_logical_array_and_writes_to_the_buffer(executor, pair)
 
 
 # Extents around every tile size, both ways; the reference is NumPy's transpose.
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("element_type", strategies.WHOLE_TYPES)
 @pytest.mark.parametrize("extra", (-1, 0, 1))
 def test_tiles_with_edges(executor, element_type, extra):

@@ -93,6 +93,7 @@ def change(old, new, **more):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "given, verdict, by",
     [

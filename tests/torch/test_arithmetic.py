@@ -27,6 +27,7 @@ def numbers(*sizes, dtype=torch.float64):
     return torch.randn(*sizes, dtype=dtype, generator=torch.Generator().manual_seed(4)).requires_grad_()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_of_every_order(name):
     call, given = CALLS[name], numbers(40)

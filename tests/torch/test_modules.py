@@ -83,6 +83,7 @@ def test_it_is_stored_and_copied(name):
     assert b"gpulayout.torch" in pickle.dumps(module) and b"gpulayout.torch.modules" not in pickle.dumps(module)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODULES)
 def test_it_is_compiled_without_a_break_and_exported(name):
     make, _, given, function = MODULES[name]

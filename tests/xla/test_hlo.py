@@ -319,6 +319,7 @@ REPEATED = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("piece", REPEATED)
 def test_hostile_text_takes_steps_linear_in_its_length(piece, monkeypatch):
     """The patterns step over each character only a few times."""

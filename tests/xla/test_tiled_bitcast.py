@@ -219,6 +219,7 @@ def test_large_arrays_are_compared_up_to_the_first_difference(one, other, same):
     assert gl.xla.reshape_is_bitcast(one, other) == gl.xla.reshape_is_bitcast(other, one) == same
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dimensions", [(4, 8), (2, 4), (4, 4), (2, 1, 4), (2, 2, 2)], ids=str)
 def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimensions):
     sources = [Shape("f32", dimensions, layout) for layout in layouts(dimensions)]

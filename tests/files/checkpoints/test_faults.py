@@ -155,6 +155,7 @@ def command(folder):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("moment", range(20 if os.environ.get("GPULAYOUT_TEST_ALL") else 4))

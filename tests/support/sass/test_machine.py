@@ -166,6 +166,7 @@ def test_barriers_order_what_threads_of_a_block_write_and_read(architecture):
     assert read.parts == read.least == read.requests and write.parts == write.requests
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("step, cycles", [(1, 1), (2, 2), (16, 16), (32, 32), (33, 1), (0, 1)])
 def test_bank_conflicts_are_counted(step, cycles, architecture):
@@ -179,6 +180,7 @@ def test_bank_conflicts_are_counted(step, cycles, architecture):
     assert counted.traffic["shared read"].parts == cycles
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("step, first, sectors", [(1, 0, 4), (1, 1, 5), (2, 0, 8), (8, 0, 32), (100, 3, 32), (0, 0, 1)])
 def test_sectors_are_counted(step, first, sectors, architecture):
@@ -208,6 +210,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("body, message", FAULTS.values(), ids=FAULTS)
 def test_wrong_accesses_are_faults(body, message, architecture):

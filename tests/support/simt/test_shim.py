@@ -266,5 +266,18 @@ def test_equal_texts_are_compiled_once_even_by_concurrent_processes(tmp_path):
     assert len(list(tmp_path.glob("*.so"))) == 1
 
 
+def test_clones_share_products_and_other_headers_make_another(tmp_path, monkeypatch):
+    """A folder of headers counts by its version, not by its place."""
+    monkeypatch.setattr(toolchain, "build_folder", lambda: tmp_path)
+    paths = []
+    for place, version, value in (("one", "1", 1), ("two", "1", 1), ("three", "2", 2)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "value.hpp").write_text(f"__attribute__((visibility(\"default\"))) int value = {value};\n")
+        flag = toolchain.Headers(tmp_path / place, version)
+        paths.append(toolchain.shared_library('#include "value.hpp"', (flag,)))
+    assert paths[0] == paths[1] != paths[2]
+    assert [ctypes.c_int.in_dll(ctypes.CDLL(str(path)), "value").value for path in paths] == [1, 1, 2]
+
+
 def test_a_launch_keeps_the_interpreter_lock():
     assert isinstance(controls()._library, ctypes.PyDLL)

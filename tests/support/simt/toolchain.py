@@ -1,15 +1,17 @@
 """Compiles kernel text with g++ into a cache shared by all test runs and workers.
 
 A product is named after a hash of everything it is made from: text, headers, flags and compiler
-version.  So it never goes stale.
+version.  So it never goes stale.  Where folders lie does not count: clones share products.
 """
 
 import concurrent.futures
+import dataclasses
 import functools
 import hashlib
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,14 @@ COMMON_FLAGS = (
 # Kernels need no C++ libraries, and linking those takes as long as compiling a kernel.
 _LIBRARY_FLAGS = ("-fPIC", "-fno-exceptions")
 _LIBRARY_LINKING = ("-shared", "-nodefaultlibs", "-lgcc", "-lc")
+
+
+@dataclasses.dataclass(frozen=True)
+class Headers:
+    """A flag: the folder of headers that a text includes, and a text that changes when these do."""
+
+    folder: pathlib.Path
+    version: str
 
 
 class BuildError(Exception):
@@ -69,7 +79,7 @@ def shared_library(text, flags=()):
     """The path of a shared library compiled from C++ text."""
     flags, shim = (*_LIBRARY_FLAGS, *flags), ((), ())
     if text.startswith(source_text.HEADERS):
-        shim = _shim(tuple(flag for flag in flags if not flag.startswith("-D") or flag.startswith("-DSIMT_")))
+        shim = _shim(tuple(flag for flag in flags if isinstance(flag, str) and not re.match("-D(?!SIMT_)", flag)))
     return _product(".so", text, (*shim[0], *flags), shim[1], _LIBRARY_LINKING)
 
 
@@ -135,7 +145,8 @@ def _shim(flags):
 
 def _product(suffix, text, flags, objects=(), link_flags=()):
     key = hashlib.sha256(_fingerprint())
-    for part in (suffix, *flags, *(path.name for path in objects), *link_flags, text):
+    named = (flag.version if isinstance(flag, Headers) else flag for flag in flags)
+    for part in (suffix, *named, *(path.name for path in objects), *link_flags, text):
         key.update(part.encode() + b"\0")
     target = build_folder() / (key.hexdigest()[:40] + suffix)
     if not target.exists():
@@ -167,7 +178,8 @@ def _compile(target, text, flags, objects, link_flags):
         if text:
             source = pathlib.Path(folder, "source.cpp")
             source.write_text(text)
-            sources = [*COMMON_FLAGS, *flags, "-I", str(HERE), str(source)]
+            given = [f"-I{flag.folder}" if isinstance(flag, Headers) else flag for flag in flags]
+            sources = [*COMMON_FLAGS, *given, "-I", str(HERE), str(source)]
         command = [_compiler(), *sources, *map(str, objects), *link_flags, "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -2,12 +2,14 @@
 
 import ctypes
 import functools
+import hashlib
 import importlib.util
 import pathlib
 import re
 import sys
 
 from tests.support.simt import host_module, source_text, toolchain
+from tests.support.standin import wheel
 
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include.*$", re.MULTILINE)
@@ -41,12 +43,20 @@ def _library(source, options, kernel):
 
 def _cupys(text, macros, kernel):
     """A kernel that CuPy generated.  Its headers stay outside the unnamed namespace of the kernel."""
-    headers = pathlib.Path(importlib.util.find_spec("cupy").submodule_search_locations[0], "_core", "include")
     unit = (
         f'{source_text.HEADERS}#include "cupy_host.hpp"\n'
         + "\n".join(_INCLUDES.findall(text))
         + f"\nnamespace {{\n{_INCLUDES.sub('', text)}\n}}\nSIMT_EXPORT({kernel})\n"
     )
-    return toolchain.shared_library(
-        unit, (*host_module.FLAGS, "-O1", "-w", *macros, "-I", str(INCLUDE), "-I", str(headers))
+    return toolchain.shared_library(unit, (*host_module.FLAGS, "-O1", "-w", *macros, *_headers()))
+
+
+@functools.cache
+def _headers():
+    """The stand-in's headers, by their text, and CuPy's, by its version."""
+    own = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(INCLUDE.rglob("*")) if path.is_file()))
+    cupys = pathlib.Path(importlib.util.find_spec("cupy").submodule_search_locations[0], "_core", "include")
+    return (
+        toolchain.Headers(INCLUDE, own.hexdigest()),
+        toolchain.Headers(cupys, f"{wheel.cupy().name} {wheel.cupy().version}"),
     )

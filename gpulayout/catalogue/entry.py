@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import index
 from typing import Any, Literal, NamedTuple, SupportsIndex, get_args
 
 from numpy.typing import DTypeLike
@@ -196,9 +195,9 @@ class Entry(Frozen):
             if allowed is None:
                 offered = ", ".join(["dtype", *found])
                 raise LayoutTypeError(f"{self.name} has no choice {checks.value_text(name)}: choices are {offered}")
-            if not isinstance(value, (str, SupportsIndex)) or isinstance(value, bool):  # False is no 0, 128.0 no 128
+            plain = value if isinstance(value, str) else checks.as_integer(value)  # False is no 0, 128.0 no 128
+            if plain is None:
                 raise LayoutTypeError(f"{name} {checks.value_text(value)} of {self.name} is neither an int nor text")
-            plain = value if isinstance(value, str) else index(value)
             if plain not in allowed:
                 values = ", ".join(map(str, allowed))
                 raise LayoutError(f"{name} {checks.value_text(value)} of {self.name} is none of {values}")

@@ -105,7 +105,7 @@ def check_length(shown: str, text: str) -> None:
 
 def whole_number(field: str, value: object, context: Text = "") -> int:
     """`value` as an int.  NumPy integers are accepted; bool and float are refused."""
-    found = _index(value)
+    found = as_integer(value)
     if found is None:
         raise LayoutTypeError(f"{field} {value_text(value)} is not an integer{context}: it is {type_text(value)}")
     return found
@@ -131,7 +131,7 @@ def whole_numbers(field: str, values: Iterable[Any], context: Text = "", *, orde
         raise LayoutTypeError(
             f"{field} {value_text(values)} is not a sequence of integers{context}: it is {type_text(values)}"
         ) from None
-    found = tuple(map(_index, values))
+    found = tuple(map(as_integer, values))
     if None in found:
         entry = found.index(None)
         raise LayoutTypeError(
@@ -141,7 +141,7 @@ def whole_numbers(field: str, values: Iterable[Any], context: Text = "", *, orde
     return found  # type: ignore[return-value]  # None is ruled out above
 
 
-def _index(value: Any) -> int | None:
+def as_integer(value: Any) -> int | None:
     """An integer as an int; None for everything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
     if type(value) is int:
         return value
@@ -168,7 +168,7 @@ def sizes(field: str, values: Iterable[Any], context: Text = "") -> tuple[int, .
 
 def are_sizes(values: Sequence[object]) -> bool:
     """True when all values are sizes as they are, so that an error may suggest them."""
-    found = [_index(value) for value in values]
+    found = [as_integer(value) for value in values]
     return all(size is not None and 0 <= size <= INT64_MAX for size in found)
 
 

@@ -142,14 +142,3 @@ def test_jax_arrays_of_types_below_a_byte_have_no_view():
     given = pytest.importorskip("jax").device_put(np.arange(6).astype(ml_dtypes.int4))
     with pytest.raises(gl.LayoutError, match="^array of int4 has no view, because XLA packs elements below a byte"):
         gl.view(given, "s4[2,3]")
-
-
-def test_jax_before_0_8_has_another_name_for_its_64_bits(monkeypatch):
-    jax = pytest.importorskip("jax")
-    used, enable = [], (jax if hasattr(jax, "enable_x64") else jax.experimental).enable_x64
-    monkeypatch.delattr(jax, "enable_x64", raising=False)
-    monkeypatch.setattr("jax.experimental.enable_x64", lambda on: used.append(on) or enable(on), raising=False)
-    with enable(True):
-        given = jax.device_put(FLOATS.astype(np.float64))
-    assert gl.relayout(given, "f64[2,3]", "{0,1}").tolist() == [0, 3, 1, 4, 2, 5] and used == [True]
-    assert gl.view(given, "f64[2,3]").dtype == np.float64

@@ -4,6 +4,7 @@ The models are small and random, all their sizes differ, and no bias, scale or s
 """
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -11,15 +12,18 @@ import pytest
 os.environ.setdefault("KERAS_BACKEND", "jax")  # read when keras is imported
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-flax = pytest.importorskip("flax")
 jax = pytest.importorskip("jax")
-keras = pytest.importorskip("keras")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of names of JAX that Flax still uses
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    flax = pytest.importorskip("flax")
+    keras = pytest.importorskip("keras")
 
-import safetensors.flax  # noqa: E402
-import safetensors.numpy  # noqa: E402
-import safetensors.torch  # noqa: E402
-from flax import linen, nnx  # noqa: E402
-from torch import nn  # noqa: E402
+    import safetensors.flax
+    import safetensors.numpy
+    import safetensors.torch
+    from flax import linen, nnx
+    from torch import nn
 
 import gpulayout as gl  # noqa: E402
 from gpulayout.files.checkpoints.maps import ready_maps  # noqa: E402

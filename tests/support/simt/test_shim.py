@@ -272,7 +272,7 @@ def test_clones_share_products_and_other_headers_make_another(tmp_path, monkeypa
     paths = []
     for place, version, value in (("one", "1", 1), ("two", "1", 1), ("three", "2", 2)):
         (tmp_path / place).mkdir()
-        (tmp_path / place / "value.hpp").write_text(f"__attribute__((visibility(\"default\"))) int value = {value};\n")
+        (tmp_path / place / "value.hpp").write_text(f'__attribute__((visibility("default"))) int value = {value};\n')
         flag = toolchain.Headers(tmp_path / place, version)
         paths.append(toolchain.shared_library('#include "value.hpp"', (flag,)))
     assert paths[0] == paths[1] != paths[2]

@@ -19,6 +19,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.memory import dlpack
 from gpulayout.moves.backend import AnyArray, Backend
 
+_SIX_BITS, _ONE_BIT = (ElementType.F6E3M2FN, ElementType.F6E2M3FN), (ElementType.S1, ElementType.U1)
 _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 
 
@@ -148,8 +149,9 @@ def _wide(dtype: np.dtype[Any]) -> contextlib.AbstractContextManager[object]:
 
 
 def _is_lacked(dtype: np.dtype[Any]) -> bool:
-    """Whether this release of JAX lacks an element type: all lack floats of 6 bits, and some integers of 1 bit."""
-    return dtype.type.__module__ != "numpy" and not hasattr(sys.modules["jax"].numpy, dtype.name)
+    """Whether JAX lacks an element type: most releases have no floats of 6 bits, and 0.8 no integers of 1 bit."""
+    kind = ElementType.of(dtype)
+    return kind in _SIX_BITS or kind in _ONE_BIT and not hasattr(sys.modules["jax"].numpy, dtype.name)
 
 
 def _imported(exporter: Any) -> Any:

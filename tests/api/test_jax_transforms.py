@@ -187,8 +187,9 @@ def test_equal_sizes_are_traced_once_and_shapes_are_static_arguments():
     function(ARRAY, gl.parse_shape("f32[5,6]{0,1}"))
     assert len(traced) == 2
     by_text = jax.jit(gl.pack, static_argnames="shape")
-    assert bits(by_text(ARRAY, shape=TILES)) == bits(BUFFER)
-    assert by_text._cache_size() == 1
+    kept = by_text._cache_size()  # JAX 0.8 shares it with every other jit(gl.pack)
+    assert bits(by_text(ARRAY, shape=TILES)) == bits(by_text(ARRAY, shape=TILES)) == bits(BUFFER)
+    assert by_text._cache_size() <= kept + 1
 
 
 def test_export():

@@ -104,6 +104,12 @@ def test_the_first_run_on_a_device_counts_too_and_the_second_tries_other_numbers
     assert [part["name"] for part in parts] == ["numbers", "benchmarks", "counters"]
 
 
+@pytest.mark.parametrize("arguments, every", [((), "1"), (("--quick",), "")])
+def test_a_device_runs_every_case_and_a_quick_run_some(stubs, arguments, every):
+    done, *_ = stubs("--part", "tests", *arguments, tests='echo "every case: $GPULAYOUT_TEST_EVERY_CASE."')
+    assert f"every case: {every}." in done.stdout.splitlines()
+
+
 def test_a_part_of_its_own_has_the_time_of_all(stubs):
     _, parts, called = stubs("--part", "benchmarks", "--full", "--seconds", "570")
     assert (

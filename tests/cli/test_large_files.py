@@ -83,7 +83,8 @@ def test_a_scratch_folder_must_exist(folder):
 # ---- progress ------------------------------------------------------------------------------------------------------
 
 SLOW = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)        # the tests themselves may run under nohup
 from gpulayout.api.plan import Plan
 from gpulayout.cli.main import main
 

@@ -317,7 +317,7 @@ def jax_module(cp):
 
     jax.Array, jax.array, jax.plus_one = Array, array, plus_one
     jax.dlpack = types.SimpleNamespace(from_dlpack=from_dlpack)
-    jax.numpy = types.SimpleNamespace(**{name: kind for name, kind in vars(ml_dtypes).items() if "float6" not in name})
+    jax.numpy = ml_dtypes
     jax.config = types.SimpleNamespace(jax_enable_x64=True)
     jax.enable_x64 = lambda enabled: contextlib.nullcontext()
     jax.device_put = lambda value, device: array(np.atleast_1d(value), device.id)

@@ -78,7 +78,7 @@ def check(executor, case):
     assert executor.host(buffer).tobytes() == case.buffer.tobytes(), str(case)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("rank", range(4))
 def test_every_small_layout(executor, name, rank):
@@ -90,7 +90,7 @@ def test_every_small_layout(executor, name, rank):
         check(executor, drawn_case(rng, kinds_of(PAIRS[name]), dimensions, orders, PAIRS[name][2]))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["pixels", "dequantised", "quantised and packed", "complex"])
 def test_tiles_that_are_looked_up(executor, name):
     """Then elements pass through dense arrays, before, after, or on both sides."""
@@ -103,7 +103,7 @@ def test_tiles_that_are_looked_up(executor, name):
             check(executor, drawn_case(rng, kinds, dimensions, orders, form))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "source, target",
     [
@@ -161,7 +161,7 @@ def strided(executor, values, rng):
 AGREE = ["pixels", "normalised pixels", "rounded", "quantised", "quantised and packed", "dequantised", "complex"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", AGREE)
 def test_all_calls_agree(executor, name):
     *kinds, form = PAIRS[name]

@@ -55,7 +55,7 @@ def _forget():
     torch._dynamo.reset()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "call", [*CLOSED_OVER.values(), *MADE.values()], ids=[*CLOSED_OVER, *(f"made: {n}" for n in MADE)]
 )

@@ -72,7 +72,7 @@ WRONG = {
 OUT = np.zeros(6, np.float32)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", BETWEEN)
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_what_needs_memory_runs_between_graphs(torch, name):
@@ -85,7 +85,7 @@ def test_what_needs_memory_runs_between_graphs(torch, name):
     assert reason in str(caught.value)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_errors_are_those_of_the_call(torch, name):
@@ -121,7 +121,7 @@ def torch():
     module._dynamo.reset()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("call", IN_THE_GRAPH.values(), ids=IN_THE_GRAPH)
 def test_they_are_part_of_the_graph(torch, call):
     tensor = torch.arange(6.0).reshape(2, 3)

@@ -45,7 +45,7 @@ def some_cases(file, count):
 for_simt = [pytest.param(*widths, marks=needs_simt) for widths in WIDTHS]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("source_bits, target_bits", for_simt)
 def test_every_pair_of_widths_is_right(source_bits, target_bits):
     seen = set()
@@ -57,7 +57,7 @@ def test_every_pair_of_widths_is_right(source_bits, target_bits):
     assert target_bits < 8 or "gpl_bits_any" in seen
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bits", [pytest.param(bits, marks=needs_simt) for bits in (1, 2, 4)])
 def test_blocks_are_turned_right(bits):
     for number, case in enumerate(turns(bits)):
@@ -134,7 +134,7 @@ def test_many_axes_are_right(source_bits, target_bits, rank):
     assert max(variants) == min(count for count in AXES if count >= rank)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "mode", [pytest.param(mode, marks=needs_sanitizers) for mode in ("asan_ubsan", "tsan_block", "tsan_grid")]
 )
@@ -152,7 +152,7 @@ def test_the_kernels_are_clean(mode):
         assert result.buffers[1] == case.expected.tobytes(), case.name
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "mode, right, wrong",
     [
@@ -217,7 +217,7 @@ def macros(source_bits, target_bits, index_bits, axes):
     }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_compiler
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernels_fit_every_architecture(architecture):
@@ -231,7 +231,7 @@ def test_the_kernels_fit_every_architecture(architecture):
         )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_compiler
 @pytest.mark.parametrize("axes, index_bits", [(AXES[0], 32), (AXES[1], 64), (AXES[2], 64)])
 def test_every_pair_of_widths_fits(axes, index_bits):

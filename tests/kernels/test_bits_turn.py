@@ -50,7 +50,7 @@ def test_random_arrays_are_right(bits):
     assert seen >= 20
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "mode", [pytest.param(m, marks=needs_sanitizers) for m in ("asan_ubsan", "tsan_block", "tsan_grid")]
 )
@@ -62,7 +62,7 @@ def test_the_kernel_is_clean(mode, bits):
         assert result.buffers[1] == case.expected.tobytes(), case.name
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("bits", for_bits)
 def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(bits):
     chosen = small(bits)
@@ -120,7 +120,7 @@ def _is_right(case, text):
         return False
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "mode, right, wrong",
     [
@@ -142,7 +142,7 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
     assert any(result.reports for result in results)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_compiler
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("bits", (1, 2, 4))

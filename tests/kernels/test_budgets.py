@@ -51,14 +51,14 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("file, case, limit, every", BUDGETS, ids=[case.name for _, case, _, _ in BUDGETS])
 def test_a_move_takes_no_more_instructions_than_its_budget(file, case, limit, every):
     assert case.plan.file == file
     assert per_element(case, "sm_90", every) <= limit
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_100"))
 def test_other_architectures_take_about_as_many(architecture):
     """One move of each kernel, and a sample of its blocks."""

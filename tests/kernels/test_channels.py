@@ -48,7 +48,7 @@ def both_ways(width, channels, pixels, **more):
 class TestBytes:
     pytestmark = runs
 
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(3)
     def test_every_number_of_channels_is_right(self, width):
         """Whole spans, and a row whose last span is cut off; all channel counts for two element widths, else a few."""
         for number, channels in enumerate(channel_counts(width) if width in (1, 4) else SOME_CHANNELS[width]):
@@ -59,7 +59,7 @@ class TestBytes:
                 for order in host_module.ORDERS:
                     assert written(case, order=order, seed=number) == case.expected(), (case.name, order)
 
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(3)
     def test_every_padded_and_every_left_out_channel_is_right(self, width):
         channels, pixels = 4, 4 * chunk_pixels(width) + 3
         for planes, padded in itertools.product((2, 3, 4), (0, 1, 5)):
@@ -67,7 +67,7 @@ class TestBytes:
                 assert case.plan.file == "channels.cu" and dict(case.plan.macros)["GPL_PLANES"] == planes
                 assert written(case, order=host_module.RANDOM, seed=planes) == case.expected(), case.name
 
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(3)
     def test_every_phase_that_fits_is_right_and_others_go_elsewhere(self, width):
         channels = 6 if width < 16 else 3
         sizes = vector_bytes(width, channels), max(width, 4)
@@ -112,7 +112,7 @@ def test_a_few_of_many_channels_are_not_read_with_all_others():
 # ---- traffic --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.simt
 @pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 @pytest.mark.parametrize("width", WIDTHS)
@@ -145,7 +145,7 @@ def macros_of(width, channels, into_planes, bits=32, axes=4):
     }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @compiles
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_number_of_channels_fits_the_registers(width):
@@ -158,7 +158,7 @@ def test_every_number_of_channels_fits_the_registers(width):
         )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @compiles
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_pixels_of_most_registers_fit_every_architecture(architecture):
@@ -189,7 +189,7 @@ MOST_INSTRUCTIONS = {1: 4, 2: 6, 4: 8, 8: 14, 16: 32}
 MOST_OF_MANY = {1: 4, 2: 7, 4: 10, 8: 18.5, 16: 32}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_90", *("sm_75", "sm_120") * ALL))
 @pytest.mark.parametrize("width", WIDTHS)
@@ -247,7 +247,7 @@ TWINS = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.simt
 @pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 @pytest.mark.parametrize("right, wrong, channels", TWINS)
@@ -262,7 +262,7 @@ def test_a_channel_in_the_wrong_place_is_seen(right, wrong, channels):
     assert any(goes_wrong(case, TEXT.replace(right, wrong)) for case in chosen)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.simt
 @pytest.mark.skipif(toolchain.sanitizers_missing() is not None, reason=str(toolchain.sanitizers_missing()))
 @pytest.mark.parametrize(

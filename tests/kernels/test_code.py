@@ -47,7 +47,7 @@ def with_kernels(shapes, used=None, **options):
 # ---- NVRTC -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("bits", [32, 64])
@@ -110,7 +110,7 @@ def arithmetic(shape):
     return tuple(len(found[kernel]) - len(found["nothing"]) for kernel in ("offset", "index"))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @needs_disassembler
 @pytest.mark.parametrize(
     "shape, offset, index",
@@ -254,7 +254,7 @@ def test_steps_keep_subnormal_numbers_and_are_never_fused():
     assert {each for each in found if each.startswith(("FADD", "FMUL", "FFMA"))} == {"FADD", "FMUL"}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.simt
 @pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 @pytest.mark.parametrize("cases", [generated_convert.casts, generated_convert.with_steps])

@@ -114,7 +114,7 @@ def test_real_plans_ask_for_these_variants_only():
             assert macros in variants(plan.file, axes=macros["GPL_AXES"])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", MOVE_FILES)
 def test_every_move_kernel_fits_every_architecture(file, architecture):
@@ -126,14 +126,14 @@ def test_every_move_kernel_fits_every_architecture(file, architecture):
         check_budget(file, architecture, macros)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("file", ("copy.cu", "rows.cu", "tile_any.cu", "tile_nd.cu"))
 def test_every_move_kernel_fits_with_every_width_of_access(file):
     for macros in variants(file, bits=(32,)):
         check_budget(file, "sm_90", macros)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("axes", AXES_VARIANTS)
 def test_every_number_of_axes_fits(axes):
     """With 64-bit offsets, which take the most registers; bytes and elements of 16 bytes alternate, and so do the
@@ -147,7 +147,7 @@ def test_every_number_of_axes_fits(axes):
             check_budget(file, ("sm_75", "sm_90", "sm_120")[axes % 3], macros)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernel_for_many_moves_fits_every_architecture(architecture):
     for width, (axes, jobs) in itertools.product(WIDTHS, JOBS.items()):
@@ -158,7 +158,7 @@ def test_the_kernel_for_many_moves_fits_every_architecture(architecture):
         )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_index_kernels_fit_every_architecture(architecture):
     for macros in index_variants([(8, 1, 8)]):
@@ -201,7 +201,7 @@ def elements_per_thread(width):
     return tile_a * tile_b // BLOCK
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width", WIDTHS)
@@ -219,7 +219,7 @@ def test_accesses_of_16_bytes_are_single_instructions(width, architecture):
         assert not of_kind(found, "LDL") + of_kind(found, "STL"), file
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @needs_disassembler
 @pytest.mark.parametrize("load", (1, 2, 4, 8))
 def test_misaligned_runs_are_read_16_bytes_at_a_time_and_shifted_later(load):
@@ -239,7 +239,7 @@ def test_misaligned_runs_are_read_16_bytes_at_a_time_and_shifted_later(load):
 MOST_INSTRUCTIONS = {1: 4, 2: 7, 4: 8, 8: 14, 16: 40}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width", WIDTHS)
@@ -292,7 +292,7 @@ def reads_the_next_box_first(phase, width, pieces):
     return len(loads) == len(stores) == rows and loads[-1] < stores[0]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width, pieces", ((1, 1), (2, 2), (1, 4), (2, 4), (4, 4), (8, 8), (16, 16)))

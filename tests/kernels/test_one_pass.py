@@ -109,7 +109,7 @@ def test_every_family_has_a_case():
     assert set(FAMILIES) == wanted
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_sanitizers
 @pytest.mark.simt
 @pytest.mark.parametrize("mode", ("asan_ubsan", "tsan_grid"))
@@ -187,7 +187,7 @@ def fitting(file, arithmetic, bits):
     return given
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_nvrtc
 @pytest.mark.parametrize("file", VARIANTS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -198,7 +198,7 @@ def test_the_kernels_fit_every_architecture(architecture, file):
         check_budget(file, architecture, fitting(file, arithmetic, (32, 64)[number % 2]))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @needs_nvrtc
 @pytest.mark.parametrize("share", range(4))
 def test_the_kernels_fit_for_every_type(share):
@@ -225,7 +225,7 @@ def steps_as_written(found):
     return kinds == {"MUL", "ADD"} and not any(".FTZ" in instruction for instruction in found)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("pair", [("u8", "f32"), ("f32", "f16"), ("s32", "f64")])
@@ -246,7 +246,7 @@ def test_steps_that_are_fused_or_flush_are_seen(wrong):
     assert found and not steps_as_written(found)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @needs_disassembler
 @pytest.mark.parametrize("case", FAMILIES.values(), ids=FAMILIES)
 def test_the_machine_code_writes_what_the_model_says(case):

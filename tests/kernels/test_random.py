@@ -63,7 +63,7 @@ def expected_features(kind, width):
         yield from ((AIMS[kind].file, side, apart) for side in "ab" for apart in (-1, 0, 1))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind, width", [(kind, width) for kind, aim in AIMS.items() for width in aim.widths])
 def test_random_moves_are_right(kind, width):
     seen, plans = collections.Counter(), AIMS[kind].plans
@@ -122,7 +122,7 @@ def test_random_moves_are_right_in_shared_launches(part):
     assert shared * LISTS >= 750 and variants == set(JOBS)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("given_type, result_type", [("int64", "int64"), ("int32", "int32"), ("uint16", "int64")])
 def test_random_indices_are_converted(given_type, result_type):
     seen = collections.Counter()

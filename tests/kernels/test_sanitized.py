@@ -35,7 +35,7 @@ INDEX_TYPES = (
 WITH_64_BITS = [(width, mode, 64) for width in WIDTHS for mode in MODES] if ALL else [(8, "asan_ubsan", 64)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "width, mode, bits", [*((width, mode, 32) for width in WIDTHS for mode in MODES), *WITH_64_BITS]
 )
@@ -50,7 +50,7 @@ def test_every_family_is_clean_and_right(width, mode, bits):
         assert result.buffers[1] == case.expected(), (case.name, case.plan.macros)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_index_kernels_are_clean_and_right_for_all_types(mode):
     chosen = [case for number, types in enumerate(INDEX_TYPES) for case in index_cases(*types, low_digits=number % 3)]
@@ -243,7 +243,7 @@ def test_a_broken_twin_is_caught(mode, family, right, wrong, finding):
     assert any(finding in report for reports in found for report in reports), f"nothing called {finding!r} was found"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "mode, right, wrong",
     [

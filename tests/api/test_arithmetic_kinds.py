@@ -62,6 +62,14 @@ def test_results_are_of_the_same_kind(library, name, target):
         assert same(library, found, expected), (given.dtype, target)
 
 
+def test_jax_without_integers_of_one_bit_gets_their_bytes(monkeypatch):
+    """JAX 0.8."""
+    jax = Jax()
+    monkeypatch.delattr(jax.module.numpy, "uint1", raising=False)
+    found = gl.pack(jax.array(PIXELS), "{1,0}", dtype="u1")
+    assert found.dtype == np.uint8 and np.array_equal(found, gl.pack(PIXELS, "{1,0}", dtype="u1").view(np.uint8))
+
+
 def test_complex_results_are_of_the_same_kind(library):
     given = (VALUES + 2j * VALUES).astype(np.complex64)
     for call in (CALLS["plan"], CALLS["many"]):

@@ -199,6 +199,10 @@ def test_the_lead_outlasts_the_launches_of_a_sample(cuda_side, monkeypatch):
     side._lead(50)
     size = side.effort.lead_bytes
     assert len(copies) * 2 * size / 4e12 >= 50 * 40e-6 and set(copies) == {(size, size)}
+    copies.clear()
+    quick = side.effort.quick()._replace(lead_bytes=64)  # shorter ones precede the samples of a quick run
+    side.take([Contender("nothing", "warm", lambda i: None)], quick)
+    assert set(copies) == {(64, 64)}
 
 
 def test_the_device_is_timed_by_events_what_waits_for_itself_by_the_wall_clock_and_small_calls_on_the_host(cuda_side):

@@ -105,7 +105,8 @@ def test_the_first_run_on_a_device_counts_too_and_the_second_tries_other_numbers
 
 
 @pytest.mark.parametrize("arguments, every", [((), "1"), (("--quick",), "")])
-def test_a_device_runs_every_case_and_a_quick_run_some(stubs, arguments, every):
+def test_a_device_runs_every_case_and_a_quick_run_some(stubs, monkeypatch, arguments, every):
+    monkeypatch.delenv("GPULAYOUT_TEST_EVERY_CASE", raising=False)
     done, *_ = stubs("--part", "tests", *arguments, tests='echo "every case: $GPULAYOUT_TEST_EVERY_CASE."')
     assert f"every case: {every}." in done.stdout.splitlines()
 

@@ -13,9 +13,9 @@ os.environ.setdefault("KERAS_BACKEND", "jax")  # read when keras is imported
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 jax = pytest.importorskip("jax")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of names of JAX that Flax still uses
+pytestmark = pytest.mark.filterwarnings(r"ignore:jax\.:DeprecationWarning")  # names of JAX that Flax still uses
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+    warnings.filterwarnings("ignore", r"jax\.", DeprecationWarning)
     flax = pytest.importorskip("flax")
     keras = pytest.importorskip("keras")
 

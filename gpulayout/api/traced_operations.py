@@ -209,7 +209,7 @@ def _integers(xp: Any, array: Any, lowest: float, most: float, name: str, highes
         return found
     if is_torch(found) and name.startswith("uint"):  # which torch.where does not take in all releases
         signed = name.removeprefix("u")
-        number = int(np.array(highest, name).view(signed))
+        number = highest - (1 << int(signed.removeprefix("int")))  # the same bits
         return viewed(xp.where(array > most, number, viewed(found, getattr(xp, signed))), getattr(xp, name))
     return xp.where(array > most, _number(xp, array, highest, name), found)
 

@@ -274,6 +274,12 @@ _DTYPES = {
 _BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
 _BY_DTYPE_NAME = {dtype.name: member for member, dtype in _DTYPES.items()}
 
+# All are computed here: torch.compile ends when a member gets an attribute while a function is traced that uses it.
+for _name, _property in vars(ElementType).items():
+    if isinstance(_property, cached_property):
+        for _member in ElementType:
+            getattr(_member, _name)
+
 
 def _of_dtype(value: Any) -> ElementType:
     if value is None:

@@ -1,8 +1,12 @@
 """Shapes, layouts and plans inside functions that torch.compile compiles: plain values, made there or before."""
 
+import subprocess
+import sys
+
 import pytest
 
 import gpulayout as gl
+from tests.support.waiting import HANG
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo.testing")
@@ -55,7 +59,7 @@ def _forget():
     torch._dynamo.reset()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "call", [*CLOSED_OVER.values(), *MADE.values()], ids=[*CLOSED_OVER, *(f"made: {n}" for n in MADE)]
 )
@@ -123,3 +127,25 @@ def test_a_plan_that_a_graph_made_is_whole_outside():
     assert str(plan.explain()) == str(known.explain()) and plan.pieces == known.pieces
     with pytest.raises(AttributeError, match="'Plan' object has no attribute 'no_such'"):
         plan.no_such  # noqa: B018
+
+
+FIRST = """
+import torch, gpulayout as gl
+TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "s8": "int8", "u8": "uint8", "s32": "int32"}
+for name, theirs in TYPES.items():
+    dtype = getattr(torch, theirs)
+    x = torch.arange(6).to(dtype)
+    calls = (
+        lambda x: gl.plan(gl.Shape(name, (2, 3)), "{0,1}")(x),
+        lambda x: gl.pack(x.reshape(2, 3), gl.Shape(dtype, (2, 3), gl.Layout((0, 1)))),
+    )
+    for call in calls[:: 1 if name in ("f32", "s8") else -1]:
+        torch._dynamo.reset()
+        assert torch.compile(call, fullgraph=True, backend="eager")(x).tolist() == [0, 3, 1, 4, 2, 5]
+"""
+
+
+def test_the_first_call_of_a_process_may_be_a_compiled_one():
+    """An object that gets an attribute while it is traced for the first time would end the compiler."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -163,6 +163,18 @@ def test_calls_in_torch_compile(name):
     assert (tuple(fake.shape), fake.dtype) == (call(given).shape, call(tensor(given)).dtype)
 
 
+@pytest.mark.parametrize("target", ["u32", "s64"])
+@pytest.mark.parametrize("source", ["f32", "f16", "bf16", "f64", "f8e5m2"])
+def test_casts_to_wide_integers_are_one_graph(source, target):
+    """The highest integer is none of the float type's numbers."""
+    numbers = np.array([1.5, -3, 5e9, 3e19, math.nan, math.inf, -math.inf, 4294967040], np.float64)
+    with np.errstate(over="ignore"):
+        given = numbers.astype(gl.ElementType.of(source).dtype)
+    call = lambda x: gl.transpose(x, (0,), dtype=target)  # noqa: E731
+    torch().compiler.reset()
+    assert_same(torch().compile(call, fullgraph=True, backend="eager")(tensor(given)), call(given))
+
+
 def rounding(x, pixels):
     """What a compiler changes that fuses a product and a sum, or divides by multiplying."""
     return (

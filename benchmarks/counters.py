@@ -7,12 +7,15 @@ before them.  The cases are those furthest below a copy's speed in a recorded ru
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import glob
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +29,7 @@ OPTIONS = (
 )
 Row = dict[str, str]  # of ncu's CSV
 LAUNCHES = "launches of each case: "
+LEFT_OUT = 77  # an exit status: this machine cannot count
 METRICS = {
     "ns": "gpu__time_duration.sum",
     "dram_read": "dram__bytes_read.sum",
@@ -57,12 +61,16 @@ def main() -> int:
     options = parser.parse_args()
     if options.launch:
         return launch(options.launch, options.quick)
-    found = json.loads(options.run.read_text(encoding="utf-8")) if options.run else {}
-    names = list(dict.fromkeys([*options.cases, *worst(found, options.worst)]))
+    try:
+        found = json.loads(options.run.read_text(encoding="utf-8")) if options.run else {}
+        names = list(dict.fromkeys([*options.cases, *worst(found, options.worst)]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        parser.error(f"--from {options.run} is no recorded run: {error!r}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends ncu too
     ncu = shutil.which("ncu") or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/ncu"), reverse=True)), None)
     if ncu is None:
         print("ncu is not installed")
-        return 127
+        return LEFT_OUT
     rows, said = counted(ncu, names, options.seconds, options.quick)
     moved = {name: case.bytes_moved for name, case in cases(options.quick).items()}
     lines = table(rows, moved) if rows else [line[:200] for line in said[-6:]]
@@ -70,6 +78,9 @@ def main() -> int:
     if options.json:
         found = {"cases": names, "rows": rows, "said": said[-40:], "table": lines}
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if not rows and any("ERR_NVGPUCTRPERM" in line for line in said):
+        print("the driver lets only administrators read counters (ERR_NVGPUCTRPERM)")
+        return LEFT_OUT
     print(f"counters of {len(rows)} of {len(names)} cases")
     return 0 if len(rows) == len(names) else 1
 
@@ -93,16 +104,35 @@ def counted(ncu: str, names: list[str], seconds: float, quick: bool) -> tuple[di
         command = [ncu, *OPTIONS, "--metrics", ",".join(metrics), sys.executable, "-m", "benchmarks.counters"]
         command += ["--launch", *names, *["--quick"] * quick]
         try:
-            left = max(5, deadline - time.monotonic())
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=left)
+            printed, errors = run(command, max(5, deadline - time.monotonic()))
         except subprocess.TimeoutExpired as late:
             return {}, [f"ncu took longer than {late.timeout:.0f} s"]
-        said = [*done.stdout.splitlines(), *done.stderr.splitlines()]
-        rows = longest(names, rows_of(done.stdout), launches_of(said))
+        except OSError as error:
+            return {}, [f"ncu does not start: {error}"]
+        said = [*printed.splitlines(), *errors.splitlines()]
+        rows = longest(names, rows_of(printed), launches_of(said))
         known = [metric for metric in metrics if not _refused(metric, said)]
         if rows or known == metrics or not known:
             return rows, said
         metrics = known
+
+
+def run(command: list[str], seconds: float) -> tuple[str, str]:
+    """What a command prints.  It ends with all processes that it started: ncu leaves the profiled one behind."""
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _refused(metric: str, said: list[str]) -> bool:
@@ -118,7 +148,7 @@ def rows_of(printed: str) -> list[Row]:
 def launches_of(said: list[str]) -> list[int]:
     """How many kernels each case launched, as `launch` reports it."""
     found = [line.partition(LAUNCHES)[2] for line in said if line.startswith(LAUNCHES)]
-    return json.loads(found[-1]) if found else []
+    return [int(count) for count in re.findall(r"\d+", found[-1])] if found else []
 
 
 def longest(names: list[str], rows: list[Row], counts: list[int]) -> dict[str, Row]:
@@ -127,7 +157,10 @@ def longest(names: list[str], rows: list[Row], counts: list[int]) -> dict[str, R
         return {}
     left = iter(rows)
     of_cases = {name: [next(left) for _ in range(count)] for name, count in zip(names, counts)}
-    return {name: max(each, key=lambda row: number(row.get(METRICS["ns"]))) for name, each in of_cases.items() if each}
+    timed = {
+        name: [row for row in each if number(row.get(METRICS["ns"])) > 0] for name, each in of_cases.items()
+    }  # nan is not
+    return {name: max(each, key=lambda row: number(row[METRICS["ns"]])) for name, each in timed.items() if each}
 
 
 def table(rows: dict[str, Row], nbytes: dict[str, int]) -> list[str]:

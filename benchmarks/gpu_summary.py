@@ -6,21 +6,24 @@ import json
 import pathlib
 import sys
 
+from benchmarks.counters import LEFT_OUT
 from benchmarks.families import family_lines, slowest_lines
 from benchmarks.goals import goals
 from benchmarks.model import far_off, far_off_lines
 from benchmarks.report import report
 
 SHOWN = 11_000  # characters: some places show only the end of what a command prints
+TABLES = {"counters": 22, "numbers": 46}  # the lines shown of each
 
 
 def main(folder: pathlib.Path) -> int:
     """Prints the table of a folder of results; 0 when every part passed."""
-    parts = [_part(line, folder) for line in (folder / "parts.tsv").read_text(encoding="utf-8").splitlines()]
-    found = _json(folder / "benchmarks.json")
-    ran = any(part["name"] == "benchmarks" for part in parts)
-    figures = report(found) if found else ["no benchmark figures were written"] if ran else []
-    passed = bool(parts) and all(part["status"] == 0 for part in parts)
+    text = (folder / "parts.tsv").read_bytes().decode("utf-8", "replace")
+    parts = [_part(line, folder) for line in text.split("\n") if line]
+    ran = {part["name"] for part in parts}  # files of other parts are an earlier run's
+    found = _json(folder / "benchmarks.json") if "benchmarks" in ran else None
+    figures = report(found) if found else ["no benchmark figures were written"] if "benchmarks" in ran else []
+    passed = bool(parts) and all(part["status"] in (0, LEFT_OUT) for part in parts)
     summary = {
         "passed": passed,
         "parts": parts,
@@ -32,17 +35,18 @@ def main(folder: pathlib.Path) -> int:
     lines = [
         "",
         *(_shortly(found) if found else figures),
-        *_extra(folder, "counters", 22),
-        *_extra(folder, "numbers", 46),
+        *(line for name, count in TABLES.items() if name in ran for line in _extra(folder, name, count)),
         "",
+        *(_failures(folder) if "tests" in ran else ()),
     ]
-    lines += _failures(folder)
     text = "\n".join(lines)
     print(text if len(text) <= SHOWN else f"(shortened: summary.json has all)\n{text[:SHOWN]}")
     print("", f"{'part':12} {'result':14} {'seconds':>7}  remark", sep="\n")
     for part in parts:
         print(f"{part['name']:12} {part['result']:14} {part['seconds']:7}  {part['remark']}")
-    print(f"{'PASSED' if passed else 'FAILED'}: results are in {folder.name}/")
+    left_out = ", ".join(part["name"] for part in parts if part["status"] == LEFT_OUT)
+    without = f" without {left_out}" if left_out else ""
+    print(f"{'PASSED' if passed else 'FAILED'}{without}: results are in {folder.name}/")
     return 0 if passed else 1
 
 
@@ -80,9 +84,13 @@ def _failures(folder: pathlib.Path) -> list[str]:
 
 
 def _part(line: str, folder: pathlib.Path) -> dict:
-    name, status, seconds, limit, said = line.split("\t")
-    status = int(status)
-    result = "passed" if status == 0 else "out of time" if status in (124, 137) else f"failed ({status})"
+    name, number, seconds, limit, said = line.split("\t", 4)
+    status, writes = int(number), name in ("tests", "benchmarks", "counters", "numbers")
+    if status == 0 and writes and _json(folder / f"{name}.json") is None:
+        status, said = 1, f"it ended well and wrote no {name}.json"
+    result = {0: "passed", LEFT_OUT: "left out", 124: "out of time", 137: "out of time"}.get(
+        status, f"failed ({status})"
+    )
     return {
         "name": name,
         "status": status,
@@ -111,4 +119,6 @@ def _json(path: pathlib.Path) -> dict | None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1], "parts.tsv").is_file():
+        sys.exit("usage: python -m benchmarks.gpu_summary FOLDER, where FOLDER holds the results of ci/gpu")
     sys.exit(main(pathlib.Path(sys.argv[1])))

@@ -72,18 +72,18 @@ def _commit() -> str:
     given = os.environ.get("GPULAYOUT_COMMIT")
     if given:
         return given
+    if _git("rev-parse", "--show-cdup") != "../":  # a copy inside another repository has that one's history
+        return "unknown"
+    return _git("describe", "--always", "--dirty", "--abbrev=12") or "unknown"
+
+
+def _git(*arguments: str) -> str:
+    """What git says here, "" if it cannot say anything."""
     here = pathlib.Path(__file__).resolve().parent
     try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
+        return subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, timeout=30).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return done.stdout.strip() or "unknown"
+        return ""
 
 
 def _gpu() -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """benchmarks/counters.py reads what ncu prints; without ncu."""
 
 import json
+import pathlib
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import counters
+from tests.support.waiting import wait_until
 
 NAMES = ["f32 8192x8192", "u8 odd"]
 HEAD = ["ID", "Process ID", "Kernel Name", *counters.METRICS.values()]
@@ -19,7 +20,7 @@ def printed(*launches, counts, metrics=HEAD):
         named = {counters.METRICS[short]: text for short, text in figures.items()}
         rows.append([str(number), "77", f"{kernel}(Gpl)", *(named.get(metric, "1") for metric in metrics[3:])])
     lines = ["==PROF== Connected to process 77", *(",".join(f'"{cell}"' for cell in row) for row in rows)]
-    return SimpleNamespace(stdout="\n".join(lines), stderr=f"{counters.LAUNCHES}{json.dumps(counts)}\n", returncode=0)
+    return "\n".join(lines), f"{counters.LAUNCHES}{json.dumps(counts)}\n"
 
 
 @pytest.fixture
@@ -29,11 +30,11 @@ def ncu(monkeypatch):
     def answering(*answers):
         commands, left = [], list(answers)
 
-        def run(command, **_):
+        def run(command, seconds):
             commands.append(command)
             return left.pop(0)
 
-        monkeypatch.setattr(counters.subprocess, "run", run)
+        monkeypatch.setattr(counters, "run", run)
         return commands
 
     return answering
@@ -58,7 +59,7 @@ def test_rows_that_are_not_those_of_the_launches_are_not_guessed_at(ncu):
 
 def test_a_metric_that_this_ncu_does_not_know_is_left_out(ncu):
     metric = counters.METRICS["l2_hit_%"]
-    refusal = SimpleNamespace(stdout=f"==ERROR== Failed to find metric {metric}", stderr="", returncode=1)
+    refusal = (f"==ERROR== Failed to find metric {metric}", "")
     commands = ncu(refusal, printed(("a", {}), ("b", {}), counts=[1, 1], metrics=[m for m in HEAD if m != metric]))
     rows, _ = counters.counted("ncu", NAMES, 60, quick=False)
     asked = [command[command.index("--metrics") + 1].split(",") for command in commands]
@@ -67,18 +68,86 @@ def test_a_metric_that_this_ncu_does_not_know_is_left_out(ncu):
 
 
 def test_another_error_ends_it_and_is_shown(ncu):
-    commands = ncu(SimpleNamespace(stdout="==ERROR== no permission", stderr="", returncode=1))
+    commands = ncu(("==ERROR== no permission", ""))
     assert counters.counted("ncu", NAMES, 60, quick=False) == ({}, ["==ERROR== no permission"])
     assert len(commands) == 1
 
 
-def test_an_ncu_that_hangs_is_ended(monkeypatch):
-    def run(command, timeout, **_):
-        raise subprocess.TimeoutExpired(command, timeout)
+def called(monkeypatch, *arguments):
+    """The exit status of the command; ncu lies where `which` says."""
+    monkeypatch.setattr("sys.argv", ["counters", *map(str, arguments)])
+    return counters.main()
 
-    monkeypatch.setattr(counters.subprocess, "run", run)
-    rows, said = counters.counted("ncu", NAMES, 60, quick=False)
-    assert rows == {} and said[0].startswith("ncu took longer than ")
+
+def test_a_machine_without_ncu_leaves_the_counters_out(monkeypatch, capsys):
+    monkeypatch.setattr(counters.shutil, "which", lambda name: None)
+    monkeypatch.setattr(counters.glob, "glob", lambda pattern: [])
+    assert called(monkeypatch) == counters.LEFT_OUT and capsys.readouterr().out == "ncu is not installed\n"
+
+
+@pytest.mark.parametrize("said, status", [("==ERROR== ERR_NVGPUCTRPERM - no permission", 77), ("==ERROR== broken", 1)])
+def test_a_driver_that_keeps_its_counters_from_users_leaves_them_out(monkeypatch, ncu, tmp_path, capsys, said, status):
+    monkeypatch.setattr(counters.shutil, "which", lambda name: "ncu")
+    ncu((said, ""))
+    assert called(monkeypatch, "--json", tmp_path / "counters.json") == status
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert ("ERR_NVGPUCTRPERM" in last) == (status == 77)
+    assert json.loads((tmp_path / "counters.json").read_text())["said"] == [said]
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"cases": 3}', '{"cases": [{}]}'])
+def test_a_recorded_run_that_is_none_is_named(monkeypatch, tmp_path, capsys, text):
+    run = tmp_path / "run.json"
+    if text:
+        run.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        called(monkeypatch, "--from", run)
+    assert ended.value.code == 2 and f"--from {run} is no recorded run: " in capsys.readouterr().err
+
+
+def tool(tmp_path, text):
+    """A program in place of ncu."""
+    path = tmp_path / "ncu"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_ncu_that_hangs_ends_with_what_it_started(tmp_path):
+    pids = tmp_path / "pids"
+    ncu = tool(tmp_path, f"sleep 1000 & echo $! >{pids}; wait")
+    with pytest.raises(subprocess.TimeoutExpired):
+        counters.run([ncu], 3)
+    wait_until(lambda: not pathlib.Path("/proc", pids.read_text().strip(), "cmdline").exists() or is_gone(pids))
+
+
+def is_gone(pids):
+    """Killed, though nobody waited for it."""
+    return pathlib.Path("/proc", pids.read_text().strip(), "cmdline").read_bytes() == b""
+
+
+def test_its_time_is_said(monkeypatch):
+    def late(command, seconds):
+        raise subprocess.TimeoutExpired(command, seconds)
+
+    monkeypatch.setattr(counters, "run", late)
+    assert counters.counted("ncu", NAMES, 60, quick=False) == ({}, ["ncu took longer than 60 s"])
+
+
+@pytest.mark.parametrize("text", [r"printf '\\377\\376'", "exit 1", "echo 'launches of each case: hello'"])
+def test_what_is_no_table_gives_no_rows(tmp_path, text):
+    assert counters.counted(tool(tmp_path, text), NAMES, 60, quick=False)[0] == {}
+
+
+def test_an_ncu_that_does_not_start_is_named(tmp_path):
+    (tmp_path / "ncu").write_text("no program")
+    rows, said = counters.counted(str(tmp_path / "ncu"), NAMES, 60, quick=False)
+    assert rows == {} and said[0].startswith("ncu does not start: ")
+
+
+def test_a_row_without_a_time_is_none(ncu):
+    ncu(printed(("a", {"ns": "n/a"}), ("b", {}), counts=[1, 1]))
+    assert list(counters.counted("ncu", NAMES, 60, quick=False)[0]) == [NAMES[1]]
 
 
 def test_the_table_compares_traffic_with_what_must_move(ncu):

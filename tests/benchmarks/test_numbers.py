@@ -125,6 +125,12 @@ def test_when_a_variant_ends_the_process_the_others_run_in_a_new_one(workers):
     ]
 
 
+def test_a_process_without_a_gpu_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(numbers, "gpu_problem", lambda: "no driver")
+    with pytest.raises(SystemExit, match="no benchmark on the GPU: no driver"):
+        numbers.worker(tmp_path / "rows", [numbers.AS_IT_IS], {}, 0, quick=True)
+
+
 def test_processes_that_cannot_begin_are_not_tried_for_ever(workers):
     workers(lambda job, write: 1)
     (found,) = numbers.measure(["a", "b"], 60, quick=True)
@@ -144,3 +150,31 @@ def test_rows_of_a_new_process_are_judged_by_the_first_ones_bytes(workers):
     workers(play)
     numbers.measure([numbers.AS_IT_IS, "b"], 60, quick=True)
     assert seen == [{}, {"copy": 7}]
+
+
+@pytest.mark.parametrize(
+    "rows, status, said",
+    [
+        ([row(numbers.AS_IT_IS, "copy", 0.5), row("b", "copy", 0.6)], 0, "2 of 26 variants; 0 wrong"),
+        ([row(numbers.AS_IT_IS, "copy", 0.5), row("b", "copy", 0.6, right=False)], 1, "2 of 26 variants; 1 wrong"),
+        (
+            [row(numbers.AS_IT_IS, "copy", 0.5), {"variant": "b", "move": "copy", "error": "lost"}],
+            1,
+            "1 of 26 variants; 1",
+        ),
+        ([row("b", "copy", 0.6)], 1, "1 of 26 variants; 0 wrong"),
+        ([], 1, "0 of 26 variants; 0 wrong"),
+    ],
+)
+def test_a_run_passes_when_the_library_was_measured_and_nothing_went_wrong(monkeypatch, capsys, rows, status, said):
+    """Variants that were not reached in time are no error."""
+    monkeypatch.setattr(numbers, "measure", lambda wanted, seconds, quick: rows)
+    monkeypatch.setattr("sys.argv", ["numbers"])
+    assert numbers.main() == status and said in capsys.readouterr().out
+
+
+def test_a_name_that_no_variant_has_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["numbers", "--only", "typoo"])
+    with pytest.raises(SystemExit) as ended:
+        numbers.main()
+    assert ended.value.code == 2 and "--only 'typoo' is in no variant's name: as it is, " in capsys.readouterr().err

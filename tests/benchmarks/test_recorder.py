@@ -6,11 +6,14 @@ ci/test runs them all.
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from benchmarks import machine
 from tests.support.waiting import HANG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -76,3 +79,35 @@ def test_a_recorded_benchmark_says_what_it_is_compared_by(tmp_path):
             and one["extra_info"]["fraction_of_copy"] > 0
             and one["stats"]["rounds"] == 5
         )
+
+
+# ---- the commit of a record ------------------------------------------------------------------------------------------
+
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+
+
+@pytest.fixture
+def commit_in(tmp_path, monkeypatch):
+    """commit_in(folder): what a record made there says, in a repository with one commit."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    monkeypatch.delenv("GPULAYOUT_COMMIT", raising=False)
+    for each in ("init -q", "commit -q --allow-empty -m one"):
+        subprocess.run([*GIT, *each.split()], cwd=tmp_path, check=True)
+
+    def commit(folder):
+        (tmp_path / folder).mkdir(parents=True)
+        monkeypatch.setattr(machine, "__file__", str(tmp_path / folder / "machine.py"))
+        return machine._commit()
+
+    return commit
+
+
+def test_a_record_names_the_commit_of_its_checkout(commit_in, monkeypatch):
+    assert re.fullmatch("[0-9a-f]{12}", commit_in("benchmarks"))
+    monkeypatch.setenv("GPULAYOUT_COMMIT", "abc")
+    assert machine._commit() == "abc"
+
+
+def test_a_copy_inside_another_repository_has_not_that_ones_commit(commit_in):
+    assert commit_in("copy/benchmarks") == "unknown"

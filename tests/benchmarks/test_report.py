@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -241,6 +243,33 @@ def test_the_summary_counts_every_part(tmp_path, gpu, capsys, status, result):
 def test_a_run_without_figures_or_without_parts_has_failed(tmp_path, capsys, parts, said):
     (tmp_path / "parts.tsv").write_text(parts)
     assert gpu_summary.main(tmp_path) == 1 and said in capsys.readouterr().out
+
+
+def test_a_part_that_the_machine_cannot_run_is_left_out_and_named(tmp_path, capsys):
+    (tmp_path / "parts.tsv").write_text(
+        "launches\t0\t9\t90\tdone\nmemcheck\t77\t0\t10\tcompute-sanitizer is not installed\n"
+    )
+    assert gpu_summary.main(tmp_path) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2].split() == ["memcheck", "left", "out", "0", "compute-sanitizer", "is", "not", "installed"]
+    assert printed[-1] == f"PASSED without memcheck: results are in {tmp_path.name}/"
+
+
+def test_files_of_parts_that_did_not_run_are_not_shown(tmp_path, gpu, capsys):
+    (tmp_path / "parts.tsv").write_text("counters\t0\t9\t90\tcounters of 1 of 1 cases\n")
+    (tmp_path / "benchmarks.json").write_text(json.dumps(gpu))
+    (tmp_path / "tests.json").write_text(json.dumps({"failed": ["an old failure"]}))
+    for name in ("counters", "numbers"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"table": [f"the table of {name}"]}))
+    assert gpu_summary.main(tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert "the table of counters" in printed
+    assert not any(old in printed for old in ("numbers", "an old failure", "Imaginary 2"))
+
+
+def test_the_summary_names_what_it_needs():
+    done = subprocess.run([sys.executable, "-m", "benchmarks.gpu_summary"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("usage: python -m benchmarks.gpu_summary FOLDER")
 
 
 # ---- the goals of the CPU --------------------------------------------------------------------------------------

@@ -29,8 +29,16 @@ hypothesis.settings.register_profile("default", deadline=None, print_blob=True, 
 hypothesis.settings.load_profile("default")
 
 
+LEFT_OUT = pytest.StashKey[int]()
+
+
 def pytest_configure(config):
     machine.install(config)
+    config.stash[LEFT_OUT] = 0
+    if config.args_source is config.ArgsSource.ARGS and not config.option.pyargs:
+        for argument in config.args:  # the workers of pytest-xdist would end without a word
+            if not (config.invocation_params.dir / argument.split("::")[0]).exists():
+                raise pytest.UsageError(f"file or directory not found: {argument}")
 
 
 def pytest_report_header():
@@ -150,13 +158,33 @@ def pytest_collection_modifyitems(config, items):
     """Leave out most cases of long tests unless tests are chosen by name, and skip the examples in docstrings that need
     protobuf if it is missing.
     """
-    chosen = config.option.keyword or any("::" in argument for argument in config.args)
-    if gone := set() if chosen else set(effort.left_out(items)):
+    again = (getattr(config.option, name, False) for name in ("lf", "failedfirst", "stepwise"))
+    chosen = config.option.keyword or any(again) or any("::" in argument for argument in config.args)
+    gone = set() if chosen else set(effort.left_out(items))
+    if gone:
         items[:] = [item for item in items if item not in gone]
         config.hook.pytest_deselected(items=list(gone))
+    config.stash[LEFT_OUT] = len(gone)
     try:
         import google.protobuf  # noqa: F401
     except ImportError:
         for item in items:
             if item.path.match("gpulayout/xla/protos/*.py"):
                 item.add_marker(pytest.mark.skip(reason="the extra `proto` (protobuf) is not installed"))
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """All workers leave out the same."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", node.config.stash[LEFT_OUT])
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.stash[LEFT_OUT]:
+        why = "cases of tests marked one_in(n): GPULAYOUT_TEST_EVERY_CASE=1 runs them too, and so does -k"
+        terminalreporter.write_line(f"left out: {count} {why}")

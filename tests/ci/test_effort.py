@@ -1,11 +1,20 @@
 """Tests marked `one_in(n)`: which cases a usual run leaves out, and when it takes all."""
 
+import itertools
+import os
+import pathlib
+import re
+import subprocess
+import sys
 import types
 
 import pytest
 
 from tests import conftest
 from tests.support import effort
+from tests.support.waiting import HANG
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Item:
@@ -18,6 +27,16 @@ class Item:
 
     def get_closest_marker(self, name):
         return self.markers.get(name)
+
+
+def with_parameters(*names_and_values):
+    """A case for each combination of values, as pytest parametrizes."""
+    names = [name for name, _ in names_and_values]
+    for places in itertools.product(*(range(len(values)) for _, values in names_and_values)):
+        params = {name: values[place] for (name, values), place in zip(names_and_values, places)}
+        item = Item(f"test_all[{places}]", one_in=pytest.mark.one_in(4).mark)
+        item.callspec = types.SimpleNamespace(params=params, indices=dict(zip(names, places)))
+        yield item
 
 
 def cases(count, name="test_all", every=3, **markers):
@@ -56,6 +75,30 @@ def test_the_choice_depends_on_names_alone_and_keeps_no_step_with_a_parameter():
     assert len({number % 3 for number in kept}) == 3 and len({number % 4 for number in kept}) == 4
 
 
+@pytest.mark.parametrize("values", [["pixels", "signed", "complex"], [(1, 2), [3], {}]])
+def test_every_value_of_a_parameter_stays_where_there_is_room(values):
+    items = [*with_parameters(("a", values), ("b", [8, 16, 32, 64]))]
+    kept = [item for item in items if item not in effort.left_out(items)]
+    assert len(kept) == 3 and len({item.callspec.indices["a"] for item in kept}) == 3
+    assert len({item.callspec.params["b"] for item in kept}) == 3
+
+
+def test_equal_values_of_different_cases_count_once():
+    items = [*with_parameters(("mode", ["grid", "block", "block", "block", "block", "block", "block", "block"]))]
+    kept = [item for item in items if item not in effort.left_out(items)]
+    assert {item.callspec.params["mode"] for item in kept} == {"grid", "block"}
+
+
+@pytest.mark.parametrize("option", ["lf", "failedfirst", "stepwise"])
+def test_what_failed_before_runs_again(option):
+    config = types.SimpleNamespace(
+        option=types.SimpleNamespace(keyword="", **{option: True}), args=["tests"], stash=pytest.Stash()
+    )
+    items = cases(6)
+    conftest.pytest_collection_modifyitems(config, items)
+    assert len(items) == 6
+
+
 @pytest.mark.parametrize(
     "keyword, arguments, left", [("", ["tests"], 2), ("all", ["tests"], 6), ("", ["tests/test_a.py::test_all[1-]"], 6)]
 )
@@ -66,9 +109,66 @@ def test_tests_that_are_chosen_by_name_all_run(keyword, arguments, left):
         args=arguments,
         hook=types.SimpleNamespace(pytest_deselected=lambda items: gone.extend(items)),
     )
+    config.stash = pytest.Stash()
     items = cases(6)
     conftest.pytest_collection_modifyitems(config, items)
-    assert len(items) == left and len(gone) == 6 - left
+    assert len(items) == left and len(gone) == config.stash[conftest.LEFT_OUT] == 6 - left
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [((), "one_in()"), ((0,), "one_in(0)"), ((1,), "one_in(1)"), (("3",), "one_in('3')"), ((2, 3), "one_in(2, 3)")],
+)
+def test_a_mark_that_is_no_share_is_named(arguments, said):
+    item = Item("test_a[1]", one_in=pytest.mark.one_in(*arguments).mark)
+    with pytest.raises(
+        pytest.UsageError, match=re.escape(f"tests/test_a.py::test_a[1] is marked {said}: it takes one")
+    ):
+        effort.left_out([item])
+
+
+@pytest.mark.parametrize("text, answer", [("", False), ("0", False), ("1", True)])
+def test_a_variable_asks_for_more_with_1(monkeypatch, text, answer):
+    monkeypatch.setenv("GPULAYOUT_TEST_EVERY_CASE", text)
+    assert effort.asked("GPULAYOUT_TEST_EVERY_CASE") is answer
+
+
+@pytest.mark.parametrize("variable", ["GPULAYOUT_TEST_ALL", "GPULAYOUT_TEST_EVERY_CASE"])
+def test_another_value_is_named(variable):
+    done = run_pytest("tests/ci/test_effort.py", "--collect-only", **{variable: "yes"})
+    assert done.returncode == 4 and f"{variable} is 'yes': it must be 1 or 0" in done.stderr + done.stdout
+
+
+def run_pytest(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+    )
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_run_says_how_many_cases_it_left_out(workers):
+    pytest.importorskip("xdist")
+    usual = {"GPULAYOUT_TEST_ALL": "", "GPULAYOUT_TEST_EVERY_CASE": ""}
+    chosen = ("-n", workers, "-m", "not simt and not gpu", "tests/xla/test_hlo.py")
+    done = run_pytest(*chosen, **usual)
+    ran, (gone,) = (
+        int(re.search(r"(\d+) passed", done.stdout)[1]),
+        re.findall(r"^left out: (\d+) cases", done.stdout, re.M),
+    )
+    every = run_pytest(*chosen, **usual | {"GPULAYOUT_TEST_EVERY_CASE": "1"})
+    assert int(gone) > 0 and f"{ran + int(gone)} passed" in every.stdout and "left out: " not in every.stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_file_that_is_not_there_is_named(workers):
+    pytest.importorskip("xdist")
+    done = run_pytest("-n", workers, "tests/nosuch.py::test_a")
+    assert done.returncode == 4 and "file or directory not found: tests/nosuch.py::test_a" in done.stderr
 
 
 def test_all_and_a_device_take_every_case(monkeypatch):

@@ -90,11 +90,11 @@ def test_all_says_which_versions_this_machine_cannot_run(run_ci_test, found, sta
     assert (ended, said) == (status, found == 77)
 
 
-def test_arguments_go_to_pytest_alone(run_ci_test):
-    status, lines = run_ci_test("-k", "plan")
-    assert status == 0 and not any(line.startswith(("real_cupy", "check_wheel")) for line in lines)
-    assert any(line.endswith("-k plan") for line in lines)
-    assert not any("bench" in line or "ruff" in line for line in lines)
+@pytest.mark.parametrize("given", [(), ("--all",)])
+def test_arguments_go_to_pytest_alone(run_ci_test, given):
+    status, lines = run_ci_test(*given, "-k", "plan")
+    called = [line for line in lines if not line.startswith("ci/test: left out: ")]
+    assert status == 0 and len(called) == 1 and re.fullmatch(r"python -m pytest .*-k plan", called[0])
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
@@ -102,6 +102,14 @@ def test_help_is_short_and_runs_nothing(run_ci_test, option):
     status, lines = run_ci_test(option)
     assert status == 0 and len(lines) <= 24 and any(line.strip().startswith("ci/test --all") for line in lines)
     assert not any(line.startswith(("python", "real_cupy", "check_wheel", "#")) for line in lines)
+
+
+@pytest.mark.parametrize("script", ["demo", "check_wheel", "docs", "gpu", "real_cupy", "test", "venv", "versions"])
+def test_a_search_path_of_cd_misleads_no_script(script):
+    """cd prints the folder that it found by CDPATH, which would become part of every path."""
+    environment = os.environ | {"CDPATH": "."}
+    done = subprocess.run([f"ci/{script}", "--help"], cwd=CI.parent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "" and 'CDPATH="" cd' in (CI / script).read_text()
 
 
 @pytest.mark.parametrize("part", ["tests", "wheel", "cupy", "ruff"])

@@ -15,6 +15,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.files.checkpoints import moving
 from gpulayout.files.errors import FileError
+from tests.support.effort import ALL
 from tests.support.model_files import contents, model
 from tests.support.waiting import HANG, wait_for
 
@@ -158,11 +159,11 @@ def command(folder):
 @pytest.mark.one_in(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("moment", range(20 if os.environ.get("GPULAYOUT_TEST_ALL") else 4))
+@pytest.mark.parametrize("moment", range(20 if ALL else 4))
 def test_a_signal_leaves_the_whole_file_or_none(folder, number, moment):
     with command(folder) as process:
         process.stdout.read(len("begins\n"))
-        time.sleep(0.02 + 0.03 * moment * (1 if os.environ.get("GPULAYOUT_TEST_ALL") else 5))
+        time.sleep(0.02 + 0.03 * moment * (1 if ALL else 5))
         process.send_signal(number)
         _, errors = process.communicate(timeout=HANG)
     left = sorted(set(os.listdir(folder)) - {"in.safetensors"})

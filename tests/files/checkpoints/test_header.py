@@ -1,7 +1,6 @@
 """The header of safetensors: as the format's library writes it, and nothing trusted that a file says."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import pytest
 from gpulayout.files.checkpoints import header
 from gpulayout.files.checkpoints.header import DTYPES, arranged, header_text, read_contents
 from gpulayout.files.errors import FileError
+from tests.support.effort import ALL
 from tests.support.model_files import contents, entry, judged, model, mutants, raw
 
-ALL = bool(os.environ.get("GPULAYOUT_TEST_ALL"))
 VALID = model(
     {"a.weight": ("F32", (2, 3)), "b": ("BF16", (4,)), "é": ("U8", ()), "empty": ("I64", (0, 5)), "f4": ("F4", (2, 2))},
     {"format": "pt", "note": 'a "b" \\ \n'},

@@ -14,9 +14,9 @@ from gpulayout.files.checkpoints.changes import notes_of
 from gpulayout.files.checkpoints.header import DTYPES, header_text, read_contents
 from gpulayout.files.errors import FileError
 from tests.reference import tiled_numbers
+from tests.support.effort import ALL
 from tests.support.model_files import contents, entry, judged, model, raw
 
-ALL = bool(os.environ.get("GPULAYOUT_TEST_ALL"))
 PLAIN = [name for name, each in DTYPES.items() if each is not None and name != "F4"]
 
 

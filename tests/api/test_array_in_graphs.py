@@ -189,7 +189,7 @@ SCALED = gl.plan("f32[4,5]", "{0,1}", dtype="bf16", scale=2)
 SHAPE = gl.parse_shape("f32[4,5]")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", COMPILED)
 def test_torch_compiles_functions_of_one_whole(name):
     function = COMPILED[name]
@@ -232,7 +232,7 @@ BETWEEN = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_torch_cannot_trace_runs_between_graphs(name):
     function, reason = BETWEEN[name]

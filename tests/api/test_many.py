@@ -86,7 +86,7 @@ def is_shim(executor):
     return executor.name == "simt"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("part", range(3))
 def test_random_lists_give_what_single_relayouts_give(executor, part):
     rng = np.random.default_rng(part)

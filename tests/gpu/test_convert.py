@@ -42,7 +42,7 @@ def moved(executor, case):
     return executor.host(target)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @ON_KERNELS
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_move_with_arithmetic_writes_what_the_model_says(executor, case):
@@ -74,7 +74,7 @@ def covering_cases():
             yield ConvertCase(source.value, target.value, form, **shape, saturate=bool(number % 2))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.simt
 @pytest.mark.parametrize("executor", ["simt"], indirect=True)
 @pytest.mark.parametrize("case", [*covering_cases()], ids=lambda case: case.name)

@@ -30,7 +30,7 @@ def case_of(width, name):
     return next(case for case in moves(width) if case.name.endswith(f" {name}"))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @needs_machine_code
 @pytest.mark.parametrize("width", (1, 2, 4, 8))
 @pytest.mark.parametrize("name", MOVES)

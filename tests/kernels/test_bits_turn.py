@@ -142,7 +142,7 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
     assert any(result.reports for result in results)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @needs_compiler
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("bits", (1, 2, 4))

@@ -51,7 +51,7 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("file, case, limit, every", BUDGETS, ids=[case.name for _, case, _, _ in BUDGETS])
 def test_a_move_takes_no_more_instructions_than_its_budget(file, case, limit, every):
     assert case.plan.file == file

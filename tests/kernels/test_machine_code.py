@@ -26,7 +26,7 @@ def some(found, architecture, number):
     return found[(7 * number + len(architecture)) % step :: step]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_moves_are_right(family, architecture):

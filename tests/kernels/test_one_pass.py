@@ -187,7 +187,7 @@ def fitting(file, arithmetic, bits):
     return given
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @needs_nvrtc
 @pytest.mark.parametrize("file", VARIANTS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -19,7 +19,7 @@ REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("bits", (32, 64))
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_family_writes_the_reference_bytes_in_every_order(width, bits):
@@ -71,7 +71,7 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
 
 
 # Faults that reach far outside the buffers are in test_sanitized.py, where each launch has its own process.
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "family, right, wrong",
     [

@@ -35,7 +35,7 @@ INDEX_TYPES = (
 WITH_64_BITS = [(width, mode, 64) for width in WIDTHS for mode in MODES] if ALL else [(8, "asan_ubsan", 64)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     "width, mode, bits", [*((width, mode, 32) for width in WIDTHS for mode in MODES), *WITH_64_BITS]
 )
@@ -231,7 +231,7 @@ TWINS = [
 ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("mode, family, right, wrong, finding", TWINS)
 def test_a_broken_twin_is_caught(mode, family, right, wrong, finding):
     chosen = [case for case in cases(1, (family,)) if case.plan.element_bytes == 1]

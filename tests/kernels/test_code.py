@@ -230,6 +230,7 @@ def every_seventh(cases):
     return cases()[:: 7 if cases is generated_convert.casts else 5]
 
 
+@pytest.mark.one_in(2)
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90"))
 def test_nvrtc_compiles_the_code_of_plans_without_a_warning_and_without_local_memory(architecture):

@@ -198,16 +198,16 @@ def test_the_kernels_fit_every_architecture(architecture, file):
         check_budget(file, architecture, fitting(file, arithmetic, (32, 64)[number % 2]))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @needs_nvrtc
-@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("share", range(8))
 def test_the_kernels_fit_for_every_type(share):
     """Each type is a source and a target once, with the most registers: 64-bit offsets and three parameters.
 
     In both files with `ci/test --all`; otherwise these alternate.
     """
     files = ("rows.cu", "tile_any.cu")
-    for number in range(share, len(TYPES), 4):
+    for number in range(share, len(TYPES), 8):
         arithmetic = of_types(TYPES[number], TYPES[(number + 11) % len(TYPES)], "normalise")
         for file in files if ALL else (files[share % 2],):
             check_budget(file, "sm_90", fitting(file, arithmetic, 64))

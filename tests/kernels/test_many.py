@@ -54,7 +54,7 @@ def record(three, order=0, change=lambda text: text):
     return Record(text, dict(launch.macros), "placed", launch.grid, (BLOCK,), (*buffers, launch.template), order)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_jobs_of_all_families_are_clean_and_right(width, mode):

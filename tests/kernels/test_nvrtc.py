@@ -114,7 +114,7 @@ def test_real_plans_ask_for_these_variants_only():
             assert macros in variants(plan.file, axes=macros["GPL_AXES"])
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", MOVE_FILES)
 def test_every_move_kernel_fits_every_architecture(file, architecture):
@@ -201,7 +201,7 @@ def elements_per_thread(width):
     return tile_a * tile_b // BLOCK
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width", WIDTHS)
@@ -292,7 +292,7 @@ def reads_the_next_box_first(phase, width, pieces):
     return len(loads) == len(stores) == rows and loads[-1] < stores[0]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width, pieces", ((1, 1), (2, 2), (1, 4), (2, 4), (4, 4), (8, 8), (16, 16)))

@@ -187,7 +187,7 @@ def fitting(file, arithmetic, bits):
     return given
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(3)
 @needs_nvrtc
 @pytest.mark.parametrize("file", VARIANTS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -56,7 +56,7 @@ def is_right(accesses, width):
     )
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width", WIDTHS)
 def test_partial_tiles_move_16_bytes_at_a_time_and_load_before_they_store(width, architecture):

@@ -35,7 +35,7 @@ INDEX_TYPES = (
 WITH_64_BITS = [(width, mode, 64) for width in WIDTHS for mode in MODES] if ALL else [(8, "asan_ubsan", 64)]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "width, mode, bits", [*((width, mode, 32) for width in WIDTHS for mode in MODES), *WITH_64_BITS]
 )

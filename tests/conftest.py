@@ -186,5 +186,5 @@ def pytest_testnodedown(node):
 
 def pytest_terminal_summary(terminalreporter, config):
     if count := config.stash[LEFT_OUT]:
-        why = "cases of tests marked one_in(n): GPULAYOUT_TEST_EVERY_CASE=1 runs them too, and so does -k"
-        terminalreporter.write_line(f"left out: {count} {why}")
+        how = "GPULAYOUT_TEST_EVERY_CASE=1 runs them too, and so does -k"
+        terminalreporter.write_line(f"cases left out of tests marked one_in(n): {count} ({how})")

@@ -15,7 +15,7 @@ CASES = pytest.mark.parametrize("cases", [casts, with_steps])
 LANGUAGES = ("cuda", "c", "python")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @C_COMPILERS
 @CASES
 def test_c_converts_as_the_model_does(compiler, cases, tmp_path):

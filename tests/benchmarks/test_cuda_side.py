@@ -23,6 +23,7 @@ from benchmarks.peers import stages
 from benchmarks.peers.contender import OURS, Contender
 from benchmarks.pictures import pictures
 from tests.support import executors, fake_gpu
+from tests.support.effort import ALL
 
 # Peers and their compilers emit warnings of their own.
 pytestmark = [
@@ -108,6 +109,7 @@ def test_a_peer_that_fails_costs_no_row_of_the_long_list(cuda_side, tmp_path, mo
     assert [names_of(record)[-1] for record in found["ttc"]] == [("cupy.copyto", "warm")] * 2
 
 
+@pytest.mark.skipif(not ALL, reason="12 s, and the rehearsal of ci/gpu runs them too; GPULAYOUT_TEST_ALL=1 runs it")
 def test_every_kind_of_case_runs_beside_cupy(cuda_side, tmp_path, capsys):
     found = figures(tmp_path)
     assert found["finished"] and not found["not_run"] and not found["peers_refused"]

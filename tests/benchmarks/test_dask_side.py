@@ -6,8 +6,10 @@ import pytest
 
 pytest.importorskip("distributed")
 from benchmarks import dask_side  # noqa: E402
+from tests.support.effort import ALL  # noqa: E402
 
 
+@pytest.mark.skipif(not ALL, reason="9 s for a cluster; GPULAYOUT_TEST_ALL=1 runs it")
 def test_a_small_run_compares_the_results_and_writes_its_record(tmp_path, capsys):
     file = tmp_path / "dask.json"
     small = ["--megabytes", "4", "--chunk-megabytes", "1", "--rounds", "1", "--terabytes", "1"]

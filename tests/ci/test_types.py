@@ -14,6 +14,8 @@ import sys
 import numpy as np
 import pytest
 
+from tests.support.effort import ALL
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 USER_CODE = [ROOT / "tests" / "typing" / "test_user_code.py"]
@@ -80,6 +82,7 @@ def test_mypy(modules):
     check([(line["file"], line["line"], line["message"]) for line in lines if line["severity"] == "error"], done)
 
 
+@pytest.mark.skipif(not ALL, reason="10 s, and mypy reads the same files; GPULAYOUT_TEST_ALL=1 runs it")
 def test_pyright(modules, tmp_path):
     settings = {
         "include": [*map(str, [*PACKAGE, *USER_CODE, *modules])],

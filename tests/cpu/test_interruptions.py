@@ -17,6 +17,7 @@ COUNT = os.environ.get("GPULAYOUT_TEST_INTERRUPTS", "24")
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers on this system")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("job", ("exceptions", "nested", "signals", "exits"))
 def test_no_thread_writes_after_a_call_is_over(job):
     """Runs in another process, so that a hang ends with its time limit."""

@@ -81,6 +81,7 @@ def test_tiles_of_either_side(tiles):
                 check(source, target, limit)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name, bits", [("u1", 1), ("s2", 2), ("s4", 4)])
 def test_packed_rows_that_end_inside_a_byte(name, bits):
     packed = f"E({bits})"

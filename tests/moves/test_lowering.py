@@ -14,7 +14,7 @@ from gpulayout.moves.lowered import Pad, Permute, Reshape, Slice, sizes_after
 from gpulayout.moves.lowering import common_refinement, lowered_pack, lowered_unpack, merged
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array
 
-COUNT = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "300"))  # a long run: GPULAYOUT_TEST_PAIRS=3000
+COUNT = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "180"))  # a long run: GPULAYOUT_TEST_PAIRS=3000
 EDGES = [
     ("f32[]", "f32[]"),
     ("f32[]{:T(4)}", "f32[]{:T(8)}"),

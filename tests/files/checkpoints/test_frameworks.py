@@ -27,6 +27,7 @@ with warnings.catch_warnings():
 
 import gpulayout as gl  # noqa: E402
 from gpulayout.files.checkpoints.maps import ready_maps  # noqa: E402
+from tests.support.effort import ALL  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 
@@ -327,6 +328,7 @@ def test_a_keras_network_in_torch(tmp_path):
     same(model(images), theirs.eval()(channels_first(images)).detach())
 
 
+@pytest.mark.skipif(not ALL, reason="5 s, and another network of Keras's is tried; GPULAYOUT_TEST_ALL=1 runs it")
 def test_a_keras_attention_layer_in_torch(tmp_path):
     tokens = keras.Input((5,), dtype="int32")
     x = keras.layers.Embedding(11, 9, name="embed")(tokens)

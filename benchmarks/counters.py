@@ -11,6 +11,7 @@ import contextlib
 import csv
 import glob
 import json
+import math
 import os
 import pathlib
 import re
@@ -157,10 +158,12 @@ def longest(names: list[str], rows: list[Row], counts: list[int]) -> dict[str, R
         return {}
     left = iter(rows)
     of_cases = {name: [next(left) for _ in range(count)] for name, count in zip(names, counts)}
-    timed = {
-        name: [row for row in each if number(row.get(METRICS["ns"])) > 0] for name, each in of_cases.items()
-    }  # nan is not
-    return {name: max(each, key=lambda row: number(row[METRICS["ns"]])) for name, each in timed.items() if each}
+    timed = {name: [row for row in each if not math.isnan(time_of(row))] for name, each in of_cases.items()}
+    return {name: max(each, key=time_of) for name, each in timed.items() if each}
+
+
+def time_of(row: Row) -> float:
+    return number(row.get(METRICS["ns"]))
 
 
 def table(rows: dict[str, Row], nbytes: dict[str, int]) -> list[str]:

@@ -65,7 +65,7 @@ def _rows(xp) -> list[Row]:
     turned, room = matrix.T, xp.empty((SIDE, SIDE), xp.float32)
     index, places = xp.zeros((2, SIDE), xp.int64), xp.empty(SIDE, xp.int64)
     source, target = gl.parse_shape(SOURCE), gl.parse_shape(TARGET)
-    plan = gl.plan(source, target)
+    plan, scaled = gl.plan(source, target), gl.plan(source, target, scale=np.full(SIDE, 2, np.float32))
     into = "copyto(out, array.T)", lambda: xp.copyto(room, turned)
     new = "ascontiguousarray(array.T)", lambda: xp.ascontiguousarray(turned)
     numbers = (
@@ -74,6 +74,12 @@ def _rows(xp) -> list[Row]:
     )
     return [
         Row("plan(buffer, out=)", lambda: plan(buffer, out=out), *into),
+        Row(
+            "plan with scale (out=)",
+            lambda: scaled(buffer, out=out),
+            "multiply(array.T, 2, out)",
+            lambda: xp.multiply(turned, 2, out=room),
+        ),
         Row("relayout(out=), shapes", lambda: gl.relayout(buffer, source, target, out=out), *into),
         Row("relayout(out=), texts", lambda: gl.relayout(buffer, SOURCE, ORDER, out=out), *into),
         Row("pack(out=), a shape's text", lambda: gl.pack(matrix, TARGET, out=out), *into),

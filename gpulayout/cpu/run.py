@@ -60,8 +60,12 @@ class HostMoves:
         for plan, source_offset, target_offset in plans:
             plan.execute(source, source_offset, target, target_offset)
 
+    def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostArithmetic:
+        """See `PreparedArithmetic.with_parameters`."""
+        return HostArithmetic(self, parameters)
+
     def convert(self, source: np.ndarray, target: np.ndarray, parameters: Sequence[np.ndarray]) -> None:
-        """See `PreparedArithmetic.convert`."""
+        """Execute all pieces with these parameters."""
         for plan, source_offset, target_offset in self._plans_for(thread_count()) if self._asks else self._alone:
             if isinstance(plan, ConvertPlan):
                 plan = plan._replace(parameters=parameters)
@@ -78,6 +82,22 @@ class HostMoves:
             plans = _planned(self.pieces, threads)
             self._shared = threads, plans
         return plans
+
+
+class HostArithmetic:
+    """`Prepared` of pieces with parameters."""
+
+    __slots__ = ("pieces", "_moves", "_parameters")
+
+    def __init__(self, moves: HostMoves, parameters: Callable[[], Sequence[np.ndarray]]) -> None:
+        self.pieces, self._moves, self._parameters = moves.pieces, moves, parameters
+
+    def execute(self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False) -> None:
+        """See `Prepared.execute`."""
+        self._moves.convert(source, target, self._parameters())
+
+    def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
+        """Always None, as that of `HostMoves`."""
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:

@@ -35,7 +35,6 @@ _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
 current_stream = cupy.cuda.get_current_stream
 _on_device = cupy.cuda.Device
-argument_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
 _kernels: dict[tuple[int, str, Macros], cupy.RawKernel] = {}
 _compiling = threading.Lock()
 
@@ -59,8 +58,8 @@ class CupyRuntime:
         with _on_device(device):
             # `start` holds the kernel, which keeps its module loaded
             kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel
-        parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
-        blocks, struct_address, (x, y) = _blocks(launch), ctypes.addressof(parameters), launch.grid
+        blocks, (x, y) = ArgumentBlocks(launch.pointers, launch.parameters, launch.operands), launch.grid
+        take, new, pack, first, give_back = blocks.take, blocks.new, blocks.pack, blocks.first, blocks.give_back
 
         def start(*addresses: int) -> None:
             if _current_device() != device:
@@ -68,14 +67,23 @@ class CupyRuntime:
                     return start(*addresses)
             if device not in _thread.devices:
                 enter_context(device)
-            block = blocks.filled(struct_address, *addresses)
+            try:
+                block = take()
+            except IndexError:  # all are in use
+                block = new()
+            pack(block[0], first, *addresses)
             _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, current_stream(device).ptr, block[1], 0)
-            blocks.give_back(block)
+            give_back(block)
 
-        start.__dict__["parameters"] = parameters  # keeps them alive: the driver reads them at every start
         return start
 
     place = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
+    stream = staticmethod(current_stream)
+
+    def upload(self, values: np.ndarray, device: int) -> tuple[Any, int]:
+        with _on_device(device):
+            memory = cupy.asarray(values)
+        return memory, memory.data.ptr
 
     def new_flag(self, device: int) -> tuple[Any, int]:
         with _on_device(device):
@@ -86,13 +94,6 @@ class CupyRuntime:
     def read_flag(self, flag: Any) -> int:
         with flag.device:
             return int(flag.get()[0])
-
-
-def _blocks(launch: Launch) -> ArgumentBlocks:
-    """The argument blocks for a launch: those of all with as many pointers, unless its struct begins with addresses."""
-    if launch.operands:
-        return ArgumentBlocks(launch.pointers, launch.operands, launch.parameters)
-    return argument_blocks[launch.pointers]
 
 
 class CupyLane:

@@ -34,7 +34,10 @@ class IndexLaunches:
         return len(self._starts)
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `PreparedConversion.convert`.  One launch; only modes that reject indices use a flag and synchronize."""
+        """See `PreparedConversion.convert`.  One launch; only modes that reject indices use a flag and synchronize.
+
+        After an earlier check, the kernel still needs the flag, but nobody waits for it.
+        """
         count = math.prod(given.shape[1:]) if self._program.direction == "linearize" else given.size
         if not count:
             return None
@@ -45,6 +48,8 @@ class IndexLaunches:
             return None
         flag, flag_address = self._runtime.new_flag(kind[2])
         start(*addresses, flag_address)
+        if checked:
+            return None
         offender = self._runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
 

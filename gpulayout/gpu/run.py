@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -18,18 +17,18 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.convert_run import ConvertLaunches
 from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
+from gpulayout.gpu.move_run import MoveLaunches, phases
 from gpulayout.gpu.runtime import Launch, Runtime, Start
+from gpulayout.gpu.uploads import Uploads
 from gpulayout.moves.backend import PreparedJob
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.kinds import AnyMove, Pieces
-from gpulayout.moves.move import span
 from gpulayout.moves.steps import Steps
 
 # Planning takes far longer than starting a launch, so plans of lists of up to 512 moves are kept.  A move takes about
 # 400 bytes, 64 lists at most 13 MB.
 MOST_MOVES_KEPT = 512
 _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
-Kind = tuple[Any, ...]  # calls of one kind share a prepared launch
 
 
 class CudaBackend(abc.ABC):
@@ -42,7 +41,7 @@ class CudaBackend(abc.ABC):
     slabs_at_once = 1  # launches follow each other
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+        self.runtime, self.uploads = runtime, Uploads(runtime)
 
     @abc.abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: Any, like: Any = None) -> Any:
@@ -89,7 +88,7 @@ class CudaBackend(abc.ABC):
             Request(
                 "",
                 piece.move,
-                *_phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset),
+                *phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset),
             )
             for piece in pieces
         ]
@@ -112,7 +111,7 @@ class CudaBackend(abc.ABC):
             source, target = self.address(job.source), self.address(job.target)
             for move, source_offset, target_offset in job.prepared.pieces:
                 addresses.append((source + source_offset, target + target_offset))
-                requests.append(Request(job.label, move, *_phases(move, *addresses[-1])))
+                requests.append(Request(job.label, move, *phases(move, *addresses[-1])))
                 owners.append(job)
         device = self.runtime.place(jobs[0].target)[1]
         plan = (_kept_plan if len(requests) <= MOST_MOVES_KEPT else many_plan)(tuple(requests))
@@ -157,98 +156,6 @@ class CudaBackend(abc.ABC):
         return IndexLaunches(program, self.runtime)
 
 
-class MoveLaunches:
-    """The launches of the pieces of one transfer: the GPU's `Prepared`.
-
-    A call that passed every check is remembered by its kind: dtypes, shapes, strides, devices and alignments of both
-    arrays.  In later calls of that kind everything that the checks and the launch depend on is the same, except whether
-    the arrays overlap, which every call checks.
-    """
-
-    MOST = 64  # kinds that are kept, about 2 KB each, 6 KB for kernels of 64 axes; when full, all are dropped
-
-    def __init__(self, backend: CudaBackend, pieces: Pieces) -> None:
-        self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
-        self._starts: dict[Kind, tuple[Start, int, int]] = {}
-        # keyed by the source only: shape and dtype of the new target, and the start
-        self._made: dict[Kind, tuple[tuple[int, ...], np.dtype, Start]] = {}
-
-    @property
-    def kinds_kept(self) -> int:
-        """How many kinds of calls have a prepared launch."""
-        return len(self._starts)
-
-    def execute(self, source: Any, target: Any, *, is_new: bool = False) -> None:
-        """See `Prepared.execute`.  A single piece takes one launch, or none if the target has no places."""
-        kind, from_address, to_address = self._kind(source, target)
-        start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
-        if is_new and not to_address & 15:  # aligned, as allocators return it
-            self._made[from_address & 15, kind[2], _form(source)] = target.shape, target.dtype, start
-        start(from_address, to_address)
-
-    def start_between(self, source: Any, target: Any) -> Start:
-        """The start of the move between two arrays that passed every check, for `relayout_many`."""
-        kind, *addresses = self._kind(source, target)
-        return (self._starts.get(kind) or self._remember(kind, source, target, *addresses))[0]
-
-    def again(self, source: Any, target: Any) -> Any:
-        """See `Prepared.again`."""
-        if target is None:
-            return self._again_anew(source)
-        (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        # As in `_kind`, without calling it: this is the path of every repeated call.
-        found = self._starts.get(
-            (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target))
-        )
-        if found is None:
-            return None
-        start, below, above = found
-        if below < to_address - from_address < above:
-            return None
-        start(from_address, to_address)
-        return target
-
-    def _again_anew(self, source: Any) -> Any:
-        """As `again`, into new memory, which passes every check and overlaps nothing."""
-        from_address, device = self._place(source)
-        made = self._made.get((from_address & 15, device, _form(source)))
-        if made is None:
-            return None
-        shape, dtype, start = made
-        target = self._backend.empty(shape, dtype, source)
-        to_address, _ = self._place(target)
-        if to_address & 15:
-            self.execute(source, target)
-        else:
-            start(from_address, to_address)
-        return target
-
-    def _kind(self, source: Any, target: Any) -> tuple[Kind, int, int]:
-        """The kind of a call, and both addresses."""
-        (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        return (
-            (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)),
-            from_address,
-            to_address,
-        )
-
-    def _remember(
-        self, kind: Kind, source: Any, target: Any, from_address: int, to_address: int
-    ) -> tuple[Start, int, int]:
-        """Prepare and keep the launch for a new kind of call."""
-        device = kind[3]
-        if len(self.pieces) == 1:  # a single piece begins where the arrays begin
-            move = self.pieces[0].move
-            start = self._backend.start_of_move(move, *_phases(move, from_address, to_address), device)
-        else:
-            start = self._backend.start_of_pieces(self.pieces, from_address & 15, to_address & 15, device)
-        if len(self._starts) >= self.MOST:
-            self._starts.clear()
-            self._made.clear()
-        found = self._starts[kind] = start, *_overlapping(source, target)
-        return found
-
-
 class StepLaunches:
     """`PreparedSteps` of the GPU: one launch after the other on the current stream, which keeps their order."""
 
@@ -272,7 +179,7 @@ class StepLaunches:
         for step in self._steps:
             for move, from_workspace, source, to_workspace, target in step.copies():
                 addresses = memory[from_workspace] + source, memory[to_workspace] + target
-                key = (move, device, *_phases(move, *addresses))
+                key = (move, device, *phases(move, *addresses))
                 start = self._starts.get(key)
                 if start is None:
                     start = self._starts[key] = self._backend.start_of_move(move, *key[2:], device)
@@ -281,25 +188,5 @@ class StepLaunches:
             start(*addresses)
 
 
-def _overlapping(source: Any, target: Any) -> tuple[int, int]:
-    """Such arrays overlap if the distance from the source's address to the target's is between these bounds.
-
-    Strided arrays span gaps too, and negative strides reach below the address.  8 elements of 4 bytes, 8 bytes apart,
-    span 60 bytes: two such arrays overlap if their distance is between -60 and 60.
-    """
-    (source_low, source_high), (target_low, target_high) = (
-        span(list(zip(array.shape, array.strides)), array.itemsize) for array in (source, target)
-    )
-    return source_low - target_high, source_high - target_low
-
-
 def _nothing(*addresses: int) -> None:
     """The start of a move without places."""
-
-
-_form = operator.attrgetter("dtype", "shape", "strides")
-
-
-def _phases(move: AnyMove, from_address: int, to_address: int) -> tuple[int, int]:
-    """Both addresses modulo 16; 0 for an empty source, which may have no address."""
-    return from_address % 16 if move.element_count else 0, to_address % 16

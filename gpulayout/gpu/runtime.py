@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 NO_OFFENDER = 2**64 - 1
 Macros = tuple[tuple[str, int], ...]  # (name, value) of the macros that a kernel is compiled with
 
@@ -39,6 +41,14 @@ class Runtime(Protocol):
 
     def place(self, array: Any, /) -> tuple[int, int]:
         """The device address of an array's first element, and the number of its device."""
+        ...
+
+    def stream(self, device: int, /) -> Any:
+        """The device's current stream: an object with a number `ptr` and a method `is_capturing`, as CuPy's have."""
+        ...
+
+    def upload(self, values: np.ndarray, device: int) -> tuple[Any, int]:
+        """A copy of an array in the device's memory, and its address; made in the order of the current stream."""
         ...
 
     def new_flag(self, device: int) -> tuple[Any, int]:

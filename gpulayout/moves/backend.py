@@ -39,12 +39,11 @@ class Prepared(Protocol):
 class PreparedArithmetic(Protocol):
     """Pieces with arithmetic, ready to run: moves of elements that change, and fills."""
 
-    def convert(self, source: AnyArray, target: AnyArray, parameters: Sequence[np.ndarray]) -> None:
-        """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
+    def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> Prepared:
+        """The pieces with these parameters: arrays on the host, of the type of the steps, which nobody may change.
 
-        parameters   arrays on the host, of the type of the steps
-
-        Both arrays have passed every check.  They may be the same memory, if each element has the same place in both.
+        `parameters` is called when their numbers are needed: on a CPU in every call.  The source and the target of a
+        call may be the same memory, if each element has the same place in both.
         """
         ...
 

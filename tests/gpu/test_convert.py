@@ -16,6 +16,7 @@ from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import Axis, Move
 from tests import reference_arithmetic as model
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES
+from tests.support import fake_cuda
 from tests.support.cast_kernels import FORMS, TYPES
 from tests.support.convert_cases import CASES, ConvertCase
 from tests.support.effort import ALL
@@ -36,7 +37,7 @@ def moved(executor, case):
     target[...] = FRESH
     prepared = executor.backend.prepare_arithmetic((Piece(case.move, *case.before),))
     with forced_bits(case.bits):
-        prepared.convert(source, target, case.parameters)
+        prepared.with_parameters(lambda: case.parameters).execute(source, target)
     assert guards_intact(executor, memory, phase, case.target_bytes), case.name
     assert (executor.host(source) == case.source_bytes).all(), case.name
     return executor.host(target)
@@ -93,7 +94,7 @@ def test_several_pieces_share_a_call(executor):
     pieces = Piece(half), Piece(dataclasses.replace(half, parameter_offsets=(10,)), 10, 48), Piece(fill, 0, 40)
     values, scale = np.arange(20, dtype=np.uint8), np.linspace(-2, 3, 20, dtype=np.float32)
     target = executor.array(np.zeros(22, np.float32))
-    executor.backend.prepare_arithmetic(pieces).convert(executor.array(values), target, [scale])
+    executor.backend.prepare_arithmetic(pieces).with_parameters(lambda: [scale]).execute(executor.array(values), target)
     result = values * scale
     assert executor.host(target).tolist() == [*result[:10], -1, -1, *result[10:]]
 
@@ -104,7 +105,9 @@ def test_parameters_may_have_any_strides(executor):
     move = ConvertMove((Axis(3, 3, 1, 4), Axis(4, 4, 3, 12)), arithmetic, ((1, 3),), (0,))
     values, scale = np.arange(12, dtype=np.int8), np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4).T
     target = executor.array(np.zeros(12, np.float32))
-    executor.backend.prepare_arithmetic((Piece(move),)).convert(executor.array(values), target, [scale])
+    executor.backend.prepare_arithmetic((Piece(move),)).with_parameters(lambda: [scale]).execute(
+        executor.array(values), target
+    )
     assert executor.host(target).tolist() == (values.reshape(4, 3) * scale).ravel().tolist()
 
 
@@ -118,7 +121,7 @@ def test_parameters_may_run_backwards(executor):
     assert kernel_plan(launch_pieces((Piece(move),)).pieces[0].move).file == "tile_nd.cu"
     source, target = source_buffer(executor, case.source_bytes), executor.array(np.zeros(case.target_bytes, np.uint8))
     parameters = [np.flip(array) for array in case.parameters]
-    executor.backend.prepare_arithmetic((Piece(move),)).convert(source, target, parameters)
+    executor.backend.prepare_arithmetic((Piece(move),)).with_parameters(lambda: parameters).execute(source, target)
     assert case.is_right(executor.host(target))
 
 
@@ -128,7 +131,7 @@ def test_source_and_target_may_be_the_same_memory(executor, order):
     """Each element has the same place in both."""
     case = ConvertCase("f32", "s32", "cast", (30, 41), order, order)
     memory = source_buffer(executor, case.source_bytes)
-    executor.backend.prepare_arithmetic((Piece(case.move),)).convert(memory, memory, ())
+    executor.backend.prepare_arithmetic((Piece(case.move),)).with_parameters(tuple).execute(memory, memory)
     assert case.is_right(executor.host(memory))
 
 
@@ -136,8 +139,8 @@ def test_source_and_target_may_be_the_same_memory(executor, order):
 def test_nothing_to_convert_takes_no_launch(executor):
     move = ConvertMove((Axis(0, 0, 1, 4),), Arithmetic(ElementType.U8, ElementType.F32))
     assert launch_pieces((Piece(move),)).pieces == ()
-    executor.backend.prepare_arithmetic((Piece(move),)).convert(
-        executor.array(np.zeros(0, np.uint8)), executor.array(np.zeros(0, np.float32)), ()
+    executor.backend.prepare_arithmetic((Piece(move),)).with_parameters(tuple).execute(
+        executor.array(np.zeros(0, np.uint8)), executor.array(np.zeros(0, np.float32))
     )
 
 
@@ -244,15 +247,17 @@ def test_steps_as_a_number():
 @pytest.mark.simt
 def test_a_capture_is_refused_where_memory_is_given_back(cupy, monkeypatch):
     backend = cupy.backend_module.CupyBackend()
-    monkeypatch.setattr(backend, "is_capturing", lambda device: True)
+    monkeypatch.setattr(fake_cuda.Stream, "is_capturing", lambda stream: True)
     source, target = cupy.zeros(400, np.uint8), cupy.zeros(400, np.float32)
     plain = ConvertCase("u8", "f32", "cast", (400,), (0,), (0,))
-    backend.prepare_arithmetic((Piece(plain.move),)).convert(source, target, ())
+    backend.prepare_arithmetic((Piece(plain.move),)).with_parameters(tuple).execute(source, target)
     turned = ConvertCase("u8", "f32", "cast", (20, 20), (1, 0), (0, 1))
-    backend.prepare_arithmetic((Piece(turned.move),)).convert(source, target, ())
+    backend.prepare_arithmetic((Piece(turned.move),)).with_parameters(tuple).execute(source, target)
     scaled = ConvertCase("u8", "f32", "scale and shift", (400,), (0,), (0,), ((), ()))
     with pytest.raises(BufferError, match="captured in a CUDA graph if it has parameters"):
-        backend.prepare_arithmetic((Piece(scaled.move),)).convert(source, target, scaled.parameters)
+        backend.prepare_arithmetic((Piece(scaled.move),)).with_parameters(lambda: scaled.parameters).execute(
+            source, target
+        )
 
 
 @pytest.mark.simt

@@ -106,10 +106,10 @@ def launch_without_context(cupy, plan):
 class SharedBlock(argument_blocks.ArgumentBlocks):
     """Broken on purpose: every launch shares one block, as if a plan had a single buffer."""
 
-    def filled(self, struct_address, *addresses):
-        block = super().filled(struct_address, *addresses)
-        self.give_back(block)
-        return block
+    def __init__(self, *given):
+        super().__init__(*given)
+        block = self.new()
+        self.take, self.give_back = lambda: block, lambda block: None
 
 
 def wrong_results(cupy, plan, calls):
@@ -148,7 +148,7 @@ def one_inside_the_other(plan, jobs):
 @pytest.mark.parametrize("calls", [two_at_once, one_inside_the_other])
 @pytest.mark.parametrize("blocks", [argument_blocks.ArgumentBlocks, SharedBlock])
 def test_the_arguments_of_launches_under_way_are_never_mixed(cupy, monkeypatch, blocks, calls):
-    monkeypatch.setattr(cupy.backend_module, "argument_blocks", [blocks(pointers) for pointers in range(4)])
+    monkeypatch.setattr(cupy.backend_module, "ArgumentBlocks", blocks)
     monkeypatch.setattr(fake_cuda, "before_reading", None)
     plan, _, _ = prepared(cupy)
     assert bool(wrong_results(cupy, plan, calls)) is (blocks is SharedBlock)
@@ -204,19 +204,29 @@ def test_kernels_are_compiled_once_however_many_threads_ask(cupy):
 # ---- blocks of arguments -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("operands", (0, 1))
 @pytest.mark.parametrize("pointers", range(4))
-def test_a_block_leads_to_every_argument(pointers):
-    blocks = argument_blocks.ArgumentBlocks(pointers)
-    given = [2**64 - 1 - number for number in range(pointers)]
-    words, address = blocks.filled(77, *given)
+def test_a_block_leads_to_every_argument(pointers, operands):
+    parameters = bytes(range(1, 22))
+    blocks = argument_blocks.ArgumentBlocks(pointers, parameters, operands)
+    given = [2**64 - 1 - number for number in range(pointers + operands)]
+    words, address = blocks.new()
+    blocks.pack(words, blocks.first, *given)
     table = (ctypes.c_uint64 * (pointers + 1)).from_address(address)
-    assert [ctypes.c_uint64.from_address(place).value for place in table[:pointers]] == given
-    assert table[pointers] == 77 and len(words) == 2 * pointers + 1
+    assert [ctypes.c_uint64.from_address(place).value for place in table[:pointers]] == given[:pointers]
+    expected = np.array(given[pointers:], np.uint64).tobytes()
+    assert ctypes.string_at(table[pointers], len(parameters)) == expected + parameters[len(expected) :]
 
 
-def test_a_block_is_used_again_only_after_it_was_given_back():
-    blocks = argument_blocks.ArgumentBlocks(2)
-    first, second = blocks.filled(1, 2, 3), blocks.filled(4, 5, 6)
-    assert first[1] != second[1] and list(first[0])[2:] == [1, 2, 3]
+@pytest.mark.parametrize("operands", (0, 1))
+def test_a_block_is_used_again_only_after_it_was_given_back(operands):
+    blocks = argument_blocks.ArgumentBlocks(2, bytes(16), operands)
+    with pytest.raises(IndexError):
+        blocks.take()
+    first, second = blocks.new(), blocks.new()
+    for number, block in enumerate((first, second)):
+        blocks.pack(block[0], blocks.first, *[number] * (2 + operands))
+    assert list(first[0])[3:5] == [0, 0] and list(second[0])[3:5] == [1, 1]
+    assert (first[0][2] == second[0][2]) is (not operands), "each block has its own struct if it begins with addresses"
     blocks.give_back(first)
-    assert blocks.filled(7, 8, 9)[1] == first[1] and list(second[0])[2:] == [4, 5, 6]
+    assert blocks.take() is first and blocks.free_count == 0

@@ -32,7 +32,9 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
+def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family, monkeypatch):
+    made, real = [], cupy.backend_module.ArgumentBlocks
+    monkeypatch.setattr(cupy.backend_module, "ArgumentBlocks", lambda *given: made.append(real(*given)) or made[-1])
     plan, buffer, out = prepared(cupy, *FAMILIES[family])
     assert kernel_plan(plan.move).family == family.partition(",")[0].partition(" ")[0]
     buffer += 1
@@ -40,7 +42,7 @@ def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
     for _ in range(3):
         assert plan(buffer, out=out) is out
     assert kinds() == [LAUNCH] * 3
-    assert cupy.backend_module.argument_blocks[2].free_count == 1  # every launch gave its block back
+    assert [blocks.free_count for blocks in made] == [1]  # every launch gave its block back
     assert out.tolist() == expected(plan, buffer)
 
 
@@ -229,6 +231,32 @@ def test_only_an_index_that_may_be_refused_costs_a_flag_and_a_wait(cupy):
         fake_cuda.calls.clear()
         assert call().tolist() == result
         assert kinds() == ["allocate", *looking]
+
+
+@pytest.mark.parametrize("padding", ["raise", "mark"])
+def test_into_an_array_of_the_caller_indices_are_checked_before_they_are_converted(cupy, padding):
+    """Two launches and one wait; an error comes after the first, and is that of a call without `out`."""
+    out, wide = cupy.asarray(np.full(3, 7)), cupy.asarray(np.full((2, 3), 7))
+    good, bad = [0, 5, 6], [0, 40, 41]
+    calls = [
+        (lambda given, out: gl.delinearize(given, PADDED, padding=padding, out=out), wide, good, bad),
+        (lambda given, out: gl.convert_linear(given, PADDED, "{1,0}", padding=padding, out=out), out, good, bad),
+        (lambda given, out: gl.linearize(given, PADDED, out=out), out, [[0, 1, 3], [5, 4, 0]], [[0, 4, 5], [0, 0, 0]]),
+    ]
+    for call, out, good, bad in calls:
+        good, bad = cupy.asarray(np.array(good)), cupy.asarray(np.array(bad))
+        before, looking = out.tolist(), ["allocate", "memset", LAUNCH]
+        messages = []
+        for target, begun in ((None, ["allocate", *looking]), (out, looking)):
+            fake_cuda.calls.clear()
+            with pytest.raises(IndexError, match="at position 1 is out of bounds") as error:
+                call(bad, target)
+            assert kinds() == [*begun, "synchronize"]
+            messages.append(str(error.value))
+        assert messages[0] == messages[1] and out.tolist() == before
+        fake_cuda.calls.clear()
+        assert call(good, out) is out and kinds() == [*looking, "synchronize", *looking]
+        assert out.tolist() == call(good, None).tolist()
 
 
 def test_a_list_of_moves_with_outs_is_only_launches(cupy):

@@ -116,7 +116,11 @@ TESTS = (
     ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
     *(
         (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))
-        for name in ("run", "cupy_runtime", "argument_blocks")
+        for name in ("run", "move_run", "cupy_runtime", "argument_blocks")
+    ),
+    *(
+        (f"gpu/{name}.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads"))
+        for name in ("uploads", "convert_run")
     ),
     ("gpu/*", ALL, KERNELS),
     *(

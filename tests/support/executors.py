@@ -5,6 +5,7 @@ Each makes arrays in its own memory, at any phase and between guard bytes, and r
 
 import contextlib
 import functools
+import types
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class SimtRuntime:
     def __init__(self):
         self.order, self.seed, self.launches = host_module.ASCENDING, 1, []
         self._kernel = functools.cache(_kernel)
+        self._only_stream = types.SimpleNamespace(ptr=0, is_capturing=lambda: False)
 
     def prepare(self, device, launch):
         kernel = self._kernel(launch.file, launch.kernel, launch.macros)
@@ -51,6 +53,13 @@ class SimtRuntime:
 
     def place(self, array):
         return array.__array_interface__["data"][0], 0
+
+    def stream(self, device):
+        return self._only_stream
+
+    def upload(self, values, device):
+        copy = np.array(values)
+        return copy, copy.ctypes.data
 
     def new_flag(self, device):
         flag = np.array([NO_OFFENDER], np.uint64)

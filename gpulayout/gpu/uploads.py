@@ -1,0 +1,102 @@
+"""The parameters of moves with arithmetic on devices: copied there once, and kept as long as the plan.
+
+A copy belongs to one stream of one device.  It is made in the order of that stream, so before every launch that reads
+it, and memory that is given back goes to work that comes later in that stream.  So neither the host nor another stream
+has to wait, whenever a copy is made or dropped.  A call in another stream gets a copy of its own.
+
+On an H100, a copy in each call took 16 microseconds where the kernel took 11, and 1.9 milliseconds for 2 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.gpu.runtime import Runtime
+
+PER_THREAD = 2  # CUDA's cudaStreamPerThread: another stream in each thread
+
+
+class Upload(NamedTuple):
+    """A copy of parameters on a device.
+
+    address   of its first value
+    stream    its own one; held, because another stream could get the number of one that is gone.  Only another library
+              could end its own stream all the same, whose number CuPy's pool trusts too
+    memory    of the copy; whoever launches holds it until all is launched.  The last field goes first, so that the
+              stream is still there when the memory is given back to it
+    """
+
+    address: int
+    stream: Any
+    memory: Any
+
+
+class Uploads:
+    """Copies to devices.  Small ones are kept by value, for calls that make no plan: `gl.transpose(x, mean=, std=)`.
+
+    CuPy gives such a copy 512 bytes or more, up to 4 KB: all together take at most 256 KB.
+    """
+
+    MOST, MOST_BYTES = 64, 4096  # copies that are kept, and the bytes of each; when full, all are dropped
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._small: dict[tuple[bytes, int, int], Upload] = {}
+
+    def copy(self, values: np.ndarray, device: int, stream: Any) -> Upload:
+        """A copy of these values for the device's current stream."""
+        if values.nbytes > self.MOST_BYTES or stream.ptr == PER_THREAD:
+            return self._new(values, device, stream)
+        key = values.tobytes(), device, stream.ptr
+        found = self._small.get(key)
+        if found is None:
+            found = self._new(values, device, stream)
+            if len(self._small) >= self.MOST:
+                self._small.clear()
+            self._small[key] = found
+        return found
+
+    def _new(self, values: np.ndarray, device: int, stream: Any) -> Upload:
+        memory, address = self._runtime.upload(values, device)
+        return Upload(address, stream, memory)
+
+
+class Parameters:
+    """The parameters of one transfer, one after the other in one array.
+
+    values   makes that array; called for each copy, so that the host keeps none
+    """
+
+    MOST, MOST_BYTES = 8, 1 << 26  # copies that are kept, and their bytes together; when full, all are dropped
+
+    def __init__(self, values: Callable[[], np.ndarray], uploads: Uploads, runtime: Runtime) -> None:
+        self._values, self._uploads, self._current_stream = values, uploads, runtime.stream
+        self._copies: dict[tuple[int, int], Upload] = {}
+
+    def on(self, device: int) -> Upload:
+        """The copy for the device's current stream; BufferError in a capture."""
+        stream = self.stream(device)
+        return self._copies.get((device, stream.ptr)) or self._copy(device, stream)
+
+    def stream(self, device: int) -> Any:
+        """The device's current stream; BufferError in a capture."""
+        stream = self._current_stream(device)
+        if stream.is_capturing():
+            raise BufferError(
+                "a call with arithmetic cannot be captured in a CUDA graph if it has parameters, because a graph does "
+                "not keep their memory, which is given back with the plan: run it before the capture"
+            )
+        return stream
+
+    def _copy(self, device: int, stream: Any) -> Upload:
+        values = self._values()
+        found = self._uploads.copy(values, device, stream)
+        most = min(self.MOST, self.MOST_BYTES // values.nbytes)
+        if most and stream.ptr != PER_THREAD:
+            if len(self._copies) >= most:
+                self._copies.clear()
+            self._copies[device, stream.ptr] = found
+        return found

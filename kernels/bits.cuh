@@ -28,9 +28,34 @@ __device__ __forceinline__ unsigned gpl_slot(const void* source, gpl_uint slot) 
   return *gpl_slot_byte(source, slot) >> gpl_slot_bit(slot) & GPL_VALUE_MASK;
 }
 
-// 32 bits of the source from a slot on, from the two aligned words that hold them.  If those reach past the source's
+// The aligned word or vector of BYTES bytes of the source in which a slot begins, how many bits before the slot, and how many
+// bytes after the lowest byte of the source's memory.
+//   slot 5 of 4 bits at an address 3 past a multiple of 4: byte 2, so the word begins 1 byte into the source; 8 + 4 bits
+template <int BYTES>
+struct GplAligned {
+  const typename GplWord<BYTES>::type* word;
+  unsigned shift;
+  gpl_uint place;
+};
+
+template <int BYTES>
+__device__ __forceinline__ GplAligned<BYTES> gpl_aligned(const void* source, gpl_uint slot, const GplMove& move) {
+  const unsigned phase = (unsigned)((unsigned long long)source % BYTES);
+  const gpl_uint from = slot + phase * GPL_SLOTS;                                 // counts from an aligned address
+  const gpl_int offset = GPL_SLOTS > 1 ? (gpl_int)(from / (BYTES * GPL_SLOTS)) * BYTES : (gpl_int)(from & ~(gpl_uint)(BYTES - 1));
+  return {(const typename GplWord<BYTES>::type*)((const unsigned char*)source - phase + offset),
+          (unsigned)from % (BYTES * GPL_SLOTS) * GPL_SOURCE_BITS, (gpl_uint)offset - phase - move.low};
+}
+
+// Whether the source's memory holds `count` words or vectors from there on.
+template <int BYTES>
+__device__ __forceinline__ bool gpl_holds(const GplAligned<BYTES>& aligned, int count, const GplMove& move) {
+  const gpl_uint size = move.high - move.low;
+  return aligned.place < size && size - aligned.place >= BYTES * count;
+}
+
+// 32 bits of a packed source from a slot on, from the two aligned words that hold them.  If those reach past the source's
 // memory, the bits are read byte by byte, and those outside are 0.
-//   slot 5 of 4 bits at an address 3 past a multiple of 4: byte 2, so the words at 4 and 8, shifted by 8 + 4 bits
 __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot, const GplMove& move) {
   const unsigned char* from = gpl_slot_byte(source, slot);
   const unsigned phase = (unsigned)((unsigned long long)from & 3), shift = gpl_slot_bit(slot);
@@ -45,35 +70,39 @@ __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot,
   return (unsigned)(bits >> shift);
 }
 
-// A thread's aligned word of a target without gaps.  Its slots from `first` up to `last` are in the target; `slot` is the
-// number of its slot 0, which may be before the target.
-struct GplWord32 {
+// A thread's aligned group of bytes of a target without gaps.  Its slots from `first` up to `last` are in the target; `slot`
+// is the number of its slot 0, which may be before the target.
+struct GplGroup {
   gpl_uint number, slot;
   int first, last;
 };
 #define GPL_WORD_SLOTS (32 / GPL_TARGET_BITS)
 
-template <class Move>
-__device__ __forceinline__ GplWord32 gpl_target_word(const Move& move) {
-  const gpl_uint before = move.head * (8 / GPL_TARGET_BITS);             // slots of the first word before the target
-  GplWord32 word;
-  word.number = gpl_block() * GPL_THREADS + threadIdx.x;
-  const gpl_uint begin = word.number * GPL_WORD_SLOTS, end = move.total + before;
-  word.slot = begin - before;
-  word.first = begin < before ? (int)(before - begin) : 0;
-  word.last = begin >= end ? 0 : end - begin < GPL_WORD_SLOTS ? (int)(end - begin) : GPL_WORD_SLOTS;
-  return word;
+template <int BYTES, class Move>
+__device__ __forceinline__ GplGroup gpl_target_group(const Move& move) {
+  const int slots = BYTES * 8 / GPL_TARGET_BITS;
+  const gpl_uint before = move.head * (8 / GPL_TARGET_BITS);             // slots of the first group before the target
+  GplGroup group;
+  group.number = gpl_block() * GPL_THREADS + threadIdx.x;
+  const gpl_uint begin = group.number * slots, end = move.total + before;
+  group.slot = begin - before;
+  group.first = begin < before ? (int)(before - begin) : 0;
+  group.last = begin >= end ? 0 : end - begin < slots ? (int)(end - begin) : slots;
+  return group;
 }
 
-template <class Move>
-__device__ __forceinline__ void gpl_store_word(void* target, const GplWord32& word, unsigned value, const Move& move) {
-  unsigned char* to = (unsigned char*)target + word.number * 4 - move.head;
-  const bool whole = word.first == 0 && word.last == GPL_WORD_SLOTS;
-  if (whole) {
+template <int BYTES, class Move>
+__device__ __forceinline__ unsigned char* gpl_group_at(void* target, const GplGroup& group, const Move& move) {
+  return (unsigned char*)target + group.number * BYTES - move.head;
+}
+
+// The slots of an aligned word from `first` up to `last`, and zeros up to the end of the last byte.
+__device__ __forceinline__ void gpl_store_word(unsigned char* to, int first, int last, unsigned value) {
+  if (first == 0 && last == GPL_WORD_SLOTS) {
     *(unsigned*)to = value;
     return;
   }
-  for (int i = word.first * GPL_TARGET_BITS / 8; i < (word.last * GPL_TARGET_BITS + 7) / 8; ++i) to[i] = (unsigned char)(value >> 8 * i);
+  for (int i = first * GPL_TARGET_BITS / 8; i < (last * GPL_TARGET_BITS + 7) / 8; ++i) to[i] = (unsigned char)(value >> 8 * i);
 }
 
 // The minor coordinate of a place, and the place given by the other axes.
@@ -86,7 +115,7 @@ __device__ __forceinline__ GplWalk gpl_walk(gpl_uint number, const GplMove& move
   GplWalk walk;
   walk.rest = gpl_divide(number, move.axis[0].extent);
   walk.minor = number - walk.rest * move.axis[0].extent.value;
-  walk.outer = gpl_place<1>(walk.rest, move);
+  walk.outer = gpl_place<1, GPL_AXES - 1>(walk.rest, move);
   return walk;
 }
 

@@ -5,7 +5,7 @@
 // array with its own strides, its elements are numbered row-major, and every stored coordinate adds to the offset.
 //   s4[4,6]{1,0:E(4)} to s4[4,6]{1,0:T(2,3)E(4)}: place 3 is element (1, 0), slot 6, the low bits of byte 3
 //
-// A thread makes four places, 256 apart; if the target is packed, an aligned word as in bits.cu, four slots at a time.
+// A thread makes four places, 256 apart; if the target is packed, an aligned word, four slots at a time.
 // Offsets in the source count slots if it is packed, else bytes.
 //
 // Macros: those of bits.cuh; GPL_SOURCE_BITS and GPL_TARGET_BITS are 8 on a side that is not packed, whatever the element.
@@ -47,7 +47,7 @@ __device__ __forceinline__ unsigned gpl_look_up(const GplLookup& lookup, const g
 #if GPL_TARGET_BITS < 8
 
 __device__ __forceinline__ void gpl_make_places(const void* source, void* target, const GplLookup& lookup) {
-  const GplWord32 to = gpl_target_word(lookup);
+  const GplGroup to = gpl_target_group<4>(lookup);
   unsigned word = 0;
 #pragma unroll 1
   for (int begin = to.first; begin < to.last; begin += GPL_ITEMS) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void gpl_make_places(const void* source, void* target
       word |= value << (begin + k) * GPL_TARGET_BITS;
     }
   }
-  if (to.first < to.last) gpl_store_word(target, to, word, lookup);
+  if (to.first < to.last) gpl_store_word(gpl_group_at<4>(target, to, lookup), to.first, to.last, word);
 }
 
 #else

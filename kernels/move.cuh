@@ -63,7 +63,7 @@ struct GplSteps {
 //   kernel          first word                                           second word
 //   copy            head: elements before the first aligned vector
 //   bits            head: bytes before the target in its first           first_slot: the slot of the source at which the
-//                   aligned word                                         move begins
+//                   aligned group                                        move begins
 //   bits_any                                                             first_slot
 //   bits_turn_any   lower: rows of the target from one coordinate of     first_slot
 //                   axis 1 to the next; 0 if there are gaps

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.bits_turn import WORD, filled, turn_plan
+from gpulayout.gpu.bits_turn import filled, turn_plan
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
+from gpulayout.gpu.kernel_numbers import ITEMS, MOST_READ, MOST_WRITTEN, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
@@ -15,6 +15,10 @@ from gpulayout.moves.packed_move import PackedMove
 
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any", shared_bytes=0, is_estimated=False)
+
+
+# A thread of bits.cu adds the phase of the source's address to the offsets of its elements.
+_PHASES = 16
 
 
 def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
@@ -26,15 +30,17 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
     work = MoveWork(move, 1, filled(move.axes), 0, target_phase, (_why(move),))
     widths = (("GPL_SOURCE_BITS", move.source_bits), ("GPL_TARGET_BITS", move.target_bits))
     if move.is_dense:
-        head = target_phase % WORD
-        words = math.ceil((head + move.bytes_written) / WORD)
+        group = group_bytes(move.source_bits, move.target_bits)
+        head = target_phase % group
+        groups = math.ceil((head + move.bytes_written) / group)
         plan = planned(
             work,
             _DENSE,
-            WORD,
-            math.ceil(words / THREADS),
+            group,
+            math.ceil(groups / THREADS),
             MoveFields(move.slots, own=OwnWords(head, move.start)),
             variant=widths,
+            reach=move.source_span[1] + _PHASES if move.source_bits == 8 else 0,
         )
     else:
         plan = planned(
@@ -46,6 +52,15 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             variant=widths,
         )
     return replace(plan, axes=move.axes)
+
+
+def group_bytes(source_bits: int, target_bits: int) -> int:
+    """Bytes of the target that a thread of bits.cu makes.
+
+    >>> group_bytes(4, 8), group_bytes(8, 1), group_bytes(1, 1)
+    (16, 4, 16)
+    """
+    return min(MOST_WRITTEN, MOST_READ * target_bits // source_bits)
 
 
 def _why(move: PackedMove) -> str:

@@ -15,6 +15,7 @@ THREADS = 256  # of a block
 ITEMS = 4  # places, indices or chunks of a thread
 FEW_ITEMS = 2  # places of a thread of gather.cu whose steps have parameters
 CHANGED_ITEMS = 8  # chunks of a thread of copy.cu and rows.cu whose elements change on the way
+MOST_WRITTEN, MOST_READ = 16, 32  # bits.cu: bytes of a thread, in the target and in the source
 SHIFTED_ITEMS = 2  # chunks of a thread of copy.cu and rows.cu if each is assembled from several reads
 
 # tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
@@ -62,6 +63,7 @@ FILES: dict[str, dict[str, _Number]] = {
         "NO_DIVISION": NO_DIVISION,
     },
     "gather.cuh": {"ITEMS": ITEMS, "FEW_ITEMS": FEW_ITEMS},
+    "bits.cu": {"MOST_WRITTEN": MOST_WRITTEN, "MOST_READ": MOST_READ},
     "bits_any.cu": {"ITEMS": ITEMS},
     "bits_turn_any.cu": {"MOST_ACROSS": THREADS // min(BLOCKS_ALONG)},
     "copy.cu": {"ALIGNED_ITEMS": ITEMS, "SHIFTED_ITEMS": SHIFTED_ITEMS, "CHANGED_ITEMS": CHANGED_ITEMS},

@@ -8,6 +8,7 @@ from gpulayout.gpu.parameters import AXES_VARIANTS, axes_variant
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis, Move, pack_move, relayout_move, unpack_move
+from gpulayout.moves.packed_move import packed_move
 
 EDGE = 2**31
 AT_THE_EDGE = [(EDGE - 1, 32), (EDGE, 64), (EDGE + 1, 64)]
@@ -73,6 +74,13 @@ def test_distances_count_in_elements_of_the_plan():
     """Rows 2^31 bytes apart are 2^29 elements of 4 bytes apart."""
     assert bits_of(Move((Axis(3, 3, 4, 4), Axis(2, 2, EDGE, 12)), 4, bytes(4), ((1,), (0,)))) == 32
     assert bits_of(Move((Axis(3, 3, 4, 4), Axis(2, 2, 4 * EDGE, 12)), 4, bytes(4), ((1,), (0,)))) == 64
+
+
+@pytest.mark.parametrize("count, bits", [(EDGE - 17, 32), (EDGE - 16, 64)])
+def test_bytes_to_pack_are_counted_from_an_aligned_address(count, bits):
+    """So their offsets are up to 15 larger than those from the source's address."""
+    unit = Move((Axis(count, count, 1, 1),), 1, b"\0", ((0,),))
+    assert bits_of(packed_move(unit, 8, 4)) == bits and bits_of(packed_move(unit, 4, 8)) == 32
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.support import nvrtc
-from tests.support.bits_cases import WIDTHS, BitsCase, drawn, packed_cases, rows, turns
+from tests.support.bits_cases import WIDTHS, BitsCase, drawn, groups, packed_cases, rows, turns
 from tests.support.kernel_cases import BITS_FILES, BLOCK, FILES
 from tests.support.kernel_runs import content, source_memory, target_memory
 from tests.support.simt import host_module, runner, toolchain
@@ -37,9 +37,11 @@ def written(case, text=None, order=host_module.ASCENDING):
     return content(target, place, case.expected.size, case.name)
 
 
-def some_cases(file, count):
-    """Of the first `count` cases of 4 bits, those that a file moves with 32-bit offsets."""
-    return [case for case in packed_cases((4, 4), count) if case.index_bits == 32 and case.plan.file == file]
+def in_groups(widths, index_bits=(32, 64)):
+    """Those of `groups` that do not move as whole bytes."""
+    found = [case for case in groups(widths) if type(case.move) is PackedMove and case.index_bits in index_bits]
+    assert {case.plan.file for case in found} == {"bits.cu"} and len(found) >= 8
+    return found
 
 
 for_simt = [pytest.param(*widths, marks=needs_simt) for widths in WIDTHS]
@@ -50,7 +52,7 @@ for_simt = [pytest.param(*widths, marks=needs_simt) for widths in WIDTHS]
 def test_every_pair_of_widths_is_right(source_bits, target_bits):
     seen = set()
     widths = source_bits, target_bits
-    for number, case in enumerate([*rows(widths), *packed_cases(widths, CASES)]):
+    for number, case in enumerate([*rows(widths), *in_groups(widths), *packed_cases(widths, CASES)]):
         assert written(case, order=host_module.ORDERS[number % 3]).tolist() == case.expected.tolist(), case.name
         seen |= {("phase", case.phases[1] % 4), case.plan.kernel, case.plan.index_bits, case.move.is_padded}
     assert seen >= {("phase", 0), ("phase", 1), ("phase", 2), ("phase", 3), "gpl_bits", 32, 64, True, False}
@@ -79,6 +81,21 @@ def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
     )
 
 
+@pytest.mark.parametrize("bits", [pytest.param(bits, marks=needs_simt) for bits in (1, 2, 4)])
+def test_blocks_that_are_runs_are_written_in_whole_sectors(bits):
+    """Two lanes write the halves of a sector at once; of what a lane reads at once, the cache keeps the rest."""
+    side = 32 // bits
+    long = 64 * side
+    into = ((side, side, long, 1), (long, long, 1, side))
+    out_of = ((long, long, side, 1), (side, side, 1, long))
+    one, other = (BitsCase(f"runs of {bits} bits", axes, long * side, 0, (bits, bits)) for axes in (into, out_of))
+    by_words = kernel_text("bits_turn.cu").replace("move.target_step == 1 &&", "false &&")
+    found = runner.run([one.record(), other.record(), one.record(by_words)], "trace")
+    assert all(result.buffers[1] == case.expected.tobytes() for case, result in zip((one, other, one), found))
+    excess = [[each.traffic[f"global {way}"].sectors_per_ideal for way in ("read", "write")] for each in found]
+    assert excess == [[1, 1], [2, 1], [1, 8]] and found[0].traffic["global write"].sectors_per_request == 16
+
+
 @pytest.mark.parametrize(
     "source_bits, target_bits", [pytest.param(*widths, marks=needs_simt) for widths in ((4, 4), (1, 8), (8, 2))]
 )
@@ -86,6 +103,7 @@ def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(source_bits, tar
     """The sanitizer does not watch the bytes of the source's first word that are before the source."""
     chosen = [
         *rows((source_bits, target_bits)),
+        *in_groups((source_bits, target_bits), (32,)),
         *(case for case in packed_cases((source_bits, target_bits), 40) if case.index_bits == 32),
     ]
     for case, result in zip(chosen, runner.run([case.record() for case in chosen], "trace")):
@@ -99,23 +117,24 @@ def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(source_bits, tar
         for twin in (
             ("p * move.source_step", "p * move.target_step"),
             ("half > 0", "half > 1"),
-            ("if (block.inside) {", "if (true) {"),
+            ("if (exists && block.inside) {", "if (exists) {"),
             ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
             ("q * move.target_step", "q * move.source_step"),
+            ("move.source_step != 1 || ", ""),
+            ("move.target_step == 1 && ", ""),
+            ("half = 4 * odd", "half = 0"),
+            ("odd ? given : lower", "odd ? lower : given"),
+            ("if ((number | 1) < move.total)", "if (number < move.total)"),
+            ("if ((number | 1) < move.total)", "if (true)"),
+            (" || !GPL_IS_ALIGNED(from)", ""),
+            ("!exists || GPL_IS_ALIGNED(to)", "true"),
         )
     ],
 )
 def test_a_broken_turn_is_wrong(right, wrong):
     text = kernel_text("bits_turn.cu")
     assert right in text
-    try:
-        assert any(
-            written(case, text.replace(right, wrong)).tolist() != case.expected.tolist()
-            for case in turns(4)
-            if case.index_bits == 32
-        )
-    except (AssertionError, host_module.LaunchError) as error:
-        assert "written outside" in str(error) or "invalid memory access" in str(error)
+    assert not all(_is_right(case, text.replace(right, wrong)) for case in turns(4) if case.index_bits == 32)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +161,7 @@ def test_the_kernels_are_clean(mode):
     chosen = [
         case
         for widths in ((4, 4), (8, 1), (2, 8))
-        for case in [*rows(widths), *packed_cases(widths, 40)]
+        for case in [*rows(widths), *in_groups(widths), *packed_cases(widths, 40)]
         if case.index_bits == 32
     ]
     chosen += [case for case in turns(2) if case.index_bits == 32]
@@ -153,58 +172,89 @@ def test_the_kernels_are_clean(mode):
 
 
 @pytest.mark.one_in(4)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
-    "mode, right, wrong",
+    "mode, widths, right, wrong",
     [
         pytest.param(*twin, marks=needs_sanitizers)
         for twin in (
-            ("asan_ubsan", "word + 8 <= high", "word <= high"),
-            ("asan_ubsan", "if (from + i < high)", "if (from + i <= high)"),
-            ("asan_ubsan", "if (begin + i < first || begin + i >= last) continue;", "if (begin + i < first) continue;"),
-            ("asan_ubsan", "  if (whole) {", "  if (true) {"),
-            ("tsan_grid", "gpl_block() * GPL_THREADS", "gpl_block() * (GPL_THREADS - 1)"),
+            ("asan_ubsan", (4, 4), "size - aligned.place >= BYTES * count", "size - aligned.place >= BYTES"),
+            ("asan_ubsan", (4, 4), "if (!gpl_holds(aligned, words + 1, move)) return false;", ""),
+            ("asan_ubsan", (8, 4), "if (!gpl_holds(aligned, vectors + 1, move)) return false;", ""),
+            ("asan_ubsan", (8, 1), "if (!gpl_holds(aligned, words + 1, move)) {", "if (false) {"),
+            ("asan_ubsan", (4, 4), "word + 8 <= high", "word <= high"),
+            ("asan_ubsan", (4, 4), "if (from + i < high)", "if (from + i <= high)"),
+            ("asan_ubsan", (4, 4), "if (first == 0 && last == GPL_WORD_SLOTS) {", "if (true) {"),
+            ("asan_ubsan", (4, 8), "if (whole) *(GplWord", "if (true) *(GplWord"),
+            ("tsan_grid", (4, 4), "gpl_block() * GPL_THREADS", "gpl_block() * (GPL_THREADS - 1)"),
         )
     ],
 )
-def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
+def test_a_broken_twin_is_seen_by_a_sanitizer(mode, widths, right, wrong):
     text = kernel_text("bits.cu")
     assert right in text
-    chosen = [*rows((4, 4)), *some_cases("bits.cu", 30)]
+    chosen = [*rows(widths), *in_groups(widths, (32,)), *packed_cases(widths, 30)]
+    chosen = [case for case in chosen if case.index_bits == 32 and case.plan.file == "bits.cu"]
     results = runner.run([case.record(text.replace(right, wrong)) for case in chosen], mode)
     assert any(result.reports or result.buffers[1] != case.expected.tobytes() for case, result in zip(chosen, results))
 
 
 @pytest.mark.parametrize(
-    "right, wrong",
+    "widths, right, wrong",
     [
         pytest.param(*twin, marks=needs_simt)
         for twin in (
             # high nibble first
             (
+                (4, 4),
                 "(unsigned)slot % GPL_SLOTS * GPL_SOURCE_BITS",
                 "(GPL_SLOTS - 1 - (unsigned)slot % GPL_SLOTS) * GPL_SOURCE_BITS",
             ),
-            (
-                "<< (begin + i) * GPL_TARGET_BITS;\n  }\n  return word;",
-                "<< ((begin + i) ^ 1) * GPL_TARGET_BITS;\n  }\n  return word;",
-            ),
-            ("return move.pad[0] & GPL_VALUE_MASK;", "return 0;"),
-            ("      value[i] = 0;\n", "      value[i] = move.pad[0] & GPL_VALUE_MASK;\n"),
-            (
-                "if (++walk.minor < move.axis[0].extent.value) return;",
-                "if (++walk.minor <= move.axis[0].extent.value) return;",
-            ),
-            ("walk.minor < move.axis[0].bound &&", ""),
-            ("|| walk.minor >= move.axis[0].bound", ""),
-            ("8 * phase + shift);", "8 * phase);"),
+            ((4, 4), "<< (begin + i) * GPL_VALUE_BITS;", "<< ((begin + i) ^ 1) * GPL_VALUE_BITS;"),
+            ((4, 4), "return move.pad[0] & GPL_VALUE_MASK;", "return 0;"),
+            ((8, 2), "const unsigned pad = (move.pad[0] & GPL_VALUE_MASK) *", "const unsigned pad = move.pad[0] *"),
+            ((4, 4), "      value[i] = 0;\n", "      value[i] = move.pad[0] & GPL_VALUE_MASK;\n"),
+            ((4, 4), "gpl_place<1, GPL_AXES - 1>(++walk.rest, move)", "gpl_place<1, GPL_AXES - 1>(walk.rest, move)"),
+            ((4, 4), "if (!walk.outer.inside || walk.minor >= bound) return 0;", "if (!walk.outer.inside) return 0;"),
+            ((4, 4), "if (!walk.outer.inside || walk.minor >= bound) return 0;", "if (walk.minor >= bound) return 0;"),
+            ((4, 4), "(unsigned)(bound - walk.minor) : most;", "(unsigned)(bound - walk.minor + 1) : most;"),
+            ((4, 4), "== GPL_GROUP_SLOTS &&\n", ">= GPL_GROUP_SLOTS - 1 &&\n"),
+            ((4, 4), "|| walk.minor >= move.axis[0].bound", ""),
+            ((4, 4), "8 * phase + shift);", "8 * phase);"),
+            ((4, 4), "aligned.word[i + 1], aligned.shift);", "aligned.word[i + 1], aligned.shift & ~7u);"),
+            ((4, 4), "(run & gpl_lowest_slots(count))", "run"),
+            ((4, 4), "& gpl_lowest_slots(elements);", "& gpl_lowest_slots(count);"),
+            ((4, 4), "count < GPL_NARROW_SLOTS ?", "count <= GPL_NARROW_SLOTS ?"),
+            ((4, 4), "slots.word[i - 1] = slots.word[i];", ""),
+            ((4, 8), "slots.word[i - 1] = slots.word[i];", ""),
+            ((4, 8), "word[i] &= GPL_VALUE_MASK * GPL_EACH_BYTE;", "word[i] &= (GPL_VALUE_MASK >> 1) * GPL_EACH_BYTE;"),
+            ((1, 8), "width >= GPL_VALUE_BITS; width /= 2", "width > GPL_VALUE_BITS; width /= 2"),
+            ((2, 8), "lower, upper, 0x7362);", "upper, lower, 0x7362);"),
+            ((8, 1), "(odd << width & ~lower)", "(odd << width)"),
+            ((8, 2), "(even & lower) |", "even |"),
+            ((8, 4), "aligned.shift & 32 * half ?", "aligned.shift & 16 * half ?"),
+            ((8, 4), "i < words + half) word[i]", "i < words) word[i]"),
+            ((8, 4), "    if (!aligned.shift) {", "    if (true) {"),
+            ((8, 2), "i < words ? aligned.word[i + 1] : 0;", "i + 1 < words ? aligned.word[i + 1] : 0;"),
+            ((8, 2), "i < elements; ++i) part |=", "i + 1 < elements; ++i) part |="),
+            ((4, 8), "steps = move.axis[0].source_stride != 1;", "steps = false;"),
         )
     ],
 )
-def test_a_broken_twin_is_wrong(right, wrong):
+def test_a_broken_twin_is_wrong(widths, right, wrong):
     text = kernel_text("bits.cu")
     assert right in text
-    chosen = [*rows((4, 4)), *some_cases("bits.cu", CASES)]
-    assert any(written(case, text.replace(right, wrong)).tolist() != case.expected.tolist() for case in chosen)
+    chosen = [*rows(widths), *in_groups(widths, (32,)), *packed_cases(widths, CASES)]
+    chosen = [case for case in chosen if case.index_bits == 32 and case.plan.file == "bits.cu"]
+    assert not all(_is_right(case, text.replace(right, wrong)) for case in chosen)
+
+
+def _is_right(case, text):
+    try:
+        return written(case, text).tolist() == case.expected.tolist()
+    except (AssertionError, host_module.LaunchError) as error:
+        assert any(fault in str(error) for fault in ("written outside", "invalid memory access", "misaligned access"))
+        return False
 
 
 def macros(source_bits, target_bits, index_bits, axes):

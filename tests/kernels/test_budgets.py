@@ -8,6 +8,7 @@ import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
 from tests.support import nvrtc
+from tests.support.bits_cases import BitsCase
 from tests.support.kernel_cases import Case, backwards, transposed
 from tests.support.sass.launches import per_element, prepare, taken
 
@@ -26,6 +27,21 @@ def reversed_axes(width, *sizes):
 
 def swapped_rows(width, nbytes):
     return Case(f"rows of {nbytes} bytes", transposed(width, (128, 64, nbytes // width), (1, 0, 2)))
+
+
+def packed(source_bits, target_bits, phases=(0, 0), size=8192, padding=0):
+    """Half a million elements in padded rows, packed or unpacked."""
+    wide, count = size + padding, (1 << 19) // size
+    axes = (wide, size, 1, 1), (count, count, size, wide)
+    name = f"rows of {size} and {padding}, {source_bits} bits to {target_bits} at {phases}"
+    return BitsCase(name, axes, wide * count, 0, (source_bits, target_bits), phases)
+
+
+def into_tiles(bits):
+    """A matrix to tiles of one word by as many rows as a word has slots."""
+    side, rows, columns = 32 // bits, 256, 2048
+    axes = (side, side, columns, 1), (columns, columns, 1, side), (rows // side,) * 2 + (side * columns,) * 2
+    return BitsCase(f"tiles of {bits} bits", axes, rows * columns, 0, (bits, bits))
 
 
 # kernel, move, limit, and one block of how many is executed
@@ -48,6 +64,14 @@ BUDGETS = [
     ("rows.cu", swapped_rows(4, 64), 6, 1),
     ("rows.cu", swapped_rows(4, 256), 6, 1),
     ("copy.cu", Case("copy", transposed(4, (1 << 18,), (0,))), 5, 1),
+    ("bits.cu", packed(1, 8), 8, 1),
+    ("bits.cu", packed(4, 8, (1, 3)), 7, 1),
+    ("bits.cu", packed(8, 1), 5, 1),
+    ("bits.cu", packed(8, 4, (3, 1)), 5, 1),
+    ("bits.cu", packed(1, 8, size=9, padding=2), 25, 1),
+    ("bits.cu", packed(8, 4, size=100, padding=2), 40, 1),
+    ("bits.cu", packed(4, 8), 7, 1),
+    ("bits_turn.cu", into_tiles(4), 3.5, 1),
 ]
 
 

@@ -48,6 +48,13 @@ def test_packed_moves_are_right(architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_packed_groups_and_runs_are_right(architecture):
+    found = itertools.chain(*([*bits_cases.groups(pair)][::7] for pair in ((8, 4), (1, 8), (2, 2))))
+    for case in [*found, *[*bits_cases.runs(4)][::5]]:
+        assert run(case.record(), architecture).buffers[1] == case.expected.tobytes(), case
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_look_ups_are_right(architecture):
     for case in some([*lookup_cases.cases(lookup_cases.UNPACKED)], architecture, 1):
         assert run(case.record(), architecture).buffers[1] == case.expected.tobytes(), case

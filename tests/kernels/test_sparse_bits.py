@@ -20,9 +20,12 @@ PAD = 0b1011
 CASES = {
     "rows of odd length": ("bits.cu", ((BIG + 5, BIG + 5, 1, 1), (3, 3, BIG + 7, BIG + 5)), (4, 4)),
     "padded rows": ("bits.cu", ((9, 7, 1, 1), (BIG + 3, BIG + 3, 7, 9)), (1, 1)),
-    "more than 2^32 words": ("bits.cu", ((32, 31, 1, 1), (BIG + 3, BIG + 3, 0, 32)), (1, 1)),
+    "more than 2^32 groups": ("bits.cu", ((32, 31, 1, 1), (4 * BIG + 3, 4 * BIG + 3, 0, 32)), (1, 1)),
     "packed": ("bits.cu", ((BIG + 5001, BIG + 5000, 1, 1),), (8, 4)),
     "unpacked": ("bits.cu", ((BIG + 5001, BIG + 5000, 1, 1),), (4, 8)),
+    "packed out of rows": ("bits.cu", ((37, 36, 1, 1), (BIG // 8 + 3, BIG // 8 + 3, 41, 37)), (8, 1)),
+    "unpacked out of rows": ("bits.cu", ((37, 36, 1, 1), (BIG // 8 + 3, BIG // 8 + 3, 41, 37)), (2, 8)),
+    "turned to runs": ("bits_turn.cu", ((8, 8, BIG + 16, 1), (BIG + 16, BIG + 8, 1, 8)), (4, 4)),
     "unpacked to gaps": ("bits_any.cu", ((BIG + 77, BIG + 77, 1, 3),), (2, 8)),
     "more than 2^32 bytes to gaps": ("bits_any.cu", ((3, 2, 1, 2), (BIG + 3, BIG + 3, 2, 7)), (4, 8)),
     "turned in odd rows": ("bits_turn_any.cu", ((BIG + 5, BIG + 3, 9, 1), (9, 9, 1, BIG + 5)), (4, 4)),

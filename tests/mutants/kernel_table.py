@@ -31,7 +31,8 @@ READ_AGAIN = (
     "a number past the last one is decoded modulo all extents, so it is read what another item reads; the guard in front of the store "
     "is the one that counts"
 )
-NO_SLOTS = "`first` to `last` of such a word are no slots: none is read, no byte of it is stored, and the run asks for a full word"
+NO_SLOTS = "`first` to `last` of such a group are no slots: none is read, no byte of it is stored, and only whole groups are read as one"
+ONLY_SLOWER = "the same words one by one, at the end of the last warp"
 NO_BOUNDS = "a program that is not padded has no bound but the largest number, so the pass finds nothing"
 NO_REST = (
     "where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
@@ -268,12 +269,22 @@ MUTANTS = (
     Mutant("channels.cu", "pixels past the row are read before they change", "        if (first + i < span.bound) given", "        given"),
 
     # ---- bits_turn.cu
-    Mutant("bits_turn.cu", "guard dropped", "  if (number >= move.total) return;\n", ""),
-    Mutant("bits_turn.cu", "padding is read", "  if (block.inside) {\n", "  {\n"),
+    Mutant("bits_turn.cu", "guard dropped", "  if (!exists) return;\n", ""),
+    Mutant("bits_turn.cu", "padding is read", "  if (exists && block.inside) {\n", "  if (exists) {\n"),
     Mutant("bits_turn.cu", "rows of the source by the target's step", "p * move.source_step", "p * move.target_step"),
     Mutant("bits_turn.cu", "row of a block in 32 bits",
-           "*gpl_at(source, block.source + p * move.source_step)", "*gpl_at(source, (unsigned)(block.source + p * move.source_step))"),
+           "row[p] = from[(gpl_int)(p * move.source_step)]", "row[p] = from[(int)(p * move.source_step)]"),
     Mutant("bits_turn.cu", "number of a block in 32 bits", "const gpl_uint number = gpl_block()", "const unsigned number = gpl_block()"),
+    Mutant("bits_turn.cu", "rows that are apart are read as vectors", "move.source_step != 1 || ", ""),
+    Mutant("bits_turn.cu", "vectors of the source at any address", " || !GPL_IS_ALIGNED(from)", ""),
+    Mutant("bits_turn.cu", "rows that are apart are written as vectors", "move.target_step == 1 && ", ""),
+    Mutant("bits_turn.cu", "vectors of the target at any address", "!exists || GPL_IS_ALIGNED(to)", "true"),
+    Mutant("bits_turn.cu", "one lane without a block keeps its warp from vectors", "!exists || GPL_IS_ALIGNED(to)", "exists && GPL_IS_ALIGNED(to)", ONLY_SLOWER),
+    Mutant("bits_turn.cu", "both lanes of a pair write the first halves", "half = 4 * odd;", "half = 0;"),
+    Mutant("bits_turn.cu", "half of the last block of an odd number not written", "if ((number | 1) < move.total)", "if (number < move.total && odd)"),
+    Mutant("bits_turn.cu", "a block behind the last is written", "if ((number | 1) < move.total)", "if (number < move.total)"),
+    Mutant("bits_turn.cu", "place of a block of the other lane in 32 bits", "const gpl_uint other = __shfl_xor_sync(GPL_ALL_LANES, place, 1), half",
+           "const gpl_uint other = __shfl_xor_sync(GPL_ALL_LANES, (unsigned)place, 1), half"),
 
     # ---- bits_turn.cuh
     Mutant("bits_turn.cuh", "single slots not swapped", "half > 0; half", "half > 1; half"),
@@ -298,20 +309,26 @@ MUTANTS = (
            "const gpl_uint slot = (p < rows ? from : onward) + p * stride;", "const unsigned slot = (p < rows ? from : onward) + p * stride;"),
 
     # ---- bits.cuh
-    Mutant("bits.cuh", "upper end of the source's memory not asked", "if (word >= low && word + 8 <= high)", "if (word >= low)"),
-    Mutant("bits.cuh", "lower end of the source's memory not asked", "if (word >= low && word + 8 <= high)", "if (word + 8 <= high)"),
+    Mutant("bits.cuh", "upper end of the source's memory not asked", "aligned.place < size && size - aligned.place >= BYTES * count", "aligned.place < size"),
+    Mutant("bits.cuh", "lower end of the source's memory not asked", "aligned.place < size && size - aligned.place >= BYTES * count",
+           "(gpl_int)(size - aligned.place) >= BYTES * count"),
     Mutant("bits.cuh", "fifth byte of 32 bits dropped", "  for (int i = 0; i < 5; ++i)\n", "  for (int i = 0; i < 4; ++i)\n"),
-    Mutant("bits.cuh", "slots of the first word before the target not counted",
-           "word.first = begin < before ? (int)(before - begin) : 0;", "word.first = 0;"),
+    Mutant("bits.cuh", "slots of the first group before the target not counted",
+           "group.first = begin < before ? (int)(before - begin) : 0;", "group.first = 0;"),
     Mutant("bits.cuh", "last byte of a word that is not full dropped",
-           "(word.last * GPL_TARGET_BITS + 7) / 8; ++i", "word.last * GPL_TARGET_BITS / 8; ++i"),
+           "(last * GPL_TARGET_BITS + 7) / 8; ++i", "last * GPL_TARGET_BITS / 8; ++i"),
     Mutant("bits.cuh", "bytes past the source's memory are read", "    if (from + i < high) bits", "    bits"),
-    Mutant("bits.cuh", "first slot of a word in 32 bits",
-           "const gpl_uint begin = word.number * GPL_WORD_SLOTS, end", "const unsigned begin = word.number * GPL_WORD_SLOTS; const gpl_uint end"),
+    Mutant("bits.cuh", "upper end of the source's memory not asked for two words", "if (word >= low && word + 8 <= high)", "if (word >= low)"),
+    Mutant("bits.cuh", "lower end of the source's memory not asked for two words", "if (word >= low && word + 8 <= high)", "if (word + 8 <= high)"),
+    Mutant("bits.cuh", "first slot of a group in 32 bits",
+           "const gpl_uint begin = group.number * slots, end", "const unsigned begin = group.number * slots; const gpl_uint end"),
     Mutant("bits.cuh", "slots before the target in the total", "end = move.total + before;", "end = move.total;"),
     Mutant("bits.cuh", "slot of the source in 32 bits", "(gpl_int)(slot / GPL_SLOTS);", "(int)(slot / GPL_SLOTS);"),
-    Mutant("bits.cuh", "word of the target in 32 bits",
-           "(unsigned char*)target + word.number * 4 - move.head;", "(unsigned char*)target + (unsigned)word.number * 4 - move.head;"),
+    Mutant("bits.cuh", "word of packed slots in 32 bits", "(gpl_int)(from / (BYTES * GPL_SLOTS)) * BYTES", "(int)(from / (BYTES * GPL_SLOTS)) * BYTES"),
+    Mutant("bits.cuh", "word of bytes in 32 bits", "(gpl_int)(from & ~(gpl_uint)(BYTES - 1))", "(int)(from & ~(gpl_uint)(BYTES - 1))"),
+    Mutant("bits.cuh", "phase of the source's address not added", "const gpl_uint from = slot + phase * GPL_SLOTS;", "const gpl_uint from = slot;"),
+    Mutant("bits.cuh", "group of the target in 32 bits",
+           "(unsigned char*)target + group.number * BYTES - move.head;", "(unsigned char*)target + (unsigned)group.number * BYTES - move.head;"),
 
     # ---- move.cuh
     Mutant("move.cuh", "block number in 32 bits",
@@ -371,14 +388,25 @@ MUTANTS = (
 
     # ---- bits.cu
     Mutant("bits.cu", "slot of the source in 32 bits",
-           "__device__ __forceinline__ unsigned gpl_word_of_run(const void* source, gpl_uint slot,",
-           "__device__ __forceinline__ unsigned gpl_word_of_run(const void* source, unsigned slot,"),
-    Mutant("bits.cu", "source that steps is read as a run", "move.axis[0].source_stride == 1 && ", ""),
-    Mutant("bits.cu", "padding is read as a run", "walk.outer.inside &&\n", "\n"),
-    Mutant("bits.cu", "run reaches one slot past its bound",
-           "move.axis[0].bound - walk.minor >= GPL_WORD_SLOTS;", "move.axis[0].bound - walk.minor + 1 >= GPL_WORD_SLOTS;"),
-    Mutant("bits.cu", "slot past the end of a word", "begin + i >= last) continue;", "begin + i > last) continue;"),
-    Mutant("bits.cu", "words behind the target are not left out", "  if (to.last <= to.first) return;\n", "", NO_SLOTS),
+           "__device__ __forceinline__ bool gpl_read_group(GplSlots<GPL_GROUP_WORDS>& slots, const void* source, gpl_uint slot,",
+           "__device__ __forceinline__ bool gpl_read_group(GplSlots<GPL_GROUP_WORDS>& slots, const void* source, unsigned slot,"),
+    Mutant("bits.cu", "slot of a run in 32 bits", "  const gpl_uint slot = move.first_slot +", "  const unsigned slot = move.first_slot +"),
+    Mutant("bits.cu", "source that steps is read as a run", "steps = move.axis[0].source_stride != 1;", "steps = false;"),
+    Mutant("bits.cu", "padding is read as a run", "!walk.outer.inside || walk.minor >= bound", "walk.minor >= bound"),
+    Mutant("bits.cu", "padding at the end of a run is read", "!walk.outer.inside || walk.minor >= bound", "!walk.outer.inside"),
+    Mutant("bits.cu", "run reaches one slot past its bound", "(unsigned)(bound - walk.minor) : most;", "(unsigned)(bound - walk.minor) + 1 : most;"),
+    Mutant("bits.cu", "group of a run that ends is read as a whole", "== GPL_GROUP_SLOTS &&\n", ">= GPL_GROUP_SLOTS - 1 &&\n"),
+    Mutant("bits.cu", "words past the source are read", "if (!gpl_holds(aligned, words + 1, move)) return false;", ""),
+    Mutant("bits.cu", "vectors past the source are read", "if (!gpl_holds(aligned, vectors + 1, move)) return false;", ""),
+    Mutant("bits.cu", "words of a run past the source are read", "if (!gpl_holds(aligned, words + 1, move)) {", "if (false) {"),
+    Mutant("bits.cu", "last word of a run is not read", "i < words ? aligned.word[i + 1] : 0;", "i + 1 < words ? aligned.word[i + 1] : 0;"),
+    Mutant("bits.cu", "vectors are not shifted by two words", "for (int half = 2; half > 0", "for (int half = 1; half > 0"),
+    Mutant("bits.cu", "slots behind a run not cleared", "(run & gpl_lowest_slots(count))", "run"),
+    Mutant("bits.cu", "padding of a run takes what is there", "& gpl_lowest_slots(elements);", "& gpl_lowest_slots(count);"),
+    Mutant("bits.cu", "bits above an element not cleared", "word[i] &= GPL_VALUE_MASK * GPL_EACH_BYTE;", ";"),
+    Mutant("bits.cu", "bits above an element are packed", "(odd << width & ~lower)", "(odd << width)"),
+    Mutant("bits.cu", "slot past the end of a part", "begin + i >= last) continue;", "begin + i > last) continue;"),
+    Mutant("bits.cu", "groups behind the target are not left out", "  if (group.last <= group.first) return;\n", "", NO_SLOTS),
 
     # ---- lookup.cu
     Mutant("lookup.cu", "offset of the target in 32 bits", "(gpl_int)(lookup.apart ?", "(int)(lookup.apart ?"),

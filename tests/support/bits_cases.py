@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 
 from gpulayout.gpu import bits_turn, choose_kernel
+from gpulayout.gpu.bits import group_bytes
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.move import Axis, Move, coalesce
 from gpulayout.moves.packed_move import PackedMove, packed_move
@@ -190,6 +191,25 @@ def turns(bits):
         (3, 2, 6 * side * side, 8 * side * side),
     )
     yield BitsCase(f"turn of {bits} bits, padded", padded, 24 * side * side, 0xFF, (bits, bits))
+    yield from runs(bits)
+
+
+def runs(bits):
+    """Square blocks whose rows follow each other on one side: odd numbers of blocks, padding, and addresses that are
+    multiples of 16 bytes for all blocks, for none, or for some.
+    """
+    side = 32 // bits
+    for number, (count, batch, pads, gap) in enumerate(((1, 1, 0, 0), (5, 3, 0, 0), (9, 31, 2, 0), (7, 5, 1, 1))):
+        for phase, index_bits in ((0, 32), (4, 32), (8, 64), (0, 64)):
+            long, wide = count * side, (count + pads) * side
+            name = f"runs {number} of {bits} bits at {phase}, index {index_bits}, "
+            case = functools.partial(BitsCase, pad=0x5A, widths=(bits, bits), index_bits=index_bits)
+            axes = (side, side, long, 1), (wide, long, 1, side), (batch, batch, long * side, (wide + gap) * side)
+            yield case(name + "to", axes, side * wide * batch, phases=(0, phase))
+            axes = (wide, long, side, 1), (side, side, 1, wide), (batch, batch, (long + gap) * side, wide * side)
+            yield case(name + "out of", axes, side * wide * batch, phases=(phase, 0))
+    apart = (side, side, 5 * side, 1), (5 * side, 5 * side, 1, 4 * side)  # aligned words, but no runs
+    yield BitsCase(f"words of {bits} bits", apart, 5 * side * side, 0, (bits, bits))
 
 
 def transposed(bits, sizes, order, pads=(), phases=(0, 0), **more):
@@ -237,3 +257,18 @@ def rows(widths):
         yield BitsCase(f"rows at {phase}", axes, 192, 0, widths, (phase, 0))
         yield BitsCase(f"rows to {phase}", axes, 192, 0, widths, (0, phase))
     yield BitsCase("a run of many blocks", ((8195, 8195, 1, 1),), 8195, 0, widths, (1, 2))
+
+
+def groups(widths):
+    """Rows of sizes around that of a thread's group, with padding and without, from any slot on, to any address."""
+    group, per = group_bytes(*widths) * 8 // widths[1], 8 // widths[0]
+    for number, (size, pad) in enumerate(
+        itertools.product((group - 1, group, group + 1, 2 * group + 5), (0, 1, group))
+    ):
+        axes = (size + pad, size, 1, 1), (3, 3, size + number % 3, size + pad)
+        name, phases = f"{widths} rows of {size} and {pad}", (7 * number % 16, 5 * number % 16)
+        yield BitsCase(name, axes, 3 * (size + pad), 0x5A, widths, phases, (64, 32, 32)[number % 3], number % per)
+    for phase in range(16):
+        axes, phases = ((3 * group + 1, 3 * group + 1, 1, 1),), ((5 * phase + 3) % 16, phase)
+        name, index_bits = f"{widths} to phase {phase}", (32, 64)[phase // 2 % 2]
+        yield BitsCase(name, axes, 3 * group + 1, 0, widths, phases, index_bits, phase % per)

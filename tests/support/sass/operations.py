@@ -329,13 +329,17 @@ def _special(machine, instruction, group):
 
 
 def _vote(machine, instruction, group):
-    """VOTEU.ANY P, Q: whether Q holds in any lane of the warp; ALL in all of them."""
+    """VOTE.ANY P, Q: whether Q holds in any lane of the warp; ALL in all of them.  VOTEU.ANY: for the warp."""
     target, source = instruction.operands
-    if not target.uniform or instruction.guard is not None:
+    if not isinstance(target, Predicate) or instruction.guard is not None:
         raise Unknown("a vote into a register, or of some lanes")
     join = {"ANY": np.logical_or, "ALL": np.logical_and}[instruction.modifiers[0]]
     holds = truth(machine, source, group) & np.ones(group.lanes.size, bool)
-    machine.uniform_predicates[target.number][group.index] = join.reduceat(holds, group.first)[group.own_warp_of]
+    decided = join.reduceat(holds, group.first)[group.own_warp_of]
+    if target.uniform:
+        machine.uniform_predicates[target.number][group.index] = decided
+    else:
+        decide(machine, target, decided, instruction, group)
 
 
 def _shuffle(machine, instruction, group):
@@ -433,6 +437,7 @@ OPERATIONS = {
     "P2R": _p2r,
     "R2P": _r2p,
     "R2UR": _to_uniform,
+    "VOTE": _vote,
     "VOTEU": _vote,
     "SHFL": _shuffle,
     "BRA": _branch,

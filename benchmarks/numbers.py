@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from benchmarks.machine import machine_here
 from gpulayout.api.backends import gpu_problem
 from gpulayout.gpu.kernel_numbers import FIXED_TILES, FULL_TILES
 
@@ -65,13 +66,39 @@ MOVES = {
     "seven axes f32": Move("f32[9,15,15,15,15,15,9]", "{0,1,2,3,4,5,6}"),
     "3^16 f64": Move("f64[" + ",".join("3" * 16) + "]", "{" + ",".join(map(str, range(16))) + "}"),
     "5^12 u8": Move("u8[" + ",".join("5" * 12) + "]", "{" + ",".join(map(str, range(12))) + "}"),
+    "short f16": Move("f16[65536,100,6]", "{0,1,2}"),
+    "short f32": Move("f32[32,15,15,15,15,32]", "{0,1,2,3,4,5}"),
+    "images f16": Move("f16[256,2048,49]", "{1,2,0}"),
+    "channels f16": Move("f16[256,49,2048]", "{1,2,0}"),
+    "drawn words u8": Move("u8[117,18,93,31,45]", "{0,4,3,1,2}"),
+    "drawn words u16": Move("u16[33,195,36,49,33]", "{1,2,4,3,0}"),
+    "drawn any u8": Move("u8[12,6,33,9,11,486,3]", "{5,4,1,0,3,6,2}"),
+    "drawn any u32": Move("u32[63,33,15,11,16,18]", "{1,0,5,4,3,2}"),
+    "drawn any u64": Move("u64[45,98,72,147]", "{0,1,3,2}"),
+    "drawn boxes u16": Move("u16[4,195,51,21,162]", "{3,0,2,4,1}"),
+    "drawn boxes u16, 8 axes": Move("u16[15,9,6,5,65,33,6,11]", "{6,7,0,3,5,4,2,1}"),
+    "drawn boxes u32": Move("u32[45,22,195,27,15]", "{0,3,1,4,2}"),
+    "drawn boxes u32, 7 axes": Move("u32[5,2,189,9,31,17,11]", "{5,1,6,0,3,4,2}"),
+    "drawn boxes u64": Move("u64[65,5,11,21,216,3,2]", "{0,3,1,5,2,4,6}"),
+    "drawn words u8, 7 axes": Move("u8[39,15,18,7,15,31,22]", "{3,4,2,0,6,5,1}"),
+    "drawn words u8, 6 axes": Move("u8[33,21,15,102,12,26]", "{0,1,4,3,5,2}"),
     "pixels u8": Move("u8[64,1024,1024,3]", "{2,1,3,0}"),
     "pairs f32": Move("f32[33554432,2]", "{0,1}"),
 }
 COPIES = ("copy", "rows f16, 256 bytes", "rows f32, 60 bytes")
 TILES = tuple(name for name in MOVES if name.startswith("tile "))
 ANY = ("odd f32", "odd f64", "five axes u8")
-BOXES = ("eight axes u8", "seven axes f32", "3^16 f64")
+WORDS = ("odd u8", "odd f16", "drawn words u8", "drawn words u16")
+ALIGNED = ("odd u8", "odd f16", "odd f32", "drawn words u16")  # their rows begin at sectors, by more than one tile
+SMALL = ("five axes u8", "images f16", "channels f16", "drawn any u8", "drawn any u32")
+BOXES = (
+    "short f16",
+    "eight axes u8",
+    "seven axes f32",
+    "3^16 f64",
+    *(name for name in MOVES if name.startswith("drawn boxes")),
+)
+WORD_BOXES = ("5^12 u8", "drawn words u8, 7 axes", "drawn words u8, 6 axes")
 
 
 class Variant(NamedTuple):
@@ -119,8 +146,15 @@ VARIANTS = (
     *(_tile(*tile) for tile in ((8, 32, 32), (8, 64, 64), (16, 16, 64), (16, 32, 32))),
     _number("ANY_TILE_BYTES", 32768, ANY),  # 8192 reads at odd addresses
     Variant("FULL_TILES[4] = 32 x 64", ("odd f32",), {"FULL_TILES": FULL_TILES | {4: (32, 64)}}),
-    _number("WORD_TILE_B", 64, ("odd u8", "odd f16")),
+    _number("WORD_TILE_B", 64, ("odd f16",)),  # of 1 byte, a row of the target must have 128
     *(_number("BOX_STEPS", count, BOXES) for count in (2, 8)),
+    *(_number("ALIGN", count, ALIGNED) for count in (4, 16)),
+    _number("WORD_BLOCKS", 4, WORDS),
+    *(Variant(f"ANY_BLOCKS = {n}", SMALL, {"ANY_BLOCKS": {1: n, 2: n, 4: n}}) for n in (4, 8)),
+    _number("BOX_SHARED_BYTES", 16384, BOXES),
+    _number("BOX_WORDS_MOST", 0, WORD_BOXES),
+    Variant("FIXED_TILES[4] = 32 x 32", ("tile f32", "short f32"), {"FIXED_TILES": FIXED_TILES | {4: (32, 32)}}),
+    Variant("FIXED_TILES[4] = 32 x 64, short", ("short f32",), {"FIXED_TILES": FIXED_TILES | {4: (32, 64)}}),
     _order("blocks along a", "number = layer * (A * B) + rest % A * B + rest / A;"),
     _order(
         "blocks in groups of 8 along a",
@@ -372,7 +406,7 @@ def main() -> int:
     rows = measure(wanted, options.seconds, options.quick)
     lines, ran = table(rows), {row["variant"] for row in rows if "fraction" in row}
     if options.json:
-        found = {"quick": options.quick, "rows": rows, "table": lines}
+        found = {"machine": machine_here(), "quick": options.quick, "rows": rows, "table": lines}
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print("\n".join(lines))
     wrong = {row["variant"] for row in rows if "error" in row or not row.get("right", True)}

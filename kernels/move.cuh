@@ -29,6 +29,13 @@ typedef long long gpl_int;
 
 #include "element.cuh"
 
+// More blocks with fewer registers, where that was measured: on Hopper, with short offsets and without arithmetic.
+#if GPL_INDEX_BITS == 32 && !GPL_CHANGES && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define GPL_KERNEL_OF(BLOCKS) extern "C" __global__ void __launch_bounds__(GPL_THREADS, BLOCKS)
+#else
+#define GPL_KERNEL_OF(BLOCKS) GPL_KERNEL
+#endif
+
 // n / value for 0 <= n < 2^(bits-1): one high multiplication, one addition, one shift.
 struct GplDivisor {
   gpl_uint value, multiplier, shift;

@@ -18,45 +18,48 @@
 //             elements further along.  So 32 words hold 32 E - (E - 1) elements at any q, and a tile is 125 elements of 1
 //             byte along a, or 63 of 2 bytes; 128 or 64 if the host knows that all q are 0.
 //   writing:  lane l assembles word l of row a from E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
-//             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring tiles
-//             share no word, and a tile reads E - 1 rows before its 128.
+//             Row a of a tile begins at a multiple of GPL_ALIGN bytes in the target, P(a) >= p(a) elements before b: it covers
+//             b - P(a) to b - P(a) + 128.  So a tile reads up to G - 1 = GPL_ALIGN / element bytes - 1 rows before its 128.
+//             With 32 bytes, neighbouring tiles share no sector: the cache reads and writes one that is written in part
+//             for each part.  On an H100, u8[32749,8191] turned reaches 0.88 of a copy with 32 bytes and 0.63 with 4.
 //   ends:     a word that is partly outside its row is still read whole if it is in the source's memory; what it holds
 //             of other rows is never written, and becomes pad only in padded tiles.  Elements of the target in words that
 //             are not whole are left to a second loop, in which all threads take such elements of all rows.
-// The rows of a warp are 8 apart, and 8 rows are whole words, so all have the same phase: a thread computes it once, and
-// all its addresses are its first ones plus known steps.
+// The rows of a warp are 8 apart, and 8 rows are whole words, so all have the same p: a thread computes it once, and all its
+// addresses are its first ones plus known steps.  Rows with the same P are 32 apart with elements of 1 byte, 16 with 2: a
+// warp writes its rows in turns, each of rows with the same P.
 //
 // Shared memory holds row r at 32 r + r / E words.  A read stores 32 neighbouring words.  For a write, the rows of the lanes
 // are E apart and have the same phase, so each lane takes the same word of its row, in bank (r / E + word) % 32, all different.
 //
 // Example, u8 with pitches 8191 and 32749, source and target at multiples of 4: row 5 of the source begins at byte 40955,
 // 3 past a word: q = 3.  The warp loads the words from byte 40952 on, and element a = 7 of the row is byte 10 of those.
-// Row 7 of the target begins at byte 229243, 3 past a word: p = 3.  Lane 0 of the second tile writes the word at
-// 229240 + 128, the places b = 125 to 128 of the row.
+// Row 7 of the target begins at byte 229243, 3 past a word and 27 past a sector: p = 3, P = 27.  Lane 0 of the second tile
+// writes the word at 229216 + 128, the places b = 101 to 104 of the row.
 //
-// 128 bytes from any word on touch 4.9 sectors on average, 4 at best, on both sides; single elements at any phase, 32 bytes
-// per warp, touch 2, 1 at best.  Fewer need longer runs: L bytes from any byte on touch 1 + (L - 1) / 32 sectors, 1.24 times
-// the least for 128 and 1.15 for 207, and a square of 207 bytes is more shared memory than four blocks have.
-// Whole arrays, ends included, take 7.2 instructions per element for u8[1021,1019] and 10.6 for f16[639,833]; a tile inside takes 5.7 and 8.0.
+// 128 bytes from any word on touch 4.9 sectors of the source on average, 4 at best.
 // tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
 //
-// Macros: those of move.cuh.  Numbers: GPL_TILE_B (of a tile, in elements).
-#if !defined(GPL_TILE_B)
-#error "tile_words.cu needs GPL_TILE_B"
+// Macros: those of move.cuh, GPL_ALIGN (4 or 32).
+// Numbers: GPL_TILE_B (of a tile, in elements), GPL_BLOCKS (of a multiprocessor, for which registers leave room).
+#if !defined(GPL_TILE_B) || !defined(GPL_ALIGN) || !defined(GPL_BLOCKS)
+#error "tile_words.cu needs GPL_TILE_B, GPL_ALIGN and GPL_BLOCKS"
 #endif
 #include "move.cuh"
 
 #define GPL_E (4 / GPL_ELEMENT_BYTES)
-#define GPL_ROWS (GPL_TILE_B + GPL_E - 1)            // of shared memory
+#define GPL_G (GPL_ALIGN / GPL_ELEMENT_BYTES)
+#define GPL_ROWS (GPL_TILE_B + GPL_G - 1)            // of shared memory
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
 #define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
 #define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
+#define GPL_PERIOD (GPL_ALIGN > GPL_WARPS * GPL_ELEMENT_BYTES ? GPL_ALIGN / (GPL_WARPS * GPL_ELEMENT_BYTES) : 1)
 #define GPL_BATCH 9                                  // words that a thread loads before it stores the first, at ends
 #define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
 
 struct GplWords {
-  gpl_uint a, b;                                     // first coordinates; rows are read from b - (E - 1) on
+  gpl_uint a, b;                                     // first coordinates; rows are read from b - (G - 1) on
   GplPlace place;                                    // of a = b = 0 in the tile's other axes
   const gpl_element* first;                          // of the first row that is read
   unsigned lane, warp;
@@ -69,13 +72,15 @@ __device__ __forceinline__ GplWords gpl_words(gpl_uint number, const void* sourc
   tile.b = (number - above * move.count[0].value) * GPL_TILE_B;
   tile.a = (above - others * move.count[1].value) * move.tile[1].value;
   tile.place = gpl_place<2>(others, move);
-  tile.first = gpl_at(source, tile.place.source + tile.a + (tile.b - (GPL_E - 1)) * move.axis[0].source_stride);
+  tile.first = gpl_at(source, tile.place.source + tile.a + (tile.b - (GPL_G - 1)) * move.axis[0].source_stride);
   tile.lane = thread % GPL_LANES, tile.warp = thread / GPL_LANES;
   return tile;
 }
 
 // Elements from the start of an address's word to the address.
 __device__ __forceinline__ unsigned gpl_phase(unsigned address) { return (address & 3) / GPL_ELEMENT_BYTES; }
+// The whole words between a multiple of GPL_ALIGN and an address.
+__device__ __forceinline__ unsigned gpl_words_before(unsigned address) { return address / 4 % (GPL_ALIGN / 4); }
 __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsigned)(unsigned long long)address; }
 
 __device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
@@ -96,11 +101,12 @@ __device__ __forceinline__ GplMask gpl_mask(gpl_uint a, gpl_uint bound, const Gp
   return mask;
 }
 
-// True if a lane's words of all rows from `b` to the tile's last are in the source's memory, so that they may be read even
-// if they extend past the ends of rows.  `word` is the offset of its word in row 0.
-__device__ __forceinline__ bool gpl_in_memory(gpl_uint word, gpl_uint b, const GplMove& move) {
+// True if a lane's words of all rows of a tile are in the source's memory, so that they may be read even if they extend past
+// the ends of rows.  `word` is the offset of its word in row 0.
+__device__ __forceinline__ bool gpl_in_memory(gpl_uint word, const GplWords& tile, const GplMove& move) {
   const gpl_uint bound = move.axis[0].bound, stride = move.axis[0].source_stride;
-  const gpl_uint first = word + ((gpl_int)b < 0 ? 0 : b) * stride, last = word + (b + GPL_TILE_B < bound ? b + GPL_TILE_B : bound - 1) * stride;
+  const gpl_uint b = tile.b < GPL_G - 1 ? 0 : tile.b - (GPL_G - 1);
+  const gpl_uint first = word + b * stride, last = word + (min(tile.b + GPL_TILE_B, bound) - 1) * stride;
   return (gpl_int)(first - move.low) >= 0 && (gpl_int)(move.high - first) >= GPL_E && (gpl_int)(last - move.low) >= 0 &&
          (gpl_int)(move.high - last) >= GPL_E;
 }
@@ -118,15 +124,16 @@ struct GplColumn {
 template <bool INNER>
 __device__ __forceinline__ GplColumn gpl_column(const GplWords& tile, unsigned* shared, const GplMove& move) {
   const gpl_uint stride = move.axis[0].source_stride, bound = tile.place.inside ? move.axis[1].bound : 0;
-  // In front of the first row of the source there is none; the warps that would read there begin with their next row.
-  const unsigned front = !INNER && tile.b < GPL_E - 1 && tile.warp < GPL_E - 1 ? GPL_WARPS : 0, row = tile.warp + front;
+  // In front of the first row of the source there is none; the warps that would read there begin with a later row.
+  const bool none = !INNER && tile.b == 0 && tile.warp < GPL_G - 1;
+  const unsigned front = none ? (GPL_G + GPL_WARPS - 2 - tile.warp) / GPL_WARPS * GPL_WARPS : 0, row = tile.warp + front;
   const gpl_element* first = tile.first + (gpl_int)(row * stride);
-  const gpl_uint below = move.axis[0].bound + (GPL_E - 1);           // rows from b = -(E - 1) on
+  const gpl_uint below = move.axis[0].bound + (GPL_G - 1);           // rows from b = -(G - 1) on
   const unsigned q = gpl_phase(gpl_low(first)), end = INNER ? GPL_ROWS : gpl_least(below - min(tile.b, below), GPL_ROWS);
   GplColumn column = {first - q + tile.lane * GPL_E, shared + GPL_WORD_AT(row) + tile.lane, end > row ? end - row : 0,
                       tile.a - q + tile.lane * GPL_E};
   const bool all = INNER || (column.a < bound && bound - column.a >= GPL_E), some = (gpl_int)(column.a - bound) < 0 && bound;
-  column.reads = all || (some && gpl_in_memory(tile.place.source + column.a, tile.b - (GPL_E - 1) + tile.warp, move));
+  column.reads = all || (some && gpl_in_memory(tile.place.source + column.a, tile, move));
   column.slow = some && !column.reads;
   return column;
 }
@@ -180,27 +187,36 @@ __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __re
   const gpl_element* from[GPL_E];
 #pragma unroll
   for (unsigned i = 0; i < GPL_E; ++i) {
-    const unsigned above = GPL_E - 1 - p + i;        // the row of lane 0; the rows of all lanes have its phase
+    const unsigned above = GPL_G - 1 - p + i;        // the row of lane 0; the rows of all lanes have its phase
     const unsigned q = gpl_phase(gpl_low(tile.first) + above * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
     from[i] = (const gpl_element*)(shared + GPL_WORD_AT(above + tile.lane * GPL_E)) + q + tile.warp;
   }
-  bool full[GPL_PARTS];                              // the lane's word is whole
+  // Rows GPL_PERIOD passes apart begin at the same place of a sector.
+#pragma unroll WHOLE ? GPL_PERIOD : 1
+  for (unsigned turn = 0; turn < GPL_PERIOD; ++turn) {
+    const int left = gpl_words_before(gpl_low(row + turn * (long long)step)), back = left * GPL_WORD_AT(GPL_E) * GPL_E;
+    gpl_element* const at = to + turn * (long long)step - left * GPL_E;
+    const gpl_element* spot[GPL_E];
 #pragma unroll
-  for (unsigned part = 0; part < GPL_PARTS; ++part) {
-    const gpl_uint start = b + part * GPL_LANES * GPL_E;
-    full[part] = start < extent && extent - start >= GPL_E;
-  }
-#pragma unroll WHOLE ? GPL_WRITE_PASSES : 4
-  for (unsigned pass = 0; pass < GPL_WRITE_PASSES; ++pass) {
-    if ((!WHOLE || pass + 1 == GPL_WRITE_PASSES) && pass * GPL_WARPS + tile.warp >= down) break;
+    for (unsigned i = 0; i < GPL_E; ++i) spot[i] = from[i] - back + turn * GPL_WARPS;
+    bool full[GPL_PARTS];                            // the lane's word is whole
 #pragma unroll
     for (unsigned part = 0; part < GPL_PARTS; ++part) {
-      const unsigned right = part * GPL_LANES * GPL_E;
-      if (!INNER && GPL_PARTS == 1 && !full[part]) continue;
-      unsigned element[GPL_E];
+      const gpl_uint start = b + part * GPL_LANES * GPL_E - left * GPL_E;
+      full[part] = start < extent && extent - start >= GPL_E;
+    }
 #pragma unroll
-      for (unsigned i = 0; i < GPL_E; ++i) element[i] = from[i][pass * GPL_WARPS + GPL_WORD_AT(right) * GPL_E];
-      if (INNER || full[part]) *(unsigned*)(to + pass * (long long)step + right) = gpl_joined(element);
+    for (unsigned pass = 0; pass < GPL_WRITE_PASSES; pass += GPL_PERIOD) {
+      if ((!WHOLE || pass + GPL_PERIOD >= GPL_WRITE_PASSES) && (pass + turn) * GPL_WARPS + tile.warp >= down) break;
+#pragma unroll
+      for (unsigned part = 0; part < GPL_PARTS; ++part) {
+        const unsigned right = part * GPL_LANES * GPL_E;
+        if (!INNER && GPL_PARTS == 1 && !full[part]) continue;
+        unsigned element[GPL_E];
+#pragma unroll
+        for (unsigned i = 0; i < GPL_E; ++i) element[i] = spot[i][pass * GPL_WARPS + GPL_WORD_AT(right) * GPL_E];
+        if (INNER || full[part]) *(unsigned*)(at + pass * (long long)step + right) = gpl_joined(element);
+      }
     }
   }
 }
@@ -214,25 +230,25 @@ __device__ __forceinline__ void gpl_write_ends(const GplWords& tile, void* __res
   for (unsigned k = threadIdx.x; k < down * GPL_E; k += GPL_THREADS) {
     const unsigned a = k / GPL_E, i = k % GPL_E;
     gpl_element* row = gpl_at(target, tile.place.target + (tile.a + a) * move.axis[1].target_stride);
-    const unsigned p = gpl_phase(gpl_low(row));
+    const unsigned p = gpl_phase(gpl_low(row)), left = gpl_words_before(gpl_low(row)) * GPL_E;
     const gpl_uint last = (extent + p) / GPL_E * GPL_E, word[2] = {0, last};
 #pragma unroll
     for (unsigned end = 0; end < 2; ++end) {
       const gpl_uint b = word[end] + i - p;
-      if (word[end] - tile.b >= GPL_TILE_B || b >= extent || (end == 0 && p == 0)) continue;
-      const unsigned line = (unsigned)(b - tile.b) + GPL_E - 1;
+      if (word[end] + left - tile.b >= GPL_TILE_B || b >= extent || (end == 0 && p == 0)) continue;
+      const unsigned line = (unsigned)(b - tile.b) + GPL_G - 1;
       const unsigned q = gpl_phase(gpl_low(tile.first) + line * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
       row[(gpl_int)b] = ((const gpl_element*)(shared + GPL_WORD_AT(line)))[q + a];
     }
   }
 }
 
-GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+GPL_KERNEL_OF(GPL_BLOCKS) gpl_tile_words(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
   __shared__ unsigned shared_words[GPL_WORD_AT(GPL_ROWS - 1) + GPL_LANES];
   if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
   const GplWords tile = gpl_words(gpl_block(), source, move);
   // Tiles with neighbours on all sides.  The tile is shorter than 32 words by the largest q.
-  if (tile.place.inside && tile.b >= GPL_E - 1 && tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a >= GPL_E &&
+  if (tile.place.inside && tile.b && tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a >= GPL_E &&
       tile.a + GPL_LANES * GPL_E <= move.axis[1].bound) {
     gpl_read_words<true, false, true>(tile, shared_words, move);
     __syncthreads();
@@ -248,10 +264,11 @@ GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ ta
     __syncthreads();
   }
   if (padded) gpl_read_words<false, true, false>(tile, shared_words, move);
-  else if (tile.b + GPL_TILE_B <= move.axis[0].bound) gpl_read_words<true, false, false>(tile, shared_words, move);
+  else if ((GPL_G <= GPL_WARPS || tile.b) && tile.b + GPL_TILE_B <= move.axis[0].bound) gpl_read_words<true, false, false>(tile, shared_words, move);
   else gpl_read_words<false, false, false>(tile, shared_words, move);
   __syncthreads();
-  const bool all_rows = tile.a + (GPL_WRITE_PASSES - 1) * GPL_WARPS <= move.axis[1].extent.value;  // the last pass asks anyway
+  // The last pass of each turn asks anyway.
+  const bool all_rows = tile.a + (GPL_WRITE_PASSES - GPL_PERIOD) * GPL_WARPS <= move.axis[1].extent.value;
   if (all_rows) gpl_write_words<true, false>(tile, target, shared_words, move);
   else gpl_write_words<false, false>(tile, target, shared_words, move);
   if (tile.b == 0 || tile.b + GPL_TILE_B > move.axis[0].extent.value) gpl_write_ends(tile, target, shared_words, move);

@@ -161,7 +161,7 @@ class Plan(PlanValue):
             again = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
             return traced(TracedCall("plan", self, max_bytes=max_bytes), buffer, out, again)
         if max_bytes is None:
-            return self.transfer.__call__(buffer, out)  # by its name: 0.4 of 4 microseconds less
+            return self.transfer.__call__(buffer, out)  # by its name, which skips a lookup
         return self.transfer.call_in_place(buffer, out, max_bytes)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:

@@ -65,13 +65,13 @@ def group_bytes(source_bits: int, target_bits: int) -> int:
 
 def _why(move: PackedMove) -> str:
     """Why the elements do not move as whole bytes."""
-    one_by_one = f"elements of {counted(move.bits, 'bit')} are moved one by one"
+    apart = f"elements of {counted(move.bits, 'bit')} are taken apart or put together in registers"
     if move.source_bits != move.target_bits:
         packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")
-        return f"the {packed} is packed and the {other} has a byte for each element, so {one_by_one}"
+        return f"the {packed} is packed and the {other} has a byte for each element, so {apart}"
     minor, per = move.axes[0], 8 // move.bits
     if minor.source_stride != 1:
-        return f"the minor axis of the target is not contiguous in the source, so {one_by_one}"
+        return f"the minor axis of the target is not contiguous in the source, so {apart}"
     return (
         f"not all runs of {minor.bound} elements begin and end at multiples of {per}, so words are put together from "
         f"elements of {counted(move.bits, 'bit')}"

@@ -27,14 +27,23 @@ FULL_TILES = {4: (64, 64), 8: (32, 64), 16: (16, 64)}
 ANY_TILE_BYTES = 16384
 ANY_SHARED_BYTES = ANY_TILE_BYTES // 16 * 17
 
+ALIGN = SECTOR  # bytes: in the target, rows of tiles of tile_words.cu and of full tiles begin at multiples of this
+
+# Blocks of a multiprocessor that registers shall leave room for, on Hopper: of tile_words.cu, and of tile_any.cu by the
+# bytes of an element.
+WORD_BLOCKS = 5
+ANY_BLOCKS = {1: 6, 2: 8, 4: 4}
+
 WORD_TILE_B = 128  # tile_words.cu: elements of a tile along b; along a, a row of shared memory has a word per lane
 
 # tile_nd.cu: factors of the sums in its table, boxes of a block, bytes of its table and a box, bytes of an entry, and
 # element bytes -> rows that a thread loads at once
-BOX_FACTORS, BOX_STEPS, BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 128, 4, 16384, 16
+BOX_FACTORS, BOX_STEPS, BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 128, 4, 24064, 16
 BOX_ROWS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 FEW_ROWS = 2  # the same for steps with parameters
 EVEN, EQUAL, UNEVEN = 0, 1, 2  # kinds of walks
+
+BOX_WORDS_MOST = 50  # instructions for an element; a box of words that takes more is not worth it
 
 # box_words.cu: elements of a word, digits of a number, bytes of its tables and a box
 WORD, RUN_DIGITS, WORD_SHARED_BYTES = 4, 12, 24064
@@ -74,10 +83,11 @@ FILES: dict[str, dict[str, _Number]] = {
     },
     "tile_any.cu": {
         "SHARED_BYTES": ANY_SHARED_BYTES,
+        "BLOCKS": ANY_BLOCKS,
         "FULL_A": {width: along_a for width, (along_a, _) in FULL_TILES.items()},
         "FULL_B": {width: along_b for width, (_, along_b) in FULL_TILES.items()},
     },
-    "tile_words.cu": {"TILE_B": WORD_TILE_B},
+    "tile_words.cu": {"BLOCKS": WORD_BLOCKS, "TILE_B": WORD_TILE_B},
     "tile_nd.cu": {
         "FACTORS": BOX_FACTORS,
         "BOXES": BOX_STEPS,
@@ -95,11 +105,13 @@ def defines(file_name: str) -> str:
     """The `#define` lines of a file in kernels/.
 
     >>> print(defines("tile_words.cu"), end="")
+    #define GPL_BLOCKS 5
     #define GPL_TILE_B 128
 
     Some numbers depend on the size of an element:
     >>> print(defines("tile_any.cu"), end="")
     #define GPL_SHARED_BYTES 17408
+    #define GPL_BLOCKS (GPL_ELEMENT_BYTES == 1 ? 6 : GPL_ELEMENT_BYTES == 2 ? 8 : 4)
     #define GPL_FULL_A (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 32 : 16)
     #define GPL_FULL_B (GPL_ELEMENT_BYTES == 4 ? 64 : GPL_ELEMENT_BYTES == 8 ? 64 : 64)
     """

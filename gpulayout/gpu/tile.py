@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, at_a_time
 from gpulayout.gpu.kernel_numbers import (
+    ALIGN,
     ANY_SHARED_BYTES,
     ANY_TILE_BYTES,
     FIXED_TILES,
@@ -17,8 +18,19 @@ from gpulayout.gpu.kernel_numbers import (
     THREADS,
     WORD_TILE_B,
 )
-from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, common_step, planned, reaches, tile_kernel
+from gpulayout.gpu.launch import (
+    Access,
+    Kernel,
+    KernelPlan,
+    MoveFields,
+    bits_of,
+    common_step,
+    planned,
+    reaches,
+    tile_kernel,
+)
 from gpulayout.gpu.parameters import OwnWords
+from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.move import Axis
 
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
@@ -30,6 +42,7 @@ _LEAST_ELEMENTS = 2560
 _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
+_LONG_RUN = 512  # bytes of a tile's rows, from which partly written sectors cost less than aligning them
 _SMALLEST = THREADS  # places: one for each thread of a block
 
 
@@ -64,15 +77,14 @@ def _words(work: MoveWork, why: str) -> KernelPlan | None:
         return None
     if any(_dense(work)) and _access_bytes(work) == (_WORD, _WORD):
         return None
-    at_words = [_side_access(work, side, across) == _WORD for side, across in (("source", b), ("target", a))]
-    tile_a, tile_b, lead = word_tile(width, *at_words)
+    tile_a, tile_b = word_tile(width, _step(work, "source", b))
+    lead, aligned = _aligned(work, tile_b, _WORD)
     if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
         return None
-    plan = _tiles(
-        work.because(f"{why}, so {at_a_time(_WORD, _WORD)}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead
-    )
+    because = work.because(f"{why}, so {at_a_time(_WORD, _WORD)}")
+    plan = _tiles(because, _TILE_WORDS, _WORD, (tile_b, tile_a), 1, aligned, lead=lead)
     # the runs of words do not depend on the phases
-    return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))
+    return replace(plan, runs=(min(word_tile(width, _WORD)[0], a.extent), min(tile_b, b.extent)))
 
 
 def _flexible(work: MoveWork, why: str) -> KernelPlan | None:
@@ -88,17 +100,38 @@ def _flexible(work: MoveWork, why: str) -> KernelPlan | None:
     if not found:
         return None
     tile_a, tile_b, pitch = found
-    stack = _stack(work, found) if read == write == width else None
+    is_full = (tile_a, tile_b) == FULL_TILES.get(width)
+    stack = _stack(work, found) if read == write == width and not is_full else None
     if stack:
         return _stacked(work.because(f"{why}, so {at_a_time(read, write)}"), (tile_b, tile_a), pitch, *stack)
     if write < read:
         why = _misaligned(work, "target", a) or why
     because = work.because(f"{why}, so {at_a_time(read, write)}")
-    plan = _tiles(because, _TILE_ANY, write, (tile_b, tile_a), pitch, _accesses(read, write))
+    lead, aligned = _aligned(work, tile_b, 1) if is_full and not work.change else (0, _align(1))
+    plan = _tiles(because, _TILE_ANY, write, (tile_b, tile_a), pitch, (*_accesses(read, write), *aligned), lead)
     return replace(plan, reads=Access(read))
 
 
-def _accesses(read: int, write: int) -> tuple[tuple[str, int], ...]:
+def _aligned(work: MoveWork, tile_b: int, least: int) -> tuple[int, Macros]:
+    """Tiles whose rows of the target begin at sectors: (places by which the first may begin before b = 0, macros).
+
+    The cache reads and writes a sector for each tile that writes part of it.  If there are few such sectors, tiles
+    begin at multiples of `least` bytes: a tile has rows whole or long, or rows begin at multiples of 16 bytes anyhow.
+    So do tiles of single bytes with 64-bit offsets, which leave no registers for 31 more rows.
+    """
+    step, width = _step(work, "target", work.axes[1]), work.width
+    lead = max(least - step, 0) // width
+    few = step >= VECTOR_BYTES or work.axes[0].extent + lead <= tile_b or tile_b * width >= _LONG_RUN
+    if few or (width == 1 and bits_of(work) == 64):
+        return lead, _align(least)
+    return max(ALIGN - step, 0) // width, _align(ALIGN)
+
+
+def _align(nbytes: int) -> Macros:
+    return (("GPL_ALIGN", nbytes),)
+
+
+def _accesses(read: int, write: int) -> Macros:
     return ("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)
 
 
@@ -131,7 +164,7 @@ def _stacked(work: MoveWork, tile: tuple[int, int], pitch: int, k: int, depth: i
         work.width,
         total,
         MoveFields(total, tile=tile, own=OwnWords(depth, pitch)),
-        variant=_accesses(work.width, work.width),
+        variant=(*_accesses(work.width, work.width), *_align(1)),
         reach=max(reaches(work.axes)),
     )
     return replace(plan, axes=work.axes)
@@ -173,9 +206,13 @@ def _misaligned(work: MoveWork, side: str, across: Axis) -> str | None:
     return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
+def _step(work: MoveWork, side: str, across: Axis | None) -> int:
+    """Bytes: all runs of a side begin at multiples of this, a power of two up to 16."""
+    return common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
+
+
 def _side_access(work: MoveWork, side: str, across: Axis | None) -> int:
-    step = common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
-    return _WORD if work.width < _WORD <= step else work.width
+    return _WORD if work.width < _WORD <= _step(work, side, across) else work.width
 
 
 def _tiles(
@@ -184,10 +221,11 @@ def _tiles(
     vector: int,
     tile: tuple[int, int],
     pitch: int,
-    variant: tuple[tuple[str, int], ...] = (),
+    variant: Macros = (),
     lead: int = 0,
     ragged: bool = False,
 ) -> KernelPlan:
+    """The plan.  The first tiles may begin up to `lead` places before b = 0."""
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
     fields = MoveFields(total, counts, tile, own=OwnWords(ragged, pitch))
@@ -256,21 +294,16 @@ def full_tile(width: int, extent_a: int, extent_b: int) -> tuple[int, int, int] 
     return (along_a, along_b, along_a + 1) if 8 * filled >= 5 * along_a * along_b > 0 else None
 
 
-def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
-    """(along a, along b, places by which the first tile may begin before b = 0) of a tile that moves words of 4 bytes.
+def word_tile(width: int, source_step: int) -> tuple[int, int]:
+    """(along a, along b) of a tile that moves words of 4 bytes.
 
-    A row of shared memory is 32 words.  If rows of the source may begin inside a word, fewer elements fit for
-    sure.  If rows of the target may, tiles begin at the word in which a row begins.
+    source_step   bytes: rows of the source begin at multiples of this.  A row of shared memory is 32 words; if rows of
+                  the source may begin inside a word, fewer elements fit for sure
 
-    >>> word_tile(1, False, False), word_tile(2, True, False)
-    ((125, 128, 3), (64, 128, 1))
+    >>> word_tile(1, 1), word_tile(2, 4)
+    ((125, 128), (64, 128))
     """
-    elements = 4 // width
-    return (
-        LANES * elements - (0 if source_at_words else elements - 1),
-        WORD_TILE_B,
-        0 if target_at_words else elements - 1,
-    )
+    return LANES * _WORD // width - max(_WORD - source_step, 0) // width, WORD_TILE_B
 
 
 def flexible_tile(

@@ -110,6 +110,8 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
         start = width
     if plan.kind.in_vectors or access > width:  # accesses are aligned even if runs are not
         start = max(start, min(access, SECTOR))
+    if side == "target":
+        start = max(start, dict(plan.macros).get("GPL_ALIGN", 1))
     lanes = min(plan.lanes[number], math.ceil(math.prod(sizes) * width / access))
     run_bytes = run * width
     if not steps:  # a single run: every request but the last is full

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+import gpulayout as gl
 from benchmarks import numbers
+from gpulayout.gpu.kernel_numbers import LANES
 
 # Each variant imports the planners anew, which no other test may see.
 LOOK = """
@@ -61,6 +63,16 @@ def test_a_variant_that_no_longer_fits_says_so(variant, message):
     text = f"from benchmarks import numbers; numbers.library(numbers.{variant!r})"
     done = subprocess.run([sys.executable, "-c", text], cwd=numbers.ROOT, capture_output=True, text=True)
     assert done.returncode == 1 and f"LookupError: {message}" in done.stderr
+
+
+def test_tiles_of_words_have_a_word_for_each_lane():
+    """Fewer along the target do not compile: a lane's part of a row would be an array of no words."""
+    changed = [variant for variant in numbers.VARIANTS if "WORD_TILE_B" in variant.numbers]
+    for variant in changed:
+        for name in variant.moves:
+            item = gl.parse_shape(numbers.MOVES[name].source).itemsize
+            assert variant.numbers["WORD_TILE_B"] * item >= 4 * LANES, (variant.name, name)
+    assert [variant.moves for variant in changed] == [("odd f16",)]
 
 
 def test_derived_numbers_follow():
@@ -155,22 +167,26 @@ def test_rows_of_a_new_process_are_judged_by_the_first_ones_bytes(workers):
 @pytest.mark.parametrize(
     "rows, status, said",
     [
-        ([row(numbers.AS_IT_IS, "copy", 0.5), row("b", "copy", 0.6)], 0, "2 of 26 variants; 0 wrong"),
-        ([row(numbers.AS_IT_IS, "copy", 0.5), row("b", "copy", 0.6, right=False)], 1, "2 of 26 variants; 1 wrong"),
+        ([row(numbers.AS_IT_IS, "copy", 0.5), row("b", "copy", 0.6)], 0, "2 of 35 variants; 0 wrong"),
+        ([row(numbers.AS_IT_IS, "copy", 0.5), row("b", "copy", 0.6, right=False)], 1, "2 of 35 variants; 1 wrong"),
         (
             [row(numbers.AS_IT_IS, "copy", 0.5), {"variant": "b", "move": "copy", "error": "lost"}],
             1,
-            "1 of 26 variants; 1",
+            "1 of 35 variants; 1",
         ),
-        ([row("b", "copy", 0.6)], 1, "1 of 26 variants; 0 wrong"),
-        ([], 1, "0 of 26 variants; 0 wrong"),
+        ([row("b", "copy", 0.6)], 1, "1 of 35 variants; 0 wrong"),
+        ([], 1, "0 of 35 variants; 0 wrong"),
     ],
 )
-def test_a_run_passes_when_the_library_was_measured_and_nothing_went_wrong(monkeypatch, capsys, rows, status, said):
-    """Variants that were not reached in time are no error."""
+def test_a_run_passes_when_the_library_was_measured_and_nothing_went_wrong(
+    monkeypatch, capsys, tmp_path, rows, status, said
+):
+    """Variants that were not reached in time are no error.  The file says on which machine it was."""
     monkeypatch.setattr(numbers, "measure", lambda wanted, seconds, quick: rows)
-    monkeypatch.setattr("sys.argv", ["numbers"])
+    monkeypatch.setattr("sys.argv", ["numbers", "--json", str(tmp_path / "numbers.json")])
     assert numbers.main() == status and said in capsys.readouterr().out
+    found = json.loads((tmp_path / "numbers.json").read_text())
+    assert found["rows"] == rows and {"commit", "cpu", "packages"} <= found["machine"].keys()
 
 
 def test_a_name_that_no_variant_has_is_refused(monkeypatch, capsys):

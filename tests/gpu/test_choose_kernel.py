@@ -111,13 +111,13 @@ def test_offsets_of_any_size_have_a_box():
 def test_the_plan_of_a_box_describes_it():
     source, target = Shape("f32", (8,) * 6), Shape("f32", (8,) * 6, Layout(range(6)))
     plan = kernel_plan(relayout_pieces(source, target)[0].move)
-    assert plan.tile == (8, 8, 4, 8)
+    assert plan.tile == (8, 8, 8, 8)
     assert plan.reasons[-1:] == (
-        "two axes do not fill a tile, so a box over 4 axes is moved: its runs are of 128 bytes in the source, of 256 "
+        "two axes do not fill a tile, so a box over 4 axes is moved: its runs are of 256 bytes in the source, of 256 "
         "in the target, and 4 bytes are read and written at a time",
     )
     text = explain(relayout_pieces(source, target), source, target)
     assert "  gpu      tile (gpl_tile_nd in tile_nd.cu), for buffers aligned to 16 bytes\n" in text
-    assert "tile of 8 x 4 x 8 x 8 elements (minor in the target last), 32-bit offsets, 128 blocks" in text
+    assert "tile of 8 x 8 x 8 x 8 elements (minor in the target last), 32-bit offsets, 64 blocks" in text
     short = kernel_plan(INSTANCES["packed bf16"][0])
     assert short.reasons[-1].startswith("a tile of two axes would have runs of ")

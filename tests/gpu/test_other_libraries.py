@@ -19,7 +19,7 @@ from tests.gpu.test_streams import keep_busy
 from tests.support import device_libraries
 from tests.support.device_arrays import ON_GPU
 from tests.support.foreign import READ_ONLY
-from tests.support.gpu_gate import GPU_IS_THERE, needs_devices
+from tests.support.gpu_gate import needs_devices, needs_late_work
 from tests.support.waiting import HANG
 
 pytestmark = [pytest.mark.parametrize("cp", [ON_GPU], indirect=True)]
@@ -61,12 +61,6 @@ def jax(cp, monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", made)
     yield made
     cp.cuda.Device().synchronize()
-
-
-def needs_late_work():
-    """For tests that what is wrong by order goes wrong: a device may be done early, and then all is right by luck."""
-    if "tests.support.standin.device" not in sys.modules:
-        pytest.skip(f"{GPU_IS_THERE}, and may be done early: the stand-in, which is always late, runs this")
 
 
 def second_device(cp):

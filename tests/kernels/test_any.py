@@ -11,7 +11,7 @@ from tests.support import nvrtc
 from tests.support.kernel_cases import Case, move_of, transposed
 from tests.support.kernel_runs import goes_wrong, written
 from tests.support.sass.launches import taken
-from tests.support.simt import toolchain
+from tests.support.simt import host_module, runner, toolchain
 
 needs_host = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 needs_disassembler = pytest.mark.skipif(
@@ -31,7 +31,7 @@ def turned(width, *dimensions):
 
 # Executed instructions per element of the whole array, ends included, as a device issues them, and a tenth more.
 WHOLE_ARRAYS = [
-    (4, (639, 833), 12),
+    (4, (639, 2047), 14.2),
     (8, (401, 403), 20.5),
     (4, (1000, 17), 27),
     (4, (17, 1000), 30.5),
@@ -63,8 +63,9 @@ def test_all_loads_of_a_full_tile_are_under_way_first_and_no_bank_is_met_twice(w
         assert width == 16
         return
     found = taken(case)
-    assert found.counted.in_flight == along_a * along_b * width // 256 == 64 and found.conflicts == 1
-    assert found.per_element <= {4: 10, 8: 14}[width]
+    # tiles of 4-byte elements begin at sectors, so they read a ninth piece of each column
+    assert found.counted.in_flight == {4: 72, 8: 64}[width] and found.conflicts == 1
+    assert found.per_element <= {4: 24, 8: 14}[width]
 
 
 @needs_disassembler
@@ -73,6 +74,63 @@ def test_questions_before_each_row_of_whole_tiles_are_seen():
     assert change[0] in TEXT
     width, dimensions, most = WHOLE_ARRAYS[0]
     assert taken(turned(width, *dimensions), text=TEXT.replace(*change)).per_element > most
+
+
+# ---- rows of the target that begin at sectors -------------------------------------------------------------------
+
+
+def at_any_phase(extent_b, extent_a, number, width=4):
+    """Two matrices whose rows begin anywhere in a sector; padded at ends of both axes."""
+    axes = [
+        (extent_b, extent_b - number % 3, extent_a + 1 + number % 7, 1),
+        (extent_a, extent_a - number % 2, 1, extent_b + 1 + number % 5),
+        (2, 2, (extent_a + 9) * (extent_b + 9), (extent_a + 1) * (extent_b + 7)),
+    ]
+    phases = number * width % 16, number // 4 * width % 16
+    return Case(f"{extent_b} x {extent_a}, {number}", move_of(width, axes), *phases, (32, 64)[number % 2])
+
+
+@pytest.mark.simt
+@needs_host
+def test_full_tiles_are_right_wherever_rows_begin_and_end():
+    """Around one tile, which begins at its row, and around several, which begin at sectors."""
+    aligned = set()
+    for number, (extent_b, extent_a) in enumerate(
+        itertools.product((63, 64, 65, 120, 127, 128, 129, 193), (41, 64, 66))
+    ):
+        case = at_any_phase(extent_b, extent_a, number)
+        assert case.plan.file == FILE
+        aligned.add((dict(case.plan.macros)["GPL_ALIGN"], extent_b > 64))
+        assert written(case, order=host_module.ORDERS[number % 3], seed=number) == case.expected(), case.name
+    assert aligned >= {(1, False), (32, True)}
+
+
+@pytest.mark.parametrize(
+    "width, extent, pitch, grid, align",
+    [
+        (4, 64, 65, 1, 1),  # rows of one tile
+        (4, 65, 65, 2, 32),
+        (4, 121, 121, 2, 32),  # up to 7 places before the row
+        (4, 122, 123, 3, 32),
+        (4, 122, 122, 2, 32),  # rows at multiples of 8 bytes: up to 6 places
+        (4, 124, 124, 2, 1),  # at multiples of 16
+        (8, 129, 129, 3, 1),  # rows of a tile are 512 bytes
+    ],
+)
+def test_full_tiles_begin_at_sectors_unless_few_are_cut(width, extent, pitch, grid, align):
+    plan = Case("rows", move_of(width, [(extent, extent, 67, 1), (64, 64, 1, pitch)])).plan
+    assert plan.file == FILE and dict(plan.macros)["GPL_ALIGN"] == align
+    assert plan.grid == (grid * 64 // FULL_TILES[width][0], 1)
+
+
+@pytest.mark.simt
+@needs_host
+def test_hardly_a_sector_is_written_in_part():
+    """One at each end of a row; without the law, three in nine are written in part."""
+    case = Case("odd", move_of(4, [(509, 509, 515, 1), (515, 515, 1, 509)]))
+    (found,) = runner.run([case.record()], "trace")
+    assert found.buffers[1] == case.expected()
+    assert 32 * found.traffic["global write"].sectors <= case.move.bytes_written + 2 * 32 * 515
 
 
 # ---- stacks of small matrices -----------------------------------------------------------------------------------

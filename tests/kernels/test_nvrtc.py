@@ -11,7 +11,7 @@ import re
 import pytest
 
 from gpulayout.gpu.channels import MOST_CHANNELS, chunks_of, most_registers, registers
-from gpulayout.gpu.kernel_numbers import FIXED_TILES
+from gpulayout.gpu.kernel_numbers import ALIGN, FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
 from gpulayout.gpu.many import JOBS
 from gpulayout.gpu.parameters import AXES_VARIANTS
@@ -48,9 +48,14 @@ def accesses(file, width, bits=32):
         ]
     if file in ("tile_any.cu", "tile_nd.cu"):
         pieces = sorted({width, max(width, 4)})
-        return [
-            {"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)
+        align = {"GPL_ALIGN": 1} if file == "tile_any.cu" else {}
+        found = [
+            {"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write, **align}
+            for read, write in itertools.product(pieces, repeat=2)
         ]
+        return [*found, found[0] | {"GPL_ALIGN": ALIGN}] if align and width == 4 else found
+    if file == "tile_words.cu":
+        return [{"GPL_ALIGN": align} for align in ((4,) if bits == 64 and width == 1 else (4, ALIGN))]
     if file == "channels.cu":
         return [
             {"GPL_CHANNELS": channels, "GPL_PLANES": planes, "GPL_CHUNKS": chunks, "GPL_TO_PLANES": to_planes}

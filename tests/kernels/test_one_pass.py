@@ -179,6 +179,8 @@ def fitting(file, arithmetic, bits):
         given["GPL_LOAD_BYTES"] = max(4, width)
     if file in ("tile_any.cu", "tile_nd.cu"):
         given |= {"GPL_READ_BYTES": max(width, 4), "GPL_WRITE_BYTES": width}
+    if file == "tile_any.cu":
+        given["GPL_ALIGN"] = 1
     if file == "rows.cu":  # with parameters of their own, four elements at most
         given["GPL_VECTOR_BYTES"] = min(16, 4 * width) if arithmetic.steps else 16
         given["GPL_LOAD_BYTES"] = min(given["GPL_LOAD_BYTES"], given["GPL_VECTOR_BYTES"])

@@ -135,8 +135,8 @@ TWINS = [
     (
         "tsan_grid",
         "words",
-        "const unsigned p = gpl_phase(gpl_low(row));",
-        "const unsigned p = tile.b ? gpl_phase(gpl_low(row)) : 0;",
+        "const int left = gpl_words_before(gpl_low(row + turn * (long long)step)), back",
+        "const int left = tile.b ? gpl_words_before(gpl_low(row + turn * (long long)step)) : 0, back",
         "data race",
     ),
     (
@@ -149,8 +149,8 @@ TWINS = [
     (
         "asan_ubsan",
         "words",
-        "(GPL_WRITE_PASSES - 1) * GPL_WARPS <=",
-        "(GPL_WRITE_PASSES - 2) * GPL_WARPS <=",
+        "(GPL_WRITE_PASSES - GPL_PERIOD) * GPL_WARPS <=",
+        "0 * GPL_WARPS <=",
         "heap-buffer-overflow",
     ),
     ("asan_ubsan", "words", "end > row ? end - row : 0", "GPL_ROWS - row", "heap-buffer-overflow"),
@@ -225,7 +225,7 @@ TWINS = [
     ("asan_ubsan", "many axes", "data = data && corner.first[i] < bound;", "", ""),
     ("asan_ubsan", "many axes", "(unsigned)min(left, tile) - 1", "(unsigned)min(left, tile)", ""),
     ("asan_ubsan", "many axes", "(rows + GPL_WARPS - 1 - threadIdx", "(rows + GPL_WARPS - threadIdx", ""),
-    ("asan_ubsan", "many axes", "#define GPL_SHARED_BYTES 16384", "#define GPL_SHARED_BYTES 8192", ""),
+    ("asan_ubsan", "many axes", "#define GPL_SHARED_BYTES 24064", "#define GPL_SHARED_BYTES 8192", ""),
     ("asan_ubsan", "gather", "if (place.inside)", "if (true)", ""),
     ("asan_ubsan", "gather", "(gpl_int)offset", "offset", ""),
 ]

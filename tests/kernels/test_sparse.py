@@ -267,7 +267,9 @@ def test_places_of_rows_in_huge_parameters_are_right():
 IN_MEMORY = """
 extern "C" __global__ void in_memory(unsigned char* to, unsigned long long word, unsigned long long b,
                                      const __grid_constant__ GplMove move) {
-  to[0] = gpl_in_memory(word, b, move);
+  GplWords tile;
+  tile.b = b;
+  to[0] = gpl_in_memory(word, tile, move);
 }
 """
 

@@ -40,7 +40,8 @@ def awkward_cases(width):
     yield Case("copy, phases differ", move_of(width, [(20000, 20000, 1, 1)]), width % 16, 0)
     yield Case("rows odd", move_of(width, [(1021, 1021, 1, 1), (7, 7, 1021, 1023)]))
     yield Case("rows of 12 elements", move_of(width, [(12, 12, 1, 1), (300, 300, 13, 12), (2, 2, 13 * 300, 12 * 300)]))
-    yield Case("tile odd", move_of(width, [(255, 255, 255, 1), (255, 255, 1, 255)]))
+    odd = 511 if width < 4 else 255  # tiles of small elements are larger, and edges should be few
+    yield Case("tile odd", move_of(width, [(odd, odd, odd, 1), (odd, odd, 1, odd)]))
     yield Case("tile odd, whole words", move_of(width, [(252, 252, 260, 1), (252, 252, 1, 252)]))
     for channels in (2, 3, 4, 16):
         pixels = 16384
@@ -169,7 +170,7 @@ def test_whole_tiles_are_read_and_written_in_whole_sectors(dense, tiles):
 def test_odd_tiles_touch_a_sector_more_per_run_and_have_no_bank_conflicts(width, most):
     (row,) = traffic([case for case in awkward_cases(width) if case.name == "tile odd"]).values()
     assert max(row["global read"][1], row["global write"][1]) <= most
-    assert max(row[access][0] for access in SHARED) <= (1.07 if width == 1 else 1)
+    assert max(row[access][0] for access in SHARED) <= (1.30 if width == 1 else 1)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

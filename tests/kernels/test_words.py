@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.kernel_numbers import ALIGN
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.tile import word_tile
 from tests.support import nvrtc
@@ -28,10 +29,13 @@ SMALL = (1, 2)
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_all_phases_of_both_addresses_are_right(width):
-    """Pitches cover all phases too: 64 extents around the tile's, with all remainders modulo 4."""
-    rng, tile_a = np.random.default_rng(width), word_tile(width, False, False)[0]
+    """Pitches cover all phases too: 64 extents around the tile's and twice that, with all remainders modulo 4.
+
+    A tile that holds its rows whole begins at words, others at sectors.
+    """
+    rng, tile_a = np.random.default_rng(width), word_tile(width, width)[0]
     for number, (source_phase, target_phase) in enumerate(itertools.product(range(0, 16, width), repeat=2)):
-        a, b = tile_a + int(rng.integers(-3, 4)), 128 + int(rng.integers(-5, 6))
+        a, b = tile_a + int(rng.integers(-3, 4)), (128, 256)[number % 2] + int(rng.integers(-5, 6))
         axes = [
             (b + number % 3, b, a + number % 7, 1),
             (a + number % 2, a, 1, b + 2 + number % 5),
@@ -54,10 +58,10 @@ def test_all_phases_of_both_addresses_are_right(width):
 # takes E loads from shared memory and E - 1 byte_perms, a load and a store in both memories, and two sums for the
 # addresses: 3 for an element of 1 byte, 4 for one of 2.  The rest is the cost of tiles, and of those at ends.
 WHOLE_ARRAYS = [
-    (1, (1021, 1019), (1, 0), 8.5),
-    (2, (639, 833), (1, 0), 12),
-    (1, (10, 300, 301), (0, 2, 1), 12),
-    (2, (10, 300, 301), (0, 2, 1), 16),
+    (1, (3001, 2047), (1, 0), 8.3),
+    (2, (639, 833), (1, 0), 15.5),
+    (1, (10, 300, 301), (0, 2, 1), 15.5),
+    (2, (10, 300, 301), (0, 2, 1), 18),
 ]
 
 
@@ -66,7 +70,7 @@ WHOLE_ARRAYS = [
 def test_whole_arrays_take_few_instructions_ends_included(width, dimensions, order, most):
     found = taken(Case("whole array", transposed(width, dimensions, order)))
     assert found.per_element <= most and found.conflicts <= 1.02
-    assert found.counted.in_flight == 4 * 17  # all words of a thread
+    assert found.counted.in_flight == 4 * {1: 20, 2: 18}[width]  # all words of a thread
 
 
 @needs_disassembler
@@ -82,16 +86,20 @@ def test_masks_for_every_word_are_seen():
 @needs_disassembler
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("bits", (32, 64))
-@pytest.mark.parametrize("width", SMALL)
-def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_first(width, bits, architecture):
+@pytest.mark.parametrize("width, align, loads", [(1, 4, 17), (2, 4, 17), (1, ALIGN, 20), (2, ALIGN, 18)])
+def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_first(
+    width, align, loads, bits, architecture
+):
     """In the whole kernel, the registers of another path do not break up the sequence of loads."""
-    macros = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}
+    if width == 1 and bits == 64 and align == ALIGN:
+        pytest.skip("never planned: see tile.py")
+    macros = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4, "GPL_ALIGN": align}
     cubin = nvrtc.compiled(TEXT, architecture, macros).cubin
     found = "".join(
         {"LDG": "l", "STS": "s"}.get(instruction.split(".")[0].split()[0], "")
         for instruction in nvrtc.instructions(cubin, KERNEL)
     )
-    assert re.search("l{17}s{17}", found), found
+    assert re.search(f"l{{{loads}}}s{{{loads}}}", found), found
 
 
 # ---- memory traffic ---------------------------------------------------------------------------------------------
@@ -117,18 +125,18 @@ def odd_squares(width):
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_odd_extents_touch_few_sectors_in_vain_and_hardly_a_bank_twice(width):
-    """128 bytes from any word on are 4.9 sectors on average, and at least 4.  A request for single elements at ends of
-    rows touches a sector for each row, so what counts there are all sectors: one more for each end of a row.
+    """128 bytes from any word on are 4.9 sectors on average, and at least 4.  Whole sectors are written, but for both
+    ends of each row, where a request for single elements touches a sector for each row.
     """
     cases = list(odd_squares(width))
     for case, seen in zip(cases, traced(cases)):
         assert case.plan.kernel == KERNEL
         assert seen["global read"].sectors_per_ideal <= 1.30, case.name
         ends = 2 * case.move.axes[1].extent
-        assert 32 * seen["global write"].sectors <= 1.30 * case.move.bytes_written + 32 * ends, case.name
+        assert 32 * seen["global write"].sectors <= case.move.bytes_written + 2 * 32 * ends, case.name
         assert seen["shared write"].worst_degree == 1, case.name
-        # single elements of 1 byte at ends
-        assert seen["shared read"].mean_degree <= (1.07 if width == 1 else 1), case.name
+        # single elements of 1 byte at ends, which are a large part of a small array
+        assert seen["shared read"].mean_degree <= (1.35 if width == 1 else 1), case.name
 
 
 @pytest.mark.simt
@@ -147,11 +155,13 @@ def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(width):
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_all_sectors_of_a_large_move_are_few_too(width):
-    """In total, not per request: this counts bytes that tiles read twice, and single elements at the ends of rows."""
+    """In total, not per request: this counts single elements at the ends of rows, and what tiles read twice: up to 31
+    rows beside 128 of 1 byte, 15 of 2 bytes.
+    """
     case = Case("large", move_of(width, [(1021, 1021, 1531, 1), (1531, 1531, 1, 1021)]))
     (seen,) = traced([case])
-    for access, nbytes in (("global read", case.move.bytes_read), ("global write", case.move.bytes_written)):
-        assert seen[access].sectors <= 1.32 * nbytes / 32, access
+    assert seen["global read"].sectors <= {1: 1.58, 2: 1.42}[width] * case.move.bytes_read / 32
+    assert seen["global write"].sectors <= {1: 1.12, 2: 1.06}[width] * case.move.bytes_written / 32
 
 
 @pytest.mark.simt
@@ -215,7 +225,20 @@ def test_a_plan_of_words_says_what_keeps_it_from_vectors():
     assert plan.vector_bytes == 4 and plan.grid == (3 * 3, 1)
 
 
-def test_the_first_tile_may_begin_before_the_row():
-    """Rows of 128 places at phase 1 are 33 words, one more than a tile; at phase 0 they are one tile."""
-    odd, even = (kernel_plan(move_of(1, [(128, 128, 131, 1), (125, 125, 1, pitch)])) for pitch in (129, 132))
-    assert odd.kernel == even.kernel == KERNEL and (odd.grid, even.grid) == ((2, 1), (1, 1))
+@pytest.mark.parametrize(
+    "extent, pitch, grid, align",
+    [
+        (125, 129, 1, 4),  # rows at any byte: up to 3 bytes before their first whole word, so 128 bytes in all
+        (126, 129, 2, 32),  # more than a tile: tiles begin at sectors, up to 31 bytes before the row
+        (225, 229, 2, 32),
+        (226, 229, 3, 32),
+        (128, 132, 1, 4),  # rows at words
+        (129, 132, 2, 32),
+        (228, 236, 2, 32),  # 28 bytes before
+        (229, 236, 3, 32),
+        (256, 272, 2, 4),  # at multiples of 16
+    ],
+)
+def test_tiles_begin_at_sectors_unless_they_hold_rows_whole_or_rows_begin_there(extent, pitch, grid, align):
+    plan = kernel_plan(move_of(1, [(extent, extent, 131, 1), (125, 125, 1, pitch)]))
+    assert plan.kernel == KERNEL and plan.grid == (grid, 1) and dict(plan.macros)["GPL_ALIGN"] == align

@@ -22,7 +22,10 @@ from gpulayout.moves.move import Axis, Move, coalesce
 from tests.support.simt.record import FRESH, Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
-FILES = {file: tuple(re.findall(r"^GPL_KERNEL (\w+)\(", kernel_text(file), re.MULTILINE)) for file in kernel_files()}
+FILES = {
+    file: tuple(re.findall(r"^GPL_KERNEL(?:_OF\(\w+\))? (\w+)\(", kernel_text(file), re.MULTILINE))
+    for file in kernel_files()
+}
 BITS_FILES = ("bits.cu", "bits_any.cu")  # those of packed elements of any widths
 # those of a single move of whole bytes
 MOVE_FILES = tuple(

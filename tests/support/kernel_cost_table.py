@@ -65,6 +65,8 @@ def samples():
         moves += [transposed(width, 37, 1501), transposed(width, 701, 29), transposed(width, 333, 41, 3)]
         moves += [transposed(width, 20000, 3), transposed(width, 3, 20000), transposed(width, 4, 15000)]
         moves += [transposed(width, 1200, 49, 1), transposed(width, 49, 1200, 1)]
+        # one tile has rows of the target whole
+        moves += [move_of(width, [(size, size, 1503, 1), (1501, 1501, 1, size + 6)]) for size in (63, 125)]
         moves += [permuted(width, sizes, range(len(sizes))[::-1]) for sizes in _SHORT]
         moves += [
             rows(width, 64, 512, 16),

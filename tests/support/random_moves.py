@@ -171,7 +171,7 @@ def any_tiles(rng, width):
 def words(rng, width):
     """Around the sizes of tiles of words, and the shortest runs that are worth them, at any phase."""
     at_words = rng.random() < 0.3, rng.random() < 0.3
-    along_a, along_b, _ = word_tile(width, *at_words)
+    along_a, along_b = word_tile(width, 4 if at_words[0] else width)
     # the second: where a tile reads whole words only
     a = near(rng, along_a, along_a + 128 // width, 64 // width + 1, 128 // width)
     b = near(rng, along_b, 2 * along_b if a * 2 * along_b * width < MOST_BYTES else along_b, 64 // width + 1)

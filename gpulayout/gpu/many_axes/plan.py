@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS, FEW_ROWS
+from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS, BOX_WORDS_MOST, FEW_ROWS, WORD
 from gpulayout.gpu.launch import MAX_STRUCT_BYTES, KernelPlan, bits_of, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.box_launch import BoxLoops, RunAccess, box_launch, box_loops
@@ -25,7 +25,6 @@ _FEW_BYTES = 4096  # unless they are this large
 _TRIES = 4  # boxes to try
 _WORTH = 1.1  # a box may cost this much more if it has no bank conflicts
 BLOCKS = 640  # a block moves several boxes if at least this many remain, more than 148 multiprocessors hold at once
-_MOST_INSTRUCTIONS = 50  # for an element; a box of words that takes more is not worth it
 _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a move has at least 2^33 places
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
@@ -45,20 +44,22 @@ def many_axes_plan(work: MoveWork, found: KernelPlan | None) -> KernelPlan | Non
     why = (
         f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile"
     )
-    single = not work.change and 1 in (len(chosen[1].read.apart), len(chosen[1].write.apart))
-    plan = single and words_plan(work, why, _MOST_INSTRUCTIONS) or _box_plan(work, *chosen, why)
+    single = not work.change and _is_single(chosen[1])
+    plan = single and words_plan(work, why, BOX_WORDS_MOST) or _box_plan(work, *chosen, why)
     return plan if len(plan.parameters) <= MAX_STRUCT_BYTES else found
 
 
 def best_box(
     axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0, change: Change | None = None
 ) -> tuple[SharedBox, Walks] | None:
-    """The box that moves the fewest bytes, or a slightly costlier one without bank conflicts; None if none pays off.
+    """The box that moves the fewest bytes, or a slightly costlier one without bank conflicts that moves small elements
+    in words; None if none pays off.
 
     shortest   bytes of the runs without a box; those of the box must be longer by half
     change     the arithmetic on the way
     """
     chosen: tuple[SharedBox, Walks] | None = None
+    best = (False, False)
     for box in itertools.islice(boxes(axes, width), _TRIES):
         if (
             2 * min(box.source_run, box.target_run) * width < 3 * shortest
@@ -70,11 +71,19 @@ def best_box(
         if operands is None:
             continue
         walks = box_walks(axes, box, cut_axes(axes, box), width, phases, operands)
-        if walks and (walks.has_few_conflicts or not chosen):
-            chosen = box, walks
-        if walks and walks.has_few_conflicts:
+        if walks is None:
+            continue
+        rank = walks.has_few_conflicts, width >= WORD or not _is_single(walks)
+        if chosen is None or rank > best:
+            chosen, best = (box, walks), rank
+        if all(rank):
             break
     return chosen
+
+
+def _is_single(walks: Walks) -> bool:
+    """True if a side moves single elements."""
+    return 1 in (len(walks.read.apart), len(walks.write.apart))
 
 
 def box_operands(axes: Sequence[Axis], box: SharedBox, change: Change | None) -> tuple[int, ...] | None:

@@ -17,7 +17,10 @@ MAX_BOX_AXES = 13  # 2^14 elements do not fit beside a table
 _ROW = 24  # elements; a row of lanes nearly always has at least as many
 _SMALLEST = THREADS  # elements: one for each thread of a block
 _RUN_BYTES = 128  # the run to aim for: four sectors
-_WRITE_WEIGHT = 1.25  # writing part of a sector also reads it
+
+
+# Writing part of a sector also reads it.  With 4.5, two moves of a dozen got other boxes on an H100, and were slower.
+_WRITE_WEIGHT = 1.25
 
 
 class SharedBox(NamedTuple):
@@ -115,7 +118,7 @@ def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
 
 
 def _most_elements(sides: Sequence[_RunSide], width: int) -> int:
-    """How many elements fit in shared memory beside the table of both sides' rows, such as 2880 of 4 bytes."""
+    """How many elements fit in shared memory beside the table of both sides' rows, such as 4320 of 4 bytes."""
     rows = sum([1 / side.access for side in sides]) / _ROW
     return int((BOX_SHARED_BYTES - 2 * LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 

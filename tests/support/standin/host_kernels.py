@@ -14,7 +14,7 @@ from tests.support.standin import wheel
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include.*$", re.MULTILINE)
 _paths = {}  # path -> the path as a C string
-_PROJECT_KERNELS = re.compile(r"^GPL_KERNEL (\w+)\(", re.MULTILINE)
+_PROJECT_KERNELS = re.compile(r"^GPL_KERNEL(?:_OF\(\w+\))? (\w+)\(", re.MULTILINE)
 
 
 def build(source, options, kernel):

@@ -1,7 +1,8 @@
 """Hardware counters of chosen cases, on a GPU with ncu: `python -m benchmarks.counters --from RUN.json --json FILE`.
 
 Nsight Compute runs this module once more, which launches each case once between two marks; compiling and filling come
-before them.  The cases are those furthest below a copy's speed in a recorded run, or the named ones.
+before them.  The cases are those furthest below a copy's speed in a recorded run, and the named ones.  Both may be of
+the GPU's list, conversions on the way, or of the 57 tensor transpositions.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import time
 from typing import Any
+
+from benchmarks.machine import machine_here
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 STALLS = ("long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", "barrier", "wait", "math_pipe_throttle",
@@ -67,17 +70,20 @@ def main() -> int:
         names = list(dict.fromkeys([*options.cases, *worst(found, options.worst)]))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         parser.error(f"--from {options.run} is no recorded run: {error!r}")
+    known = cases(options.quick)
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no case is named {unknown[0]!r}: python -m benchmarks --tables RUN.json prints the names")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends ncu too
     ncu = shutil.which("ncu") or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/ncu"), reverse=True)), None)
     if ncu is None:
         print("ncu is not installed")
         return LEFT_OUT
     rows, said = counted(ncu, names, options.seconds, options.quick)
-    moved = {name: case.bytes_moved for name, case in cases(options.quick).items()}
+    moved = {name: case.bytes_moved for name, case in known.items()}
     lines = table(rows, moved) if rows else [line[:200] for line in said[-6:]]
     print("\n".join(lines))
     if options.json:
-        found = {"cases": names, "rows": rows, "said": said[-40:], "table": lines}
+        found = {"machine": machine_here(), "cases": names, "rows": rows, "said": said[-40:], "table": lines}
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if not rows and any("ERR_NVGPUCTRPERM" in line for line in said):
         print("the driver lets only administrators read counters (ERR_NVGPUCTRPERM)")
@@ -87,15 +93,18 @@ def main() -> int:
 
 
 def worst(found: dict[str, Any], count: int) -> list[str]:
-    """The names of the cases with the smallest fractions of a copy, at most one of each kernel family."""
+    """The names of the cases with the smallest fractions of a copy, at most one of each kernel family, and at most one
+    of those of each family that change the elements.
+    """
     from benchmarks.record import fraction_of
 
-    judged = [(fraction_of(record), record) for record in found.get("cases", ()) if record["group"] != "tiny"]
-    names: dict[str, str] = {}
+    records = [record for section in ("cases", "arithmetic", "ttc") for record in found.get(section, ())]
+    judged = [(fraction_of(record), record) for record in records if record["group"] != "tiny"]
+    names: dict[tuple[str, bool], str] = {}
     for fraction, record in sorted(judged, key=lambda pair: pair[0] or 0):
         if fraction is not None:
-            names.setdefault(record["family"], record["case"])
-    return list(names.values())[:count]
+            names.setdefault((record["family"], record.get("kind") == "convert"), record["case"])
+    return list(dict.fromkeys(names.values()))[:count]
 
 
 def counted(ncu: str, names: list[str], seconds: float, quick: bool) -> tuple[dict[str, Row], list[str]]:
@@ -197,10 +206,11 @@ def number(text: str | None) -> float:
 
 
 def cases(quick: bool) -> dict[str, Any]:
-    """The benchmarks' cases by name."""
-    from benchmarks.cases import gpu, select
+    """The benchmarks' cases by name.  A few of the transpositions stand in the GPU's list too, as the same moves."""
+    from benchmarks.cases import convert, gpu, select, ttc
 
-    return {case.name: case for case in (select.quick(gpu.GPU_CASES) if quick else gpu.GPU_CASES)}
+    listed = [*ttc.TTC_CASES, *convert.CONVERT_CASES, *gpu.GPU_CASES]
+    return {case.name: case for case in (select.quick(listed) if quick else listed)}
 
 
 def launch(names: list[str], quick: bool) -> int:

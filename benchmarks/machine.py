@@ -11,6 +11,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
+from gpulayout.api.backends import gpu_problem
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.version import __version__
 
@@ -43,6 +44,11 @@ def machine(backend: str, peers: bool) -> dict[str, Any]:
         "packages": _versions(*PACKAGES, *(PEER_PACKAGES if peers else ())),
     }
     return found | (_gpu() if backend == "cupy" else {})
+
+
+def machine_here() -> dict[str, Any]:
+    """The same with the peers, and with the device where a GPU works."""
+    return machine("numpy" if gpu_problem() else "cupy", peers=True)
 
 
 def _versions(*names: str) -> dict[str, str]:

@@ -11,16 +11,21 @@ from benchmarks.peers.contender import COPY, OURS
 from benchmarks.record import Record, best_peer, fraction_of, mean, ratio, sized, time_of
 
 RAVEL = "ravel_multi_index"
+FRACTION = "fraction of the speed of a plain copy"
 NAMED = ("numpy", "torch", "jax")
 BACKENDS = {"numpy": "NumPy", "cupy": "CuPy"}
 
 
 class Bars(NamedTuple):
-    """One panel of horizontal bars: for each case a ratio or a fraction, None if it was not measured."""
+    """One panel of horizontal bars: for each case a ratio or a fraction, None if it was not measured.
+
+    ranges   what a model expects for each case, from and to; None for kernels that it does not know
+    """
 
     title: str
     cases: tuple[str, ...]
     values: tuple[float | None, ...]
+    ranges: tuple[tuple[float, float] | None, ...] = ()
 
 
 class Curve(NamedTuple):
@@ -51,8 +56,15 @@ def pictures(runs: Sequence[Record]) -> list[Picture]:
     that has it: one for each backend.
     """
     found, runs = [], [sized(run) for run in runs]
-    for wanted, draw in (("relayout", _relayouts), ("cases", _copies), ("relayout", _threads), ("bytes", _bytes)):
-        having = [run for run in runs if run.get(wanted)]
+    gpus, cpus = ([run for run in runs if bool(run.get("machine", {}).get("gpu")) == gpu] for gpu in (True, False))
+    for wanted, draw, given in (
+        ("relayout", _relayouts, runs),
+        ("cases", _copies, cpus),
+        ("cases", _on_gpu, gpus),
+        ("relayout", _threads, runs),
+        ("bytes", _bytes, runs),
+    ):
+        having = [run for run in given if run.get(wanted)]
         if having:
             found.append(draw(having[-1]))
     linearized = [run for run in runs if run.get("linearize")]
@@ -110,22 +122,37 @@ def _list(texts: Sequence[str]) -> str:
     return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
 
 
-def _copies(run: Record) -> Picture:
-    """For every case, the fraction of a plain copy's speed that this library and the best peer reach."""
+def _fractions(run: Record) -> tuple[Bars, Bars, str]:
+    """For every case, the fraction of a plain copy's speed that this library and the best peer reach; the title."""
     records = [record for record in run["cases"] if fraction_of(record) is not None]
     cases = tuple(record["case"] for record in records)
     ours = tuple(fraction_of(record) for record in records)
     peers = tuple(_fraction_of_peer(record) for record in records)
-    threads = run["machine"]["threads"]
-    return Picture(
-        "copies.svg",
+    models = [record.get("model") for record in records]
+    ranges = tuple(tuple(model["fraction_of_copy"]) if model else None for model in models)
+    title = (
         f"{len(cases)} cases: gpulayout reaches {statistics.median(ours):.2f} of the speed of a plain copy of as many "
-        f"bytes (median), the best peer {statistics.median(filter(None, peers)):.2f}",
-        f"{_note(run)}; {threads} thread{'s' * (threads > 1)} for gpulayout, 1 for NumPy and the copy",
-        "fraction of the speed of a plain copy",
-        "",
-        [Bars("gpulayout", cases, ours), Bars("best peer", cases, peers)],
+        f"bytes (median), the best peer {statistics.median(filter(None, peers)):.2f}"
     )
+    return Bars("gpulayout", cases, ours, ranges if any(ranges) else ()), Bars("best peer", cases, peers), title
+
+
+def _copies(run: Record) -> Picture:
+    """Fractions of a copy on a CPU."""
+    ours, peers, title = _fractions(run)
+    threads = run["machine"]["threads"]
+    note = f"{_note(run)}; {threads} thread{'s' * (threads > 1)} for gpulayout, 1 for NumPy and the copy"
+    return Picture("copies.svg", title, note, FRACTION, "", [ours._replace(ranges=()), peers])
+
+
+def _on_gpu(run: Record) -> Picture:
+    """Fractions of a copy on a GPU, with the model's ranges."""
+    ours, peers, title = _fractions(run)
+    title = title.replace(" cases:", f" cases on {run['machine']['gpu']}:", 1)
+    missed = run.get("peers_not_timed", {})
+    late = "".join(f"out of time for {peer} on {len(cases)}; " for peer, cases in missed.items())
+    note = f"black lines: the range that the model expects; {late}{_note(run)}"
+    return Picture("gpu.svg", title, note, FRACTION, "", [ours, peers])
 
 
 def _fraction_of_peer(record: Record) -> float | None:

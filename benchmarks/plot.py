@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.pictures import Bars, Curve, Picture, pictures
+from benchmarks.pictures import FRACTION, Bars, Curve, Picture, pictures
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "images"
@@ -19,6 +19,7 @@ RECORDED = tuple(
         "cpu-goals-epyc-zen5-2core.json",
         "cpu-epyc-zen4-2core-2threads.json",
         "cpu-curves-xeon-2core.json",
+        "gpu-h100.json",
     )
 )
 
@@ -78,7 +79,7 @@ def _figure(picture: Picture, width: float, height: float, columns: int = 1) -> 
 
 def _bars(picture: Picture) -> Any:
     """Panels side by side.  Ratios begin at 1 on a logarithmic axis; fractions of a copy begin at 0."""
-    ratios = picture.file != "copies.svg"
+    ratios = picture.x_label != FRACTION
     rows = len(picture.panels[0].cases)
     figure, axes = _figure(picture, 10 if len(picture.panels) > 1 else 8, 1.6 + 0.21 * rows, len(picture.panels))
     for axis, panel in zip(axes, picture.panels):
@@ -116,11 +117,15 @@ def _ratio_panel(axis: Any, panel: Bars) -> None:
 
 
 def _fraction_panel(axis: Any, panel: Bars) -> None:
-    """Bars from 0; a line at 1, the speed of a copy."""
+    """Bars from 0; a line at 1, the speed of a copy.  A range of the model is a line across its bar."""
     for row, value in enumerate(panel.values):
+        expected = panel.ranges[row] if panel.ranges else None
         if value is not None:
             axis.barh(row, value, height=0.72, color=BLUE if panel.title == "gpulayout" else GREY)
-            axis.text(value + 0.02, row, f"{value:.2f}", va="center", fontsize=8, bbox=WHITE)
+            right = max(value, *expected) if expected else value
+            axis.text(right + 0.02, row, f"{value:.2f}", va="center", fontsize=8, bbox=WHITE)
+        if expected:
+            axis.plot(expected, (row, row), color="black", linewidth=1, marker="|", markersize=6)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_xlim(0, max(1.2, *(value + 0.2 for value in panel.values if value)))
 

@@ -4,9 +4,15 @@ import json
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
 
 from benchmarks import counters
+from benchmarks.cases.convert import CONVERT_CASES
+from benchmarks.cases.gpu import GPU_CASES
+from benchmarks.cases.ttc import TTC_CASES
+from benchmarks.peers.arrays import array_contenders
+from benchmarks.peers.inputs import input_and_output
 from tests.support.waiting import wait_until
 
 NAMES = ["f32 8192x8192", "u8 odd"]
@@ -92,7 +98,8 @@ def test_a_driver_that_keeps_its_counters_from_users_leaves_them_out(monkeypatch
     assert called(monkeypatch, "--json", tmp_path / "counters.json") == status
     last = capsys.readouterr().out.splitlines()[-1]
     assert ("ERR_NVGPUCTRPERM" in last) == (status == 77)
-    assert json.loads((tmp_path / "counters.json").read_text())["said"] == [said]
+    found = json.loads((tmp_path / "counters.json").read_text())
+    assert found["said"] == [said] and {"commit", "cpu", "packages"} <= found["machine"].keys()
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"cases": 3}', '{"cases": [{}]}'])
@@ -103,6 +110,34 @@ def test_a_recorded_run_that_is_none_is_named(monkeypatch, tmp_path, capsys, tex
     with pytest.raises(SystemExit) as ended:
         called(monkeypatch, "--from", run)
     assert ended.value.code == 2 and f"--from {run} is no recorded run: " in capsys.readouterr().err
+
+
+def test_a_name_that_no_case_has_is_refused_before_ncu_starts(monkeypatch, ncu, capsys):
+    commands = ncu()
+    with pytest.raises(SystemExit) as ended:
+        called(monkeypatch, "--cases", "f32 8192x8192", "f32 8192x8191")
+    assert ended.value.code == 2 and not commands
+    assert "no case is named 'f32 8192x8191': " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_cases_of_all_lists_are_found_by_name(quick):
+    known = counters.cases(quick)
+    for listed in (GPU_CASES, CONVERT_CASES, TTC_CASES):
+        for case in listed:
+            found = known[case.name]
+            assert (found.kind, found.source.element_type) == (case.kind, case.source.element_type)
+            assert not quick or case.bytes_moved < 1 << 20 or found.bytes_moved < case.bytes_moved
+    for case in TTC_CASES:  # those that stand in two lists are the same move
+        assert quick or (known[case.name].source, known[case.name].target) == (case.source, case.target)
+
+
+@pytest.mark.parametrize("name", ["f32 8192x8192", "s8 to f16, a scale for 128, 8192", "f64 7264,7264 order 1 0"])
+def test_a_case_of_any_list_runs_as_a_launch_of_this_library(name):
+    case = counters.cases(quick=True)[name]
+    ours = array_contenders(np, case, [input_and_output(np, case, 0)])[0]
+    ours.call(0)
+    assert ours.is_ours and ours.output == "warm"
 
 
 def tool(tmp_path, text):
@@ -159,11 +194,12 @@ def test_the_table_compares_traffic_with_what_must_move(ncu):
     assert "(x1.10)" in text and "stalls: long_scoreboard 7.5" in text
 
 
-def test_the_slowest_case_of_each_family_is_taken():
-    def record(name, family, fraction, group="transpose"):
-        runs = [{"contender": "gpulayout", "output": "warm", "threads": 1, "fraction_of_copy": fraction}]
-        return {"case": name, "family": family, "group": group, "runs": runs}
+def record(name, family, fraction, group="transpose", kind="relayout"):
+    runs = [{"contender": "gpulayout", "output": "warm", "threads": 1, "fraction_of_copy": fraction}]
+    return {"case": name, "family": family, "group": group, "kind": kind, "runs": runs}
 
+
+def test_the_slowest_case_of_each_family_is_taken():
     found = {
         "cases": [
             record("a", "tile", 0.5),
@@ -174,3 +210,12 @@ def test_the_slowest_case_of_each_family_is_taken():
         ]
     }
     assert counters.worst(found, 2) == ["c", "b"] and counters.worst({}, 5) == []
+
+
+def test_conversions_and_the_long_list_are_among_the_slowest():
+    found = {
+        "cases": [record("a", "rows", 0.5), record("twice", "tile", 0.4)],
+        "ttc": [record("t", "tile", 0.6, group="TTC"), record("twice", "tile", 0.3, group="TTC")],
+        "arithmetic": [record("x", "rows", 0.1, kind="convert"), record("y", "rows", 0.2, kind="convert")],
+    }
+    assert counters.worst(found, 5) == ["x", "twice", "a"]

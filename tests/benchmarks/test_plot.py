@@ -17,13 +17,14 @@ from benchmarks.record import time_of
 from benchmarks.report import report
 
 RUNS = [json.loads(file.read_text()) for file in plot.RECORDED]
-GOALS, CASES, LINES = RUNS
+GOALS, CASES, LINES, GPU = RUNS
 BY_FILE = {picture.file: picture for picture in pictures(RUNS)}
 
 
 def test_every_picture_has_a_recorded_run():
-    assert set(BY_FILE) == {"relayouts.svg", "copies.svg", "threads.svg", "bytes.svg", "linearize.svg"}
+    assert set(BY_FILE) == {"relayouts.svg", "copies.svg", "gpu.svg", "threads.svg", "bytes.svg", "linearize.svg"}
     assert pictures([]) == [] and [picture.file for picture in pictures([CASES])] == ["copies.svg"]
+    assert [picture.file for picture in pictures([GPU])] == ["gpu.svg"]
 
 
 def test_ratios_are_the_peers_times_over_ours():
@@ -42,14 +43,27 @@ def test_ratios_are_the_peers_times_over_ours():
     )
 
 
-def test_fractions_of_a_copy_are_as_recorded():
-    ours = BY_FILE["copies.svg"].panels[0]
+@pytest.mark.parametrize("file, recorded", [("copies.svg", CASES), ("gpu.svg", GPU)])
+def test_fractions_of_a_copy_are_as_recorded(file, recorded):
+    ours = BY_FILE[file].panels[0]
     assert dict(zip(ours.cases, ours.values, strict=True)) == {
         record["case"]: run["fraction_of_copy"]
-        for record in CASES["cases"]
+        for record in recorded["cases"]
         for run in record["runs"]
         if (run["contender"], run["output"]) == (OURS, "warm")
     }
+
+
+def test_a_gpus_fractions_stand_beside_the_model_s_ranges():
+    ours, peers = BY_FILE["gpu.svg"].panels
+    models = {record["case"]: record["model"] for record in GPU["cases"]}
+    found = dict(zip(ours.cases, ours.ranges, strict=True))
+    assert found == {case: tuple(models[case]["fraction_of_copy"]) if models[case] else None for case in ours.cases}
+    assert any(found.values()) and None in found.values() and peers.ranges == ()
+    assert GPU["machine"]["gpu"] in BY_FILE["gpu.svg"].title
+    assert not any(panel.ranges for panel in BY_FILE["copies.svg"].panels)
+    for peer, cases in GPU["peers_not_timed"].items():
+        assert f"out of time for {peer} on {len(cases)}" in BY_FILE["gpu.svg"].note
 
 
 def test_curves_are_as_recorded():

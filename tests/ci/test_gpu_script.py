@@ -96,7 +96,7 @@ def test_a_whole_run_goes_through_all_parts_though_one_fails(stubs):
     assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("FAILED")
     found = {part["name"]: part for part in parts}
     assert {name: (part["limit"], part["status"]) for name, part in found.items() if name != "benchmarks"} == {
-        "tests": (150, 0),
+        "tests": (200, 0),
         "launches": (90, 0),
         "memcheck": (90, 0),
         "racecheck": (90, 9),
@@ -121,8 +121,9 @@ def test_the_first_run_on_a_device_counts_too_and_the_second_tries_other_numbers
     _, parts, called = stubs("--first")
     assert [part["name"] for part in parts][-2:] == ["benchmarks", "counters"] and len(parts) == 7
     assert called[-1].startswith("-m benchmarks.counters --json ")
+    assert 270 < parts[-2]["limit"] <= 290  # of 360 s, 70 for the counters
     _, parts, _ = stubs("--second")
-    assert [part["name"] for part in parts] == ["numbers", "benchmarks", "counters"]
+    assert [part["name"] for part in parts] == ["numbers", "benchmarks", "counters"] and 270 < parts[1]["limit"] <= 290
 
 
 @pytest.mark.parametrize("arguments, every", [((), "1"), (("--quick",), "")])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.bits_turn import filled, turn_plan
-from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.bits_turn import WORD, filled, turn_plan
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import ITEMS, MOST_READ, MOST_WRITTEN, THREADS
-from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
@@ -42,6 +42,8 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             variant=widths,
             reach=move.source_span[1] + _PHASES if move.source_bits == 8 else 0,
         )
+        steps = move.axes[0].source_stride != 1  # slot by slot; else in words of a packed source, or in vectors
+        plan = replace(plan, reads=Access(1 if steps else VECTOR_BYTES if move.source_bits == 8 else WORD))
     else:
         plan = planned(
             work,
@@ -65,14 +67,15 @@ def group_bytes(source_bits: int, target_bits: int) -> int:
 
 def _why(move: PackedMove) -> str:
     """Why the elements do not move as whole bytes."""
-    apart = f"elements of {counted(move.bits, 'bit')} are taken apart or put together in registers"
+    minor, per, elements = move.axes[0], 8 // move.bits, f"elements of {counted(move.bits, 'bit')}"
+    stepping = minor.source_stride != 1
+    how = "moved one by one" if stepping else "taken apart or put together in registers"
     if move.source_bits != move.target_bits:
         packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")
-        return f"the {packed} is packed and the {other} has a byte for each element, so {apart}"
-    minor, per = move.axes[0], 8 // move.bits
-    if minor.source_stride != 1:
-        return f"the minor axis of the target is not contiguous in the source, so {apart}"
+        return f"the {packed} is packed and the {other} has a byte for each element, so {elements} are {how}"
+    if stepping:
+        return f"the minor axis of the target is not contiguous in the source, so {elements} are {how}"
     return (
         f"not all runs of {minor.bound} elements begin and end at multiples of {per}, so words are put together from "
-        f"elements of {counted(move.bits, 'bit')}"
+        f"{elements}"
     )

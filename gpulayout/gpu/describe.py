@@ -54,7 +54,9 @@ def launch_facts(plan: KernelPlan) -> list[str]:
 def _accesses(plan: KernelPlan) -> str:
     """The sizes of elements and of accesses; both sides' if elements change on the way."""
     if plan.arithmetic is None:
-        return f"elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}"
+        sizes = counted(plan.reads.nbytes, "byte"), counted(plan.vector_bytes, "byte")
+        each = f"accesses of {sizes[0]}" if sizes[0] == sizes[1] else f"reads of {sizes[0]}, writes of {sizes[1]}"
+        return f"elements of {counted(plan.element_bytes, 'byte')}, {each}"
     given, made = plan.in_memory
     read, written = plan.reads.nbytes // plan.element_bytes * given, plan.vector_bytes // plan.element_bytes * made
     return (

@@ -18,6 +18,7 @@ import importlib.util
 import json
 import math
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -311,9 +312,14 @@ def rows_of(variant: Variant, bench: Bench, known: dict[str, int], deadline: flo
             row |= bench.row(gl, name)
             row["right"] = known.setdefault(name, row["check"]) == row["check"]
         except Exception as error:
-            row["error"] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
+            row["error"] = f"{type(error).__name__}: {first_line(error)[:160]}"
         yield row
         bench.cupy.get_default_memory_pool().free_all_blocks()
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, with the names of files but not their folders, which may be temporary."""
+    return re.sub(r"(?<!\S)/\S*/", "", (str(error).strip().splitlines() or [""])[0])
 
 
 def worker(file: pathlib.Path, wanted: list[str], known: dict[str, int], deadline: float, quick: bool) -> int:

@@ -1,8 +1,8 @@
 """The parameters of moves with arithmetic on devices: copied there once, and kept as long as the plan.
 
-A copy belongs to one stream of one device.  It is made in the order of that stream, so before every launch that reads
-it, and memory that is given back goes to work that comes later in that stream.  So neither the host nor another stream
-has to wait, whenever a copy is made or dropped.  A call in another stream gets a copy of its own.
+A copy belongs to one stream of one device.  The stream makes it before any launch that reads it, and its memory is
+reused only by later work in the same stream.  So neither the host nor another stream has to wait when a copy is made or
+dropped.  A call in another stream gets a copy of its own.
 
 On an H100, a copy in each call took longer than the kernels of images, and 27 times as long with a scale for every 128
 elements (docs/performance.md).
@@ -24,10 +24,10 @@ class Upload(NamedTuple):
     """A copy of parameters on a device.
 
     address   of its first value
-    stream    its own one; held, because another stream could get the number of one that is gone.  Only another library
-              could end its own stream all the same, whose number CuPy's pool trusts too
-    memory    of the copy; whoever launches holds it until all is launched.  The last field goes first, so that the
-              stream is still there when the memory is given back to it
+    stream    the stream that it belongs to.  Keeping it here means that no other stream can get its number.  Another
+              library may still destroy a stream of its own; CuPy's memory pool relies on that number too
+    memory    keeps the copy alive; a caller holds it until every launch that reads it was issued.  It is the last
+              field, so it is released before the stream, into whose pool the memory goes back
     """
 
     address: int

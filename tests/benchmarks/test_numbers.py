@@ -53,6 +53,19 @@ def test_the_moves_reach_the_kernels_that_they_are_named_after(looked_at):
 
 
 @pytest.mark.parametrize(
+    "text, line",
+    [
+        ("/one/two/a1b2.cu(7): error: no size\nin line 7", "a1b2.cu(7): error: no size"),
+        ("no such file: /one/two/a.cu", "no such file: a.cu"),
+        ("3 / 4 of them, and/or more", "3 / 4 of them, and/or more"),
+        ("", ""),
+    ],
+)
+def test_an_error_is_recorded_without_the_folders_of_the_machine(text, line):
+    assert numbers.first_line(ValueError(text)) == line
+
+
+@pytest.mark.parametrize(
     "variant, message",
     [
         (numbers.Variant("no such number", (), {"NO_SUCH": 1}), "kernel_numbers.py has no NO_SUCH"),

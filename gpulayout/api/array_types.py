@@ -107,13 +107,15 @@ class ArithmeticOptions(TypedDict, total=False):
     They say one of four forms, which do not mix:
 
     - cast: `dtype` alone
-    - scale and shift: ``x * scale + shift``, or one of the two
+    - scale and shift: ``x * scale + shift``, or one of the two; with ``divide=True``, ``x / scale + shift``
     - normalise: ``(x - mean) / std``, or one of the two; with ``unit=True``, ``(x / 255 - mean) / std``
     - quantise: ``rint(x / scale) + zero_point`` from floats to integers, and back ``(x - zero_point) * scale``
 
     A parameter is a number or an array on the host.  It broadcasts against the array before the move, as in NumPy: a
-    scale of shape (3,) for N H W C.  Its sizes may also divide the array's: a scale of shape (4, 2) for an array of
-    shape (512, 256) has a number for each 128 x 128 elements.
+    scale of shape (3,) for N H W C.  There may also be a number for each block of elements: ``block=128`` says how many
+    share one, and the last block of a dimension may be cut.  Without `block`, a parameter with as many dimensions as
+    the array may have sizes that divide the array's: a scale of shape (4, 2) for an array of shape (512, 256) has a
+    number for each 128 x 128 elements.
 
     Attributes
     ----------
@@ -121,14 +123,19 @@ class ArithmeticOptions(TypedDict, total=False):
         The element type of the result; by default that of the target, if it is a whole shape, else that of the array.
         An array of integers needs it for every form but the cast, and a quantisation always does.
     scale, shift : number or array
-        Without `zero_point`, a factor, whatever the types are.  With it, the size of a step: quantising divides by it,
-        the way back multiplies.
+        Without `divide` and `zero_point`, a factor, whatever the types are.  With `zero_point`, the size of a step:
+        quantising divides by it, the way back multiplies.
     mean, std : number or array
         What is subtracted, and then divides, as in torchvision.  The result has a float type.
     unit : bool
         True divides by 255 first, for arrays of u8.
     zero_point : integer or array
-        The integer that stands for 0, as in ONNX.  0 for a float type: ``x / scale``.
+        The integer that stands for 0, as in ONNX.
+    divide : bool
+        True divides by `scale`: to a float type of 8 bits, say, whose way back multiplies.
+    block : int or sequence of int
+        How many elements share a number of a parameter: along every dimension of the array before the move that a
+        parameter has neither 1 nor all numbers for, or one for each dimension.
     saturate : bool
         False gives nan for numbers that are too large for a float type without infinities, such as f8e4m3fn.  By
         default they become its largest number, as in ONNX.
@@ -160,6 +167,8 @@ class ArithmeticOptions(TypedDict, total=False):
     std: Parameter
     unit: bool
     zero_point: Parameter
+    divide: bool
+    block: int | Sequence[int]
     saturate: bool
 
 

@@ -21,7 +21,7 @@ from gpulayout.moves.arithmetic import Arithmetic
 SYMBOLS = {"multiply": "*", "add": "+", "subtract": "-", "divide": "/"}
 
 
-class Parameter(NamedTuple):
+class Operand(NamedTuple):
     """An operand of the steps.
 
     constant   its number if it is the same for all elements; else None, and the caller passes it
@@ -37,10 +37,10 @@ class ConvertFunction(NamedTuple):
     """The arithmetic of a plan, and its parameters in order."""
 
     arithmetic: Arithmetic
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[Operand, ...]
 
     @property
-    def arguments(self) -> list[Parameter]:
+    def arguments(self) -> list[Operand]:
         """The parameters that a caller passes, in the order of the keywords: scale before zero_point."""
         found = [each for each in self.parameters if each.constant is None]
         return sorted(found, key=lambda each: OPTIONS.index(each.name))
@@ -80,22 +80,21 @@ def conversion_of(change: ElementChange, source: Shape) -> ConvertFunction:
             f"parts, write the code of a plan from {arithmetic.source.component} to {arithmetic.target.component}"
         )
     found = []
-    for name, values in zip(change.names, change.parameters):
+    for name, values, blocks in change.parameters:
         if values.size != 1:
-            found.append(Parameter(name, None, _place(values.shape, source.dimensions)))
+            found.append(Operand(name, None, _place(values.shape, blocks)))
             continue
         if not math.isfinite(values.item()):
             raise LayoutError(f"{name} is {values.item()}: generated code has finite constants")
-        found.append(Parameter(name, values.item()))
+        found.append(Operand(name, values.item()))
     return ConvertFunction(arithmetic, tuple(found))
 
 
-def _place(sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> str:
+def _place(sizes: tuple[int, ...], blocks: tuple[int, ...]) -> str:
     """Where the number for element (i0, i1, ...) stands in an array of these sizes; `/` rounds down."""
     terms, stride = [], 1
-    for dim, size in zip(reversed(range(len(dimensions))), reversed(sizes)):
-        if size > 1:
-            block = dimensions[dim] // size
+    for dim, (size, block) in reversed([*enumerate(zip(sizes, blocks))]):
+        if block:
             terms.append(f"i{dim}" + (f" / {block}" if block > 1 else "") + (f" * {stride}" if stride > 1 else ""))
         stride *= size
     return " + ".join(reversed(terms)) or "0"

@@ -12,6 +12,7 @@ from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.in_place import RelayoutTransfer
 from gpulayout.api.kept import Kept
 from gpulayout.api.libraries import library_of
+from gpulayout.api.parameters import Parameter
 from gpulayout.api.same_kind import Maker, Result, same_kind
 from gpulayout.api.sides import ArraySide, BufferSide, Side
 from gpulayout.api.transfer import Transfer
@@ -33,16 +34,18 @@ class _Staged:
     """What a backend prepared for the stages of a transfer."""
 
     def __init__(self, backend: Backend, stages: Stages, arithmetic: Arithmetic, dimensions: tuple[int, ...]):
-        self._backend, self._dimensions, self._parameters = backend, dimensions, stages.parameters
+        self._backend, self._dimensions, self._blocks = backend, dimensions, stages.blocks
         self._types = arithmetic.source.dtype, arithmetic.target.dtype
         self._before, self._after = (
             backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.after)
         )
         self._main = backend.prepare_arithmetic(stages.pieces)
 
-    def with_parameters(self, parameters: Sequence[HostArray]) -> Prepared:
+    def with_parameters(self, parameters: Sequence[Parameter]) -> Prepared:
         """The stages of a transfer with these parameters, which nobody may change."""
-        main = self._main.with_parameters(lambda: [_spread(*each) for each in zip(parameters, self._parameters)])
+        main = self._main.with_parameters(
+            lambda: [_spread(*each, self._dimensions) for each in zip(parameters, self._blocks)]
+        )
         return main if self._before is self._after is None else _ThroughDense(self, main)
 
     def execute(self, main: Prepared, source: AnyArray, target: AnyArray, is_new: bool) -> None:
@@ -61,12 +64,14 @@ class _Staged:
         return self._backend.temporary(self._dimensions, self._backend.held(self._types[side]), like)
 
 
-def _spread(parameter: HostArray, sizes: tuple[int, ...]) -> HostArray:
-    """The parameter with these sizes, which its own divide: each value fills a block."""
-    if parameter.shape != sizes:
-        for axis, (own, size) in enumerate(zip(parameter.shape, sizes)):
-            parameter = np.repeat(parameter, size // own, axis)
-    return parameter
+def _spread(parameter: Parameter, blocks: tuple[int, ...], dimensions: tuple[int, ...]) -> HostArray:
+    """The numbers of a parameter for these blocks: its own, or of one element."""
+    found = parameter.values
+    if parameter.blocks != blocks:
+        for axis, (block, own) in enumerate(zip(parameter.blocks, dimensions)):
+            if block > 1:
+                found = np.repeat(found, block, axis)[(slice(None),) * axis + (slice(own),)]
+    return np.ascontiguousarray(found)
 
 
 class _ThroughDense:
@@ -196,7 +201,7 @@ def _width(shape: Shape) -> str:
     return f"{shape.element_type} takes {counted(shape.bits_per_element, 'bit')}"
 
 
-# By both sides, the arithmetic and the sizes of its parameters: what transfers share.  The parameters are not kept.
+# By both sides, the arithmetic and the blocks of its parameters: what transfers share.  The parameters are not kept.
 kept_conversions: Kept[tuple[Stages, dict[Backend, _Staged]]] = Kept()
 
 
@@ -208,11 +213,11 @@ def relayout_transfer(source: Shape, target: Shape, change: ElementChange) -> Co
 def convert_transfer(source: Side, target: Side, written: ConvertSide, change: ElementChange) -> ConvertTransfer:
     """The transfer between two sides; `written` says where the target's elements are, by the source's coordinates."""
     strides = source.strides if isinstance(source, ArraySide) else None
-    key = source.shape, strides, written, change.arithmetic, change.sizes
+    key = source.shape, strides, written, change.arithmetic, change.blocks
     found = kept_conversions.get(key)
     if found is None:
         read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
-        stages = convert_stages(read, written, change.arithmetic, change.sizes)
+        stages = convert_stages(read, written, change.arithmetic, change.blocks)
         found = stages, {}
         kept_conversions.keep(key, found, len(stages.pieces))
     return ConvertTransfer(source, target, found[0], change, found[1])

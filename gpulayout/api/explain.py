@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from gpulayout.api.array_types import ByteCount
@@ -92,7 +91,7 @@ def arithmetic_text(stages: Stages) -> str:
         return f"{arithmetic.form} from {arithmetic.source} to {arithmetic.target}"
     steps = []
     for operation, parameter in arithmetic.steps:
-        count = None if parameter is None else counted(math.prod(stages.given[parameter]), "number")
+        count = None if parameter is None else counted(stages.counts[parameter], "number")
         steps.append(operation if count is None else f"{operation} {_WITH[operation]}{count}")
     start = f"{arithmetic.form} from {arithmetic.source} in {arithmetic.compute}"
     return f"{start}: {', '.join(steps)}; to {arithmetic.target}"
@@ -206,7 +205,7 @@ def _launches(pieces: Pieces) -> str:
     """How many launches a GPU takes for several pieces, and why there are several."""
     if isinstance(pieces[0].move, ConvertMove):
         count = sum(piece.move.place_count > 0 for piece in pieces)
-        return f"in {counted(count, 'launch')} on a GPU: cut at tiles and padding"
+        return f"in {counted(count, 'launch')} on a GPU: cut at tiles, padding and blocks"
     plan = many_plan(
         tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
     )

@@ -101,8 +101,8 @@ class Plan(PlanValue):
             stages = None
         else:
             check_same_dimensions(source, target)
-            for parameter in change.parameters:
-                parameter.setflags(write=False)  # which a pickle forgets
+            for numbers in change.values:
+                numbers.setflags(write=False)  # which a pickle forgets
             transfer = relayout_transfer(source, target, change)
             stages = transfer.stages
         values = (source, target, names, change, transfer.pieces, *moved_bytes(transfer.pieces, stages), transfer)

@@ -60,16 +60,23 @@ def arithmetic_refusal(kind: str, source: Any, target: Any, options: Mapping[str
             what = "a tensor" if is_torch(value) else "a NumPy array"
             return str(no_constant(name, f"{what} inside torch.compile, which traces it"))
     constants = _constants(options)
+    if kind == "transpose" and not _refused_change(given.dtype, _sizes_for(constants, given), constants):
+        return ""
+    sizes = tuple([operator.index(size) for size in given.shape])  # a message has all of them
     if kind == "transpose":
-        return _refused_change(given.dtype, _sizes_for(constants, given), constants)
-    sizes = tuple([operator.index(size) for size in given.shape])
+        return _refused_change(given.dtype, sizes, constants)
     return _refused_way(kind, plain(source), plain(target), given.dtype, sizes, constants)
 
 
 def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
-    """The sizes that parameters have several numbers for; 1 for the others, which stay open."""
-    fixed = _fixed_axes(constants, array.ndim)
-    return tuple([operator.index(size) if is_fixed else 1 for size, is_fixed in zip(array.shape, fixed)])
+    """The sizes that parameters have several numbers for; 1 for others that are open, which they stay."""
+    fixed, is_known = _fixed_axes(constants, array.ndim), not is_compiling()
+    return tuple(
+        [
+            operator.index(size) if is_fixed or (is_known and type(size) is int) else 1
+            for size, is_fixed in zip(array.shape, fixed)
+        ]
+    )
 
 
 def _constants(options: Mapping[str, Any]) -> Constants:
@@ -136,9 +143,11 @@ def _operations_for(change: ElementChange | None, dimensions: tuple[int, ...], i
     if change is None:
         return ()
     parameters = []
-    for found in change.parameters:
-        counts = [own // size if size > 1 else 1 for own, size in zip(dimensions[::-1], found.shape[::-1])]
-        parameters.append((tuple(found.reshape(-1).tolist()), found.shape, tuple(counts[::-1])))
+    for _, found, blocks in change.parameters:
+        ends = tuple([own if block > 1 else size for own, size, block in zip(dimensions, found.shape, blocks)])
+        parameters.append(
+            (tuple(found.reshape(-1).tolist()), found.shape, tuple([block or 1 for block in blocks]), ends)
+        )
     operations = operations_of(change.arithmetic, parameters, in_torch)
     if not in_torch and not sys.modules["jax"].config.jax_enable_x64:
         wide = [value for values in operations for value in values if value in ("float64", "int64", "uint64")]

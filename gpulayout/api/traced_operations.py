@@ -165,16 +165,25 @@ def _as(xp: Any, array: Any, name: str) -> Any:
 
 
 def _parameter(
-    xp: Any, array: Any, name: str, values: Sequence[float], sizes: Sequence[int], counts: Sequence[int]
+    xp: Any,
+    array: Any,
+    name: str,
+    values: Sequence[float],
+    sizes: Sequence[int],
+    blocks: Sequence[int],
+    ends: Sequence[int],
 ) -> Any:
-    """A parameter that broadcasts against the array: each number for as many elements as its block has."""
+    """A parameter that broadcasts against the array: each number for the elements of its block, which ends with
+    the array.
+    """
     if is_torch(array):
         found = xp.tensor(values, dtype=getattr(xp, name), device=array.device)
     else:
         found = xp.asarray(np.array(values, name))
     found = found.reshape([part for size in sizes for part in (size, 1)])
-    found = xp.broadcast_to(found, [part for both in zip(sizes, counts) for part in both])
-    return found.reshape([size * count for size, count in zip(sizes, counts)])
+    found = xp.broadcast_to(found, [part for both in zip(sizes, blocks) for part in both])
+    found = found.reshape([size * block for size, block in zip(sizes, blocks)])
+    return found[tuple([slice(end) for end in ends])]
 
 
 def _clipped(xp: Any, array: Any, lowest: float, highest: float) -> Any:

@@ -50,6 +50,8 @@ def transpose(
     std: Parameter | None = None,
     unit: bool | None = None,
     zero_point: Parameter | None = None,
+    divide: bool | None = None,
+    block: int | Sequence[int] | None = None,
     saturate: bool | None = None,
     **sizes: int,
 ) -> NDArray[Scalar]: ...
@@ -66,6 +68,8 @@ def transpose(
     std: Parameter | None = None,
     unit: bool | None = None,
     zero_point: Parameter | None = None,
+    divide: bool | None = None,
+    block: int | Sequence[int] | None = None,
     saturate: bool | None = None,
     **sizes: int,
 ) -> HostArray: ...
@@ -82,6 +86,8 @@ def transpose(
     std: Parameter | None = None,
     unit: bool | None = None,
     zero_point: Parameter | None = None,
+    divide: bool | None = None,
+    block: int | Sequence[int] | None = None,
     saturate: bool | None = None,
     **sizes: int,
 ) -> Kind: ...
@@ -98,6 +104,8 @@ def transpose(
     std: Parameter | None = None,
     unit: bool | None = None,
     zero_point: Parameter | None = None,
+    divide: bool | None = None,
+    block: int | Sequence[int] | None = None,
     saturate: bool | None = None,
     **sizes: int,
 ) -> Any: ...
@@ -114,6 +122,8 @@ def transpose(
     std: Parameter | None = None,
     unit: bool | None = None,
     zero_point: Parameter | None = None,
+    divide: bool | None = None,
+    block: int | Sequence[int] | None = None,
     saturate: bool | None = None,
     **sizes: int,
 ) -> Out: ...
@@ -130,6 +140,8 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     std: Parameter | None = None,
     unit: bool | None = None,
     zero_point: Parameter | None = None,
+    divide: bool | None = None,
+    block: int | Sequence[int] | None = None,
     saturate: bool | None = None,
     **sizes: Any,
 ) -> Any:
@@ -147,7 +159,7 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
         overlap: a slice of a larger array, such as ``cache[:, 0]``.
     dtype : ElementType or dtype, optional
         The element type of the result, such as ``"bf16"``.
-    scale, shift, mean, std, unit, zero_point, saturate : optional
+    scale, shift, mean, std, unit, zero_point, divide, block, saturate : optional
         What becomes of each element on the way, such as ``x * scale + shift``: see `ArithmeticOptions`.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
@@ -200,8 +212,10 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
     options = None
-    if sizes or not (dtype is scale is shift is mean is std is unit is zero_point is saturate is None):
-        options = _options(axes, (dtype, scale, shift, mean, std, unit, zero_point, saturate), sizes)
+    if sizes or not (
+        dtype is scale is shift is mean is std is unit is zero_point is divide is block is saturate is None
+    ):
+        options = _options(axes, (dtype, scale, shift, mean, std, unit, zero_point, divide, block, saturate), sizes)
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "

@@ -154,6 +154,8 @@ ARITHMETIC: tuple[Decorator, ...] = (
         "--scale", metavar="NUMBERS", type=Numbers(), help="Multiply by 0.5, or by 1,2,3 along the last dimension."
     ),
     click.option("--shift", metavar="NUMBERS", type=Numbers(), help="Then add such numbers."),
+    click.option("--divide", is_flag=True, default=None, help="Divide by --scale in place of multiplying."),
+    click.option("--block", metavar="N", type=int, help="Each number of --scale and --shift is for N elements."),
 )
 
 

@@ -58,7 +58,7 @@ def type_errors_in_one_line() -> Iterator[None]:
 
 def _with_options(text: str) -> str:
     """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32."""
-    return re.sub(r"\bdtype='(\w+)'", r"--dtype \1", text)
+    return re.sub(r"\b(dtype|block)=('?)(\w+)\2", r"--\1 \3", text)
 
 
 def printable(text: str) -> str:

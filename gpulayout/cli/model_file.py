@@ -26,7 +26,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 
 COLUMNS = ("tensor", "before", "after", "new name", "what happens")
-ONE_ARRAY = ("scale", "shift", "raw", "scratch")  # options that models do not have, by their names
+ONE_ARRAY = ("scale", "shift", "divide", "block", "raw", "scratch")  # options that models do not have, by their names
 
 
 def is_model(source: File, target: File, *one_array: object) -> bool:

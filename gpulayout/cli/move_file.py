@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, MEMORY, Decorator
 from gpulayout.cli.explain import pass_as_json, plan_as_json
@@ -75,6 +76,8 @@ class FileMove:
     dtype: ElementType | None
     scale: float | list[float] | None
     shift: float | list[float] | None
+    divide: bool | None
+    block: int | None
     raw: bool
     overwrite: bool
     memory: int | None
@@ -110,9 +113,9 @@ class FileMove:
     def _plan(self, source: Source, from_: Shape | None, to: Shape | str | None, flat: bool) -> FilePlan:
         """What moves; a failure for element types that do not suit the arithmetic."""
         changes: ArithmeticOptions = {}
-        for name in ("dtype", "scale", "shift"):
+        for name in SIMPLE:
             if (value := getattr(self, name)) is not None:
-                changes[name] = value
+                changes[name] = value  # type: ignore[literal-required]
         with type_errors_in_one_line():
             return file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
 

@@ -40,9 +40,8 @@ def relayout(
     """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
 
     IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, or with --unpack an N-d array in C order.
-    Only in C or Fortran order does a buffer keep its dimensions.  --to takes a LAYOUT such as {1,0,2}, a SHAPE, a
-    pattern such as 'h w c -> c h w', or a name: C, F, torch:channels_last.  Other files than .npy are plain bytes.
-    OUT appears complete or not at all.
+    --to takes a LAYOUT such as {1,0,2}, a SHAPE, a pattern such as 'h w c -> c h w', or a name: C, F.  Other files are
+    plain bytes.  OUT appears complete or not at all.
 
     A model is a .safetensors file, or the .safetensors.index.json of its shards.  REGEX fits the whole name of a
     tensor.  WHAT is what --to takes, then '; dtype=', '; scale=', '; name='; or keep; or drop.  Other tensors are
@@ -51,7 +50,6 @@ def relayout(
     \b
     Examples:
       gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
-      gpulayout relayout matrix.bin columns.npy --from 'f32[512,256]' --to F
       gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch --dtype bf16
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """

@@ -19,11 +19,9 @@ from gpulayout.dask.arrays import Key, empty_like, new_array
 from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout.shape import Shape
 
-NAMES = {"multiply": "scale", "add": "shift"}  # of the steps
-
 
 def asked_of(options: Mapping[str, Any]) -> Asked:
-    """What a call asks for; TypeError for keywords other than dtype, scale and shift."""
+    """What a call asks for; TypeError for keywords that Dask arrays do not take."""
     check_simple(options, "Dask arrays")
     return Asked(options)
 
@@ -47,9 +45,7 @@ class ChunkChange:
         box: Sequence[tuple[int, int]] = ()
         if place is not None:
             box = [(borders[at], borders[at + 1]) for borders, at in zip(self._borders, place)]
-        arithmetic, parameters = self._change.part(self._dimensions, box)
-        named = {NAMES[step.operation]: parameters[number] for number, step in enumerate(arithmetic.steps)}
-        return {"dtype": str(arithmetic.target), **named}
+        return self._change.part(self._dimensions, box).options | {"dtype": str(self._change.arithmetic.target)}
 
     @property
     def token(self) -> tuple[Any, ...]:
@@ -57,7 +53,7 @@ class ChunkChange:
         if self._change is None:
             return ()
         arithmetic, parameters = self._change
-        return str(arithmetic.target), [step.operation for step in arithmetic.steps], parameters
+        return str(arithmetic.target), [step.operation for step in arithmetic.steps], [*map(tuple, parameters)]
 
 
 def changed_chunks(array: da.Array, change: ElementChange) -> da.Array:

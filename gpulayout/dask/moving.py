@@ -53,7 +53,8 @@ def pack(
         Bytes of the largest chunk, such as ``"64M"``, in the units of 1024 that all limits of the library have.  By
         default the array's own chunks stay if they are slabs; otherwise it is Dask's setting ``array.chunk-size``.
     **options
-        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `gpulayout.ArithmeticOptions`.
+        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        `gpulayout.ArithmeticOptions`.
 
     Returns
     -------
@@ -169,7 +170,8 @@ def unpack(
     chunk_size : int or str, optional
         Bytes of the largest chunk, as for `pack`.
     **options
-        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `gpulayout.ArithmeticOptions`.
+        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        `gpulayout.ArithmeticOptions`.
 
     Returns
     -------
@@ -260,7 +262,8 @@ def relayout(
     chunk_size : int or str, optional
         Bytes of the largest chunk, as for `pack`.
     **options
-        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `gpulayout.ArithmeticOptions`.
+        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        `gpulayout.ArithmeticOptions`.
 
     Returns
     -------

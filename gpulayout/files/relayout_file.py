@@ -114,8 +114,9 @@ def relayout_file(
         Called as ``progress(done, total)``, several times a second.  Both numbers count bytes that are read and
         bytes that are written, in all passes.  An exception that it raises ends the call, and nothing is left.
     **options
-        ``dtype=``, ``scale=`` and ``shift=`` change the elements on the way: see `ArithmeticOptions`.  Arrays of scales
-        and shifts are in memory, beside `max_bytes`.  A .npy file names a type that NumPy lacks by its width alone.
+        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        `ArithmeticOptions`.  Arrays of scales and shifts are in memory, beside `max_bytes`.  A .npy file names a type
+        that NumPy lacks by its width alone.
         With `tensors`, ``dtype=`` is for all tensors of f16, bf16, f32 and f64 whose rule names no type.
 
     Returns

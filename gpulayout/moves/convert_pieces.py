@@ -10,6 +10,7 @@ array before, or packs one into the target after.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.pieces import check_piece_count, pack_pieces, strided_piece, unpack_pieces
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions, shape_side
 
-Sizes = tuple[tuple[int, ...], ...]
+Blocks = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,20 @@ class Stages:
     """A transfer with arithmetic, in up to three stages through dense arrays in C order.
 
     arithmetic   what happens to each element in the second stage
-    given        the sizes of each parameter
+    counts       how many numbers each parameter has
     before       pieces from the source to a dense array of its type; () if `pieces` read the source
     pieces       moves with arithmetic, and fills
     after        pieces from a dense array of the target's type to the target; () if `pieces` write the target
-    parameters   these sizes as `pieces` read them; a block may have to be spread over its elements
+    blocks       as `pieces` read the parameters: for each dimension how many elements share a number, 0 for all.  A
+                 block may have to be spread over its elements
     """
 
     arithmetic: Arithmetic
-    given: Sizes
+    counts: tuple[int, ...]
     before: Pieces
     pieces: Pieces
     after: Pieces
-    parameters: Sizes
+    blocks: Blocks
 
     @property
     def first(self) -> Pieces:
@@ -99,44 +101,44 @@ def dense_strides(shape: Shape) -> tuple[int, ...]:
     return shape.with_layout(None).byte_strides
 
 
-def parameter_side(dimensions: Sequence[int], sizes: Sequence[int]) -> SideTable:
-    """A parameter of these sizes, for an array of these dimensions, which they divide.  Places count its elements.
+def parameter_side(dimensions: Sequence[int], blocks: Sequence[int]) -> SideTable:
+    """A parameter with a number for each block of an array of these dimensions.  Places count its numbers.
 
-    >>> parameter_side((4, 256, 3), (2, 3)).table.digits
-    (Digit(dim=1, step=128, extent=2, stride=3), Digit(dim=2, step=1, extent=3, stride=1))
+    >>> parameter_side((4, 300, 3), (0, 128, 1)).table.digits
+    (Digit(dim=1, step=128, extent=3, stride=3), Digit(dim=2, step=1, extent=3, stride=1))
     """
     found, stride = [], 1
-    for dim, size in zip(reversed(range(len(dimensions))), reversed(sizes)):
+    for dim in reversed(range(len(dimensions))):
+        size = -(-dimensions[dim] // blocks[dim]) if blocks[dim] else 1
         if size > 1:
-            found.append(Digit(dim, dimensions[dim] // size, size, stride))
+            found.append(Digit(dim, blocks[dim], size, stride))
             stride *= size
     return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
 
 
-def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sizes) -> Stages:
-    """The stages of a transfer; `parameters` are the sizes of each.  As few as possible.
+def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Blocks) -> Stages:
+    """The stages of a transfer; `parameters` are the blocks of each.  As few as possible.
 
     Blocks of two parameters, or of one and of a split dimension, may have no common divisor: 103 blocks of 101 elements
     and 101 of 103.  If they cut the array into too many regions, every element gets a value of its own.
     """
     dimensions = source.shape.dimensions
-    whole = tuple([_spread_sizes(dimensions, sizes) for sizes in parameters])
-    for sizes, from_dense, to_dense in itertools.product((parameters, whole), source.ways, target.ways):
+    single = tuple([tuple([min(block, 1) for block in blocks]) for blocks in parameters])
+    for read, from_dense, to_dense in itertools.product((parameters, single), source.ways, target.ways):
         reading, writing = (side.dense if dense else side for side, dense in ((source, from_dense), (target, to_dense)))
         try:
-            pieces = _pieces(reading, writing, arithmetic, [parameter_side(dimensions, each) for each in sizes])
+            pieces = _pieces(reading, writing, arithmetic, [parameter_side(dimensions, blocks) for blocks in read])
         except NotInRegions:
             continue
         before = unpack_pieces(source.shape, dense_strides(source.shape)) if from_dense else ()
         after = pack_pieces(dense_strides(target.shape), target.shape) if to_dense else ()
-        return Stages(arithmetic, parameters, before, pieces, after, sizes)
+        counts = [_number_count(dimensions, blocks) for blocks in parameters]
+        return Stages(arithmetic, tuple(counts), before, pieces, after, read)
     raise AssertionError("two dense arrays and a value for each element are one region")
 
 
-def _spread_sizes(dimensions: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
-    """The sizes of a parameter with a value for each coordinate of the dimensions that it has blocks of."""
-    last = dimensions[len(dimensions) - len(sizes) :]
-    return tuple([dim if size > 1 else size for dim, size in zip(last, sizes)])
+def _number_count(dimensions: Sequence[int], blocks: Sequence[int]) -> int:
+    return math.prod([-(-own // block) for own, block in zip(dimensions, blocks) if block])
 
 
 def _pieces(

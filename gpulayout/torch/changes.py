@@ -52,28 +52,27 @@ class TensorChange:
         """The linear part of the arithmetic, on the logical array."""
         if self._factors:
             tensor = tensor.to(torch_type(self.change.arithmetic.compute))
-        for operation, factor in self._factors:
-            factor = _spread(factor.to(tensor.device), tuple(tensor.shape))
+        for operation, factor, blocks in self._factors:
+            factor = _spread(factor.to(tensor.device), blocks, tuple(tensor.shape))
             tensor = tensor * factor if operation == "multiply" else tensor / factor
         return tensor.to(torch_type(element_type))
 
     @cached_property
-    def _factors(self) -> list[tuple[str, Any]]:
-        """What multiplies or divides, in order."""
-        steps = self.change.arithmetic.steps
-        parameters = self.change.parameters
-        return [
-            (step.operation, torch.tensor(parameters[step.parameter]))
-            for step in steps
-            if step.parameter is not None and step.operation in ("multiply", "divide")
-        ]
+    def _factors(self) -> list[tuple[str, Any, tuple[int, ...]]]:
+        """What multiplies or divides, in order, each with its blocks."""
+        found: list[tuple[str, Any, tuple[int, ...]]] = []
+        for operation, number in self.change.arithmetic.steps:
+            if number is not None and operation in ("multiply", "divide"):
+                parameter = self.change.parameters[number]
+                found.append((operation, torch.tensor(parameter.values), parameter.blocks))
+        return found
 
 
-def _spread(factor: Any, sizes: tuple[int, ...]) -> Any:
-    """A parameter with one number for each element: those for each block of an axis are repeated."""
-    for axis in range(1, factor.ndim + 1):
-        if factor.shape[-axis] not in (1, sizes[-axis]):
-            factor = factor.repeat_interleave(sizes[-axis] // factor.shape[-axis], -axis)
+def _spread(factor: Any, blocks: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    """A parameter that broadcasts against the array: the numbers of blocks are repeated."""
+    for axis, (block, size) in enumerate(zip(blocks, sizes)):
+        if block > 1:
+            factor = factor.repeat_interleave(block, axis).narrow(axis, 0, size)
     return factor
 
 

@@ -216,7 +216,7 @@ def check_logical_calls(executor, case, buffer, array, rng):
 def test_a_pattern_means_the_same_in_every_call(executor):
     rng = generator("patterns")
     codes = drawn_codes(rng, ElementType.U8, (2, 6, 4, 3))
-    options = {"dtype": "f32", "scale": np.array([0.5, 2.0, 0.1]), "shift": np.array([[-1.0], [3.0]])}
+    options = {"dtype": "f32", "scale": np.array([0.5, 2.0, 0.1]), "shift": np.array([[-1.0], [3.0]]), "block": 2}
     wanted = expected_codes(codes, ElementType.U8, ElementType.F32, options)
     wanted = wanted.reshape(2, 3, 2, 4, 3).transpose(0, 4, 2, 1, 3)
     pattern = "n (y a) x c -> n c (a y) x"

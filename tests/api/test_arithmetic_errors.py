@@ -12,7 +12,9 @@ from gpulayout import LayoutError
 PIXELS = np.arange(6, dtype=np.uint8).reshape(2, 3)
 FLOATS = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 COMPLEX = FLOATS.astype(np.complex64)
-FITS = ".  Its sizes, last one first, must equal those of the array before the move, be 1, or divide them"
+FITS = ", and a parameter broadcasts as in NumPy, against the array before the move"
+SHARED = "block says how many elements share a number of a parameter"
+WHOLE = " for an array of shape (2, 3)"
 NUMBER = ": it must be a number, such as a float, or an array of numbers"
 PAIRS = "write scale and shift; or mean, std and unit; or scale and zero_point"
 KINDS = "only booleans, integers, floats and complex numbers have one"
@@ -129,7 +131,8 @@ MESSAGES = [  # array, keywords, type of the error, text
         FLOATS,
         {"dtype": "bf16", "scale": 1, "zero_point": 1},
         TypeError,
-        "zero_point of bf16, a float type, must be 0: quantise to an integer type, such as dtype='s8'",
+        "zero_point is an integer that stands for 0, and f32 and bf16 are float types: write divide=True for x / "
+        "scale, or scale alone for x * scale",
     ),
     (
         PIXELS,
@@ -161,21 +164,73 @@ MESSAGES = [  # array, keywords, type of the error, text
         FLOATS,
         {"scale": [1, 2]},
         LayoutError,
-        "scale of shape (2,) does not fit an array of shape (2, 3): its size 2 does not divide the size 3 of "
-        f"dimension 1{FITS}: for a number for each index of dimension 0, reshape it to (2, 1)",
+        "scale of shape (2,) does not fit an array of shape (2, 3): its size 2 is not the size 3 of "
+        f"dimension 1{FITS}; for a number for each index of dimension 0, reshape it to (2, 1)",
     ),
     (
         FLOATS,
         {"shift": np.ones((3, 2, 3))},
         LayoutError,
-        f"shift of shape (3, 2, 3) does not fit an array of shape (2, 3): it has 3 dimensions{FITS}",
+        "shift of shape (3, 2, 3) does not fit an array of shape (2, 3), which has 2 dimensions",
     ),
     (
         FLOATS,
         {"std": np.ones((0, 3))},
         LayoutError,
-        "std of shape (0, 3) does not fit an array of shape (2, 3): its size 0 does not divide the size 2 of "
-        f"dimension 0{FITS}",
+        f"std of shape (0, 3) does not fit an array of shape (2, 3): its size 0 is not the size 2 of dimension 0{FITS}",
+    ),
+    # divide and block
+    (FLOATS, {"scale": 2, "divide": 1}, TypeError, "divide is 1: it must be True or False"),
+    (FLOATS, {"shift": 2, "divide": True}, TypeError, "divide says what becomes of scale, x / scale: give scale too"),
+    (
+        FLOATS,
+        {"dtype": "s8", "divide": True},
+        TypeError,
+        "divide says what becomes of scale, x / scale: give scale too",
+    ),
+    (
+        FLOATS,
+        {"dtype": "s8", "scale": 2, "zero_point": 0, "divide": False},
+        TypeError,
+        "divide=False with zero_point: from f32 to s8 they quantise, rint(x / scale) + zero_point, which divides; "
+        "leave divide out",
+    ),
+    (
+        PIXELS,
+        {"dtype": "f32", "scale": 2, "zero_point": 0, "divide": True},
+        TypeError,
+        "divide=True with zero_point: from u8 to f32 they dequantise, (x - zero_point) * scale, which multiplies; "
+        "leave divide out",
+    ),
+    *(
+        (array, given, TypeError, f"{SHARED}, such as scale: give one too")
+        for array, given in (
+            (FLOATS, {"dtype": "f16", "block": 2}),
+            (PIXELS, {"dtype": "f32", "unit": True, "block": 2}),
+        )
+    ),
+    (FLOATS, {"scale": 2, "block": 1.5}, TypeError, f"block 1.5 is not an integer{WHOLE}: it is a float"),
+    (FLOATS, {"scale": 2, "block": "2"}, TypeError, f"block '2' is not an integer{WHOLE}: it is a str"),
+    (FLOATS, {"scale": 2, "block": True}, TypeError, f"block True is not an integer{WHOLE}: it is a bool"),
+    (FLOATS, {"scale": 2, "block": 0}, LayoutError, f"block 0 has 0 for dimension 0{WHOLE}: at least 1 element"),
+    (
+        FLOATS,
+        {"scale": 2, "block": (1, -1)},
+        LayoutError,
+        f"block (1, -1) has -1 for dimension 1{WHOLE}: at least 1 element",
+    ),
+    (
+        FLOATS,
+        {"scale": 2, "block": (2,)},
+        LayoutError,
+        f"block (2,) has 1 number{WHOLE}: it takes one for each of its 2 dimensions, or one number for all",
+    ),
+    (
+        FLOATS,
+        {"scale": [[1], [2]], "shift": [1, 2, 3, 4], "block": 2},
+        LayoutError,
+        "shift of shape (4,) does not fit an array of shape (2, 3): dimension 1 has 3 elements, 2 blocks of 2, and "
+        "shift has 4 numbers",
     ),
 ]
 

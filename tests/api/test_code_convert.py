@@ -128,10 +128,10 @@ def test_numbers_of_a_plan_are_constants_and_arrays_are_arguments():
     text = gl.code(blocks, "c")
     assert "convert(signed char x, float scale, float zero_point) {" in text
     assert "(x - zero_point) * scale" in text
-    assert (
-        "number i0 / 2 * 2 + i1 / 128 of" in text
-        and "zero_point: for element (i0, i1, ...) of the source, number i0" in text
-    )
+    assert "number i0 / 2 * 2 + i1 / 128 of" in text
+    assert "zero_point: for element (i0, i1, ...) of the source, number i0 of" in text
+    cut = gl.plan("f8e4m3fn[576,300]", "F", dtype="bf16", scale=np.ones((5, 3)), block=128)
+    assert "number i0 / 128 * 3 + i1 / 128 of the array that the plan took" in gl.code(cut).replace("\n// ", " ")
 
 
 @pytest.mark.parametrize("number", [0.1, -1e-40, 3e38, 16777217, 1 / 3, -0.0, 2.0**-149])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support.arithmetic_cases import in_every_place
 from tests.support.block_cases import smallest_limit
 
 CASES = [  # source, target, keywords
@@ -21,6 +22,8 @@ CASES = [  # source, target, keywords
     ("s32[]", "f32[]", {"scale": 1 / 3}),
     ("u8[0,3]", "f32[0,3]{0,1:PD(4,5)}", {"scale": np.zeros((0, 3))}),
     ("f32[7,5]", "f32[7,5]{0,1}", {"scale": 2}),
+    ("f8e4m3fn[7,9]", "bf16[7,9]{0,1:T(2,4)}", {"scale": np.arange(1, 10).reshape(3, 3), "block": (3, 4)}),
+    ("f32[7,9]", "f8e4m3fn[7,9]", {"scale": np.arange(1, 4).reshape(3, 1), "block": 3, "divide": True}),
 ]
 ids = [f"{source}-{target}" for source, target, _ in CASES]
 each_case = pytest.mark.parametrize("source, target, options", CASES, ids=ids)
@@ -107,14 +110,16 @@ def test_a_stream_is_the_whole(source, target, options):
         {"scale": 2, "shift": [0.5, 1]},
         {"scale": 2, "zero_point": [3, 7]},
         {"scale": 2, "dtype": "f8e4m3fn", "saturate": False},
+        {"scale": 2, "divide": True},
+        {"scale": [2, 3], "divide": False},
+        {"scale": [[2], [3]], "block": 2},
+        {"scale": [[2], [3]], "shift": [3, 7], "block": (2, 1), "divide": True},
     ],
     ids=str,
 )
 def test_a_plan_is_made_again_from_public_names(options):
-    for source, more in (("u8", {}), ("f32", {"dtype": "s8"}), ("f32", {"dtype": "f16", "zero_point": 0})):
-        if source == "f32" and ("zero_point" not in options and "zero_point" not in more or "shift" in options):
-            continue
-        if source == "f32" and not {*options} <= {"scale", "zero_point"}:
+    for source, more in (("u8", {}), ("f32", {"dtype": "s8"})):
+        if source == "f32" and not {*options} <= {"scale", "zero_point", "divide", "block"}:
             continue
         plan = gl.plan(f"{source}[3,2]", "{0,1}", **{"dtype": "f32", **options, **more})
         pickled = pickle.dumps(plan)
@@ -128,7 +133,7 @@ def test_a_plan_is_a_value(source, target, options):
     assert again == plan == planned(source, target, options) and hash(again) == hash(plan)
     assert repr(again) == repr(plan) and repr(plan).endswith(f" with {plan.change.arithmetic.form}")
     assert again(buffer_of(plan.source)).tobytes() == plan(buffer_of(plan.source)).tobytes()
-    assert not any(parameter.flags.writeable for parameter in again.change.parameters)
+    assert not any(values.flags.writeable for values in again.change.values)
     others = [gl.plan("u8[3]", "f32[3]", dtype="f32", **each) for each in ({}, {"scale": 2}, {"scale": 3})]
     assert len({plan, *others}) == 4
 
@@ -151,7 +156,7 @@ def test_the_steps_are_explained():
         "  read     48 bytes: 48 elements of 1 byte",
         "  written  256 bytes: 64 places, 16 of them padding (zeros, 25.0%)",
         "  changed  scale and shift from u8 in f32: multiply by 1 number, add 8 numbers; to f32",
-        "  pieces   1 copy and 1 fill of 64 bytes of padding, in 2 launches on a GPU: cut at tiles and padding",
+        "  pieces   1 copy and 1 fill of 64 bytes of padding, in 2 launches on a GPU: cut at tiles, padding and blocks",
         "    the rest describes the largest piece, 75.0% of the bytes written",
         "  merged   2 dimensions into 2 axes, minor first in the target",
         "    axis 0  y: 6 places, a step is 8 bytes in the source, 4 in the target",
@@ -166,20 +171,19 @@ def test_the_steps_are_explained():
     assert "\n  before   the source becomes a dense array of u4, 15 bytes, by 1 piece\n" in packed
 
 
-@pytest.mark.parametrize("sizes", [(6, 8), (3, 4), (2, 8), (1, 2), (4,), ()], ids=str)
-def test_a_part_of_a_parameter_has_the_numbers_of_its_box(sizes):
+@pytest.mark.parametrize("block", [None, 3, (4, 5), (1, 7)])
+@pytest.mark.parametrize("kinds", [*itertools.product(("one", "each", "block"), repeat=2)], ids="-".join)
+def test_a_part_of_a_parameter_has_the_numbers_of_its_box(kinds, block):
+    sizes, blocks = [], block if isinstance(block, tuple) else (block, block)
+    for kind, own, size in zip(kinds, (6, 8), blocks):
+        sizes.append({"one": 1, "each": own, "block": -(-own // size) if size else own // 2}[kind])
     parameter = np.arange(int(np.prod(sizes)), dtype=np.float32).reshape(sizes)
-    change = gl.plan("u8[6,8]", "F", dtype="f32", scale=parameter).change
-    whole = spread(parameter, (6, 8))
+    change = gl.plan("u8[6,8]", "F", dtype="f32", scale=parameter, block=block).change
+    whole = in_every_place(parameter, (6, 8), block)
     for rows, columns in itertools.product(itertools.combinations(range(7), 2), itertools.combinations(range(9), 2)):
-        part = change.part((6, 8), (rows, columns)).parameters[0]
+        part = change.part((6, 8), (rows, columns))
         box = whole[slice(*rows), slice(*columns)]
-        assert (spread(part, box.shape) == box).all() and part.flags.c_contiguous
-
-
-def spread(parameter, dimensions):
-    """A number for each element."""
-    padded = parameter.reshape((1,) * (2 - parameter.ndim) + parameter.shape)
-    for axis, size in enumerate(dimensions):
-        padded = padded.repeat(size // padded.shape[axis], axis)
-    return padded
+        (found,) = part.parameters
+        assert (in_every_place(found.values, box.shape, found.blocks) == box).all() and found.values.flags.c_contiguous
+        again = gl.plan(gl.Shape("u8", box.shape), "F", **part.options).change
+        assert again.key == part.key

@@ -19,7 +19,8 @@ CALLS = {
     "normalise": (lambda x: gl.transpose(x, "n h w c -> n c h w", dtype="f32", unit=True, mean=MEAN, std=STD), PIXELS),
     "joined": (lambda x: gl.transpose(x, "n h w (c d) -> n (w h c) d", d=3, dtype="f16", scale=0.3, shift=1.7), PIXELS),
     "pack": (lambda x: gl.pack(x, "{0,1:PV(one)T(4,4)}", dtype="bf16", scale=0.3, shift=[1.0, 2, 3, 4, 5, 6]), FLOATS),
-    "blocks": (lambda x: gl.pack(x, "C", dtype="f8e4m3fn", scale=[[1.5, 0.2], [3, 4]], zero_point=0), FLOATS),
+    "blocks": (lambda x: gl.pack(x, "C", dtype="f8e4m3fn", scale=[[1.5, 0.2], [3, 4]], divide=True), FLOATS),
+    "cut blocks": (lambda x: gl.transpose(x, dtype="f16", scale=[[1.5, 0.2], [3, 4]], block=[5, 4]), FLOATS),
     "unpack": (lambda x: gl.unpack(x, TILES, dtype="f16", scale=0.3), BUFFER),
     "relayout": (lambda x: gl.relayout(x, TILES, "{1,0:T(4,4)}", dtype="s8", scale=0.03, zero_point=3), BUFFER),
     "plan": (gl.plan(TILES, "{1,0:T(4,4)}", dtype="bf16", scale=[[2.5], [3.5]], shift=1), BUFFER),
@@ -33,7 +34,8 @@ FORMS = (
     {"shift": -3},
     {"unit": True, "mean": 0.45, "std": 0.22},
     {"scale": 0.37, "zero_point": 3},
-    {"scale": 1.3, "zero_point": 0},
+    {"scale": 1.3, "divide": True},
+    {"scale": 1.3, "shift": 0.7, "divide": True},
 )
 each_call = pytest.mark.parametrize("name", CALLS)
 
@@ -179,7 +181,7 @@ def rounding(x, pixels):
     """What a compiler changes that fuses a product and a sum, or divides by multiplying."""
     return (
         gl.pack(x, "C", scale=0.37, shift=1.7),
-        gl.pack(x, "C", dtype="f8e4m3fn", scale=0.37, zero_point=0),
+        gl.pack(x, "C", dtype="f8e4m3fn", scale=0.37, divide=True),
         gl.pack(pixels, "C", dtype="f32", unit=True, mean=0.45, std=0.22),
         gl.pack(pixels, "C", dtype="f32", scale=0.37, shift=1.7),
     )

@@ -34,6 +34,15 @@ def test_a_file_is_what_the_library_makes(picture, command):
     assert np.load(after).tobytes() == gl.pack(array, "h w c -> c h w", **KEYWORDS).tobytes()
 
 
+def test_blocks_and_a_divisor(picture):
+    array, before, after = picture
+    run("pack", before, after, "--to", "F", "--dtype", "f16", "--scale", "3,7", "--divide", "--block", "2")
+    assert np.load(after).tobytes() == gl.pack(array, "F", dtype="f16", scale=[3, 7], divide=True, block=2).tobytes()
+    wide = ["explain", "f32[5,10]", "F", "--scale", "1,2,3,4"]
+    assert "multiply by 4 numbers" in run(*wide, "--block", "3").output
+    assert "say how many share one, such as --block 3\n" in run(*wide, code=1).output
+
+
 def test_unpack(picture):
     array, before, after = picture
     np.save(before, gl.pack(array, "F"))
@@ -59,7 +68,7 @@ def test_a_dry_run_and_json_name_the_arithmetic(picture):
         (["--scale", "1,x"], 2, "Invalid value for '--scale': '1,x' is not a number, or several such as 0.5,1,2"),
         (["--scale", "2"], 1, "write dtype, such as --dtype f32, or --dtype u8 if you mean that"),
         (["--dtype", "c64"], 1, "gpulayout: error: no cast from u8 to c64"),
-        (["--dtype", "f32", "--scale", "1,2"], 1, "does not divide the size 3 of dimension 2"),
+        (["--dtype", "f32", "--scale", "1,2"], 1, "its size 2 is not the size 3 of dimension 2"),
     ],
 )
 def test_errors(picture, options, code, message):

@@ -21,6 +21,8 @@ DTYPES = [
     ("f4", {"dtype": "f8e4m3fn"}),
     ("f4", {"dtype": "s8", "scale": np.arange(4)[:, None, None], "shift": np.arange(10)[:, None]}),
     ("f4", {"scale": 2, "shift": np.arange(3)}),
+    ("f4", {"scale": np.arange(1, 9).reshape(2, 4, 1), "block": (5, 3, 1)}),
+    ("f4", {"dtype": "f8e4m3fn", "scale": np.arange(1, 13).reshape(4, 1, 3), "divide": True}),
     ("f4", {"dtype": "f32"}),
 ]
 CHUNKS = [(8, 10, 3), (3, 4, 2), (1, 10, 3)]
@@ -87,7 +89,7 @@ def test_calls_that_differ_in_numbers_have_other_names():
         ),
         ({"dtype": "s8", "zero_point": 3, "scale": 1}, TypeError, "zero_point is for arrays in memory"),
         ({"scale": 3}, TypeError, "scale of u8 elements gives numbers that would be rounded"),
-        ({"dtype": "f32", "scale": [1, 2]}, gl.LayoutError, "does not divide the size 3 of dimension 2"),
+        ({"dtype": "f32", "scale": [1, 2]}, gl.LayoutError, "its size 2 is not the size 3 of dimension 2"),
     ],
 )
 def test_errors_come_before_anything_is_computed(options, error, message):

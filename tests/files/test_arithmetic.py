@@ -13,6 +13,7 @@ DTYPES = [  # of the file, and keywords
     ("f4", {"dtype": "s8", "scale": np.arange(5)[:, None, None], "shift": np.arange(40)[:, None]}),
     ("f8", {"dtype": "f16", "scale": 2}),
     ("f4", {"scale": 2, "shift": 1}),
+    ("f4", {"dtype": "f8e4m3fn", "scale": np.arange(1, 10).reshape(3, 3, 1), "block": (27, 16, 1), "divide": True}),
     ("f4", {"dtype": "u4"}),
 ]
 
@@ -51,11 +52,15 @@ def test_a_file_of_plain_bytes(tmp_path, source, target):
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        ({"dtype": "f32", "mean": 3}, TypeError, "mean is for arrays in memory: files take dtype, scale and shift"),
+        (
+            {"dtype": "f32", "mean": 3},
+            TypeError,
+            "mean is for arrays in memory: files take dtype, scale, shift, divide and block",
+        ),
         ({"dtype": "f32", "zero_point": 3, "scale": 1}, TypeError, "zero_point is for arrays in memory: files take"),
         ({"skale": 3}, TypeError, "'skale' is not a keyword of this call: did you mean scale?"),
         ({"scale": 3}, TypeError, "scale of u8 elements gives numbers that would be rounded"),
-        ({"dtype": "f32", "scale": [1, 2]}, gl.LayoutError, "does not divide the size 3 of dimension 2"),
+        ({"dtype": "f32", "scale": [1, 2]}, gl.LayoutError, "its size 2 is not the size 3 of dimension 2"),
         ({"dtype": "c64"}, TypeError, "no cast from u8 to c64"),
     ],
 )

@@ -30,9 +30,9 @@ def steps_of(source, target, options):
     if "zero_point" in options:
         if not model.is_float(source):
             return [("subtract", "zero_point"), ("multiply", "scale")]
-        rounding = [] if model.is_float(target) else [("round", None), ("add", "zero_point")]
-        return [("divide", "scale"), *rounding]
-    whole = [("multiply", "scale"), ("add", "shift"), ("divide", "unit"), ("subtract", "mean"), ("divide", "std")]
+        return [("divide", "scale"), ("round", None), ("add", "zero_point")]
+    scale = ("divide" if options.get("divide") else "multiply", "scale")
+    whole = [scale, ("add", "shift"), ("divide", "unit"), ("subtract", "mean"), ("divide", "std")]
     return [step for step in whole if options.get(step[1]) is not None]
 
 
@@ -50,12 +50,15 @@ def rounded(number, kind):
     return model.rounded(number if is_special else Fraction(number), kind)
 
 
-def in_every_place(parameter, dimensions):
+def in_every_place(parameter, dimensions, block=None):
     """A parameter with a value for each element: it broadcasts, or each of its values is for a block."""
     array = np.asarray(parameter)
+    blocks = block if isinstance(block, (list, tuple)) else (block,) * len(dimensions)
     array = array.reshape((1,) * (len(dimensions) - array.ndim) + array.shape)
-    for dim, size in enumerate(dimensions):
-        array = np.repeat(array, size // max(array.shape[dim], 1), dim)
+    for dim, (size, own) in enumerate(zip(dimensions, blocks)):
+        count = array.shape[dim]
+        times = size if count == 1 else own if own and count != size else size // max(count, 1)
+        array = np.repeat(array, times, dim)[(slice(None),) * dim + (slice(size),)]
     return array
 
 
@@ -68,7 +71,8 @@ def expected_codes(codes, source, target, options):
     names = [name for _, name in steps if name is not None]
     numbered = tuple((operation, None if name is None else names.index(name)) for operation, name in steps)
     values = {name: options.get(name) for name in names} | ({"unit": 255} if "unit" in names else {})
-    operands = [in_every_place(values[name], codes.shape).reshape(-1).tolist() for name in names]
+    block = options.get("block")
+    operands = [in_every_place(values[name], codes.shape, block).reshape(-1).tolist() for name in names]
     found = [
         converted(code, source.value, target.value, options.get("saturate", True), numbered, numbers)
         for code, numbers in zip(codes.reshape(-1).tolist(), zip(*operands) if operands else [()] * codes.size)
@@ -189,15 +193,25 @@ def drawn_codes(rng, element_type, dimensions):
     return pool[np.array(chosen, np.intp)].reshape(dimensions)
 
 
-def drawn_sizes(rng, dimensions):
-    """The sizes of a parameter: some dimensions have one value, a value for each coordinate, or one for each block;
-    leading ones may be left out.
+def drawn_sizes(rng, dimensions, block):
+    """The sizes of a parameter: some dimensions have one value, a value for each coordinate, or one for each block.
+
+    Leading ones may be left out, if `block` says how large blocks are or there are none.
     """
-    sizes = [
-        rng.choice((1, size, *(n for n in range(2, size) if size % n == 0))) if size else rng.choice((0, 1))
-        for size in dimensions
-    ]
-    return sizes[rng.randint(0, len(sizes)) :] if rng.random() < 0.3 else sizes
+    blocks = block if isinstance(block, tuple) else (block,) * len(dimensions)
+    is_short = rng.random() < 0.3
+    sizes = []
+    for size, own in zip(dimensions, blocks):
+        more = [-(-size // own)] if own else [n for n in range(2, size) if size % n == 0 and not is_short]
+        sizes.append(rng.choice((1, size, *more)))
+    return sizes[rng.randint(0, len(sizes)) :] if is_short else sizes
+
+
+def drawn_block(rng, dimensions):
+    """How many elements share a value: one number, one for each dimension, or None."""
+    if rng.random() < 0.6:
+        return None
+    return rng.randint(1, 5) if rng.random() < 0.5 else tuple(rng.randint(1, 5) for _ in dimensions)
 
 
 NUMBERS = {
@@ -211,14 +225,16 @@ NUMBERS = {
 
 def drawn_options(rng, form, source, target, dimensions):
     """Keywords of a form that suits both types, with parameters of any shape that fits."""
-    options = {}
+    block = drawn_block(rng, dimensions)
+    options = {} if block is None or form == "cast" else {"block": block}
     for name in {"cast": (), "scale": ("scale", "shift"), "normalise": ("mean", "std"), "quantise": ("scale",)}[form]:
-        if form != "scale" or not options or rng.random() < 0.7:
-            options[name] = _drawn_parameter(rng, NUMBERS[name], dimensions)
+        if name != "shift" or rng.random() < 0.7:
+            options[name] = _drawn_parameter(rng, NUMBERS[name], dimensions, block)
+    if form == "scale" and rng.random() < 0.3:
+        options["divide"] = rng.random() < 0.8
     if form == "quantise":
-        side = target if source.is_floating else source
-        low, high = (0, 0) if side.is_floating else model.range_of(side.value)
-        options["zero_point"] = _drawn_parameter(rng, sorted({low, 0, min(high, 100)}), dimensions)
+        low, high = model.range_of((target if source.is_floating else source).value)
+        options["zero_point"] = _drawn_parameter(rng, sorted({low, 0, min(high, 100)}), dimensions, block)
     if form == "normalise" and source is ElementType.U8 and rng.random() < 0.5:
         options["unit"] = True
     if target.is_floating and target.bits == 8 and rng.random() < 0.3 and target.value[:2] == "f8":
@@ -226,8 +242,8 @@ def drawn_options(rng, form, source, target, dimensions):
     return options
 
 
-def _drawn_parameter(rng, values, dimensions):
-    sizes = drawn_sizes(rng, dimensions)
+def _drawn_parameter(rng, values, dimensions, block):
+    sizes = drawn_sizes(rng, dimensions, block)
     found = np.array([rng.choice(values) for _ in range(math.prod(sizes))], type(values[0])).reshape(sizes)
     return found.item() if found.ndim == 0 else found
 
@@ -239,10 +255,7 @@ def forms_of(source, target):
     """The forms that suit two types."""
     if source.is_complex or target.is_complex:
         return ("cast",)
-    is_narrowed = target.is_floating and source.bits >= target.bits
-    quantises = (source.is_floating and (is_narrowed or target.is_integral)) or (
-        source.is_integral and target.is_floating
-    )
+    quantises = {source.is_floating, target.is_floating} == {source.is_integral, target.is_integral} == {True, False}
     return ("cast", "scale", *["normalise"] * target.is_floating, *["quantise"] * quantises)
 
 

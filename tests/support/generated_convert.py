@@ -115,7 +115,8 @@ def with_steps():
     found += [
         Case(each, ElementType.BF16, {"scale": scale, "zero_point": 0 if each == "s1" else point}) for each in WHOLE
     ]
-    found += [Case(ElementType.F32, ElementType.F8E4M3FN, {"scale": scale, "zero_point": 0})]
+    found += [Case(ElementType.F32, ElementType.F8E4M3FN, {"scale": scale, "divide": True})]
+    found += [Case(ElementType.F32, each, {"scale": scale, "shift": shift, "divide": True}) for each in WHOLE]
     return found
 
 

@@ -187,3 +187,13 @@ def test_a_part_of_a_parameter_has_the_numbers_of_its_box(kinds, block):
         assert (in_every_place(found.values, box.shape, found.blocks) == box).all() and found.values.flags.c_contiguous
         again = gl.plan(gl.Shape("u8", box.shape), "F", **part.options).change
         assert again.key == part.key
+
+
+def test_a_part_with_blocks_of_two_sizes_is_asked_for_again():
+    """Neither `block` says both, so their sizes must divide the box."""
+    given = {"scale": np.arange(12).reshape(3, 4), "shift": np.arange(4).reshape(2, 2)}
+    change = gl.plan("u8[6,8]", "F", dtype="f32", **given).change
+    for rows, columns in itertools.product(itertools.combinations(range(7), 2), itertools.combinations(range(9), 2)):
+        part = change.part((6, 8), (rows, columns))
+        dimensions = rows[1] - rows[0], columns[1] - columns[0]
+        assert gl.plan(gl.Shape("u8", dimensions), "F", **part.options).change.key == part.key

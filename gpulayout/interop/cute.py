@@ -37,7 +37,7 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
         Sizes, a colon and strides in elements, such as ``(2,3):(1,2)`` or ``((2,2),3):((1,4),2)``.  Without strides the
         layout is compact, and the leftmost size is the most minor.
     element_type : str, DTypeLike or torch.dtype
-        An XLA name, or anything `numpy.dtype` takes; CuTe's text has none.
+        An XLA name, or what `ElementType.of` takes; CuTe's text has none.
 
     Returns
     -------

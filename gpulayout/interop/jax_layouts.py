@@ -34,7 +34,7 @@ def from_jax_layout(layout: Any, dimensions: Iterable[SupportsIndex], element_ty
     dimensions : iterable of int
         Logical sizes: `array.shape`.
     element_type : str or DTypeLike
-        An XLA name, or anything `numpy.dtype` takes: `array.dtype`.
+        An XLA name, or what `ElementType.of` takes: `array.dtype`.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_ty
     dimensions : iterable of int
         Logical sizes: `array.shape`.
     element_type : str or DTypeLike
-        An XLA name, or anything `numpy.dtype` takes: `array.dtype`.
+        An XLA name, or what `ElementType.of` takes: `array.dtype`.
 
     Returns
     -------

@@ -112,7 +112,7 @@ def from_numpy_strides(
     dimensions : iterable of int
         Logical sizes: `array.shape`.
     element_type : str or DTypeLike
-        An XLA name, or anything `numpy.dtype` takes: `array.dtype`.
+        An XLA name, or what `ElementType.of` takes: `array.dtype`.
 
     Returns
     -------

@@ -128,7 +128,7 @@ def from_torch_stride(
     size : iterable of int
         Logical sizes: `tensor.size()`.
     element_type : str, DTypeLike or torch.dtype
-        An XLA name, or anything `numpy.dtype` takes.
+        An XLA name, or what `ElementType.of` takes.
 
     Returns
     -------

@@ -91,32 +91,43 @@ class ElementType(str, enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{_short(value)} is not a valid ElementType{_hint(value)}")
+        raise ValueError(f"{_short(value)} {_why_no_member(value)}")
 
     @staticmethod
     def of(value: object) -> ElementType:
-        """The element type of an XLA name, of a dtype of PyTorch or of anything `numpy.dtype` takes.
+        """The element type that a text names, or that a dtype or type of NumPy, PyTorch or JAX has.
 
         Parameters
         ----------
         value : str, DTypeLike or torch.dtype
-            XLA's names take precedence: "u8" is eight bits, as in XLA, not eight bytes, as in NumPy.
+            Text is one of XLA's names, which count bits ("u8"), or what `numpy.dtype(...).name` prints ("uint8",
+            "bfloat16"), or NumPy's code with a byte order, which counts bytes ("<u8", "|u1").  Objects are
+            `numpy.dtype`, a type such as `numpy.float32` or `float`, `torch.dtype`, or an object with a `dtype`.
 
         Raises
         ------
         TypeError
-            XLA has no counterpart: objects, text, dates, structures, big-endian numbers, torch.complex32.
+            XLA has no counterpart: objects, text, dates, structures, big-endian numbers, torch.complex32.  Or the text
+            is a short code or a word that libraries read differently: "i8" has 8 bits in MLIR and 8 bytes in NumPy,
+            "float" has 32 bits in C and 64 in NumPy.
 
         Examples
         --------
         >>> import numpy as np
-        >>> ElementType.of("u8"), ElementType.of(np.uint64), ElementType.of("bfloat16")
-        (ElementType('u8'), ElementType('u64'), ElementType('bf16'))
+        >>> ElementType.of("u8"), ElementType.of(np.uint64), ElementType.of("bfloat16"), ElementType.of("<f4")
+        (ElementType('u8'), ElementType('u64'), ElementType('bf16'), ElementType('f32'))
+        >>> ElementType.of("i8")
+        Traceback (most recent call last):
+        TypeError: element type 'i8' has two meanings: s8 has 8 bits, as MLIR writes it, and s64 has 8 bytes, as NumPy \
+writes it: write 's8' or 's64'
         """
         if isinstance(value, ElementType):
             return value
-        if isinstance(value, str) and value in _BY_NAME:
-            return _BY_NAME[value]
+        if isinstance(value, str):
+            if value in _BY_NAME:
+                return _BY_NAME[value]
+            if value in _BY_DTYPE_NAME:
+                return _BY_DTYPE_NAME[value]
         return _of_dtype(value)
 
     @cached_property
@@ -290,8 +301,7 @@ def _of_dtype(value: Any) -> ElementType:
     try:
         dtype = np.dtype(value)
     except (TypeError, ValueError, SyntaxError, OverflowError, RecursionError):  # NumPy raises all five
-        hint = did_you_mean(value) if isinstance(value, str) else ""
-        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype{hint}") from None
+        raise _no_type(value) from None
     if not dtype.isnative:
         raise TypeError(
             f"element type {dtype.str!r} is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))"
@@ -302,7 +312,20 @@ def _of_dtype(value: Any) -> ElementType:
             f"element type {_short(dtype)} has no XLA counterpart: only "
             "booleans, integers, floats and complex numbers have one"
         )
+    if isinstance(value, str):
+        if not _WITH_BYTE_ORDER.fullmatch(value):
+            raise _no_type(value)
+    elif isinstance(value, (bytes, tuple, list, dict)):  # which NumPy reads like text
+        raise TypeError(f"element type {_short(value)} is {checks.type_text(value)}, not text or a dtype")
     return found
+
+
+def _no_type(value: object) -> TypeError:
+    if isinstance(value, str):
+        why = why_no_type(value, "is neither an XLA name nor the name of a NumPy dtype")
+    else:
+        why = "is neither an XLA name nor a NumPy dtype"
+    return TypeError(f"element type {_short(value)} {why}")
 
 
 def _of_torch(name: str) -> ElementType:
@@ -322,51 +345,80 @@ def _short(value: object) -> str:
     return checks.clipped(checks.value_text(value), 60)
 
 
-# ---- names that other libraries use --------------------------------------------------------------------
+# ---- texts that name no type, or more than one ---------------------------------------------------------
 
-_SEVERAL = {
-    "float": ("f32", "f64"),
-    "int": ("s32", "s64"),
-    "uint": ("u32", "u64"),
-    "complex": ("c64", "c128"),
-    "i1": ("s1", "s8"),  # bits in MLIR, bytes in NumPy; the same in the next five
-    "i2": ("s2", "s16"),
-    "i4": ("s4", "s32"),
-    "i8": ("s8", "s64"),
-    "f4": ("f4e2m1fn", "f32"),
-    "f8": ("f8e4m3fn", "f8e5m2", "f64"),
-    "fp8": ("f8e4m3fn", "f8e5m2"),
-    "float8": ("f8e4m3fn", "f8e5m2"),
-}
+_WITH_BYTE_ORDER = re.compile(r"[<>=|][a-zA-Z][0-9]+")
 _PREFIXES = {"fp": "f", "float": "f", "i": "s", "si": "s", "int": "s", "ui": "u", "uint": "u", "bfloat": "bf"}
+_FORMATS = {"f8": ("f8e4m3fn", "f8e5m2"), "f4": ("f4e2m1fn",)}  # of floats whose bits alone do not name them
+_WORDS = {  # whose size differs between libraries or machines: one type and where, the other and where
+    "float": ("f32", "C", "f64", "NumPy"),
+    "int": ("s32", "C", "s64", "NumPy"),
+    "uint": ("u32", "C", "u64", "NumPy"),
+    "complex": ("c64", "JAX", "c128", "NumPy"),
+    "long": ("s32", "C on Windows", "s64", "C on Linux"),
+    "ulong": ("u32", "C on Windows", "u64", "C on Linux"),
+    "intp": ("s32", "programs of 32 bits", "s64", "programs of 64 bits"),
+    "uintp": ("u32", "programs of 32 bits", "u64", "programs of 64 bits"),
+}
+_LETTERS = {"l": "long", "L": "ulong", "n": "intp", "N": "uintp", "p": "intp", "P": "uintp"}  # of such words, in NumPy
 
 
-def did_you_mean(name: str) -> str:
-    """What an error adds to a name that is almost one of XLA's: " (did you mean 'f32'?)", or nothing.
+def why_no_type(text: str, otherwise: str) -> str:
+    """Why an error refuses a text that names no element type, and what to write.
 
-    >>> did_you_mean("fp32"), did_you_mean("float"), did_you_mean("nonsense")
-    (" (did you mean 'f32'?)", " (did you mean 'f32' or 'f64'?)", '')
+    otherwise   what it says of a text without two meanings
+
+    >>> why_no_type("fp32", "is unknown"), why_no_type("nonsense", "is unknown")
+    ("is unknown (did you mean 'f32'?)", 'is unknown')
+    >>> why_no_type("float", "is unknown")
+    "has two meanings: f32, as in C, and f64, as in NumPy: write 'f32' or 'f64'"
     """
-    found = _SEVERAL.get(name.lower()) or _meant(name.lower())
-    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
+    word = text[:40].lstrip("<>=|")
+    lower = word.lower()
+    if lower in _BY_NAME:
+        return f"{otherwise} (did you mean {lower!r}?)"
+    if places := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
+        one, here, other, there = places
+        return f"has two meanings: {one}, as in {here}, and {other}, as in {there}: write {one!r} or {other!r}"
+    in_bits, in_bytes = _in_bits(lower), _in_bytes(word) or _in_bytes(lower)
+    if in_bits and in_bytes and in_bytes not in in_bits:
+        bits, size = in_bits[0].bits, in_bytes.itemsize
+        return (
+            f"has two meanings: {' or '.join(in_bits)} has {checks.counted(bits, 'bit')}, as MLIR writes it, and "
+            f"{in_bytes} has {checks.counted(size, 'byte')}, as NumPy writes it: write {_or([*in_bits, in_bytes])}"
+        )
+    found = in_bits or ([in_bytes] if in_bytes else [])
+    return f"{otherwise} (did you mean {_or(found)}?)" if found else otherwise
 
 
-def _meant(name: str) -> tuple[str, ...]:
-    match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", name)
-    if name not in _BY_NAME and match:
-        name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "")
-    if name in _BY_NAME:
-        return (name,)
+def _in_bits(word: str) -> list[ElementType]:
+    """What a word such as "i8", "fp16" or "torch.int8" means where numbers count bits."""
+    word = word.rpartition(".")[2]
+    match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", word)
+    name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "") if match else word
+    names = _FORMATS.get(name, (name,))
+    return [_BY_NAME[each] for each in names if each in _BY_NAME]
+
+
+def _in_bytes(word: str) -> ElementType | None:
+    """What a word such as "i8", "d" or "double" means in NumPy, where numbers count bytes."""
+    word = word.rpartition(".")[2]  # torch.float is not NumPy's
     try:
-        return (_BY_DTYPE[np.dtype(name)].value,) if len(name) > 2 else ()
-    except (TypeError, ValueError, SyntaxError, OverflowError, KeyError):
-        return ()
+        return _BY_DTYPE.get(np.dtype(word)) if word and word not in _WORDS else None
+    except (TypeError, ValueError, SyntaxError, OverflowError):
+        return None
 
 
-def _hint(value: object) -> str:
+def _or(names: list[str] | list[ElementType]) -> str:
+    *others, last = [repr(str(name)) for name in names]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _why_no_member(value: object) -> str:
     """What to write for a value that is not a name: ": write gl.ElementType.of('float32')", or nothing."""
+    otherwise = "is not a valid ElementType"
     try:
         ElementType.of(value)
     except TypeError:
-        return did_you_mean(value) if isinstance(value, str) else ""
-    return f": write gl.ElementType.of({_short(value)})"
+        return why_no_type(value, otherwise) if isinstance(value, str) else otherwise
+    return f"{otherwise}: write gl.ElementType.of({_short(value)})"

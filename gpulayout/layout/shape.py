@@ -39,7 +39,7 @@ class Shape(ShapeSizes):
     Parameters
     ----------
     element_type : str, DTypeLike or torch.dtype
-        An XLA name such as "f32", a dtype of PyTorch, or anything `numpy.dtype` takes.
+        An XLA name such as "f32", or what `ElementType.of` takes.
     dimensions : iterable of int
         Logical sizes in elements; 0 is allowed.  For a dynamic dimension, its bound or `UNBOUNDED`.
     layout : Layout, str or None
@@ -165,7 +165,7 @@ class Shape(ShapeSizes):
         Parameters
         ----------
         element_type : str or DTypeLike
-            An XLA name such as "f32", or anything `numpy.dtype` takes.
+            An XLA name such as "f32", or what `ElementType.of` takes.
 
         Raises
         ------

@@ -147,7 +147,7 @@ def byte_strides_is_major_to_minor(
     dimensions : iterable of int
         Logical sizes in elements.
     element_type : str or DTypeLike
-        An XLA name, or anything `numpy.dtype` takes.
+        An XLA name, or what `ElementType.of` takes.
 
     Returns
     -------

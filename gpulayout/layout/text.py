@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from gpulayout.layout.dynamic import UNBOUNDED
-from gpulayout.layout.element_type import ElementType, did_you_mean
+from gpulayout.layout.element_type import ElementType, why_no_type
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import PROPERTIES, read_layout
@@ -201,7 +201,9 @@ def _array(reader: Reader) -> Shape:
     try:
         element_type = ElementType(name)
     except ValueError:
-        raise reader.error(f"{name[:32]!r} is not one of XLA's element types{did_you_mean(name)}", position) from None
+        why = "is not one of XLA's element types"
+        why = why if reader.ahead("(") else why_no_type(name, why)
+        raise reader.error(f"{name[:32]!r} {why}", position) from None
     if not reader.accept("["):
         example = f"a scalar is {name}[]" if reader.kind == "end" else f"as in {name}[2,3]"
         raise reader.error(f"expected '[' ({example})")

@@ -89,11 +89,14 @@ def _integers(field: str, values: Any) -> tuple[int, ...]:
 
 def _dtype(typestr: Any) -> np.dtype:
     try:
-        dtype = np.dtype(typestr) if isinstance(typestr, str) else None
+        dtype = np.dtype(typestr) if isinstance(typestr, str) and typestr[:1] in ("<", ">", "=", "|") else None
     except (TypeError, ValueError, SyntaxError):
         dtype = None
     if dtype is None or dtype.kind not in "biufc":
-        raise TypeError(f"its typestr {typestr!r} is not a dtype of booleans, integers, floats or complex numbers")
+        raise TypeError(
+            f"its typestr {typestr!r} is not one of booleans, integers, floats or complex numbers with a byte order, "
+            "such as '<f4'"
+        )
     if not dtype.isnative:
         raise TypeError(f"its typestr {typestr!r} is big-endian, but CUDA devices are little-endian")
     return dtype

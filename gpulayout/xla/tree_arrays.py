@@ -103,7 +103,7 @@ def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         A shape of any kind or its text.
     element_type : str or dtype-like
-        An XLA name such as "f32", or anything that `numpy.dtype` takes.
+        An XLA name such as "f32", or what `ElementType.of` takes.
 
     Returns
     -------

@@ -22,7 +22,7 @@ def can_upcast(source: object, target: object) -> bool:
     Parameters
     ----------
     source, target : str or dtype-like
-        Element types: XLA names such as "f32", or anything that `numpy.dtype` takes.
+        Element types: XLA names such as "f32", or what `ElementType.of` takes.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def higher_precision_element_type(first: object, second: object) -> ElementType:
     Parameters
     ----------
     first, second : str or dtype-like
-        Element types: XLA names such as "f32", or anything that `numpy.dtype` takes.
+        Element types: XLA names such as "f32", or what `ElementType.of` takes.
 
     Returns
     -------

@@ -8,7 +8,7 @@ import pytest
 import gpulayout as gl
 from gpulayout import Layout, LayoutTypeError, Shape, ShapeTextError, Tile
 from gpulayout.layout.argument_hints import corrects, numbers_in
-from gpulayout.layout.element_type import did_you_mean
+from gpulayout.layout.element_type import why_no_type
 
 ORDER = gl.parse_layout("{1,0}")
 SLIPS = [
@@ -188,7 +188,7 @@ SLIPS = [
     (
         lambda: Shape("fp32", (4, 5)),
         TypeError,
-        "element type 'fp32' is neither an XLA name nor a NumPy dtype (did you mean 'f32'?)",
+        "element type 'fp32' is neither an XLA name nor the name of a NumPy dtype (did you mean 'f32'?)",
     ),
     (
         lambda: gl.ElementType("i16"),
@@ -204,7 +204,7 @@ SLIPS = [
     (
         lambda: gl.parse_shape("float[4,5]"),
         ShapeTextError,
-        "'float' is not one of XLA's element types (did you mean 'f32' or 'f64'?), "
+        "'float' has two meanings: f32, as in C, and f64, as in NumPy: write 'f32' or 'f64', "
         "at character 0 ('f') of 'float[4,5]'",
     ),
     (
@@ -345,7 +345,7 @@ def test_other_text_has_no_numbers(text):
 def test_a_name_that_is_meant_is_a_name():
     """Every suggestion is one of XLA's names, and XLA's own names are suggested for themselves in capitals."""
     for name in gl.ElementType:
-        assert did_you_mean(name.upper()) == f" (did you mean {name.value!r}?)"
+        assert why_no_type(name.upper(), "is none") == f"is none (did you mean {name.value!r}?)"
     for name in (
         "fp8",
         "float8",
@@ -361,9 +361,9 @@ def test_a_name_that_is_meant_is_a_name():
         "bool",
         "float8_e5m2",
     ):
-        found = re.findall(r"'(\w+)'", did_you_mean(name))
+        found = re.findall(r"'(\w+)'", why_no_type(name, ""))
         assert found and all(gl.ElementType(one) for one in found), name
-    assert did_you_mean("fp33") == did_you_mean("x") == did_you_mean("") == ""
+    assert all(why_no_type(name, "is none") == "is none" for name in ("fp33", "x", ""))
 
 
 def test_a_constructor_that_works_asks_for_no_hint():

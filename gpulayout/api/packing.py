@@ -435,7 +435,7 @@ def zeros(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
     See Also
     --------
     use_backend : Choose the default backend.
-    Shape.with_pitch : Align every row too.
+    Shape.with_pitch : Its `align` aligns every row too.
 
     Notes
     -----

@@ -209,8 +209,8 @@ def _of_major_to_minor(value: object) -> str:
     return f"write gl.Layout.from_major_to_minor({checks.value_text(value)})"
 
 
-def _of_pitch(value: object) -> str:
-    return f"write gl.Shape('f32', (2, 3), pitch={checks.value_text(value)}), with the array's type and dimensions"
+def _of_rows(word: str, value: object) -> str:
+    return f"write gl.Shape('f32', (2, 3), {word}={checks.value_text(value)}), with the array's type and dimensions"
 
 
 _LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
@@ -219,7 +219,8 @@ _LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
     "tiling": _of_tiles,
     "order": _of_order,
     "major_to_minor": _of_major_to_minor,
-    "pitch": _of_pitch,
+    "pitch": functools.partial(_of_rows, "pitch"),
+    "align": functools.partial(_of_rows, "align"),
 }
 
 # ---- a shape -------------------------------------------------------------------------------------------

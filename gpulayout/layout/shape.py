@@ -31,6 +31,7 @@ from gpulayout.layout.shape_sizes import ShapeSizes
     layout="Layout | str | None",
     dynamic_dimensions="Sequence[bool] | None",
     pitch="int | None",
+    align="int | None",
 )
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # the base has `__init__`
 class Shape(ShapeSizes):
@@ -47,7 +48,9 @@ class Shape(ShapeSizes):
     dynamic_dimensions : sequence of bool, optional
         One flag per dimension, True when its size is dynamic.  By default only `UNBOUNDED` sizes are.
     pitch : int, optional
-        Bytes.  The width of the most minor dimension is rounded up to a multiple of them; see `with_pitch`.
+        Bytes from the beginning of a row of the most minor dimension to that of the next; see `with_pitch`.
+    align : int, optional
+        Bytes.  Each row begins at a multiple of them: the width of the most minor dimension is rounded up.
 
     Raises
     ------
@@ -81,7 +84,7 @@ class Shape(ShapeSizes):
         Parameters
         ----------
         **fields
-            `element_type`, `dimensions`, `layout`, `dynamic_dimensions` and `pitch`, as `Shape` takes them.
+            `element_type`, `dimensions`, `layout`, `dynamic_dimensions`, `pitch` and `align`, as `Shape` takes them.
 
         Examples
         --------
@@ -114,44 +117,54 @@ class Shape(ShapeSizes):
         """
         return self.replace(layout=layout)
 
-    def with_pitch(self, pitch: SupportsIndex, *, dimension: SupportsIndex | None = None) -> Shape:
-        """The same logical array with rows that begin every multiple of `pitch` bytes.
+    def with_pitch(
+        self,
+        pitch: SupportsIndex | None = None,
+        *,
+        align: SupportsIndex | None = None,
+        dimension: SupportsIndex | None = None,
+    ) -> Shape:
+        """The same logical array with rows that begin `pitch` bytes apart, or at multiples of `align` bytes.
 
         Parameters
         ----------
-        pitch : int
-            Bytes, a multiple of the element's size.
+        pitch : int, optional
+            Bytes from the beginning of a row to that of the next, as in cudaMallocPitch: at least those of a row.
+        align : int, optional
+            Instead of a pitch: the bytes of a row are rounded up to a multiple of these.
         dimension : int, optional
-            The dimension whose steps are multiples of the pitch; a row is all that is more minor.  By default the one
-            above the most minor dimension, so that this one is padded.
+            The dimension whose steps are the pitch; a row is all that is more minor.  By default the one above the most
+            minor dimension, so that this one is padded.
 
         Raises
         ------
         LayoutError
-            The pitch is not a multiple of the element's size, the layout has tiles, or there is no row.  Without
-            `dimension`: rows of one dimension would more than double the memory, and rows of more dimensions are
-            possible, because two dimensions above the most minor one have more than one index.
+            None or both are given, they cut an element, a pitch is shorter than a row, the layout has tiles, or there
+            is no row.  Without `dimension`, if two dimensions above the most minor one have more than one index: a
+            pitch holds rows of more dimensions too, or an alignment would more than double the memory.
 
         See Also
         --------
-        empty : its `align` aligns the first row.
+        zeros : its `align` aligns the first row.
 
         Notes
         -----
         The result is `padded_dimensions`, or a tile where no width of a dimension gives the pitch.  They are in the
-        text; the pitch itself is not kept.  A padded width is rounded up from there, and a size of 0 stays 0.
+        text; the pitch itself is not kept.  A padded width belongs to the row, and a size of 0 stays 0.
 
         Examples
         --------
-        >>> shape = Shape("f32", (3, 1000)).with_pitch(256)
+        >>> shape = Shape("f32", (3, 1000)).with_pitch(4608)
         >>> str(shape), shape.byte_strides
-        ('f32[3,1000]{1,0:PD(3,1024)}', (4096, 4))
-        >>> str(Shape("u8", (1080, 1900, 3)).with_pitch(256, dimension=0))
+        ('f32[3,1000]{1,0:PD(3,1152)}', (4608, 4))
+        >>> str(Shape("f32", (3, 1000)).with_pitch(align=256))
+        'f32[3,1000]{1,0:PD(3,1024)}'
+        >>> str(Shape("u8", (1080, 1900, 3)).with_pitch(align=256, dimension=0))
         'u8[1080,1900,3]{2,1,0:T(*,5888)}'
         """
         dim = None if dimension is None else self.dimension_number(dimension)
         text = self.text_without_layout()
-        return self.with_layout(pitched(self.element_type, self.dimensions, self.layout, pitch, text, dim))
+        return self.with_layout(pitched(self.element_type, self.dimensions, self.layout, pitch, align, text, dim))
 
     def with_default_order(self) -> Shape:
         """The same logical array in descending order; the layout keeps its other fields.  XLA: `SetToDefaultLayout`."""

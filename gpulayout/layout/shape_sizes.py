@@ -47,6 +47,7 @@ class ShapeSizes(Frozen):
         *,
         dynamic_dimensions: Sequence[bool] | None = None,
         pitch: SupportsIndex | None = None,
+        align: SupportsIndex | None = None,
     ):
         known = ElementType.of(element_type)
         sizes = checked_dimensions(dimensions)
@@ -54,8 +55,8 @@ class ShapeSizes(Frozen):
         text = checks.Later(lambda: text_without_layout(known, sizes, flags))
         layout = as_layout(layout, len(sizes), text)
         check_layout(sizes, layout, text)
-        if pitch is not None:
-            layout = pitched(known, sizes, layout, pitch, text)
+        if pitch is not None or align is not None:
+            layout = pitched(known, sizes, layout, pitch, align, text)
         check_size(sizes, layout, known.itemsize, text)
         value = layout.padding_value
         if value is not None:

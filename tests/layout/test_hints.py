@@ -147,6 +147,11 @@ SLIPS = [
         LayoutTypeError,
         "a Layout has no field pitch: write gl.Shape('f32', (2, 3), pitch=256), with the array's type and dimensions",
     ),
+    (
+        lambda: Layout((1, 0), align=256),
+        LayoutTypeError,
+        "a Layout has no field align: write gl.Shape('f32', (2, 3), align=256), with the array's type and dimensions",
+    ),
     (lambda: Layout("1,0"), LayoutTypeError, "minor_to_major '1,0' is text: write gl.Layout((1, 0))"),
     (
         lambda: Layout("F"),

@@ -174,7 +174,7 @@ def test_shapes_and_layouts() -> None:
     assert_type(gl.parse_layout("{0,1}"), gl.Layout)
     assert_type(gl.Layout.named("NHWC8c", logical="NCHW", padding_value="lowest"), gl.Layout)
     assert_type(gl.Layout((1, 0)).name(logical="HW"), str)
-    assert_type(gl.Shape("f32", (3, 1000), pitch=256).with_pitch(512), gl.Shape)
+    assert_type(gl.Shape("f32", (3, 1000), pitch=4096).with_pitch(align=512), gl.Shape)
     assert_type(gl.shape_of(floats(2, 3)), gl.Shape)
     assert_type(gl.Shape("f32", [2, 3], "{0,1}").dimensions, tuple[int, ...])
     assert_type(gl.Shape(np.float32, (2, 3)).nbytes, int)

@@ -23,6 +23,7 @@ from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.backend import AnyArray, Backend, Prepared
 from gpulayout.moves.convert_pieces import ConvertSide, Stages, convert_stages
 from gpulayout.moves.pieces import relayout_pieces
+from gpulayout.moves.supported import check_storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -216,6 +217,8 @@ def convert_transfer(source: Side, target: Side, written: ConvertSide, change: E
     key = source.shape, strides, written, change.arithmetic, change.blocks
     found = kept_conversions.get(key)
     if found is None:
+        check_storable(source.shape)
+        check_storable(target.shape)
         read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
         stages = convert_stages(read, written, change.arithmetic, change.blocks)
         found = stages, {}

@@ -12,7 +12,7 @@ A layout without a shape is for the array of the source, which also gives a patt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpulayout.api.arithmetic import Asked
 from gpulayout.layout import checks
@@ -64,12 +64,7 @@ def layout_for(
         return _pattern_layout(read_pattern(text, len(dimensions), role), dimensions)
     if not _is_name(text):
         return parsed_layout(text)
-    from gpulayout.catalogue.names import is_name, layout_of_name  # late: most programs use no names
-    from gpulayout.interop.layout_names import layout_name
-
-    if is_name(text):
-        return layout_of_name(text, dimensions, element_type)
-    return layout_name(text)(dimensions)
+    return _layout_name(text)(dimensions, element_type)
 
 
 def check_layout_text(text: str, role: str = "target") -> None:
@@ -77,10 +72,7 @@ def check_layout_text(text: str, role: str = "target") -> None:
     if "->" in text:
         read_pattern(text, None, role)
     elif _is_name(text):
-        from gpulayout.catalogue.names import is_name, read_name
-        from gpulayout.interop.layout_names import layout_name
-
-        _ = read_name(text) if is_name(text) else layout_name(text)
+        _layout_name(text)
     else:
         parsed_layout(text)
 
@@ -95,6 +87,23 @@ def axis_names(target: object, rank: int) -> tuple[str, ...] | None:
 def _is_name(text: str) -> bool:
     """True for text that names a layout, or was meant to."""
     return text[:1].isalpha()
+
+
+def _layout_name(text: str) -> Callable[[Sequence[int], ElementType | None], Layout]:
+    """The layout that a name means, for dimensions and an element type; LayoutError for what is none."""
+    from gpulayout.catalogue.names import (
+        entries,
+        is_name,
+        layout_of_name,
+        read_name,
+    )  # late: most programs use no names
+    from gpulayout.interop.layout_names import layout_name
+
+    if is_name(text):
+        read_name(text)
+        return lambda dimensions, element_type: layout_of_name(text, dimensions, element_type)
+    found = layout_name(text, lambda: [entry.name for entry in entries()])
+    return lambda dimensions, _: found(dimensions)
 
 
 def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:

@@ -148,9 +148,11 @@ def read_name(text: str) -> Named:
     check_length("the text of a shape", text)
     found = _TEXT.fullmatch(text)
     if found is None:
+        owned = [entry.name for entry in entries() if entry.name.partition(":")[0] == text.strip()]
+        hint = f"; those of {text.strip()} are {', '.join(owned)}" if owned else ""
         raise ShapeTextError(
             f"{value_text(text)} is not a name of the catalogue and sizes, such as 'cublas:block_scales[200,10]' or "
-            "'cublas:block_scales(dtype=f8e4m3fn)[200,10]'",
+            f"'cublas:block_scales(dtype=f8e4m3fn)[200,10]'{hint}",
             0,
         )
     owner, name, choices, sizes = found.groups()

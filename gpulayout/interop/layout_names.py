@@ -9,13 +9,14 @@ named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpulayout.interop.cute import from_cute
 from gpulayout.interop.numpy_layouts import ORDERS, from_numpy_order
 from gpulayout.interop.torch_layouts import MEMORY_FORMATS, from_torch_memory_format
 from gpulayout.layout.argument_hints import named_layout
 from gpulayout.layout.checks import counted, shown, value_text
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -25,8 +26,10 @@ NAMES = (*FIXED, "cute:SIZES:STRIDES", "named:NHWC:NCHW")
 LayoutFor = Callable[[Sequence[int]], Layout]  # the layout for an array of these dimensions; LayoutError without one
 
 
-def layout_name(text: str) -> LayoutFor:
+def layout_name(text: str, others: Callable[[], Iterable[str]] = tuple) -> LayoutFor:
     """The layout with this name; LayoutError for text that is not a name.
+
+    others   more names that may be meant: those of the catalogue
 
     >>> layout_name("torch:channels_last")((8, 3, 4, 4)), layout_name("cute:(2,3):(1,2)")((2, 3))
     (Layout((1, 3, 2, 0)), Layout((0, 1)))
@@ -42,17 +45,27 @@ def layout_name(text: str) -> LayoutFor:
     if library == "named":
         layout = _named(name, text)
         return lambda dimensions: _of_rank(layout, text, dimensions)
-    hint = named_layout(text, "'named:{name}:{logical}'") or _did_you_mean(text)
+    hint = named_layout(text, "'named:{name}:{logical}'") or _of_element_type(text) or _did_you_mean(text, others())
     raise ShapeTextError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
-        f"name of one: names are {', '.join(NAMES)}{f'; {hint}' if hint else ''}",
+        f"name of one: names are {', '.join(NAMES)}, and those of the catalogue, such as cublas:block_scales"
+        f"{f'; {hint}' if hint else ''}",
         0,
     )
 
 
-def _did_you_mean(text: str) -> str:
+def _of_element_type(text: str) -> str:
+    """A hint for the name of an element type; or nothing."""
+    try:
+        ElementType.of(text)
+    except TypeError:
+        return ""
+    return f"an element type stands before sizes, as in '{text}[2,3]', or in dtype={text!r}"
+
+
+def _did_you_mean(text: str, others: Iterable[str]) -> str:
     """A hint for text that is almost a name, also without its library; or nothing."""
-    known = {part.lower(): name for name in FIXED for part in (name, name.partition(":")[2]) if part}
+    known = {part.lower(): name for name in (*others, *FIXED) for part in (name, name.partition(":")[2]) if part}
     found = difflib.get_close_matches(text[:100].lower(), known, 1, cutoff=0.75)
     return f"did you mean {known[found[0]]!r}?" if found else ""
 

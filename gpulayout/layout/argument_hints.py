@@ -107,9 +107,13 @@ def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={log
     if not name:
         return None
     letters = re.sub("[^A-Za-z]", "", name[1])
-    if len({*letters.lower()}) < len(letters) or not (name[2] or letters.isupper() or letters.islower()):
+    if len({*letters.lower()}) < len(letters):
         return None
     logical = letters
+    if {*letters.lower()} == {*"abcdef"[: len(letters)]}:  # oneDNN's
+        logical = "".join(sorted(letters, key=str.lower))
+    elif not letters.isupper() and not {*letters.upper()} <= {*"NCDHW"}:  # any other word
+        return None
     if {*letters.upper()} <= {*"NCDHW"}:  # images: an example in which the name changes the order
         logical = "".join(sorted(letters, key=lambda letter: "NCDHW".index(letter.upper())))
         if logical == letters and not name[2]:

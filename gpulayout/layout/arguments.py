@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpulayout.layout.checks import are_sizes, shown, value_text
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
@@ -49,6 +50,8 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
             raise ShapeTextError(
                 f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
             )
+        if value.isidentifier() and value not in list(ElementType):
+            raise ShapeTextError(f"{role} {value_text(value)} is not a shape: write one, such as 'f32[2,3]{{0,1}}'")
         return _parsed(value)
     if isinstance(value, Shape):
         return value

@@ -68,14 +68,23 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
         )
 
 
+def _packed_types(names: list[str], bits: int) -> str:
+    """What to write for elements of fewer bits than a byte, or nothing where no type has so many."""
+    if not names:
+        return ""
+    written = ", ".join(f"dtype='{name}'" for name in names[:-1]) + f" or dtype='{names[-1]}'"
+    return f". Elements of {checks.counted(bits, 'bit')} are {', '.join(names)}: a move converts to them with {written}"
+
+
 def check_storage(element_type: ElementType, layout: Layout, text: checks.Text) -> None:
     """LayoutError unless one dense buffer can hold elements of this type in this layout; `text` is the shape."""
     bits = layout.element_size_in_bits
     if bits and bits != 8 * element_type.itemsize and not (element_type.is_sub_byte and bits == element_type.bits):
-        allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
+        own = f"{element_type.bits} or " if element_type.is_sub_byte else ""
+        packed = [each.value for each in ElementType if each.is_sub_byte and each.bits == bits]
         raise LayoutError(
             f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
-            f"it must be one of {', '.join(map(str, sorted(allowed)))}"
+            f"{element_type} takes {own}{8 * element_type.itemsize} bits{_packed_types(packed, bits)}"
         )
     for field in ("index_type", "pointer_type"):
         if getattr(layout, field) is not None:

@@ -202,7 +202,7 @@ def _array(reader: Reader) -> Shape:
         element_type = ElementType(name)
     except ValueError:
         why = "is not one of XLA's element types"
-        why = why if reader.ahead("(") else why_no_type(name, why)
+        why = why_no_type(name, why) if reader.ahead("[") else why
         raise reader.error(f"{name[:32]!r} {why}", position) from None
     if not reader.accept("["):
         example = f"a scalar is {name}[]" if reader.kind == "end" else f"as in {name}[2,3]"

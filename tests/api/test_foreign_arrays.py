@@ -79,7 +79,8 @@ def test_a_layout_without_a_shape_of_dlpack_memory():
             FLOATS,
             "{0:E(4)}",
             gl.LayoutError,
-            "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: it must be one of 0, 32",
+            "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: f32 takes 32 bits. Elements of "
+            "4 bits are s4, u4, f4e2m1fn: a move converts to them with dtype='s4', dtype='u4' or dtype='f4e2m1fn'",
         ),
         (
             FLOATS.astype(">f4"),

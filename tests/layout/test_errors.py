@@ -404,7 +404,8 @@ ERRORS = {
     "an element size of another type": (
         Shape("f32", (2,), Layout((0,), element_size_in_bits=4)).validate_layout,
         LayoutError,
-        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it must be one of 0, 32",
+        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: f32 takes 32 bits. Elements of 4 bits "
+        "are s4, u4, f4e2m1fn: a move converts to them with dtype='s4', dtype='u4' or dtype='f4e2m1fn'",
     ),
     "a sparse leftover": (
         Shape("f32", (2,), Layout((0,), index_type="u32")).validate_layout,

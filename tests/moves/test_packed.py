@@ -491,7 +491,8 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
         (
             lambda b: gl.pack(b, "s4[9]{0:E(2)}"),
             gl.LayoutError,
-            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it must be one of 0, 4, 8",
+            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: s4 takes 4 or 8 bits. Elements "
+            "of 2 bits are s2, u2: a move converts to them with dtype='s2' or dtype='u2'",
         ),
     ],
 )

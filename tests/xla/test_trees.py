@@ -178,12 +178,13 @@ def test_layouts_of_a_tree_are_checked_and_the_bad_one_is_named():
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("(f32[2], (token[], b(f32[2]{0:E(4)})))")
     assert str(caught.value) == (
-        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it must be one of 0, 32; "
+        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: f32 takes 32 bits. Elements of 4 bits "
+        "are s4, u4, f4e2m1fn: a move converts to them with dtype='s4', dtype='u4' or dtype='f4e2m1fn'; "
         "it is at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))"
     )
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("f32[2]{0:E(4)}")
-    assert str(caught.value).endswith("it must be one of 0, 32")
+    assert str(caught.value).endswith("or dtype='f4e2m1fn'")
 
 
 def test_layouts_are_copied_to_a_tree_of_the_same_structure():

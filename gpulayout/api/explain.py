@@ -14,11 +14,10 @@ from gpulayout.gpu.many import Request, many_plan
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import named_dimensions
-from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import BoxGrid, box_grid, passes
+from gpulayout.moves.blocks import BoxGrid, NoSmallerBlock, box_grid, passes
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.convert_pieces import Stages
 from gpulayout.moves.kinds import AnyMove, Pieces
@@ -134,16 +133,16 @@ def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[s
     limit = byte_count("max_bytes", max_bytes)
     found = [box_grid(*each, limit) for each in passes(source, target, limit)]
     try:
-        one: BoxGrid | LayoutError = box_grid(source, target, limit)
-    except LayoutError as error:
+        one: BoxGrid | NoSmallerBlock = box_grid(source, target, limit)
+    except NoSmallerBlock as error:
         one = error
     return _explain_cut(one, found)
 
 
-def _explain_cut(one: BoxGrid | LayoutError, passes: Sequence[BoxGrid]) -> list[str]:
+def _explain_cut(one: BoxGrid | NoSmallerBlock, passes: Sequence[BoxGrid]) -> list[str]:
     """How a limit cuts a relayout: in one pass, or why not, and in the passes that suit files."""
-    if isinstance(one, LayoutError):
-        instead, lines = "", [f"  blocks   none in one pass: {one}"]
+    if isinstance(one, NoSmallerBlock):
+        instead, lines = "", [f"  blocks   none in one pass: {counted(one.max_bytes, 'byte')} are too few {one.needs}"]
     else:
         written = one.whole_target.nbytes
         instead = f", instead of {one.bytes_read + written} in one pass"

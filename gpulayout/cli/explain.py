@@ -23,6 +23,7 @@ from gpulayout.cli.failures import type_errors_in_one_line
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cpu import choose_plan
+from gpulayout.files.least_memory import in_words_of
 from gpulayout.files.memory import block_limit
 from gpulayout.files.standard_streams import File
 from gpulayout.gpu.choose_kernel import kernel_plan
@@ -58,7 +59,7 @@ def explain(
     target: Shape | str,
     names: str | None,
     device: str,
-    memory: int | None,
+    memory: str | None,
     in_place: bool,
     html: File | None,
     overwrite: bool,
@@ -97,15 +98,20 @@ def explain(
     limit = None if memory is None else block_limit(memory)
     within = found.in_place() if in_place else None
     if as_json:
-        cut = {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
+        with in_words_of(memory):
+            cut = (
+                {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
+            )
         steps = {} if within is None else {"in_place": within.as_json()}
         print_json(plan_as_json(found, DEVICES[device]) | cut | steps)
         return
+    with in_words_of(memory):
+        blocks = [] if limit is None else explain_blocks(found.source, found.target, limit)
     click.echo(_text(found, DEVICES[device]))
     if within is not None:
         click.echo(within.explain())
-    if limit is not None:
-        click.echo("\n".join(explain_blocks(found.source, found.target, limit)))
+    if blocks:
+        click.echo("\n".join(blocks))
 
 
 def _text(found: Plan, device: Device | None) -> str:

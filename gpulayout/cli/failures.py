@@ -57,7 +57,12 @@ def type_errors_in_one_line() -> Iterator[None]:
 
 
 def _with_options(text: str) -> str:
-    """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32."""
+    """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32.
+
+    >>> _with_options("max_bytes '8' is too small for dtype='f32', block=2")
+    '--memory 8 is too small for --dtype f32, --block 2'
+    """
+    text = re.sub(r"\bmax_bytes '([^']*)'", r"--memory \1", text)
     return re.sub(r"\b(dtype|block)=('?)(\w+)\2", r"--\1 \3", text)
 
 

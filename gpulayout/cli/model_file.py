@@ -63,7 +63,7 @@ class ModelMove:
     source: File
     target: File
     overwrite: bool
-    memory: int | None
+    memory: str | None
     dry_run: bool
     quiet: bool
     as_json: bool

@@ -80,7 +80,7 @@ class FileMove:
     block: int | None
     raw: bool
     overwrite: bool
-    memory: int | None
+    memory: str | None
     scratch: Path | None
     dry_run: bool
     quiet: bool

@@ -8,14 +8,17 @@ larger one does better: rows of 12 bytes between long padding are runs of 12 byt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
 from gpulayout.api.plan import Plan
-from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit, memory_text
+from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit
 from gpulayout.files.move import Route, route
+from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
+from gpulayout.moves.blocks import NoSmallerBlock
 
 LEAST_RUN = 512  # bytes: the sector of a disk
 MOST_BLOCKS = 100_000
@@ -31,19 +34,32 @@ def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: P
     that fit into the limit together are always accepted.
     """
     if max_bytes is None:
-        return route(plan, block_limit(None), scratch)
+        with in_words_of(None):
+            return route(plan, block_limit(None), scratch)
     given = as_bytes(max_bytes)
-    try:
+    with in_words_of(max_bytes, lambda: _advice(plan, given, scratch)):
         found = _route(plan, given, scratch)
-    except LayoutError as error:
-        raise LayoutError(f"{error}{_advice(plan, given, scratch)}") from None
     if _is_sensible(found, plan, given, scratch):
         return found
     blocks, (read, written) = _most_blocks(found), _runs(found)
     raise LayoutError(
-        f"a limit of {memory_text(given)} is too little to relayout {plan.source} to {plan.target}: it makes {blocks} "
-        f"blocks, with runs of {read} bytes read and of {written} bytes written{_advice(plan, given, scratch)}"
+        f"max_bytes {value_text(max_bytes)} is too little to relayout {plan.source} to {plan.target}: it makes "
+        f"{blocks} blocks, with runs of {read} bytes read and of {written} bytes written{_advice(plan, given, scratch)}"
     )
+
+
+@contextlib.contextmanager
+def in_words_of(max_bytes: SupportsIndex | str | None, advice: Callable[[], str] = str) -> Iterator[None]:
+    """An error about the bytes of a block names the limit that the caller gave for all, and ends with `advice`."""
+    try:
+        yield
+    except NoSmallerBlock as error:
+        given = "free memory" if max_bytes is None else f"max_bytes {value_text(max_bytes)}"
+        if max_bytes is not None and as_bytes(max_bytes) == error.max_bytes:
+            said = f"{given} is too small"
+        else:
+            said = f"{given} leaves {counted(error.max_bytes, 'byte')} for a block, too few"
+        raise LayoutError(f"{said} {error.needs}{advice()}") from None
 
 
 def _route(plan: Plan, given: int, scratch: Path | None) -> Route:

@@ -24,6 +24,7 @@ from gpulayout.files.standard_streams import File
 from gpulayout.files.target import Target, new_target, reserve_space
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.blocks import NoSmallerBlock
 
 Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
 
@@ -73,9 +74,10 @@ def _route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
         plans = (plan,) if scratch is None else plan.passes(max_bytes)
         passes = tuple(_blocks(each, max_bytes) for each in plans)
         return Route(passes, scratch if len(plans) > 1 else None, max_bytes)
-    except LayoutError as error:
+    except NoSmallerBlock as error:
         if scratch is None and _has_two_passes(plan, max_bytes):
-            raise LayoutError(f"{error}; two passes through a scratch file take less memory") from None
+            needs = f"{error.needs}; two passes through a scratch file take less memory"
+            raise NoSmallerBlock(error.max_bytes, needs) from None
         raise
 
 

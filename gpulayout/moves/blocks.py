@@ -187,6 +187,21 @@ class BoxGrid:
         return -(-math.prod(extents) * self.source.shape.bits_per_element // 8)
 
 
+class NoSmallerBlock(LayoutError):
+    """No block takes so few bytes.
+
+    max_bytes   the limit of a block, which may be a share of what a caller wrote
+    needs       what the message says after it: the move, and the smallest block
+    """
+
+    def __init__(self, max_bytes: int, needs: str):
+        super().__init__(f"max_bytes {max_bytes} is too small {needs}")
+        self.max_bytes, self.needs = max_bytes, needs
+
+    def __reduce__(self) -> tuple[type[NoSmallerBlock], tuple[int, str]]:
+        return type(self), (self.max_bytes, self.needs)
+
+
 def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
     """The relayout in blocks whose two buffers have at most `max_bytes` together, with runs as long as possible.
 
@@ -209,9 +224,10 @@ def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
         return _balanced(whole, least)
     smallest = limited(1, 1)
     if smallest.block_bytes > max_bytes:
-        raise LayoutError(
-            f"max_bytes {max_bytes} is too small to relayout {source} to {target}: the smallest block, of "
-            f"{'x'.join(map(str, smallest.sizes)) or '1'} coordinates, takes {smallest.block_bytes} bytes"
+        raise NoSmallerBlock(
+            max_bytes,
+            f"to relayout {source} to {target}: the smallest block, of "
+            f"{'x'.join(map(str, smallest.sizes)) or '1'} coordinates, takes {smallest.block_bytes} bytes",
         )
     both = _longest(lambda length: limited(length, length).block_bytes <= max_bytes, max_bytes)
     written = _longest(lambda length: limited(both, length).block_bytes <= max_bytes, max_bytes)

@@ -292,7 +292,7 @@ def test_packed_rows_that_end_inside_a_byte_take_two_passes(name, sizes):
         for block in second.blocks(limit):
             block(scratch, out=out)
         np.testing.assert_array_equal(out, wanted)
-    assert f"none in one pass: max_bytes {limit} is too small" in plan.explain(max_bytes=limit)
+    assert f"none in one pass: {limit} bytes are too few to relayout" in plan.explain(max_bytes=limit)
     with pytest.raises(gl.LayoutError, match=f"{whole} bytes"):
         plan.passes(2)
 

@@ -39,7 +39,7 @@ def check_advice(plan, memory, text, scratch=None):
 
 def test_a_limit_that_makes_millions_of_blocks_is_refused_with_the_least_one():
     assert refusal("f32[39000,39001]", "{0,1}", "1K") == (
-        "a limit of 1 KiB is too little to relayout f32[39000,39001]{1,0} to f32[39000,39001]{0,1}: it makes 50706500 "
+        "max_bytes '1K' is too little to relayout f32[39000,39001]{1,0} to f32[39000,39001]{0,1}: it makes 50706500 "
         "blocks, with runs of 20 bytes read and of 24 bytes written; the least limit is 512K"
     )
     assert len(sensible_route(gl.plan("f32[39000,39001]", "{0,1}"), "16M", None).passes[0]) < MOST_BLOCKS
@@ -60,7 +60,9 @@ def test_a_scratch_folder_is_named_where_it_lets_less_memory_do():
 
 def test_a_limit_below_the_smallest_block_gets_the_same_advice():
     text = refusal("f32[1000,1000]{1,0:T(1000,1000)}", "{0,1}", "1M")
-    assert text.startswith("max_bytes 262144 is too small") and text.endswith("; the least limit is 8M")
+    assert text.startswith("max_bytes '1M' leaves 262144 bytes for a block, too few to relayout") and text.endswith(
+        "; the least limit is 8M"
+    )
     text = refusal("u4[20001,20001]{1,0:E(4)}", "{0,1:E(4)}", "100M")
     assert text.endswith("; with a scratch folder this limit is enough")
 
@@ -116,10 +118,42 @@ def test_the_command_line_refuses_before_anything_is_written(tmp_path, monkeypat
     np.save("in.npy", np.zeros((900, 1100), np.float32))
     for more in ([], ["--dry-run"]):
         text = run("relayout", "in.npy", "out.npy", "--to", "F", "--memory", "16K", *more, code=1).stderr
-        assert (
-            text.startswith("gpulayout: error: a limit of 16 KiB is too little to relayout") and text.count("\n") == 1
-        )
+        assert text.startswith("gpulayout: error: --memory 16K is too little to relayout") and text.count("\n") == 1
     assert os.listdir() == ["in.npy"]
     run("relayout", "in.npy", "out.npy", "--to", "F", "--memory", LEAST.search(text)[1])
     found = gl.relayout_file("in.npy", "again.npy", target="{0,1}", max_bytes=LEAST.search(text)[1])
     assert max(found.blocks) > 1 and LEAST_RUN == 512
+
+
+@pytest.mark.parametrize("given", [8, "8", "0.01K", "9B", "1M", 1 << 20, None])
+def test_errors_name_the_limit_as_the_caller_wrote_it(monkeypatch, given):
+    """Not the share of it that a block gets, unless it is called that."""
+    monkeypatch.setattr("gpulayout.files.memory.free_memory", lambda: 4000)
+    with pytest.raises(gl.LayoutError) as caught:
+        sensible_route(gl.plan("f32[3000,3000]{1,0:T(3000,3000)}", "{0,1}"), given, None)
+    text, shown = str(caught.value), "free memory" if given is None else f"max_bytes {given!r}"
+    assert re.match(rf"{re.escape(shown)} leaves \d+ bytes? for a block, too few to relayout f32", text), text
+    assert "max_bytes" not in text.removeprefix("max_bytes ")
+
+
+@pytest.mark.parametrize("text", ["8", "0.01K", "9B"])
+@pytest.mark.parametrize("command", ["relayout", "pack", "unpack", "dry run", "explain", "explain as JSON"])
+def test_the_command_line_names_its_option_and_the_text(tmp_path, monkeypatch, command, text):
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", np.zeros((900, 1100), np.float32))
+    np.save("flat.npy", np.zeros(990_000, np.float32))
+    given = {
+        "relayout": ("relayout", "in.npy", "out.npy", "--to", "F"),
+        "pack": ("pack", "in.npy", "out.npy", "--to", "F"),
+        "unpack": ("unpack", "flat.npy", "out.npy", "--from", "f32[900,1100]{0,1}"),
+        "dry run": ("relayout", "in.npy", "out.npy", "--to", "F", "--dry-run"),
+        "explain": ("explain", "f32[900,1100]", "F"),
+        "explain as JSON": ("explain", "f32[900,1100]", "F", "--json"),
+    }[command]
+    found = run(*given, "--memory", text, code=1)
+    assert re.match(rf"gpulayout: error: --memory {re.escape(text)} leaves 2 bytes for a block, too few", found.stderr)
+    assert "max_bytes" not in found.stderr and found.stdout == ""
+    assert sorted(os.listdir()) == ["flat.npy", "in.npy"]
+    for wrong in ("8x", "0", "-1", ""):
+        said = run(*given, "--memory", wrong, code=2).stderr
+        assert f"Invalid value for '--memory': {wrong!r} is not a number of bytes such as 128M or 1.5G" in said

@@ -110,7 +110,11 @@ def _entries(name: str, text: str) -> tuple[list[ListedArray], int]:
             names.setdefault(shape, []).append(instruction)
             lines.setdefault(shape, found.line)
     if not names:
-        hint = ": StableHLO tensors have no layout; use the text of the compiled program" if "tensor<" in text else ""
+        hint = ""
+        if "tensor<" in text:
+            hint = ": StableHLO tensors have no layout; use the text of the compiled program"
+        elif text.startswith("\ufffd\ufffd"):  # what a byte order mark of UTF-16 becomes
+            hint = ": it does not begin like UTF-8; if it is UTF-16, save the text as UTF-8"
         raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
     sized = [
         ListedArray(shape, tuple(found), lines[shape], least_waste(shape))

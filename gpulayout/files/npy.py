@@ -6,6 +6,8 @@ types of ml_dtypes, so they are stored as opaque bytes ("<V2" for bf16).
 
 from __future__ import annotations
 
+import ast
+import codecs
 import io
 import math
 import warnings
@@ -20,7 +22,7 @@ from numpy.lib import format as npy
 from gpulayout.files.errors import FileError
 from gpulayout.files.other_formats import refuse_other_format
 from gpulayout.files.standard_streams import File, input_name, opened, status_of
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import clipped, counted, value_text
 
 MAGIC = b"\x93NUMPY"
 VERSIONS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of the length
@@ -78,18 +80,15 @@ def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
     refuse_other_format(name, beginning)
     try:
         if not beginning.startswith(MAGIC) or len(beginning) < len(MAGIC) + 2:
-            raise ValueError(f"it begins with {beginning!r} instead of {MAGIC!r} and a version")
+            mark = " (a byte order mark, which text editors write: this is no copy of the bytes)"
+            has_mark = beginning.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            raise ValueError(f"it begins with {beginning!r}{mark * has_mark} instead of {MAGIC!r} and a version")
         version = beginning[-2], beginning[-1]
         if version not in VERSIONS:
             raise ValueError(f"its format version is {'.'.join(map(str, version))}, not 1.0 or 2.0")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers from Python 2
-            dimensions, fortran_order, dtype = _parsed(stream, *VERSIONS[version])
-    except OSError:
-        raise
-    except Exception as error:  # the header is a Python literal, and a hostile one can fail in many ways
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise FileError(f"{name}: not a .npy file that can be read: {reason[:200]}", advice) from None
+        dimensions, fortran_order, dtype = _parsed(stream, *VERSIONS[version])
+    except ValueError as error:
+        raise FileError(f"{name}: not a .npy file that can be read: {error}", advice) from None
     _check_dtype(name, dtype)
     if any(type(size) is not int or size < 0 for size in dimensions) or len(dimensions) > MAX_RANK:
         raise FileError(f"{name}: the dimensions {str(dimensions)[:200]} are not at most {MAX_RANK} sizes of 0 or more")
@@ -99,9 +98,38 @@ def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
 def _parsed(stream: BinaryIO, length_bytes: int, parse: Callable[[BinaryIO], Any]) -> Any:
     """What NumPy finds in a header.  Its length is checked first: four bytes can ask for 4 GB of memory."""
     length = stream.read(length_bytes)
-    if int.from_bytes(length, "little") > MOST_HEADER:
-        raise ValueError(f"its header has {int.from_bytes(length, 'little')} bytes, more than {MOST_HEADER}")
-    return parse(io.BytesIO(length + stream.read(int.from_bytes(length, "little"))))
+    size = int.from_bytes(length, "little")
+    if size > MOST_HEADER:
+        raise ValueError(f"its header has {size} bytes, more than {MOST_HEADER}")
+    header = stream.read(size) if len(length) == length_bytes else b""
+    if len(length) < length_bytes or len(header) < size:
+        raise ValueError("it ends inside its header")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers from Python 2
+        try:
+            return parse(io.BytesIO(length + header))
+        except Exception:  # the header is a Python literal, and a hostile one can fail in many ways
+            raise ValueError(_why_not(header.decode("latin1"))) from None
+
+
+def _why_not(header: str) -> str:
+    """What is wrong with a header that NumPy cannot read."""
+    shown = clipped(repr(header.strip()), 100)
+    try:
+        found = ast.literal_eval(header.strip())
+        keys = sorted(found) if isinstance(found, dict) else None
+    except Exception:
+        keys = None
+    if keys is None:
+        return f"its header {shown} is not a Python dictionary of plain values"
+    if keys != ["descr", "fortran_order", "shape"]:
+        return f"its header {shown} does not have the keys descr, fortran_order and shape, and no others"
+    order, shape = found["fortran_order"], found["shape"]
+    if not isinstance(order, bool):
+        return f"its fortran_order {clipped(value_text(order), 60)} is neither True nor False"
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) for size in shape):
+        return f"its shape {clipped(value_text(shape), 60)} is not a tuple of integers"
+    return f"its descr {clipped(value_text(found['descr']), 60)} is not a dtype of NumPy"
 
 
 def _check_dtype(name: str, dtype: Dtype) -> None:

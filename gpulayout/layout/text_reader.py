@@ -7,6 +7,7 @@ memory are linear in the length of the text.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -22,6 +23,14 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 NO_PARENTHESES = re.compile(r"[^()]*")
+
+
+def _shown_character(character: str) -> str:
+    """A character for an error message, which says of one that nobody sees what it is."""
+    if character.isprintable():
+        return repr(character)
+    name = "byte order mark" if character == "\ufeff" else unicodedata.name(character, "control character").lower()
+    return f"{character!r}, the invisible {name}: remove it"
 
 
 class Reader:
@@ -139,7 +148,7 @@ class Reader:
     def error(self, message: str, position: int | None = None) -> ShapeTextError:
         """An error that points at a position, by default that of the next token."""
         position = self.position if position is None else position
-        found = repr(self.text[position]) if position < len(self.text) else "the end"
+        found = _shown_character(self.text[position]) if position < len(self.text) else "the end"
         return ShapeTextError(f"{message}, at character {position} ({found}) of {self.shown(position)}", position)
 
     def shown(self, position: int) -> str:

@@ -300,3 +300,16 @@ def test_a_shape_or_a_file_is_given_but_not_both(args):
 
 def test_the_table_has_at_least_one_row():
     assert "--top" in refusal("show", "--hlo", TILED, "--top", "0")
+
+
+@pytest.mark.parametrize(
+    "encoding, reads", [("utf-8", True), ("utf-8-sig", True), ("utf-16", False), ("utf-16-be", None)]
+)
+def test_a_byte_order_mark_is_skipped_or_utf_16_is_named(tmp_path, encoding, reads):
+    text = "HloModule m\n\nENTRY e {\n  ROOT p = f32[2,3]{0,1:T(2,4)} parameter(0)\n}\n"
+    (tmp_path / "m.hlo").write_bytes(("\ufeff" * (reads is None) + text).encode(encoding))
+    found = run("show", "--hlo", tmp_path / "m.hlo", code=0 if reads else 1)
+    if reads:
+        assert "1 array of 1 shape" in found.stdout
+    else:
+        assert found.stderr.endswith(": it does not begin like UTF-8; if it is UTF-16, save the text as UTF-8\n")

@@ -1,7 +1,9 @@
 """.npy files: headers that are checked before an element is read, and elements as NumPy stored them."""
 
+import codecs
 import io
 import os
+import re
 import tracemalloc
 
 import numpy as np
@@ -19,7 +21,7 @@ def npy_bytes(array: np.ndarray, **options) -> bytes:
 
 
 def header(text: str, *, version: bytes = b"\x01\x00", body: bytes = b"") -> bytes:
-    length = len(text).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    length = len(text.encode()).to_bytes(2 if version == b"\x01\x00" else 4, "little")
     return b"\x93NUMPY" + version + length + text.encode() + body
 
 
@@ -131,6 +133,60 @@ def test_impossible_dimensions_are_refused_before_anything_is_allocated(path, di
 )
 def test_a_hostile_header_is_refused_in_one_line(path, text):
     assert refusal(path, header(text, body=b"\0" * 12))
+
+
+WHOLE = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
+SHAPES = """(2, 3|(x,)|(2,3)+(1,)|__import__('os')|range(3)|f(3)|a.b|a[0]|-(1,)|lambda: 1|[i for i in x]|2 if x else 3
+(2, 3) or 1|not 1|x := 3|f'{1}'|*a|~1|1 < 2|10**9|yield 1|await x|{**x}|(2,)*3|@|'|\\|0777|2j|{2, 3}|None|...|b'a'
+(2, 'x')|[2, 3]|2|(1e5,)|('2',)"""
+DESCRS = """f4|['<f4']|[('a',)]|('<f4',)|''|None|3|x.y|np.float32|'<f44'|[1]|-x|x[0]|(1, 2, 3)|b'<f4'|'('
+{'names': ['a'], 'formats': ['<f4']}|'x,b'"""
+ORDERS = "0|'no'|None|x|not x|1|f()|[]|a.b"
+OTHERS = (
+    """x|1|{1: 2}|{'descr'}|{x: 1}|{**x}|(|f(|1 +|import os|a=1|{'a': 1}.x|{}; x|\ufeff|#|\t|lambda: {}|[{}]|\u00e9|"""
+)
+HOSTILE = [
+    *(WHOLE.replace("(2, 3)", each) for line in SHAPES.splitlines() for each in line.split("|")),
+    *(WHOLE.replace("'<f4'", each) for line in DESCRS.splitlines() for each in line.split("|")),
+    *(WHOLE.replace("False", each) for each in ORDERS.split("|")),
+    *OTHERS.split("|"),
+    *(opening * 300 for opening in "([{'-~"),
+    "1+" * 500 + "1",
+    "9" * 5000,
+    f"\ufeff{WHOLE}",
+    f"{WHOLE}\0",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_message_about_a_hostile_header_is_plain(path, text):
+    """Nothing of Python's parser or of addresses, and the same twice."""
+    said = refusal(path, header(text, body=b"\0" * 24))
+    ways = "|".join(
+        (
+            "header .* is not a Python dictionary of plain values",
+            "header .* does not have the keys descr, fortran_order and shape, and no others",
+            "shape .* is not a tuple of integers",
+            "fortran_order .* is neither True nor False",
+            "descr .* is not a dtype of NumPy",
+        )
+    )
+    assert re.fullmatch(f"not a .npy file that can be read: its ({ways})", said), said
+    for word in ("object at 0x", "ast.", "malformed", "Error", "unpack"):
+        assert word not in said.replace(text[:90], "")
+    assert said == refusal(path, header(text, body=b"\0" * 24)) and len(said) < 250
+
+
+@pytest.mark.parametrize("length", range(8, 40))
+def test_a_header_that_is_cut_is_told_so(path, length):
+    content = header(WHOLE + "\n", body=b"\0" * 24)[:length]
+    assert refusal(path, content) == "not a .npy file that can be read: it ends inside its header"
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_a_byte_order_mark_before_a_header_is_named(path, mark):
+    said = refusal(path, mark + header(WHOLE + "\n", body=b"\0" * 24))
+    assert "(a byte order mark, which text editors write: this is no copy of the bytes)" in said
 
 
 @pytest.mark.parametrize(

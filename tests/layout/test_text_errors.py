@@ -127,6 +127,7 @@ TEXT_ERRORS = [
 @pytest.mark.parametrize("text, position, problem", TEXT_ERRORS, ids=lambda value: repr(value)[:30])
 def test_invalid_text_says_where(text, position, problem):
     found = repr(text[position]) if position < len(text) else "the end"
+    found += ", the invisible control character: remove it" * (found == r"'\x00'")
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape(text)
     assert str(caught.value) == f"{problem}, at character {position} ({found}) of {text!r}"
@@ -333,3 +334,28 @@ def test_a_name_that_is_no_type_is_not_taken_for_one():
         assert "brackets" not in str(caught.value)
     with pytest.raises(gl.ShapeTextError, match=r"a shape has its sizes in brackets, as in 'f32\[2,3\]'$"):
         gl.parse_layout("f32(2,3)")
+
+
+@pytest.mark.parametrize(
+    "character, name",
+    [
+        ("\ufeff", "byte order mark"),
+        ("\u200b", "zero width space"),
+        ("\xa0", "no-break space"),
+        ("\u2028", "line separator"),
+        ("\0", "control character"),
+        ("\x1b", "control character"),
+    ],
+)
+@pytest.mark.parametrize("place", ["{}f32[2,3]", "f32{}[2,3]", "f32[2,{}3]", "f32[2,3]{}", "f32[2,3]{{{}0,1}}"])
+@pytest.mark.parametrize(
+    "read",
+    [gl.parse_shape, gl.xla.parse_any_shape, gl.zeros, lambda text: gl.parse_layout(text.removeprefix("f32[2,3]"))],
+)
+def test_an_invisible_character_is_named(read, place, character, name):
+    text = place.format(character)
+    if read not in (gl.parse_shape, gl.xla.parse_any_shape, gl.zeros) and "{" not in text:
+        return  # no layout at all, and told so
+    with pytest.raises(ShapeTextError, match=f", the invisible {name}: remove it") as caught:
+        read(text)
+    assert caught.value.position < len(text) and character not in str(caught.value)

@@ -110,7 +110,7 @@ def is_flat(buffer: Any) -> bool:
 
 def check_layout(target: object, shape: Shape) -> None:
     """TypeError for a device or an element type, which the `to` of other libraries takes."""
-    name = str(target).removeprefix("torch.")
+    name = (target if isinstance(target, str) else value_text(target)).removeprefix("torch.")
     if name.partition(":")[0] in ("cpu", "cuda", "gpu", "meta") or type(target).__name__ == "device":
         raise TypeError(
             f"target {value_text(str(target))} is a device, and to() changes the layout of {shape}: write "

@@ -16,7 +16,7 @@ from typing import Any
 from gpulayout.api.array_types import BackendName
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.gpu import driver
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import check_word
 from gpulayout.layout.choice import Choice, Choices
 from gpulayout.moves.backend import Backend
 
@@ -154,8 +154,7 @@ def gpu_versions() -> dict[str, Any]:
 
 
 def _checked(name: str, where: str) -> str:
-    if name not in CHOICES:
-        raise ValueError(f"{where} {value_text(name)} is not one of {', '.join(map(repr, CHOICES))}")
+    check_word(where, name, CHOICES)
     return name
 
 

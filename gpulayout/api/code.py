@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from gpulayout.api.array_types import ShapeLike
 from gpulayout.api.plan import Plan
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.checks import counted, type_text, value_text
+from gpulayout.layout.checks import as_integer, check_word, counted, type_text, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -148,8 +148,7 @@ def code(
     6.5
     """
     given = shape if isinstance(shape, Plan) else as_shape(shape)
-    if language not in get_args(Language):
-        raise ValueError(f"language {value_text(language)} is not one of 'cuda', 'c', 'python'")
+    check_word("language", language, get_args(Language))
     shapes = (given.source, given.target) if isinstance(given, Plan) else (given,)
     _check_name(name, _PLAN_MEMBERS if isinstance(given, Plan) else _MEMBERS)
     for each in shapes:
@@ -199,8 +198,9 @@ def _checked_bits(shape: Shape, bits: object) -> int:
     reach = max(shape.buffer_size, *shape.dimensions, 0)
     if bits is None:
         return index_bits(reach)
-    if bits not in (32, 64) or isinstance(bits, bool):
+    width = as_integer(bits)
+    if width not in (32, 64):
         raise ValueError(f"bits {value_text(bits)} is not 32 or 64")
-    if reach >= 2**32 and bits == 32:
+    if reach >= 2**32 and width == 32:
         raise LayoutError(f"bits 32 cannot hold the numbers of {shape}, which reach {reach}")
-    return int(bits)
+    return width

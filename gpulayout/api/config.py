@@ -12,7 +12,7 @@ import numpy as np
 from gpulayout.api import backends
 from gpulayout.api.array_types import ConfigMode
 from gpulayout.cpu.thread_count import BadThreadCount, reason_of_count, thread_count
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import check_word
 from gpulayout.version import __version__
 
 
@@ -79,10 +79,9 @@ def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
     True
     """
     found = configuration()
+    check_word("mode", mode, ("stdout", "dicts"))
     if mode == "dicts":
         return found
-    if mode != "stdout":
-        raise ValueError(f"mode {value_text(mode)} is not one of 'stdout', 'dicts'")
     if found["gpu_problem"] and found["gpu_problem"] in found["reason"]:
         del found["gpu_problem"]  # one line says it
     width = max(map(len, found))

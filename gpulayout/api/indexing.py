@@ -38,7 +38,7 @@ from gpulayout.api.shaped_buffer import ShapedBuffer, shape_in
 from gpulayout.api.targets import as_target
 from gpulayout.api.traced import between_graphs
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
+from gpulayout.layout.checks import check_word, counted, out_of_bounds_text, type_text, value_text
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -120,8 +120,7 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
     if is_compiling() and not _are_ints(index):
         return between_graphs(_OUTSIDE, functools.partial(linearize, index, shape, mode=mode, out=out))
     shape = as_shape(shape_in(shape))
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"mode {value_text(mode)} is not one of 'raise', 'wrap', 'clip'")
+    check_word("mode", mode, ("raise", "wrap", "clip"))
     if isinstance(index, (tuple, list)):
         if len(index) != shape.rank:
             raise IndexError(_wrong_rank(index, shape))
@@ -302,8 +301,7 @@ def convert_linear(
 
 def _check_padding(padding: str) -> None:
     """ValueError for a word that says nothing about places without an element."""
-    if padding not in ("raise", "mark"):
-        raise ValueError(f"padding {value_text(padding)} is not one of 'raise', 'mark'")
+    check_word("padding", padding, ("raise", "mark"))
 
 
 # ---- single indices --------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.catalogue.entry import Entry
-from gpulayout.layout.checks import check_length, clipped, shown, value_text
+from gpulayout.layout.checks import check_length, shown, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
@@ -106,7 +106,7 @@ def find(name: str) -> Entry:
     if isinstance(found, Entry) and found.name == name:
         return found
     known = [entry.name for entry in entries()]
-    near = difflib.get_close_matches(clipped(str(name), 100), known, 1, cutoff=0.6)
+    near = difflib.get_close_matches(value_text(name), known, 1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"owners are {', '.join(OWNERS)}"
     raise ShapeTextError(f"{value_text(name)} is not in the catalogue: {hint}", 0)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpulayout.api.targets import check_layout_text
-from gpulayout.cli.failures import printable
+from gpulayout.cli.failures import printable, with_options
 from gpulayout.cli.show_file import read_shape
 from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
@@ -50,7 +50,7 @@ class ShapeArgument(ShapeType):
             check_layout_text(value)
             return value
         except LayoutError as error:
-            self.fail(printable(f"{error}{self._hint(value)}"), param, ctx)
+            self.fail(printable(with_options(f"{error}{self._hint(value)}")), param, ctx)
 
     def _hint(self, text: str) -> str:
         """What to write instead of text that a shell changed, or that is something other than a shape; or nothing."""
@@ -124,7 +124,7 @@ class ElementTypeName(TypeArgument):
         try:
             return ElementType.of(value)
         except TypeError as error:
-            self.fail(printable(str(error)), param, ctx)
+            self.fail(printable(with_options(str(error))), param, ctx)
 
 
 class Numbers(NumbersType):
@@ -175,4 +175,4 @@ def names_for(shape: Shape, names: str | None) -> tuple[str, ...] | None:
     try:
         return None if names is None else named_dimensions(names, shape.rank, shape)
     except LayoutError as error:
-        raise click.BadParameter(printable(str(error)), param_hint="'--names'") from None
+        raise click.BadParameter(printable(with_options(str(error))), param_hint="'--names'") from None

@@ -44,7 +44,7 @@ def failures_in_one_line() -> Iterator[None]:
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
     except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
-        raise Failure(_with_options(str(error))) from error
+        raise Failure(with_options(str(error))) from error
 
 
 @contextlib.contextmanager
@@ -53,13 +53,13 @@ def type_errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        raise Failure(_with_options(str(error))) from error
+        raise Failure(with_options(str(error))) from error
 
 
-def _with_options(text: str) -> str:
+def with_options(text: str) -> str:
     """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32.
 
-    >>> _with_options("max_bytes '8' is too small for dtype='f32', block=2")
+    >>> with_options("max_bytes '8' is too small for dtype='f32', block=2")
     '--memory 8 is too small for --dtype f32, --block 2'
     """
     text = re.sub(r"\bmax_bytes '([^']*)'", r"--memory \1", text)

@@ -15,6 +15,7 @@ from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.files.results import CheckpointRelayout, FileRelayout
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.checks import type_text
 from gpulayout.layout.shape import Shape
 
 if TYPE_CHECKING:
@@ -191,6 +192,13 @@ def relayout_file(
     return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
 
 
+def _path(role: str, given: str | os.PathLike[str]) -> Path:
+    if not isinstance(given, (str, os.PathLike)):
+        or_array = " or a gl.Array" if role == "file" else ""
+        raise TypeError(f"{role} is {type_text(given)}: it must be a path{or_array}, as text or pathlib.Path")
+    return Path(os.path.abspath(given))
+
+
 def _relayout_array(
     file: str | os.PathLike[str] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
@@ -213,9 +221,9 @@ def _relayout_array(
 
     check_simple(options, "files")
     # Absolute: the folder of the process may change during the call.
-    array, source_file = (file, None) if isinstance(file, ShapedBuffer) else (None, Path(os.path.abspath(file)))
-    new_file = Path(os.path.abspath(os.fspath(out)))
-    folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
+    array, source_file = (file, None) if isinstance(file, ShapedBuffer) else (None, _path("file", file))
+    new_file = _path("out", out)
+    folder = None if scratch is None else _path("scratch", scratch)
     if array is not None:
         shape: Shape | None = own_shape(array.shape, source, "source")
     else:

@@ -52,15 +52,13 @@ def from_numpy_order(order: str, rank: SupportsIndex) -> Layout:
     >>> from_numpy_order("F", 3)
     Layout((0, 1, 2))
     """
-    if order == "C":
-        return Layout.descending(rank)
-    if order == "F":
-        return Layout.ascending(rank)
+    if not isinstance(order, str) or order not in (*ORDERS, "A", "K"):
+        raise LayoutError(f"order {checks.value_text(order)} is not one of {', '.join(ORDERS)}")
     if order in ("A", "K"):
         raise LayoutError(
             f"order {order!r} names no layout, it keeps the order of an array: gl.shape_of(array).layout says which"
         )
-    raise LayoutError(f"order {checks.value_text(order)} is not one of {', '.join(ORDERS)}")
+    return Layout.descending(rank) if order == "C" else Layout.ascending(rank)
 
 
 def to_numpy_order(layout: Shape | Layout | str) -> Literal["C", "F"]:

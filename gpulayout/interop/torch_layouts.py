@@ -56,7 +56,8 @@ def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
     >>> from_torch_memory_format("channels_last", 4)
     Layout((1, 3, 2, 0))
     """
-    name, rank = str(memory_format).removeprefix("torch."), checks.count("rank", rank)
+    text = memory_format if isinstance(memory_format, str) else checks.value_text(memory_format)
+    name, rank = text.removeprefix("torch."), checks.count("rank", rank)
     if name == "contiguous_format":
         return Layout.descending(rank)
     if name == "preserve_format":
@@ -65,7 +66,7 @@ def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
             "which"
         )
     if name not in _CHANNELS_LAST:
-        raise LayoutError(f"memory_format {checks.value_text(name)} is not one of {', '.join(MEMORY_FORMATS)}")
+        raise LayoutError(f"memory_format {checks.value_text(memory_format)} is not one of {', '.join(MEMORY_FORMATS)}")
     order = _CHANNELS_LAST[name]
     if rank != len(order):
         raise LayoutError(f"memory_format {name} is for {len(order)} dimensions, not {checks.number_text(rank)}")

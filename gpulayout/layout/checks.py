@@ -1,7 +1,8 @@
 """Checks that several values of the model share: whole numbers, permutations, dimension numbers."""
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ TOO_LARGE = 2**256  # `product` stops here
 _MOST_SHOWN = 16  # entries of a sequence in an error message
 _MOST_BITS = 256  # of a number that an error message writes in full
 _MOST_CHARACTERS = 10_000  # of a text that is read in time quadratic in its length
+_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")  # of an object or function without a text of its own
 _INTS = frozenset({int})  # as types: bool is not one of them
 
 
@@ -91,7 +93,13 @@ def value_text(value: object) -> str:
         text = f"<{type(value).__name__}>"
     if "\n" in text:  # arrays
         text = " ".join(text.split())
-    return clipped(text, 100)
+    return clipped(_ADDRESS.sub("", text), 100)
+
+
+def check_word(field: str, value: object, words: Collection[str]) -> None:
+    """ValueError unless a value is one of these words.  It may be an array, whose `==` gives no truth."""
+    if not isinstance(value, str) or value not in words:
+        raise ValueError(f"{field} {value_text(value)} is not one of {', '.join(map(repr, words))}")
 
 
 def check_length(shown: str, text: str) -> None:

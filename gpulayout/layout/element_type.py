@@ -300,7 +300,7 @@ def _of_dtype(value: Any) -> ElementType:
         return _of_torch(str(value))
     try:
         dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError, OverflowError, RecursionError):  # NumPy raises all five
+    except Exception:  # NumPy raises many kinds, and what the value's own methods raise
         raise _no_type(value) from None
     if not dtype.isnative:
         raise TypeError(

@@ -12,6 +12,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api import arrays
+from gpulayout.memory.foreign_memory import cuda_interface_memory
 from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import on_gpu_alone
 from tests.support.foreign import COPIED, READ_ONLY, Interface, OldProducer, Producer, UsedProducer, address_of
@@ -500,3 +501,16 @@ def test_subclasses_of_cupys_arrays_are_cupys(cp):
     derived = array.view(type=type("Mine", (type(array),), {}))
     assert arrays.open_array(derived, "out", writing=True)[1] is derived
     assert gl.relayout(derived, SOURCE, TARGET).get().tolist() == MOVED
+
+
+@pytest.mark.parametrize("typestr", ["i8", "u4", "f", "float", "float32", "double", "", "<", "u8,u8", "O", "<V4"])
+def test_a_typestr_without_a_byte_order_is_refused(typestr):
+    """CUDA's interface counts bytes, XLA's names bits: "u8" alone could be either."""
+    given = Interface(FLOATS, typestr=typestr)
+    with pytest.raises(TypeError, match=f"^its typestr '{typestr}' is not one of .* with a byte order, such as '<f4'$"):
+        cuda_interface_memory(given)
+
+
+@pytest.mark.parametrize("typestr", ["<f4", "|u1", "|b1", "=i8", "<c16"])
+def test_a_typestr_with_a_byte_order_is_read(typestr):
+    assert cuda_interface_memory(Interface(FLOATS, typestr=typestr)).dtype == np.dtype(typestr)

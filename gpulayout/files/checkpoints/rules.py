@@ -22,6 +22,7 @@ from typing import Any
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
+from gpulayout.files.checkpoints.names import Template, template_of
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType
@@ -36,6 +37,7 @@ MOST_REGEX = 1000  # characters
 _KEYWORD = re.compile(r"(dtype|scale|shift|name|rank)\s*=\s*(.*)", re.DOTALL)
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 Targets = tuple["Layout | str", ...]
+Renaming = tuple["re.Pattern[str]", Template]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Rule:
     ranks     of the tensors; nothing for any
     to        patterns of different ranks, or one layout or its name; nothing for elements that stay where they are
     options   arithmetic on the way
-    name      of the new tensor, as `re.Match.expand` reads it: \1 is the first group; None for the old name
+    name      of the new tensor; None for the old name
     keep      leave the tensor as it is, also where all tensors get another type
     drop      leave it out
     optional  no error if it fits no tensor
@@ -56,7 +58,7 @@ class Rule:
     ranks: tuple[int, ...]
     to: Targets
     options: ArithmeticOptions
-    name: str | None
+    name: Template | None
     keep: bool
     drop: bool
     optional: bool
@@ -88,13 +90,13 @@ class Rule:
 class RuleSet:
     """Rules that stand side by side, and what else their file says.
 
-    rename    pairs of a regular expression and a text, applied in turn to the name of every new tensor
+    rename    pairs of a regular expression and a template, applied in turn to the name of every new tensor
     metadata  what the new file says of itself, beside what the old one says
     strict    every tensor needs a rule
     """
 
     rules: tuple[Rule, ...]
-    rename: tuple[tuple[re.Pattern[str], str], ...] = ()
+    rename: tuple[Renaming, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     origin: str = ""
@@ -168,9 +170,8 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
     if not (to or options or keep or drop or name):
         raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
     match = compiled(regex, origin)
-    if name is not None:
-        check_template(match, name, origin)
-    return Rule(match, _ranks(given.get("rank"), origin), to, options, name, keep, drop, optional, origin)  # type: ignore[arg-type]
+    template = None if name is None else template_of(match, name, f"{origin}: name")
+    return Rule(match, _ranks(given.get("rank"), origin), to, options, template, keep, drop, optional, origin)  # type: ignore[arg-type]
 
 
 def _of_text(text: str, origin: str) -> dict[str, Any]:
@@ -245,30 +246,12 @@ def compiled(regex: Any, origin: str) -> re.Pattern[str]:
         raise LayoutError(f"{origin}: {value_text(regex)} is not a regular expression: {error}") from None
 
 
-def check_template(match: re.Pattern[str], template: Any, origin: str) -> None:
-    r"""`LayoutError` for a template of names such as '\1.weight' that has groups which the expression lacks."""
-    everything = re.compile(f"{'()' * match.groups}")
-    named = dict(match.groupindex)
-    try:
-        if not isinstance(template, str):
-            raise TypeError("it is not text")
-        text = re.sub(r"\\g<(\w+)>", lambda each: rf"\g<{named.get(each[1], each[1])}>", template)
-        found = everything.match("")
-        assert found
-        found.expand(text)
-    except (re.error, IndexError, TypeError) as error:
-        raise LayoutError(
-            f"{origin}: name {value_text(template)} does not fit the regular expression: {error}"
-        ) from None
-
-
-def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Pairs of a regular expression and the text that takes the place of what it finds."""
+def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, ...]:
+    """Pairs of a regular expression and the template that takes the place of what it finds."""
     found = []
     for regex, text in pairs:
         match = compiled(regex, origin)
-        check_template(match, text, origin)
-        found.append((match, text))
+        found.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
     return tuple(found)
 
 
@@ -285,8 +268,8 @@ def new_name(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> str:
     if rule is not None and rule.name is not None:
         found = rule.match.fullmatch(name)
         assert found
-        name = found.expand(rule.name)
+        name = rule.name.expand(found)
     for each in sets:
-        for match, text in each.rename:
-            name = match.sub(text, name)
+        for match, template in each.rename:
+            name = match.sub(template.expand, name)
     return name

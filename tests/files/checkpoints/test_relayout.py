@@ -385,6 +385,83 @@ def test_maps_that_are_none_are_refused(tmp_path, text, message):
         relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), tmp_path / "my.toml")
 
 
+# ---- new names -----------------------------------------------------------------------------------------------
+
+WAYS = ["name", "rename", "map", "rename of a map"]
+
+
+@pytest.mark.parametrize(
+    "regex, template, new",
+    [
+        (r"(l)\.(.*)", r"\2.\1", "weight.l"),
+        (r"(?P<layer>l)\.(.*)", r"\g<layer>\g<2>", "lweight"),
+        (r"l\.weight", r"\g<0>.new", "l.weight.new"),
+        (r"(x)?l\.weight", r"a\1b", "ab"),
+        (r"l\.weight", r"a\\1", r"a\1"),
+        ("()" * 11 + r"(l).*", r"\g<12>\g<1>0", "l0"),
+        (r"l\.weight", "g<0> {x} $1 é", "g<0> {x} $1 é"),
+    ],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_templates_of_names_have_groups_and_else_stand_for_themselves(tmp_path, regex, template, new, way):
+    assert renamed(tmp_path, way, regex, template) == [new]
+
+
+def renamed(folder, way, regex, template):
+    """The names of the new file, by one of the ways to write a template."""
+    rules, options = {}, {}
+    if way == "name":
+        rules = {regex: {"name": template}}
+    elif way == "rename":
+        options = {"rename": {regex: template}}
+    else:
+        pair = f"match = {json.dumps(regex)}\nname = {json.dumps(template)}"
+        text = f"[[tensor]]\n{pair}" if way == "map" else f"rename = [[{json.dumps(regex)}, {json.dumps(template)}]]"
+        (folder / "my.toml").write_text(text)
+        rules = folder / "my.toml"
+    found, _ = relayout(folder, model({"l.weight": ("U8", (3,))}, None), rules, **options)
+    return [*found]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "template, said",
+    [
+        (r"\0", r"\g<0> for all that was found"),
+        (r"a\00", r"\g<0> for all that was found"),
+        (r"\101", r"write \g<101>, or \g<1> and then the rest"),
+        (r"\10", r"write \g<10>, or \g<1> and then the rest"),
+        (r"\n", r"\n, which means nothing: write \1 or \g<name> for a group, \\ for a backslash"),
+        (r"\t", "means nothing"),
+        (r"\x41", "means nothing"),
+        (r"\.", "means nothing"),
+        ("\\", "means nothing"),
+        (r"\g", r"\g without the name of a group"),
+        (r"\g<1", r"\g without the name of a group"),
+        (r"\2", "there is no group '2'"),
+        (r"\g<2>", "there is no group '2'"),
+        (r"\g<>", "there is no group ''"),
+        (r"\g<-1>", "there is no group '-1'"),
+        (r"\g<01>", "there is no group '01'"),
+        (r"\g<name>", "which has group 1 and the names all: there is no group 'name'"),
+        ("a\0b", "has the control character '\\x00'"),
+        ("a\nb", "has the control character '\\n'"),
+        ("a\x9bb", "has the control character '\\x9b'"),
+    ],
+)
+def test_other_templates_are_refused_with_what_to_write(tmp_path, way, template, said):
+    with pytest.raises((gl.LayoutError, FileError)) as caught:
+        renamed(tmp_path, way, "(?P<all>.*)", template)
+    text = str(caught.value)
+    assert said in text and "a.safetensors" not in text, text
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_names_that_were_there_before_may_have_control_characters(tmp_path):
+    found, _ = relayout(tmp_path, model({"a\nb": ("U8", (3,))}, None), {"(?s)(.*)": r"name=new.\1"})
+    assert [*found] == ["new.a\nb"]
+
+
 # ---- shards --------------------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ def change_of(
         return TensorPlan(tensor, None if rule.drop else name, lies, None, before, before)
     options: ArithmeticOptions = {} if rule is None else rule.options
     to = None if rule is None else rule.target_for(tensor, rank_of(tensor, note))
-    element_type = DTYPES[tensor.dtype] if note is None else _noted(tensor, note).element_type
+    element_type = DTYPES[tensor.dtype] if note is None else noted_shape(tensor, note).element_type
     if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
         options = {**options, "dtype": dtype}
     if to is None and not options:
@@ -108,13 +108,13 @@ def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) 
 
 def rank_of(tensor: StoredTensor, note: str | None) -> int:
     """The number of dimensions of a tensor; with a note, of what it describes."""
-    return len(tensor.dimensions) if note is None else _noted(tensor, note).rank
+    return len(tensor.dimensions) if note is None else noted_shape(tensor, note).rank
 
 
 def source_shape(tensor: StoredTensor, note: str | None) -> Shape:
     """The shape of a tensor in its file; `LayoutError` for elements that no layout has."""
     if note is not None:
-        return _noted(tensor, note)
+        return noted_shape(tensor, note)
     element_type = DTYPES[tensor.dtype]
     if element_type is None:
         raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
@@ -127,7 +127,7 @@ def _in_c_order(element_type: ElementType, dimensions: tuple[int, ...], *, packe
     return Shape(element_type, dimensions, layout)
 
 
-def _noted(tensor: StoredTensor, note: str) -> Shape:
+def noted_shape(tensor: StoredTensor, note: str) -> Shape:
     """The shape in a note; `FileError` for a note that does not fit its tensor."""
     who = f"the note about tensor {value_text(clipped(tensor.name, 80))} is {value_text(clipped(note, 100))}"
     try:
@@ -176,7 +176,7 @@ def restored(tensor: StoredTensor, note: str | None) -> TensorPlan:
     before = note or str(tensor)
     if note is None:
         return TensorPlan(tensor, tensor.name, Stored(tensor.dtype, tensor.dimensions, None), None, before, before)
-    source = _noted(tensor, note)
+    source = noted_shape(tensor, note)
     options: dict[str, Any] = {}
     packed = source.element_type is ElementType.F4E2M1FN and source.element_count % 2 == 0
     if source.element_type.is_sub_byte and source.element_type.is_integral:

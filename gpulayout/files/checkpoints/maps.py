@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpulayout.files.checkpoints.changes import NOTE
 from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_of_text
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import value_text
@@ -84,6 +85,9 @@ def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
     metadata = found.get("metadata", {})
     if not all(isinstance(each, str) for each in metadata.values()):
         raise FileError(f"{shown}: metadata is {value_text(metadata)}, not a table of texts")
+    for key in metadata:
+        if key.startswith(NOTE):
+            raise FileError(f"{shown}: metadata has {value_text(key)}: notes about layouts follow from rules alone")
     strict = found.get("strict", False)
     return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), metadata, strict, shown)
 

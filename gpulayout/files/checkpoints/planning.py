@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpulayout.files.checkpoints.changes import TensorPlan, change_of, metadata_with, notes_of, rank_of, restored
+from gpulayout.files.checkpoints.changes import (
+    TensorPlan,
+    change_of,
+    metadata_with,
+    noted_shape,
+    notes_of,
+    rank_of,
+    restored,
+)
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
 from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, is_checkpoint
 from gpulayout.files.checkpoints.rules import Rule, RuleSet, fitting_rule, new_name
@@ -192,6 +200,9 @@ def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan], metadat
     by_name = {change.name: change for change in changes if change.name is not None}
     places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
     notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
+    for each in places:  # no file is written whose notes this reader would refuse, whoever wrote them
+        if each.name in notes:
+            noted_shape(each, notes[each.name])
     header = header_text(metadata_with(shard.contents.metadata, metadata, notes), places)
     return ShardPlan(shard, path, tuple(by_name[each.name] for each in places), header, places)
 

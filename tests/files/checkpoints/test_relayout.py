@@ -189,6 +189,40 @@ def test_a_note_that_does_not_fit_is_refused_before_a_byte_is_written(tmp_path, 
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
 
 
+@pytest.mark.parametrize("rules", [{}, {"w": "keep"}, {"w": r"name=\g<0>2"}, {"w": "drop"}, {"w": "C"}, {"v": "C"}])
+def test_a_note_that_lies_is_not_carried_on(tmp_path, rules):
+    data = model({"w": ("U8", (25,)), "v": ("F32", (2, 3))}, {"gpulayout:w": "u8[24]{0}"})
+    with pytest.raises(
+        FileError, match="the note about tensor 'w' is 'u8.24..0.', a buffer of 24 bytes, but the tensor"
+    ):
+        relayout(tmp_path, data, rules)
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("note", ["u8[24]", "u8[25]{0}", ""])
+@pytest.mark.parametrize("name", ["w", "other", ""])
+def test_a_map_writes_no_notes(tmp_path, note, name):
+    (tmp_path / "my.toml").write_text(f"metadata = {{ 'gpulayout:{name}' = '{note}', format = 'pt' }}")
+    with pytest.raises(
+        FileError, match=f"my.toml: metadata has 'gpulayout:{name}': notes about layouts follow from rules"
+    ):
+        relayout(tmp_path, model({"w": ("U8", (25,))}, None), tmp_path / "my.toml")
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_every_note_of_a_new_file_is_one_that_is_read_again(tmp_path, monkeypatch):
+    """Whatever makes the notes: each is checked as a reader checks it, before a byte is written."""
+    from gpulayout.files.checkpoints import changes
+
+    stored = changes.stored_shape
+    monkeypatch.setattr(changes, "stored_shape", lambda shape: stored(shape)._replace(note="f32[9]"))
+    with pytest.raises(
+        FileError, match="the note about tensor 'v' is 'f32.9.', a buffer of 36 bytes, but the tensor is"
+    ):
+        relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), {"w": "{0,1}; name=v"})
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
 def test_dtype_is_for_wide_floats_without_a_rule_of_their_own(tmp_path):
     names = ("F16", "BF16", "F32", "F64", "I32", "BOOL", "F8_E4M3", "F8_E8M0", "C64", "F4", "F6_E2M3")
     data = model(

@@ -44,7 +44,7 @@ def failures_in_one_line() -> Iterator[None]:
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
     except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
-        raise Failure(_with_options(str(error))) from error
+        raise Failure(in_options(str(error))) from error
 
 
 @contextlib.contextmanager
@@ -53,11 +53,12 @@ def type_errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        raise Failure(_with_options(str(error))) from error
+        raise Failure(in_options(str(error))) from error
 
 
-def _with_options(text: str) -> str:
+def in_options(text: str) -> str:
     """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32."""
+    text = re.sub(r"\bassume=\{r('.*?)': '(.*?')\}", r"--assume \1=\2", text)
     return re.sub(r"\bdtype='(\w+)'", r"--dtype \1", text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, refuse_options, rules_of
+from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, model_rules, refuse_options
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
@@ -23,6 +23,12 @@ from gpulayout.layout.shape import Shape
         "--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or a .toml file of rules."
     ),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
+    click.option(
+        "--assume",
+        metavar="REGEX=KIND",
+        multiple=True,
+        help="In a model: which layers are conv, conv_transpose, linear.",
+    ),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
 )
 def relayout(
@@ -34,6 +40,7 @@ def relayout(
     tensor: tuple[str, ...],
     maps: tuple[str, ...],
     rename: tuple[str, ...],
+    assume: tuple[str, ...],
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
@@ -58,9 +65,16 @@ def relayout(
     if is_model(source, target, to, unpack, from_):
         refuse_options({name: options.pop(name) for name in ONE_ARRAY})
         dtype = options.pop("dtype")
-        rules, pairs = rules_of(tensor, maps, rename)
-        return ModelMove(source, target, **options).relayout(rules, pairs, dtype, allow_unmatched)
-    for name, given in (("tensor", tensor), ("map", maps), ("rename", rename), ("allow-unmatched", allow_unmatched)):
+        rules, assumed = model_rules(tensor, maps, rename, assume)
+        return ModelMove(source, target, **options).relayout(rules, assumed, dtype, allow_unmatched)
+    only_models = {
+        "tensor": tensor,
+        "map": maps,
+        "rename": rename,
+        "assume": assume,
+        "allow-unmatched": allow_unmatched,
+    }
+    for name, given in only_models.items():
         if given:
             raise click.UsageError(
                 f"--{name} is for a model, whose name ends in .safetensors or .safetensors.index.json"

@@ -23,9 +23,10 @@ def relayout(folder, *options, **how):
 def test_a_dry_run_is_a_table_of_all_tensors_and_writes_nothing(folder):
     said = relayout(folder, "--tensor", "(d)[.]kernel=i o -> o i; name=\\1.weight", "--tensor", "n=drop", "--dry-run")
     rows = [line.split() for line in said.strip("\n").splitlines()]
-    assert rows[0] == ["tensor", "before", "after", "new", "name", "what", "happens"]
-    assert ["d.kernel", "F32[3,4]", "F32[4,3]", "d.weight", "moved"] in rows
-    assert ["d.bias", "F32[4]", "-", "-", "copied"] in rows and ["n", "I64[]", "-", "-", "left", "out"] in rows
+    assert rows[0] == ["tensor", "before", "after", "new", "name", "taken", "as", "what", "happens"]
+    assert ["d.kernel", "F32[3,4]", "F32[4,3]", "d.weight", "-", "moved"] in rows
+    assert ["d.bias", "F32[4]", "-", "-", "-", "copied"] in rows
+    assert ["n", "I64[]", "-", "-", "-", "left", "out"] in rows
     assert rows[-1] == "dry run: nothing was written".split() and os.listdir(folder) == ["a.safetensors"]
     assert "3 tensors: 1 moved, 1 copied, 1 left out; 64 bytes of elements" in said
 
@@ -41,6 +42,8 @@ def test_maps_rules_renames_and_types_together(folder):
         "before": "F32[3,4]",
         "after": "BF16[4,3]",
         "moved": True,
+        "kind": None,
+        "known_by": None,
     }
     assert found["bytes_written"] == 40 and not found["dry_run"] and found["unmatched_rules"] == []
     assert {name: each[:2] for name, each in contents(folder / "b.safetensors").items()} == {

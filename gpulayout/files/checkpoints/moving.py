@@ -18,6 +18,7 @@ import numpy as np
 
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.flips import FlippedSource, FlippedTarget
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
 from gpulayout.files.engine import Job, Report, jobs_of, move_jobs, wait_for
 from gpulayout.files.errors import FileError, Note, warn
@@ -208,6 +209,10 @@ def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterato
             written = _bytes(str(shard.plan.path), place.nbytes)
             source = Source(read, old.contents.start + change.tensor.begin, old.stream, _EMPTY)
             target = Target(written, len(shard.plan.header) + place.begin, stream, _EMPTY)
+            if change.flip is not None and change.flip.side == "before":
+                source = FlippedSource(read, source.offset, old.stream, _EMPTY, change.flip.parts)
+            elif change.flip is not None:
+                target = FlippedTarget(written, target.offset, stream, _EMPTY, change.flip.parts)
             yield from jobs_of(blocks, source, target)
 
 

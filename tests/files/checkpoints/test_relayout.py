@@ -140,7 +140,7 @@ def test_a_pattern_gives_the_header_the_shape_of_the_result(tmp_path):
     data = model({"q": ("F32", (6, 4, 5)), "k": ("BF16", (2, 3, 1, 7))}, None)
     found, done = relayout(tmp_path, data, {"q": "i h d -> (h d) i", "k": "h w 1 o -> o 1 h w; dtype=f32"})
     assert [found[name][:2] for name in "qk"] == [("F32", (20, 6)), ("F32", (7, 1, 2, 3))]
-    assert [each[2:] for each in done.tensors] == [
+    assert [each[2:5] for each in done.tensors] == [
         ("F32[6,4,5]", "F32[20,6]", True),
         ("BF16[2,3,1,7]", "F32[7,1,2,3]", True),
     ]
@@ -403,9 +403,11 @@ def test_maps_are_read_from_files(tmp_path):
     "text, message",
     [
         ("tensor = 1", "the key 'tensor' must be a list"),
-        ("other = 1", "the key 'other' is none of strict, optional, rename, metadata, tensor"),
+        ("other = 1", "the key 'other' is none of strict, optional, rename, metadata, reads, tensor"),
         ("[[tensor]]\nto = 'C'", "tensor 1 has no text called match"),
         ("[[tensor]]\nmatch = 'a'\nto = 'C'\nwhat = 1", "rule 1 of .* has the key 'what'"),
+        ("reads = ['torch']", "reads is .'torch'., not a list of pt, flax, mlx, keras, tf"),
+        ("reads = 'pt'", "the key 'reads' must be a list"),
         ("metadata = { a = 1 }", "metadata is {'a': 1}, not a table of texts"),
         ("rename = [['a']]", "rename is not a list of pairs"),
         ("[[tensor]\n", "not rules in TOML: "),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gpulayout.cli.signals import says_what_is_missing
 from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import Checkpoint, is_checkpoint, open_checkpoint
+from gpulayout.files.checkpoints.opening import Checkpoint, open_checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore, summary, taken_as
 from gpulayout.files.checkpoints.relayout import tensor_report
 from gpulayout.files.checkpoints.rules import RuleSet, split_at_equals
@@ -27,20 +27,16 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
-ONE_ARRAY = ("scale", "shift", "raw", "scratch")  # options that models do not have, by their names
 
 
-def is_model(source: File, target: File, *one_array: object) -> bool:
-    """True when a command is about a model: one of its files has the name of one, and no option is for one array."""
-    return not any(one_array) and any(isinstance(each, Path) and is_checkpoint(each) for each in (source, target))
-
-
-def refuse_options(given: dict[str, Any]) -> None:
-    """A usage error for options that models do not have."""
+def model_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command that models have; a usage error for others that are given."""
+    known = {field.name for field in fields(ModelMove)}
     for name, value in given.items():
-        if value not in (None, False):
+        if name not in known and value not in (None, False):
             advice = f": write --tensor '.*weight=... ; {name}=...'" if name in ("scale", "shift") else ""
-            raise click.UsageError(f"--{name} is for one array, not for a model{advice}")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
+    return {name: value for name, value in given.items() if name in known}
 
 
 def model_rules(

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, model_rules, refuse_options
+from gpulayout.cli.model_file import ModelMove, model_options, model_rules
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
+from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 
@@ -62,11 +63,11 @@ def relayout(
       gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch --dtype bf16
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
-    if is_model(source, target, to, unpack, from_):
-        refuse_options({name: options.pop(name) for name in ONE_ARRAY})
+    if is_about_model(source, target, to, unpack, from_):
         dtype = options.pop("dtype")
+        move = ModelMove(source, target, **model_options(options))
         rules, assumed = model_rules(tensor, maps, rename, assume)
-        return ModelMove(source, target, **options).relayout(rules, assumed, dtype, allow_unmatched)
+        return move.relayout(rules, assumed, dtype, allow_unmatched)
     only_models = {
         "tensor": tensor,
         "map": maps,

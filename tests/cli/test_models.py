@@ -4,7 +4,11 @@ import json
 import os
 
 import pytest
+from click.testing import CliRunner
 
+import gpulayout as gl
+from gpulayout.cli.failures import in_options
+from gpulayout.cli.main import commands
 from tests.support.command_line import failure, refusal, run
 from tests.support.model_files import contents, model
 
@@ -108,3 +112,40 @@ def test_failures_are_one_line(folder):
 
 def test_a_model_does_not_come_from_a_pipe(folder):
     assert "not to a standard stream" in refusal("relayout", folder / "a.safetensors", "-")
+
+
+BOTH = [  # options of the command, and the same keywords
+    ([], {}),
+    (["--dtype", "bf16"], {"dtype": "bf16"}),
+    (["--rename", "^d=e"], {"rename": {"^d": "e"}}),
+    (["--allow-unmatched"], {"allow_unmatched": True}),
+    (["--tensor", "n=drop"], {"tensors": {"n": "drop"}}),
+    (["--map", "flax-to-torch", "--tensor", "n=keep"], {"tensors": ["flax-to-torch", {"n": "keep"}]}),
+    (["--overwrite"], {"overwrite": True}),
+    (["--raw"], {"raw": True}),
+    (["--scale", "2"], {"scale": 2}),
+    (["--scratch", "."], {"scratch": "."}),
+    (["--assume", ".*=conv"], {"assume": {".*": "conv"}}),
+    (["--map", "torch-to-flax"], {"tensors": "torch-to-flax"}),
+    (["--to", "F"], {"target": "F"}),
+    (["--from", "f32[2]", "--to", "F"], {"source": "f32[2]", "target": "F"}),
+]
+
+
+@pytest.mark.parametrize("out", ["b.safetensors", "b.npy", "b.safetensors.index.json"])
+@pytest.mark.parametrize("options, keywords", BOTH)
+def test_the_command_and_the_function_do_and_refuse_the_same(folder, monkeypatch, options, keywords, out):
+    command = ["relayout", folder / "a.safetensors", folder / out, *options]
+    by_command = CliRunner().invoke(commands, list(map(str, command)), prog_name="gpulayout")
+    written = (folder / out).read_bytes() if by_command.exit_code == 0 else None
+    (folder / out).unlink(missing_ok=True)
+    monkeypatch.chdir(folder)
+    try:
+        gl.relayout_file(folder / "a.safetensors", folder / out, **keywords)
+    except (ValueError, TypeError) as error:
+        assert written is None, error
+        said = in_options(str(error)).partition(": ")[0]
+        assert said in by_command.stderr, (said, by_command.stderr)
+    else:
+        assert (folder / out).read_bytes() == written
+    assert (written is None) == (sorted(os.listdir(folder)) == ["a.safetensors"])

@@ -354,8 +354,9 @@ def test_arguments_of_one_array_are_refused_with_tensors(tmp_path):
     for options in ({"scale": 2}, {"target": "F"}, {"source": "f32[2]"}, {"raw": True}, {"scratch": tmp_path}):
         with pytest.raises(TypeError, match=f"{next(iter(options))} is for one array"):
             relayout(tmp_path, data, {}, **options)
-    with pytest.raises(TypeError, match="are for tensors"):
-        gl.relayout_file(tmp_path / "a.npy", tmp_path / "b.npy", allow_unmatched=True)
+    for options in ({"allow_unmatched": True}, {"rename": {"a": "b"}}, {"assume": {"a": "conv"}}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))} is for a model, whose name ends in .safetensors"):
+            gl.relayout_file(tmp_path / "a.npy", tmp_path / "b.npy", **options)
 
 
 def test_rules_may_fit_nothing_if_that_is_allowed(tmp_path):

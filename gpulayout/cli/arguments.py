@@ -26,7 +26,7 @@ Decorator = Callable[[Any], Any]  # click's, which give back what they get
 
 if TYPE_CHECKING:  # generic since click 8.2
     ShapeType = click.ParamType[Shape | str]
-    SizeType = click.ParamType[int]
+    SizeType = click.ParamType[str]
     TypeArgument = click.ParamType[ElementType]
     NumbersType = click.ParamType[float | list[float]]
 else:
@@ -103,13 +103,14 @@ class FileName(click.Path):
 
 
 class MemorySize(SizeType):
-    """Bytes as text, such as 512M."""
+    """Bytes as text, such as 512M.  It stays text, once checked: errors show what was written."""
 
     name = "size"
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            return as_bytes(value)
+            as_bytes(value, "size")
+            return value
         except ValueError as error:
             self.fail(printable(str(error)), param, ctx)
 

@@ -23,7 +23,7 @@ from gpulayout.cli.failures import type_errors_in_one_line
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cpu import choose_plan
-from gpulayout.files.memory import block_limit
+from gpulayout.files.memory import block_limit, limit_in_callers_words
 from gpulayout.files.standard_streams import File
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
@@ -58,7 +58,7 @@ def explain(
     target: Shape | str,
     names: str | None,
     device: str,
-    memory: int | None,
+    memory: str | None,
     in_place: bool,
     html: File | None,
     overwrite: bool,
@@ -97,7 +97,10 @@ def explain(
     limit = None if memory is None else block_limit(memory)
     within = found.in_place() if in_place else None
     if as_json:
-        cut = {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
+        with limit_in_callers_words(memory):
+            cut = (
+                {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
+            )
         steps = {} if within is None else {"in_place": within.as_json()}
         print_json(plan_as_json(found, DEVICES[device]) | cut | steps)
         return
@@ -105,7 +108,9 @@ def explain(
     if within is not None:
         click.echo(within.explain())
     if limit is not None:
-        click.echo("\n".join(explain_blocks(found.source, found.target, limit)))
+        with limit_in_callers_words(memory):
+            blocks = explain_blocks(found.source, found.target, limit)
+        click.echo("\n".join(blocks))
 
 
 def _text(found: Plan, device: Device | None) -> str:

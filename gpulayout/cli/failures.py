@@ -58,6 +58,7 @@ def type_errors_in_one_line() -> Iterator[None]:
 
 def in_options(text: str) -> str:
     """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32."""
+    text = re.sub(r"\bmax_bytes ([\w.]+)", r"--memory \1", text)
     text = re.sub(r"\bassume=\{r('.*?)': '(.*?')\}", r"--assume \1=\2", text)
     return re.sub(r"\bdtype='(\w+)'", r"--dtype \1", text)
 

@@ -18,7 +18,14 @@ from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import Checkpoint, open_checkpoint
-from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore, summary, taken_as
+from gpulayout.files.checkpoints.planning import (
+    CheckpointPlan,
+    check_dtype,
+    plan_relayout,
+    plan_restore,
+    summary,
+    taken_as,
+)
 from gpulayout.files.checkpoints.relayout import tensor_report
 from gpulayout.files.checkpoints.rules import RuleSet, split_at_equals
 from gpulayout.files.standard_streams import File, check_standard_output_open
@@ -40,15 +47,23 @@ def model_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_rules(
-    tensor: Sequence[str], maps: Sequence[str], rename: Sequence[str], assume: Sequence[str]
+    tensor: Sequence[str],
+    maps: Sequence[str],
+    rename: Sequence[str],
+    assume: Sequence[str],
+    dtype: ElementType | None,
 ) -> tuple[tuple[RuleSet, ...], Assumptions]:
-    """What --tensor, --map, --rename and --assume say; usage errors for other text."""
+    """What --tensor, --map, --rename and --assume say.
+
+    Usage errors are for what no file can make right.  What a file of rules or a model makes wrong is a failure.
+    """
     _pairs("tensor", "WHAT", tensor)
     rules = [*tensor, *(Path(each) if each.endswith(".toml") else each for each in maps)]
     try:
+        check_dtype(dtype)
         sets = rule_sets(rules, _pairs("rename", "TEXT", rename))
         return sets, assumptions(_pairs("assume", "KIND", assume), sets)
-    except LayoutError as error:
+    except (LayoutError, TypeError) as error:
         raise click.UsageError(printable(in_options(str(error)))) from None
 
 
@@ -70,7 +85,7 @@ class ModelMove:
     source: File
     target: File
     overwrite: bool
-    memory: int | None
+    memory: str | None
     dry_run: bool
     quiet: bool
     as_json: bool

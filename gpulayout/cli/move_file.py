@@ -77,7 +77,7 @@ class FileMove:
     shift: float | list[float] | None
     raw: bool
     overwrite: bool
-    memory: int | None
+    memory: str | None
     scratch: Path | None
     dry_run: bool
     quiet: bool

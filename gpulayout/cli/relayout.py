@@ -66,7 +66,7 @@ def relayout(
     if is_about_model(source, target, to, unpack, from_):
         dtype = options.pop("dtype")
         move = ModelMove(source, target, **model_options(options))
-        rules, assumed = model_rules(tensor, maps, rename, assume)
+        rules, assumed = model_rules(tensor, maps, rename, assume, dtype)
         return move.relayout(rules, assumed, dtype, allow_unmatched)
     only_models = {
         "tensor": tensor,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from gpulayout.api.plan import Plan
-from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit, memory_text
+from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit, limit_in_callers_words
 from gpulayout.files.move import Route, route
 from gpulayout.layout.errors import LayoutError
 
@@ -34,15 +34,17 @@ def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: P
         return route(plan, block_limit(None), scratch)
     given = as_bytes(max_bytes)
     try:
-        found = _route(plan, given, scratch)
+        with limit_in_callers_words(max_bytes):
+            found = _route(plan, given, scratch)
     except LayoutError as error:
         raise LayoutError(f"{error}{_advice(plan, given, scratch)}") from None
     if _is_sensible(found, plan, given, scratch):
         return found
     blocks, (read, written) = _most_blocks(found), _runs(found)
     raise LayoutError(
-        f"a limit of {memory_text(given)} is too little to relayout {plan.source} to {plan.target}: it makes {blocks} "
-        f"blocks, with runs of {read} bytes read and of {written} bytes written{_advice(plan, given, scratch)}"
+        f"max_bytes {max_bytes if isinstance(max_bytes, str) else given} is too small to relayout {plan.source} to "
+        f"{plan.target}: it makes {blocks} blocks, with runs of {read} bytes read and of {written} bytes written"
+        f"{_advice(plan, given, scratch)}"
     )
 
 

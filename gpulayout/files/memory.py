@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import SupportsIndex
 
 from gpulayout.layout.byte_counts import UNITS, byte_count
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 
 SHARE = 4  # of free memory, one part
@@ -61,6 +62,22 @@ def block_limit(max_bytes: SupportsIndex | str | None) -> int:
     """
     given = free_memory() // SHARE if max_bytes is None else as_bytes(max_bytes)
     return max(min(given * 3 // 4, max(given - REST, given // 4), MOST_BLOCK), 1)
+
+
+@contextlib.contextmanager
+def limit_in_callers_words(max_bytes: SupportsIndex | str | None) -> Iterator[None]:
+    """Let errors about the limit of a block name the limit that the caller gave, of which a block gets a share."""
+    try:
+        yield
+    except LayoutError as error:
+        found = re.match(r"max_bytes (\d+)\b", str(error))
+        if max_bytes is None or found is None:
+            raise
+        given = f"max_bytes {max_bytes.strip() if isinstance(max_bytes, str) else as_bytes(max_bytes)}"
+        share = (
+            "" if int(found[1]) == as_bytes(max_bytes) else f", of which a block gets {counted(int(found[1]), 'byte')},"
+        )
+        raise LayoutError(f"{given}{share}{str(error)[found.end() :]}") from None
 
 
 def free_memory() -> int:

@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -149,3 +150,101 @@ def test_the_command_and_the_function_do_and_refuse_the_same(folder, monkeypatch
     else:
         assert (folder / out).read_bytes() == written
     assert (written is None) == (sorted(os.listdir(folder)) == ["a.safetensors"])
+
+
+@pytest.mark.parametrize("memory", ["8", " 8 ", "0.01K"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["relayout", "a.safetensors", "b.safetensors", "--tensor", "d.kernel=a b -> b a"],
+        ["relayout", "a.npy", "b.npy", "--to", "F"],
+        ["relayout", "a.npy", "b.npy", "--to", "F", "--dry-run"],
+        ["pack", "a.npy", "b.npy", "--to", "F"],
+        ["explain", "f32[300,500]", "{0,1}"],
+        ["explain", "f32[300,500]", "{0,1}", "--json"],
+    ],
+)
+def test_errors_about_memory_name_the_option_and_what_was_written(folder, monkeypatch, command, memory):
+    (folder / "a.safetensors").write_bytes(model({"d.kernel": ("F32", (300, 500))}, None))
+    monkeypatch.chdir(folder)
+    np.save("a.npy", np.zeros((300, 500), np.float32))
+    said = CliRunner().invoke(commands, [*command, "--memory", memory], prog_name="gpulayout").stderr
+    assert f"--memory {memory.strip()}, of which a block gets 2 bytes, is too small to relayout f32[300,500]" in said
+    assert "max_bytes" not in said and "takes 8 bytes" in said
+
+
+@pytest.mark.parametrize("command", ["relayout", "explain"])
+@pytest.mark.parametrize("memory", ["8x", "", "-1", "0", "1.5"])
+def test_sizes_that_are_none_are_usage_errors(command, memory):
+    said = refusal(command, "a.npy" if command == "relayout" else "f32[2]", "b.npy", "--memory", memory)
+    assert said.startswith(f"Invalid value for '--memory': size '{memory}' is not a number of bytes such as 128M")
+
+
+USAGE = [  # wrong whatever the files hold
+    ["--tensor", "kernel"],
+    ["--tensor", "=C"],
+    ["--tensor", "*=C"],
+    ["--tensor", ".*=moe"],
+    ["--tensor", ".*=dtype=f33"],
+    ["--tensor", ".*=scale=x"],
+    ["--tensor", ".*=keep; drop"],
+    ["--tensor", ".*=name=\\2"],
+    ["--tensor", ".*=kind=conf; C"],
+    ["--tensor", ".*=a b -> b a; flip=c"],
+    ["--tensor", ".*=C; rank=x"],
+    ["--map", "torch-to-nothing"],
+    ["--rename", "kernel"],
+    ["--rename", "(=x"],
+    ["--rename", "x=\\1"],
+    ["--assume", "x"],
+    ["--assume", "x=conf", "--map", "flax-to-torch"],
+    ["--assume", "(=conv", "--map", "flax-to-torch"],
+    ["--assume", "format=torch", "--map", "flax-to-torch"],
+    ["--assume", ".*=conv"],
+    ["--dtype", "f33"],
+    ["--dtype", "s8"],
+    ["--memory", "x"],
+    ["--scale", "2"],
+    ["--raw"],
+    ["--quiet", "--json"],
+]
+FAILURES = [  # wrong with this model, or with a file of rules
+    ["--tensor", "nothing=C"],
+    ["--tensor", "d.kernel=C", "--tensor", ".*=F"],
+    ["--tensor", "d.kernel=a b c -> c b a"],
+    ["--tensor", "d.kernel=f32[3,5]"],
+    ["--tensor", "d.kernel=name=d.bias"],
+    ["--tensor", "n=scale=2"],
+    ["--map", "torch-to-flax"],
+    ["--map", "flax-to-torch"],
+    ["--map", "mlx-to-torch", "--tensor", "n=keep"],
+    ["--map", "flax-to-torch", "--tensor", "n=keep", "--assume", "nothing=conv"],
+    ["--rename", "kernel|bias=x"],
+    ["--memory", "1", "--tensor", "d.kernel=F"],
+    *(
+        ["--map", f"{name}.toml"]
+        for name in ("none", "no_toml", "key", "rule", "type", "target", "rename", "note", "reads")
+    ),
+]
+FILES = {
+    "no_toml": "[[tensor]\n",
+    "key": "other = 1",
+    "rule": "[[tensor]]\nmatch = '('\nto = 'C'",
+    "type": "[[tensor]]\nmatch = '.*'\nto = 5",
+    "target": "[[tensor]]\nmatch = '.*'\nto = 'moe'",
+    "rename": "rename = [['x', '\\1']]",
+    "note": "metadata = { 'gpulayout:a' = 'u8[2]' }",
+    "reads": "reads = ['torch']",
+}
+
+
+@pytest.mark.parametrize("options, code", [*((each, 2) for each in USAGE), *((each, 1) for each in FAILURES)])
+def test_errors_of_one_kind_have_one_exit_code(folder, monkeypatch, options, code):
+    """2 for a command that is wrong whatever the files hold, and 1 for one that these files make fail."""
+    for name, text in FILES.items():
+        (folder / f"{name}.toml").write_text(text)
+    monkeypatch.chdir(folder)
+    before = sorted(os.listdir())
+    said = (refusal if code == 2 else failure)("relayout", "a.safetensors", "b.safetensors", *options)
+    assert said and sorted(os.listdir()) == before
+    assert (refusal if code == 2 else failure)("relayout", "none.safetensors", "b.safetensors", *options)

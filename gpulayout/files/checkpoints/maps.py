@@ -66,7 +66,10 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise FileError(f"{shown}: not rules in TOML: {reason}") from None
-    return _rules(found, shown)
+    try:
+        return _rules(found, shown)
+    except (LayoutError, TypeError) as error:  # of a rule: here it is the file that is wrong, as it is without TOML
+        raise FileError(str(error)) from None
 
 
 def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:

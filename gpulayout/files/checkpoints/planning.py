@@ -84,8 +84,7 @@ def plan_relayout(
     dtype             the new type of all tensors of f16, bf16, f32 and f64 whose rule says no other
     allow_unmatched   neither a rule without tensors nor, in a strict map, a tensor without a rule is an error
     """
-    if dtype is not None and not dtype.is_floating:
-        raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
+    check_dtype(dtype)
     check_outputs(source, path, overwrite=overwrite)
     check_formats(source, sets, assumed)
     notes = notes_in(source)
@@ -104,6 +103,12 @@ def plan_relayout(
         raise LayoutError(_about_unmatched(source, sets, unmatched))
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
     return _planned(source, path, by_shard, unmatched, metadata)
+
+
+def check_dtype(dtype: ElementType | None) -> None:
+    """TypeError for a type that not all tensors of floats can get."""
+    if dtype is not None and not dtype.is_floating:
+        raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
 
 
 def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> CheckpointPlan:

@@ -14,6 +14,7 @@ for it.  Within a set only one rule may fit, or several for different kinds of t
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -211,12 +212,22 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
         if key in found and key != "to":
             raise LayoutError(f"{origin} says {key} twice")
         if key == "to":
+            _check_no_key(part, origin)
             found.setdefault("to", []).append(part)
         elif keyword:
             found[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift") else keyword[2]
         else:
             found[key] = True
     return found
+
+
+def _check_no_key(part: str, origin: str) -> None:
+    """`LayoutError` for a part that was meant as a key: dtyp=bf16, or Keep."""
+    word = re.fullmatch(r"([A-Za-z_]+)(?:\s*=[^>]*)?", part)
+    if word and ("=" in part or word[1].lower() in ("keep", "drop")):
+        near = difflib.get_close_matches(word[1].lower(), KEYS[1:], 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS[1:])}"
+        raise LayoutError(f"{origin} has the part {value_text(clipped(part, 60))}, which is no key of a rule: {hint}")
 
 
 def _numbers(text: str, key: str, origin: str) -> float | list[float]:

@@ -308,6 +308,9 @@ def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
         ({"w": {"two": "C"}}, {}, "has the key 'two': the keys are"),
         ({"w": "x y z"}, {}, "the rule 'w': "),
         ({"w": "C; F"}, {}, "has 2 targets: only patterns"),
+        ({"w": "dtyp=bf16"}, {}, "has the part 'dtyp=bf16', which is no key of a rule: did you mean 'dtype'?"),
+        ({"w": "C; Keep"}, {}, "has the part 'Keep', which is no key of a rule: did you mean 'keep'?"),
+        ({"w": "C; size = 2"}, {}, "which is no key of a rule: the keys are dtype, scale, shift, name, rank, kind, "),
         ({"w": "C; scale=1,x"}, {}, "scale '1,x' is not a number"),
         ({"w": "dtype=f33"}, {}, "element type 'f33'"),
         ("flax-to-torch", {}, "the map flax-to-torch has no rule for tensor 'v'"),
@@ -322,6 +325,21 @@ def test_what_cannot_be_done_is_said_before_a_byte_is_written(tmp_path, rules, o
         relayout(tmp_path, data, rules, **options)
     assert message in str(caught.value), str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+WORDS = ["moe", "x y z", "nchw", "torch:channels", "i o > o i", "machete", "u8", "name"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("way", ["text", "mapping", "list", "TOML"])
+def test_a_word_that_is_no_target_is_not_called_an_element_type(tmp_path, word, way):
+    rules = {"text": {"w": word}, "mapping": {"w": {"to": word}}, "list": [f"w={word}"], "TOML": tmp_path / "my.toml"}
+    (tmp_path / "my.toml").write_text(f"[[tensor]]\nmatch = 'w'\nto = '{word}'\n")
+    with pytest.raises((gl.LayoutError, FileError)) as caught:
+        relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), rules[way])
+    said = str(caught.value)
+    assert f"'{word}' is neither a layout, such as " in said and "nor a pattern, such as" in said
+    assert "nor the name of one" in said and "element type" not in said and not (tmp_path / "b.safetensors").exists()
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,13 @@ from gpulayout.layout.shape import Shape
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
     click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
-    click.option(
-        "--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or a .toml file of rules."
-    ),
+    click.option("--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
     click.option(
         "--assume",
         metavar="REGEX=KIND",
         multiple=True,
-        help="In a model: which layers are conv, conv_transpose, linear.",
+        help="In a model: what layers are.",
     ),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
 )
@@ -47,14 +45,12 @@ def relayout(
 ) -> None:
     """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
 
-    IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, or with --unpack an N-d array in C order.
-    Only in C or Fortran order does a buffer keep its dimensions.  --to takes a LAYOUT such as {1,0,2}, a SHAPE, a
-    pattern such as 'h w c -> c h w', or a name: C, F, torch:channels_last.  Other files than .npy are plain bytes.
-    OUT appears complete or not at all.
+    IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, which keeps its dimensions in C or F
+    order, or with --unpack an N-d array.  --to takes a LAYOUT such as {1,0,2}, a SHAPE, a pattern such as 'h w c -> c h
+    w', or a name: C, F, torch:channels_last.
 
-    A model is a .safetensors file, or the .safetensors.index.json of its shards.  REGEX fits the whole name of a
-    tensor.  WHAT is what --to takes, then '; dtype=', '; scale=', '; name='; or keep; or drop.  Other tensors are
-    copied.  Maps: flax-to-torch, torch-to-flax, keras-to-torch, torch-to-mlx.
+    A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes;
+    '; dtype=' and '; name=' may follow; or keep, or drop.  Maps: torch-to-flax, -keras and -mlx, and back: flax-to-torch.
 
     \b
     Examples:

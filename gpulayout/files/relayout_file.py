@@ -89,7 +89,7 @@ def relayout_file(
         of different ranks), ``dtype``, ``scale``, ``shift``, ``name``, ``rank``, ``kind``, ``flip``, ``keep`` and
         ``drop``.  Or a map: ``"flax-to-torch"``, ``"torch-to-flax"``, ``"keras-to-torch"``, ``"torch-to-keras"``,
         ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends in ``.toml``.  Of a list, the first rules
-        that fit a tensor count.  Without rules all tensors are copied.
+        that fit a tensor count.  Without rules all tensors are copied; type checkers know the result by ``tensors={}``.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional

@@ -50,7 +50,7 @@ def relayout(
     w', or a name: C, F, torch:channels_last.
 
     A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes;
-    '; dtype=' and '; name=' may follow; or keep, or drop.  Maps: torch-to-flax, -keras and -mlx, and back: flax-to-torch.
+    '; dtype=' and '; name=' may follow; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx, and back: flax-to-torch.
 
     \b
     Examples:

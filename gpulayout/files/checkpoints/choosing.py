@@ -8,7 +8,7 @@ from gpulayout.files.checkpoints.changes import dimensions_of, notes_of
 from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text, chosen, unclear_text
 from gpulayout.files.checkpoints.maps import readers
 from gpulayout.files.checkpoints.opening import Checkpoint
-from gpulayout.files.checkpoints.rules import Rule, RuleSet, fitting_rules
+from gpulayout.files.checkpoints.rules import Rule, RuleSet
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
@@ -56,8 +56,7 @@ def rules_of(
     found: dict[str, Chosen] = {}
     unclear: dict[str, list[Unclear]] = {}
     for tensor in tensors:
-        rules, origin = fitting_rules(tensor.name, len(dimensions[tensor.name]), sets)
-        one = chosen(tensor.name, rules, dimensions, assumed)
+        one, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
         if isinstance(one, Unclear):
             unclear.setdefault(origin, []).append(one)
             continue
@@ -72,3 +71,15 @@ def rules_of(
         if not allow_unmatched and not any(match.fullmatch(each.name) for each in tensors):
             raise LayoutError(f"{assumption_text(match.pattern, kind)} fits no tensor of {source.path}")
     return found
+
+
+def _chosen_from(
+    sets: Sequence[RuleSet], name: str, dimensions: Mapping[str, tuple[int, ...]], assumed: Assumptions
+) -> tuple[Chosen | Unclear, str]:
+    """What is chosen from the first set with a rule for a tensor, and what messages call that set."""
+    for each in sets:
+        rules = each.rules_for(name, len(dimensions[name]))
+        one = chosen(name, rules, dimensions, assumed)
+        if isinstance(one, Unclear) or one[0] is not None:
+            return one, each.origin or rules[0].origin
+    return (None, None), ""

@@ -21,6 +21,7 @@ All else is unclear, and an error.  Nothing is decided by names of attributes su
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
 
 FORMATS = {"pt": "PyTorch", "flax": "Flax", "mlx": "MLX", "keras": "Keras", "tf": "TensorFlow"}  # of metadata
+ASSUMABLE = tuple(each for each in KINDS if each != "norm")  # what a norm is, its weight and its bias say
 _FAMILIES = (("conv", "conv_transpose"), ("linear", "embedding"))  # what is easily taken for the other
 _WORDS = {
     "conv": "a convolution",
@@ -80,7 +82,7 @@ def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> As
     found, format = [], None
     for regex, kind in pairs:
         origin = assumption_text(regex, kind)
-        if kind in KINDS:
+        if kind in ASSUMABLE:
             if not any(rule.kind == kind for each in sets for rule in each.rules):
                 raise LayoutError(f"{origin} is for rules of this kind, as ready maps have them, and there are none")
             found.append((compiled(regex, origin), kind))
@@ -89,7 +91,7 @@ def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> As
                 raise LayoutError(f"{origin} is for maps that say which format they read, and there are none")
             format = kind
         else:
-            what, known = ("format", tuple(FORMATS)) if regex == "format" else ("kind", KINDS)
+            what, known = ("format", tuple(FORMATS)) if regex == "format" else ("kind", ASSUMABLE)
             raise LayoutError(f"{origin}: {value_text(kind)} is no {what}: write one of {', '.join(known)}")
     return Assumptions(tuple(found), format)
 
@@ -144,11 +146,15 @@ def _decided(
         found = Kind(named, "name")
     pair = assumed.about(name, kinds)
     if pair is not None:
-        several = sum(pair[0].fullmatch(each) is not None for each in dimensions) > 1 if found else False
-        if found is None or not several or pair[1] in _family(found.kind):
-            _check_told(name, *pair, found if several else None, possible, dimensions)
+        against = found is not None and found.kind != pair[1] and _is_about_several(pair[0], dimensions)
+        if found is None or not against or pair[1] in _family(found.kind):
+            _check_told(name, *pair, found if against else None, possible, dimensions)
             return Kind(pair[1], "assume")
     return found or (Kind("linear", "guess") if "linear" in possible and named != DOUBTFUL else None)
+
+
+def _is_about_several(match: re.Pattern[str], names: Iterable[str]) -> bool:
+    return len([*itertools.islice(filter(match.fullmatch, names), 2)]) > 1
 
 
 def _check_told(
@@ -161,7 +167,7 @@ def _check_told(
 ) -> None:
     """`LayoutError` for an assumption against a bias; and against a name, if it is about several tensors.
 
-    found   what a tensor is without the assumption, if that is about several
+    found   what a tensor is without the assumption, if that says otherwise and is about several
     """
     said = assumption_text(match.pattern, told)
     if told not in possible:
@@ -169,7 +175,7 @@ def _check_told(
             f"{_bias_text(name, dimensions, (told,))}, as {said} says: before it write "
             f"{' or '.join(assumption_text(_only(name), each) for each in possible)}"
         )
-    if found is not None and found.kind != told:
+    if found is not None:
         raise LayoutError(
             f"tensor {value_text(clipped(name, 80))} of shape {shown(dimensions[name])} is called like "
             f"{_WORDS[found.kind]}, but {said} is about it too: before it write "
@@ -178,8 +184,9 @@ def _check_told(
 
 
 def _only(name: str) -> str:
-    """A regular expression for one name, as it can stand before the `=` of an option."""
-    return re.escape(name).replace("=", "[=]")
+    """A regular expression for one name, as it can stand in a line of a message, and before the `=` of an option."""
+    text = "".join(each if each.isprintable() and each != "'" else "\0" for each in name[:200])
+    return re.escape(text).replace("\0", r"\W").replace("=", "[=]") + (".*" if len(name) > 200 else "")
 
 
 def bias_of(name: str, dimensions: Dimensions) -> tuple[int, ...] | None:

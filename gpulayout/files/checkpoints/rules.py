@@ -84,6 +84,12 @@ class Rule:
             problem = f"none of the patterns {self.patterns} has rank {rank}"
         raise LayoutError(f"{self.origin} does not fit: {name}, but {problem}")
 
+    def is_for(self, rank: int) -> bool:
+        """True for the ranks that a rule names; without, a rule for a kind is for those of its patterns alone."""
+        if self.ranks or not self.kind or not self.patterns:
+            return not self.ranks or rank in self.ranks
+        return bool(self._fitting(rank)[0])
+
     @property
     def patterns(self) -> list[str]:
         """Those of the targets that are patterns."""
@@ -125,7 +131,7 @@ class RuleSet:
 
     def rules_for(self, name: str, rank: int) -> list[Rule]:
         """The rules for a tensor, each for another kind, and one for none of them; `LayoutError` if others fit too."""
-        found = [rule for rule in self.rules if (not rule.ranks or rank in rule.ranks) and rule.match.fullmatch(name)]
+        found = [rule for rule in self.rules if rule.is_for(rank) and rule.match.fullmatch(name)]
         if len({rule.kind for rule in found}) < len(found):
             raise LayoutError(
                 f"tensor {value_text(name)} fits {counted(len(found), 'rule')}: {found[0].origin} and {found[1].origin}"
@@ -306,14 +312,6 @@ def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, 
         match = compiled(regex, origin)
         found.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
     return tuple(found)
-
-
-def fitting_rules(name: str, rank: int, sets: Sequence[RuleSet]) -> tuple[list[Rule], str]:
-    """The rules for a tensor from the first set that has any, and what messages call that set."""
-    for each in sets:
-        if rules := each.rules_for(name, rank):
-            return rules, each.origin or rules[0].origin
-    return [], ""
 
 
 def new_name(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> str:

@@ -436,6 +436,7 @@ def refused(folder, rules, tensors):
         ("keras-to-torch", "lstm/lstm_cell/kernel", 2),
         ("keras-to-torch", "separable_conv2d/depthwise_kernel", 4),
         ("keras-to-torch", "gru/gru_cell/recurrent_kernel", 2),
+        ("keras-to-torch", "conv_lstm2d/conv_lstm_cell/kernel", 4),
         ("torch-to-keras", "lstm.weight_hh_l0", 2),
         ("torch-to-keras", "rms.weight", 1),
         ("mlx-to-torch", "quantized.scales", 2),

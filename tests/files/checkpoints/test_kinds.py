@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.cli.failures import in_options
 from gpulayout.files import least_memory
 from tests.support.command_line import failure, run
 from tests.support.model_files import contents, model
@@ -122,6 +123,20 @@ def test_transposed_convolutions_in_groups_are_refused(tmp_path, rules):
     tensors = {"up.weight": (8, 4, 3, 3), "up.bias": (8,)}
     said = refused(tmp_path, rules, tensors, assume={"up.*": "conv_transpose"})
     assert "tensor 'up.weight' of shape (8, 4, 3, 3) is a transposed convolution in 2 groups, as its bias of 8" in said
+
+
+@pytest.mark.parametrize("name", ["it's.a = b.weight", "a\tb.weight", "x" * 3000 + ".weight", "(a|b)+.weight"])
+def test_advice_can_be_written_for_every_name(tmp_path, name):
+    said = refused(tmp_path, "torch-to-mlx", {name: (4, 4, 2, 2)})
+    advice = re.findall(r"assume=\{r'(.*?)': '(.*?)'\}", said)
+    assert "\t" not in said and len(said) < 1000
+    assert taken(tmp_path, "torch-to-mlx", {name: (4, 4, 2, 2)}, assume=advice[1:])[name] == (
+        "conv_transpose",
+        "assume",
+    )
+    option = in_options(said).rpartition("before it --assume '")[2].partition("' for each")[0]
+    (tmp_path / "b.safetensors").unlink()
+    run("relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--map", "torch-to-mlx", "--assume", option)
 
 
 def test_a_bias_that_fits_no_kind_is_an_error(tmp_path):
@@ -291,6 +306,7 @@ def test_an_assumption_about_many_tensors_does_not_overrule_a_name(tmp_path, nam
             "assume={r'x': 'conf'}: 'conf' is no kind: write one of conv, conv_transpose, ",
         ),
         ("torch-to-mlx", {"format": "tensor"}, "'tensor' is no format: write one of pt, flax, mlx, keras, tf"),
+        ("torch-to-keras", {".*": "norm"}, "'norm' is no kind: write one of conv, conv_transpose, linear, embedding"),
         ("torch-to-mlx", {"(": "conv"}, "assume={r'(': 'conv'}: '(' is not a regular expression"),
         ("torch-to-mlx", {"conv": "conv"}, "assume={r'conv': 'conv'} fits no tensor of "),
         ("torch-to-mlx", {".*": "embedding"}, "is for rules of this kind, as ready maps have them, and there are none"),
@@ -358,6 +374,14 @@ def test_a_flip_is_for_arrays_in_c_order(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(model({"w": ("U8", (48,))}, {"gpulayout:w": "f32[3,4]{0,1}"}))
     with pytest.raises(gl.LayoutError, match="flip is for arrays in C order"):
         gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors={"w": "a b -> b a; flip=a"})
+
+
+def test_a_rule_for_a_kind_leaves_other_kinds_to_the_map(tmp_path):
+    rules = [{"(.*)weight": r"i o h w -> h w i o; kind=conv_transpose"}, "torch-to-mlx"]
+    tensors = {"conv1.weight": (4, 5, 2, 3), "deconv1.weight": (4, 5, 2, 3), "fc.weight": (5, 4)}
+    taken(tmp_path, rules, tensors)
+    found = contents(tmp_path / "b.safetensors")
+    assert [found[name][1] for name in tensors] == [(4, 2, 3, 5), (2, 3, 4, 5), (5, 4)]
 
 
 def test_a_rule_for_a_kind_that_a_tensor_is_not_leaves_it_to_one_without_a_kind(tmp_path):

@@ -110,9 +110,9 @@ class MemorySize(SizeType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
             as_bytes(value)
+            return value.strip()
         except ValueError as error:
             self.fail(printable(str(error).removeprefix("max_bytes ")), param, ctx)
-        return value
 
 
 class ElementTypeName(TypeArgument):

@@ -63,6 +63,7 @@ def with_options(text: str) -> str:
     '--memory 8 is too small for --dtype f32, --block 2'
     """
     text = re.sub(r"\bmax_bytes '([^']*)'", r"--memory \1", text)
+    text = re.sub(r"\bassume=\{r('.*?)': '(.*?')\}", r"--assume \1=\2", text)
     return re.sub(r"\b(dtype|block)=('?)(\w+)\2", r"--\1 \3", text)
 
 

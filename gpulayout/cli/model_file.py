@@ -4,56 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gpulayout.cli.failures import print_note, printable, type_errors_in_one_line
+from gpulayout.cli.failures import print_note, printable, type_errors_in_one_line, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.cli.signals import says_what_is_missing
+from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import Checkpoint, is_checkpoint, open_checkpoint
-from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore, summary
+from gpulayout.files.checkpoints.opening import Checkpoint, open_checkpoint
+from gpulayout.files.checkpoints.planning import (
+    CheckpointPlan,
+    check_dtype,
+    plan_relayout,
+    plan_restore,
+    summary,
+    taken_as,
+)
 from gpulayout.files.checkpoints.relayout import tensor_report
-from gpulayout.files.checkpoints.rules import split_at_equals
+from gpulayout.files.checkpoints.rules import RuleSet, split_at_equals
 from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 
-COLUMNS = ("tensor", "before", "after", "new name", "what happens")
-ONE_ARRAY = ("scale", "shift", "divide", "block", "raw", "scratch")  # options that models do not have, by their names
+COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
-def is_model(source: File, target: File, *one_array: object) -> bool:
-    """True when a command is about a model: one of its files has the name of one, and no option is for one array."""
-    return not any(one_array) and any(isinstance(each, Path) and is_checkpoint(each) for each in (source, target))
-
-
-def refuse_options(given: dict[str, Any]) -> None:
-    """A usage error for options that models do not have."""
+def model_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command that models have; a usage error for others that are given."""
+    known = {field.name for field in fields(ModelMove)}
     for name, value in given.items():
-        if value not in (None, False):
+        if name not in known and value not in (None, False):
             advice = f": write --tensor '.*weight=... ; {name}=...'" if name in ("scale", "shift") else ""
-            raise click.UsageError(f"--{name} is for one array, not for a model{advice}")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
+    return {name: value for name, value in given.items() if name in known}
 
 
-def rules_of(tensor: Sequence[str], maps: Sequence[str], rename: Sequence[str]) -> tuple[Any, list[tuple[str, str]]]:
-    """What --tensor, --map and --rename say, as `rule_sets` takes it; usage errors for other text."""
-    pairs = []
-    for text in rename:
-        regex, equals, new = split_at_equals(text)
+def model_rules(
+    tensor: Sequence[str],
+    maps: Sequence[str],
+    rename: Sequence[str],
+    assume: Sequence[str],
+    dtype: ElementType | None,
+) -> tuple[tuple[RuleSet, ...], Assumptions]:
+    """What --tensor, --map, --rename and --assume say.
+
+    Usage errors are for what no file can make right.  What a file of rules or a model makes wrong is a failure.
+    """
+    _pairs("tensor", "WHAT", tensor)
+    rules = [*tensor, *(Path(each) if each.endswith(".toml") else each for each in maps)]
+    try:
+        check_dtype(dtype)
+        sets = rule_sets(rules, _pairs("rename", "TEXT", rename))
+        return sets, assumptions(_pairs("assume", "KIND", assume), sets)
+    except (LayoutError, TypeError) as error:
+        raise click.UsageError(printable(with_options(str(error)))) from None
+
+
+def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """The texts of an option, each cut at its `=`."""
+    found = []
+    for text in texts:
+        regex, equals, value = split_at_equals(text)
         if not equals:
-            raise click.BadParameter(f"{printable(text)!r} is not REGEX=TEXT", param_hint="'--rename'")
-        pairs.append((regex, new))
-    for text in tensor:
-        if not split_at_equals(text)[1]:
-            raise click.BadParameter(f"{printable(text)!r} is not REGEX=WHAT", param_hint="'--tensor'")
-    return [*tensor, *(Path(each) if each.endswith(".toml") else each for each in maps)], pairs
+            raise click.BadParameter(f"{printable(text)!r} is not REGEX={what}", param_hint=f"'--{option}'")
+        found.append((regex, value))
+    return found
 
 
 @dataclass(frozen=True)
@@ -69,17 +91,19 @@ class ModelMove:
     as_json: bool
 
     def relayout(
-        self, rules: Any, rename: list[tuple[str, str]], dtype: ElementType | None, allow_unmatched: bool
+        self, rules: tuple[RuleSet, ...], assumed: Assumptions, dtype: ElementType | None, allow_unmatched: bool
     ) -> None:
         """Relayout the model by rules."""
-        try:
-            sets = rule_sets(rules, rename)
-        except LayoutError as error:
-            raise click.UsageError(printable(str(error))) from None
 
         def plan(opened: Checkpoint, target: Path) -> CheckpointPlan:
             return plan_relayout(
-                opened, target, sets, dtype=dtype, allow_unmatched=allow_unmatched, overwrite=self.overwrite
+                opened,
+                target,
+                rules,
+                assumed=assumed,
+                dtype=dtype,
+                allow_unmatched=allow_unmatched,
+                overwrite=self.overwrite,
             )
 
         self._run(plan)
@@ -134,6 +158,7 @@ class ModelMove:
                     each.before,
                     each.after if each.after != each.before else "",
                     printable(each.new_name or "") if each.new_name != each.name else "",
+                    "" if each.kind is None else f"{each.kind} ({each.known_by})",
                     "left out" if each.new_name is None else "moved" if each.moved else "copied",
                 )
                 for each in tensors
@@ -142,6 +167,7 @@ class ModelMove:
         lines = [
             f"{printable(str(self.target))}  {summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
         ]
+        lines += map(printable, taken_as(plan.changes))
         lines += [f"fits no tensor: {printable(each)}" for each in plan.unmatched]
         lines.append(
             "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk"

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, refuse_options
+from gpulayout.cli.model_file import ModelMove, model_options
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
+from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 
@@ -69,9 +70,8 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
       gpulayout unpack tiles.bin weights.npy --from 'bf16[64,256]{1,0:T(8,128)}'
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
-    if is_model(source, target, from_):
-        refuse_options({name: options.pop(name) for name in ("dtype", *ONE_ARRAY)})
-        return ModelMove(source, target, **options).unpack()
+    if is_about_model(source, target, from_):
+        return ModelMove(source, target, **model_options(options)).unpack()
     if from_ is None:
         raise click.MissingParameter(param_hint="'--from'", param_type="option")
     FileMove(source, target, **options).run(whole_shape(from_), None)

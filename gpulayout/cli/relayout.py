@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.model_file import ONE_ARRAY, ModelMove, is_model, refuse_options, rules_of
+from gpulayout.cli.model_file import ModelMove, model_options, model_rules
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
+from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 
@@ -19,10 +20,14 @@ from gpulayout.layout.shape import Shape
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
     click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
-    click.option(
-        "--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or a .toml file of rules."
-    ),
+    click.option("--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
+    click.option(
+        "--assume",
+        metavar="REGEX=KIND",
+        multiple=True,
+        help="In a model: what layers are.",
+    ),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
 )
 def relayout(
@@ -34,18 +39,18 @@ def relayout(
     tensor: tuple[str, ...],
     maps: tuple[str, ...],
     rename: tuple[str, ...],
+    assume: tuple[str, ...],
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
     """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
 
-    IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, or with --unpack an N-d array in C order.
-    --to takes a LAYOUT such as {1,0,2}, a SHAPE, a pattern such as 'h w c -> c h w', or a name: C, F.  Other files are
-    plain bytes.  OUT appears complete or not at all.
+    IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, which keeps its dimensions in C or F
+    order, or with --unpack an N-d array.  --to takes a LAYOUT such as {1,0,2}, a SHAPE, a pattern such as 'h w c -> c h
+    w', or a name: C, F, torch:channels_last.
 
-    A model is a .safetensors file, or the .safetensors.index.json of its shards.  REGEX fits the whole name of a
-    tensor.  WHAT is what --to takes, then '; dtype=', '; scale=', '; name='; or keep; or drop.  Other tensors are
-    copied.  Maps: flax-to-torch, torch-to-flax, keras-to-torch, torch-to-mlx.
+    A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
+    '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
 
     \b
     Examples:
@@ -53,12 +58,19 @@ def relayout(
       gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch --dtype bf16
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
-    if is_model(source, target, to, unpack, from_):
-        refuse_options({name: options.pop(name) for name in ONE_ARRAY})
+    if is_about_model(source, target, to, unpack, from_):
         dtype = options.pop("dtype")
-        rules, pairs = rules_of(tensor, maps, rename)
-        return ModelMove(source, target, **options).relayout(rules, pairs, dtype, allow_unmatched)
-    for name, given in (("tensor", tensor), ("map", maps), ("rename", rename), ("allow-unmatched", allow_unmatched)):
+        move = ModelMove(source, target, **model_options(options))
+        rules, assumed = model_rules(tensor, maps, rename, assume, dtype)
+        return move.relayout(rules, assumed, dtype, allow_unmatched)
+    only_models = {
+        "tensor": tensor,
+        "map": maps,
+        "rename": rename,
+        "assume": assume,
+        "allow-unmatched": allow_unmatched,
+    }
+    for name, given in only_models.items():
         if given:
             raise click.UsageError(
                 f"--{name} is for a model, whose name ends in .safetensors or .safetensors.index.json"

@@ -46,6 +46,7 @@ def relayout_file(
     *,
     tensors: Rules,
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    assume: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     allow_unmatched: bool = False,
     overwrite: bool = False,
     max_bytes: SupportsIndex | str | None = None,
@@ -58,6 +59,7 @@ def relayout_file(
     *,
     tensors: Rules | None = None,
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    assume: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     allow_unmatched: bool = False,
     source: ShapeLike | None = None,
     target: TargetLike | None = None,
@@ -70,14 +72,14 @@ def relayout_file(
 ) -> FileRelayout | CheckpointRelayout:
     r"""Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
 
-    With `tensors`, the file is a model: safetensors, or the index of its shards.  Rules say what becomes of which
-    tensors; all others are copied.
+    A safetensors file, or the index of its shards, is a model.  Rules say what becomes of which tensors; all others are
+    copied.
 
     Parameters
     ----------
     file : path or Array
         A .npy file, or a file of plain bytes for a buffer of `source`.  Or an `Array` in the memory of the host, which
-        needs no source.  With `tensors`, ``model.safetensors`` or ``model.safetensors.index.json``.
+        needs no source.  Or a model: ``model.safetensors`` or ``model.safetensors.index.json``.
     out : path
         The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
         folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
@@ -85,11 +87,17 @@ def relayout_file(
     tensors : mapping, str, path or list of these, optional
         Rules by regular expressions, which fit whole names: ``{r"(.*)\.kernel": r"i o -> o i; name=\1.weight"}``.
         A rule is text, a Layout, or a mapping with the keys ``to`` (a pattern, a layout, its name, or several patterns
-        of different ranks), ``dtype``, ``scale``, ``shift``, ``name``, ``rank``, ``keep`` and ``drop``.  Or a map:
-        ``"flax-to-torch"``, ``"keras-to-torch"``, ``"torch-to-flax"``, ``"torch-to-mlx"``, or a file of rules that ends
-        in ``.toml``.  Of a list, the first rules that fit a tensor count.  An empty mapping copies all.
+        of different ranks), ``dtype``, ``scale``, ``shift``, ``name``, ``rank``, ``kind``, ``flip``, ``keep`` and
+        ``drop``.  Or a map: ``"flax-to-torch"``, ``"torch-to-flax"``, ``"keras-to-torch"``, ``"torch-to-keras"``,
+        ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends in ``.toml``.  Of a list, the first rules
+        that fit a tensor count.  Without rules all tensors are copied; type checkers know the result by ``tensors={}``.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
+    assume : mapping or pairs, optional
+        Regular expressions, and what the layers of the tensors are whose whole names they fit: ``"conv"``,
+        ``"conv_transpose"``, ``"linear"`` or ``"embedding"``.  Of several, the first counts.  Maps ask for it where
+        neither a bias nor a name tells.  ``{".*": "conv"}`` says that no convolution is transposed, and ``{"format":
+        "pt"}`` that the file is PyTorch's, whatever its metadata says.
     allow_unmatched : bool
         Allow rules that fit no tensor, and in maps that want a rule for every tensor, tensors without one.
     source : Shape or str, optional
@@ -118,14 +126,14 @@ def relayout_file(
         ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
         `ArithmeticOptions`.  Arrays of scales and shifts are in memory, beside `max_bytes`.  A .npy file names a type
         that NumPy lacks by its width alone.
-        With `tensors`, ``dtype=`` is for all tensors of f16, bf16, f32 and f64 whose rule names no type.
+        For a model, ``dtype=`` is for all tensors of f16, bf16, f32 and f64 whose rule names no type.
 
     Returns
     -------
     FileRelayout
         The two shapes, the dimensions of the new file, blocks, bytes and seconds.
     CheckpointRelayout
-        With `tensors`: what became of each tensor, bytes and seconds.
+        For a model: what became of each tensor, bytes and seconds.
 
     Raises
     ------
@@ -137,7 +145,8 @@ def relayout_file(
     LayoutError
         When the two shapes are not the same array, or when `max_bytes` is too little.  The message names the least
         limit that is accepted, and says if a scratch folder lets less do.  When a rule does not fit a tensor, or fits
-        in several ways; when rules fit no tensor; when two tensors would have one name.
+        in several ways; when rules fit no tensor; when two tensors would have one name; when a map cannot tell what a
+        tensor is.
     OSError
         When a file cannot be read or written, as on a full disk.
 
@@ -174,7 +183,11 @@ def relayout_file(
     ('Dense_0.weight', 'F32[2,3]', 'BF16[3,2]')
     >>> folder.cleanup()
     """
+    from gpulayout.files.checkpoints.opening import is_about_model  # late, so that import gpulayout need not wait
+
     report = _ignore if progress is None else progress
+    if tensors is None and is_about_model(file, out, target, source):
+        tensors = {}
     if tensors is not None:
         return _relayout_model(
             file,
@@ -182,13 +195,15 @@ def relayout_file(
             {"source": source, "target": target, "raw": raw or None, "scratch": scratch, **options},
             tensors=tensors,
             rename=rename,
+            assume=assume,
             allow_unmatched=allow_unmatched,
             overwrite=overwrite,
             max_bytes=max_bytes,
             progress=report,
         )
-    if rename or allow_unmatched:
-        raise TypeError("rename and allow_unmatched are for tensors: tensors={} copies all of a model")
+    for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
+        if value:
+            raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
     return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
 
 
@@ -261,9 +276,9 @@ def _relayout_model(
     for name, value in others.items():
         if value is not None:
             rule = f": give it in a rule, as in {{'.*weight': {{'{name}': ...}}}}" if name in ("scale", "shift") else ""
-            raise TypeError(f"{name} is for one array, and tensors for a model{rule}")
+            raise TypeError(f"{name} is for one array, not for a model{rule}")
     if isinstance(file, ShapedBuffer):
-        raise TypeError("file is a gl.Array, and tensors are for a model in a file")
+        raise TypeError("file is a gl.Array, and a model is moved from a file to a file")
     try:
         return relayout_checkpoint(file, out, dtype=dtype, **options)
     except OutputExistsError as error:

@@ -46,6 +46,12 @@ class TensorReport(NamedTuple):
         Type and shape in the two headers, such as ``F32[2,3]``; or, for bytes with a note, the text of their shape.
     moved : bool
         False for bytes that are the same.
+    kind : str or None
+        What the tensor was taken as, where layers of several kinds have such weights: ``"conv"``,
+        ``"conv_transpose"``, ``"linear"``, ``"embedding"`` or ``"attention"``.
+    known_by : str or None
+        What said so: ``"assume"``, the argument; ``"bias"``, its length; ``"name"``, the layer's; ``"rule"``, which is
+        for no other kind; or ``"guess"``.
     """
 
     name: str
@@ -53,6 +59,8 @@ class TensorReport(NamedTuple):
     before: str
     after: str
     moved: bool
+    kind: str | None
+    known_by: str | None
 
 
 class CheckpointRelayout(NamedTuple):

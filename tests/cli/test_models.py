@@ -3,8 +3,13 @@
 import json
 import os
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import gpulayout as gl
+from gpulayout.cli.failures import with_options
+from gpulayout.cli.main import commands
 from tests.support.command_line import failure, refusal, run
 from tests.support.model_files import contents, model
 
@@ -23,9 +28,10 @@ def relayout(folder, *options, **how):
 def test_a_dry_run_is_a_table_of_all_tensors_and_writes_nothing(folder):
     said = relayout(folder, "--tensor", "(d)[.]kernel=i o -> o i; name=\\1.weight", "--tensor", "n=drop", "--dry-run")
     rows = [line.split() for line in said.strip("\n").splitlines()]
-    assert rows[0] == ["tensor", "before", "after", "new", "name", "what", "happens"]
-    assert ["d.kernel", "F32[3,4]", "F32[4,3]", "d.weight", "moved"] in rows
-    assert ["d.bias", "F32[4]", "-", "-", "copied"] in rows and ["n", "I64[]", "-", "-", "left", "out"] in rows
+    assert rows[0] == ["tensor", "before", "after", "new", "name", "taken", "as", "what", "happens"]
+    assert ["d.kernel", "F32[3,4]", "F32[4,3]", "d.weight", "-", "moved"] in rows
+    assert ["d.bias", "F32[4]", "-", "-", "-", "copied"] in rows
+    assert ["n", "I64[]", "-", "-", "-", "left", "out"] in rows
     assert rows[-1] == "dry run: nothing was written".split() and os.listdir(folder) == ["a.safetensors"]
     assert "3 tensors: 1 moved, 1 copied, 1 left out; 64 bytes of elements" in said
 
@@ -41,6 +47,8 @@ def test_maps_rules_renames_and_types_together(folder):
         "before": "F32[3,4]",
         "after": "BF16[4,3]",
         "moved": True,
+        "kind": None,
+        "known_by": None,
     }
     assert found["bytes_written"] == 40 and not found["dry_run"] and found["unmatched_rules"] == []
     assert {name: each[:2] for name, each in contents(folder / "b.safetensors").items()} == {
@@ -105,3 +113,138 @@ def test_failures_are_one_line(folder):
 
 def test_a_model_does_not_come_from_a_pipe(folder):
     assert "not to a standard stream" in refusal("relayout", folder / "a.safetensors", "-")
+
+
+BOTH = [  # options of the command, and the same keywords
+    ([], {}),
+    (["--dtype", "bf16"], {"dtype": "bf16"}),
+    (["--rename", "^d=e"], {"rename": {"^d": "e"}}),
+    (["--allow-unmatched"], {"allow_unmatched": True}),
+    (["--tensor", "n=drop"], {"tensors": {"n": "drop"}}),
+    (["--map", "flax-to-torch", "--tensor", "n=keep"], {"tensors": ["flax-to-torch", {"n": "keep"}]}),
+    (["--overwrite"], {"overwrite": True}),
+    (["--raw"], {"raw": True}),
+    (["--scale", "2"], {"scale": 2}),
+    (["--scratch", "."], {"scratch": "."}),
+    (["--assume", ".*=conv"], {"assume": {".*": "conv"}}),
+    (["--map", "torch-to-flax"], {"tensors": "torch-to-flax"}),
+    (["--to", "F"], {"target": "F"}),
+    (["--from", "f32[2]", "--to", "F"], {"source": "f32[2]", "target": "F"}),
+]
+
+
+@pytest.mark.parametrize("out", ["b.safetensors", "b.npy", "b.safetensors.index.json"])
+@pytest.mark.parametrize("options, keywords", BOTH)
+def test_the_command_and_the_function_do_and_refuse_the_same(folder, monkeypatch, options, keywords, out):
+    command = ["relayout", folder / "a.safetensors", folder / out, *options]
+    by_command = CliRunner().invoke(commands, list(map(str, command)), prog_name="gpulayout")
+    written = (folder / out).read_bytes() if by_command.exit_code == 0 else None
+    (folder / out).unlink(missing_ok=True)
+    monkeypatch.chdir(folder)
+    try:
+        gl.relayout_file(folder / "a.safetensors", folder / out, **keywords)
+    except (ValueError, TypeError) as error:
+        assert written is None, error
+        said = with_options(str(error)).partition(": ")[0]
+        assert said in by_command.stderr, (said, by_command.stderr)
+    else:
+        assert (folder / out).read_bytes() == written
+    assert (written is None) == (sorted(os.listdir(folder)) == ["a.safetensors"])
+
+
+@pytest.mark.parametrize("memory", ["8", " 8 ", "0.01K"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["relayout", "a.safetensors", "b.safetensors", "--tensor", "d.kernel=a b -> b a"],
+        ["relayout", "a.npy", "b.npy", "--to", "F"],
+        ["relayout", "a.npy", "b.npy", "--to", "F", "--dry-run"],
+        ["pack", "a.npy", "b.npy", "--to", "F"],
+        ["explain", "f32[300,500]", "{0,1}"],
+        ["explain", "f32[300,500]", "{0,1}", "--json"],
+    ],
+)
+def test_errors_about_memory_name_the_option_and_what_was_written(folder, monkeypatch, command, memory):
+    (folder / "a.safetensors").write_bytes(model({"d.kernel": ("F32", (300, 500))}, None))
+    monkeypatch.chdir(folder)
+    np.save("a.npy", np.zeros((300, 500), np.float32))
+    said = CliRunner().invoke(commands, [*command, "--memory", memory], prog_name="gpulayout").stderr
+    assert f"--memory {memory.strip()} leaves 2 bytes for a block, too few to relayout f32[300,500]" in said
+    assert "max_bytes" not in said and "takes 8 bytes" in said
+
+
+@pytest.mark.parametrize("command", ["relayout", "explain"])
+@pytest.mark.parametrize("memory", ["8x", "", "-1", "0", "1.5"])
+def test_sizes_that_are_none_are_usage_errors(command, memory):
+    said = refusal(command, "a.npy" if command == "relayout" else "f32[2]", "b.npy", "--memory", memory)
+    assert said.startswith(f"Invalid value for '--memory': '{memory}' is not a number of bytes such as 128M")
+
+
+USAGE = [  # wrong whatever the files hold
+    ["--tensor", "kernel"],
+    ["--tensor", "=C"],
+    ["--tensor", "*=C"],
+    ["--tensor", ".*=moe"],
+    ["--tensor", ".*=dtype=f33"],
+    ["--tensor", ".*=scale=x"],
+    ["--tensor", ".*=keep; drop"],
+    ["--tensor", ".*=name=\\2"],
+    ["--tensor", ".*=kind=conf; C"],
+    ["--tensor", ".*=a b -> b a; flip=c"],
+    ["--tensor", ".*=C; rank=x"],
+    ["--map", "torch-to-nothing"],
+    ["--rename", "kernel"],
+    ["--rename", "(=x"],
+    ["--rename", "x=\\1"],
+    ["--assume", "x"],
+    ["--assume", "x=conf", "--map", "flax-to-torch"],
+    ["--assume", "(=conv", "--map", "flax-to-torch"],
+    ["--assume", "format=torch", "--map", "flax-to-torch"],
+    ["--assume", ".*=conv"],
+    ["--dtype", "f33"],
+    ["--dtype", "s8"],
+    ["--memory", "x"],
+    ["--scale", "2"],
+    ["--raw"],
+    ["--quiet", "--json"],
+]
+FAILURES = [  # wrong with this model, or with a file of rules
+    ["--tensor", "nothing=C"],
+    ["--tensor", "d.kernel=C", "--tensor", ".*=F"],
+    ["--tensor", "d.kernel=a b c -> c b a"],
+    ["--tensor", "d.kernel=f32[3,5]"],
+    ["--tensor", "d.kernel=name=d.bias"],
+    ["--tensor", "n=scale=2"],
+    ["--map", "torch-to-flax"],
+    ["--map", "flax-to-torch"],
+    ["--map", "mlx-to-torch", "--tensor", "n=keep"],
+    ["--map", "flax-to-torch", "--tensor", "n=keep", "--assume", "nothing=conv"],
+    ["--rename", "kernel|bias=x"],
+    ["--memory", "1", "--tensor", "d.kernel=F"],
+    *(
+        ["--map", f"{name}.toml"]
+        for name in ("none", "no_toml", "key", "rule", "type", "target", "rename", "note", "reads")
+    ),
+]
+FILES = {
+    "no_toml": "[[tensor]\n",
+    "key": "other = 1",
+    "rule": "[[tensor]]\nmatch = '('\nto = 'C'",
+    "type": "[[tensor]]\nmatch = '.*'\nto = 5",
+    "target": "[[tensor]]\nmatch = '.*'\nto = 'moe'",
+    "rename": "rename = [['x', '\\1']]",
+    "note": "metadata = { 'gpulayout:a' = 'u8[2]' }",
+    "reads": "reads = ['torch']",
+}
+
+
+@pytest.mark.parametrize("options, code", [*((each, 2) for each in USAGE), *((each, 1) for each in FAILURES)])
+def test_errors_of_one_kind_have_one_exit_code(folder, monkeypatch, options, code):
+    """2 for a command that is wrong whatever the files hold, and 1 for one that these files make fail."""
+    for name, text in FILES.items():
+        (folder / f"{name}.toml").write_text(text)
+    monkeypatch.chdir(folder)
+    before = sorted(os.listdir())
+    said = (refusal if code == 2 else failure)("relayout", "a.safetensors", "b.safetensors", *options)
+    assert said and sorted(os.listdir()) == before
+    assert (refusal if code == 2 else failure)("relayout", "none.safetensors", "b.safetensors", *options)

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import layout_for
+from gpulayout.files.checkpoints.flips import Flip, flip_of
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
+from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, value_text
@@ -53,6 +55,8 @@ class TensorPlan:
     stored   how it will lie there
     plan     the move between the bytes of the two; None if they stay the same
     before, after   the elements on both sides, as people read them: "F32[2,3]", or the text of a shape
+    flip     the side of the plan whose parts are in reverse order; None for none
+    kind     what the tensor was taken as, where its rules ask
     """
 
     tensor: StoredTensor
@@ -61,6 +65,8 @@ class TensorPlan:
     plan: Plan | None
     before: str
     after: str
+    flip: Flip | None = None
+    kind: Kind | None = None
 
 
 def change_of(
@@ -77,8 +83,8 @@ def change_of(
     if rule is not None and (rule.drop or rule.keep):
         return TensorPlan(tensor, None if rule.drop else name, lies, None, before, before)
     options: ArithmeticOptions = {} if rule is None else rule.options
-    to = None if rule is None else rule.target_for(tensor, rank_of(tensor, note))
-    element_type = DTYPES[tensor.dtype] if note is None else _noted(tensor, note).element_type
+    to = None if rule is None else rule.target_for(tensor, len(dimensions_of(tensor, note)))
+    element_type = DTYPES[tensor.dtype] if note is None else noted_shape(tensor, note).element_type
     if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
         options = {**options, "dtype": dtype}
     if to is None and not options:
@@ -88,13 +94,28 @@ def change_of(
     try:
         move = plan(source, _target(source, to, options), **options)
         stored = _stored(source, move.target, to)
+        flip = _flip(source, rule, to, move.target)
     except LayoutError as error:
         raise LayoutError(f"{origin}: {error}") from None
     except TypeError as error:
         raise TypeError(f"{origin}: {error}") from None
-    same = move.change is None and same_buffer(source, move.target)
+    same = move.change is None and same_buffer(source, move.target) and flip is None
     after = stored.note or f"{stored.dtype}[{','.join(map(str, stored.dimensions))}]"
-    return TensorPlan(tensor, name, stored, None if same else move, before, after)
+    return TensorPlan(tensor, name, stored, None if same else move, before, after, flip)
+
+
+def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, target: Shape) -> Flip | None:
+    """The flip of a rule for a tensor; None where every axis keeps its order."""
+    if rule is None or not rule.flip or not isinstance(to, str):
+        return None
+    flip = flip_of(to, rule.flip, source.dimensions)
+    if flip is None or flip.parts < 2:
+        return None
+    side = target if flip.side == "after" else source
+    in_order = flip.side == "after" or same_buffer(source, _in_c_order(source.element_type, source.dimensions))
+    if not in_order or side.nbytes % flip.parts:
+        raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {side} is none")
+    return flip
 
 
 def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) -> Layout | str:
@@ -106,15 +127,15 @@ def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) 
     return to
 
 
-def rank_of(tensor: StoredTensor, note: str | None) -> int:
-    """The number of dimensions of a tensor; with a note, of what it describes."""
-    return len(tensor.dimensions) if note is None else _noted(tensor, note).rank
+def dimensions_of(tensor: StoredTensor, note: str | None) -> tuple[int, ...]:
+    """The dimensions of a tensor; with a note, of what it describes."""
+    return tensor.dimensions if note is None else noted_shape(tensor, note).dimensions
 
 
 def source_shape(tensor: StoredTensor, note: str | None) -> Shape:
     """The shape of a tensor in its file; `LayoutError` for elements that no layout has."""
     if note is not None:
-        return _noted(tensor, note)
+        return noted_shape(tensor, note)
     element_type = DTYPES[tensor.dtype]
     if element_type is None:
         raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
@@ -127,7 +148,7 @@ def _in_c_order(element_type: ElementType, dimensions: tuple[int, ...], *, packe
     return Shape(element_type, dimensions, layout)
 
 
-def _noted(tensor: StoredTensor, note: str) -> Shape:
+def noted_shape(tensor: StoredTensor, note: str) -> Shape:
     """The shape in a note; `FileError` for a note that does not fit its tensor."""
     who = f"the note about tensor {value_text(clipped(tensor.name, 80))} is {value_text(clipped(note, 100))}"
     try:
@@ -176,7 +197,7 @@ def restored(tensor: StoredTensor, note: str | None) -> TensorPlan:
     before = note or str(tensor)
     if note is None:
         return TensorPlan(tensor, tensor.name, Stored(tensor.dtype, tensor.dimensions, None), None, before, before)
-    source = _noted(tensor, note)
+    source = noted_shape(tensor, note)
     options: dict[str, Any] = {}
     packed = source.element_type is ElementType.F4E2M1FN and source.element_count % 2 == 0
     if source.element_type.is_sub_byte and source.element_type.is_integral:

@@ -162,13 +162,20 @@ def parsed_json(name: str, text: bytes, what: str) -> Any:
             raise FileError(f"{name}: {what} has the name {value_text(twice)} twice")
         return found
 
-    try:
-        return json.loads(text, object_pairs_hook=unique)
+    try:  # decoded here: for bytes json.loads takes UTF-16, UTF-32 and a mark of the byte order too
+        return json.loads(text.decode(), object_pairs_hook=unique, parse_int=_whole, parse_constant=_whole)
     except FileError:
         raise
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8, and for numbers of 5,000 digits
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0][:200]
         raise FileError(f"{name}: {what} is not JSON: {reason}") from None
+
+
+def _whole(text: str) -> int:
+    """A whole number of JSON.  Python reads -0 and NaN as well, which the format's library refuses."""
+    if text == "-0" or text[-1].isalpha():
+        raise ValueError(f"{text} is not a number that it may have")
+    return int(text)
 
 
 def parsed_bytes(text: bytes) -> int:

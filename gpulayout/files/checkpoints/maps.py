@@ -3,6 +3,7 @@ r"""Maps: files of rules in TOML, and the ready ones between frameworks, by name
 strict = true                               # every tensor needs a rule; without it, others are copied
 optional = true                             # a rule may fit no tensor
 rename = [['/', '.']]                       # in the names of all new tensors
+reads = ['flax']                            # the formats of files that it is for, as their metadata says
 metadata = { format = 'pt' }                # of the new file
 
 [[tensor]]
@@ -20,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpulayout.files.checkpoints.changes import NOTE
+from gpulayout.files.checkpoints.kinds import FORMATS
 from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_of_text
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import value_text
@@ -32,7 +35,7 @@ else:
 
 FOLDER = Path(__file__).parent / "maps"
 MOST_MAP = 1 << 20  # bytes of a file of rules
-_KEYS = {"strict": bool, "optional": bool, "rename": list, "metadata": dict, "tensor": list}
+_KEYS = {"strict": bool, "optional": bool, "rename": list, "metadata": dict, "reads": list, "tensor": list}
 
 
 def ready_maps() -> dict[str, str]:
@@ -63,7 +66,10 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise FileError(f"{shown}: not rules in TOML: {reason}") from None
-    return _rules(found, shown)
+    try:
+        return _rules(found, shown)
+    except (LayoutError, TypeError) as error:  # of a rule: here it is the file that is wrong, as it is without TOML
+        raise FileError(str(error)) from None
 
 
 def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
@@ -84,8 +90,23 @@ def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
     metadata = found.get("metadata", {})
     if not all(isinstance(each, str) for each in metadata.values()):
         raise FileError(f"{shown}: metadata is {value_text(metadata)}, not a table of texts")
+    for key in metadata:
+        if key.startswith(NOTE):
+            raise FileError(f"{shown}: metadata has {value_text(key)}: notes about layouts follow from rules alone")
+    reads = found.get("reads", [])
+    if not all(isinstance(each, str) and each in FORMATS for each in reads):
+        raise FileError(f"{shown}: reads is {value_text(reads)}, not a list of {', '.join(FORMATS)}")
     strict = found.get("strict", False)
-    return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), metadata, strict, shown)
+    return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), metadata, strict, shown, tuple(reads))
+
+
+def readers() -> dict[str, str]:
+    """For each format that a file may say it has, the ready maps that read it."""
+    found: dict[str, list[str]] = {}
+    for name in ready_maps():
+        for each in read_map(name).reads:
+            found.setdefault(each, []).append(name)
+    return {each: " or ".join(names) for each, names in found.items()}
 
 
 def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[RuleSet, ...]:

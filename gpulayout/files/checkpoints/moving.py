@@ -18,6 +18,7 @@ import numpy as np
 
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.flips import FlippedSource, FlippedTarget
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
 from gpulayout.files.engine import Job, Report, jobs_of, move_jobs, wait_for
 from gpulayout.files.errors import FileError, Note, warn
@@ -93,23 +94,23 @@ def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> 
     """The blocks of all tensors within a limit of memory; `LayoutError` names the tensor that needs more."""
     for pairs in (2, 1):
         with contextlib.suppress(LayoutError) if pairs > 1 else contextlib.nullcontext():
-            limit = max(block_limit(max_bytes) // pairs, 1)
-            return CheckpointWork(tuple(_shard_blocks(shard, limit, max_bytes) for shard in plan.shards), pairs)
+            half = max(block_limit(max_bytes) // 2, 1) if pairs > 1 else None
+            return CheckpointWork(tuple(_shard_blocks(shard, half, max_bytes) for shard in plan.shards), pairs)
     raise AssertionError("the last round returns or raises")
 
 
-def _shard_blocks(shard: ShardPlan, limit: int, max_bytes: SupportsIndex | str | None) -> ShardBlocks:
-    return ShardBlocks(shard, tuple(_blocks(change, limit, max_bytes) for change in shard.changes))
+def _shard_blocks(shard: ShardPlan, half: int | None, max_bytes: SupportsIndex | str | None) -> ShardBlocks:
+    return ShardBlocks(shard, tuple(_blocks(change, half, max_bytes) for change in shard.changes))
 
 
-def _blocks(change: TensorPlan, limit: int, max_bytes: SupportsIndex | str | None) -> Blocks | None:
-    """The blocks of a tensor of at most `limit` bytes; None for a copy."""
+def _blocks(change: TensorPlan, half: int | None, max_bytes: SupportsIndex | str | None) -> Blocks | None:
+    """The blocks of a tensor, None for a copy: of at most `half` bytes, or else of all that the limit allows."""
     if change.plan is None or not change.plan.target.nbytes:
         return None
     try:
-        if max_bytes is not None:
-            sensible_route(change.plan, max_bytes, None)
-        return route(change.plan, limit, None).passes[0]
+        if half is None or max_bytes is not None:
+            found = sensible_route(change.plan, max_bytes, None)
+        return (found if half is None else route(change.plan, half, None)).passes[0]
     except LayoutError as error:
         raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
 
@@ -208,6 +209,10 @@ def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterato
             written = _bytes(str(shard.plan.path), place.nbytes)
             source = Source(read, old.contents.start + change.tensor.begin, old.stream, _EMPTY)
             target = Target(written, len(shard.plan.header) + place.begin, stream, _EMPTY)
+            if change.flip is not None and change.flip.side == "before":
+                source = FlippedSource(read, source.offset, old.stream, _EMPTY, change.flip.parts)
+            elif change.flip is not None:
+                target = FlippedTarget(written, target.offset, stream, _EMPTY, change.flip.parts)
             yield from jobs_of(blocks, source, target)
 
 

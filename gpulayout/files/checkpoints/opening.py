@@ -48,6 +48,15 @@ OTHER_CHECKPOINTS = {
 }
 
 
+def is_about_model(source: object, target: object, *one_array: object) -> bool:
+    """True for a move of a model: one of its files has the name of one, and it says nothing that is for one array.
+
+    one_array   the layouts or shapes of the two files, as the caller gives them
+    """
+    named = (each for each in (source, target) if isinstance(each, (str, os.PathLike)))
+    return not any(one_array) and any(map(is_checkpoint, named))
+
+
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:
     """True for the name of a safetensors file, or of an index of such files."""
     return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING))

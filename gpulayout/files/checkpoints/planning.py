@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpulayout.files.checkpoints.changes import TensorPlan, change_of, metadata_with, notes_of, rank_of, restored
+from gpulayout.files.checkpoints.changes import (
+    TensorPlan,
+    change_of,
+    metadata_with,
+    noted_shape,
+    notes_of,
+    restored,
+)
+from gpulayout.files.checkpoints.choosing import check_formats, notes_in, rules_of
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
+from gpulayout.files.checkpoints.kinds import Assumptions, Kind
 from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, is_checkpoint
-from gpulayout.files.checkpoints.rules import Rule, RuleSet, fitting_rule, new_name
+from gpulayout.files.checkpoints.rules import RuleSet, new_name
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_new_file
 from gpulayout.layout.checks import clipped, counted, value_text
@@ -64,34 +73,42 @@ def plan_relayout(
     path: Path,
     sets: Sequence[RuleSet],
     *,
+    assumed: Assumptions,
     dtype: ElementType | None = None,
     allow_unmatched: bool = False,
     overwrite: bool = False,
 ) -> CheckpointPlan:
     """The relayout of a checkpoint by rules.
 
+    assumed           what the caller knows of the kinds of tensors, and of the format of the file
     dtype             the new type of all tensors of f16, bf16, f32 and f64 whose rule says no other
     allow_unmatched   neither a rule without tensors nor, in a strict map, a tensor without a rule is an error
     """
-    if dtype is not None and not dtype.is_floating:
-        raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
+    check_dtype(dtype)
     check_outputs(source, path, overwrite=overwrite)
-    used: set[int] = set()
+    check_formats(source, sets, assumed)
+    notes = notes_in(source)
+    rules = rules_of(source, notes, sets, assumed, allow_unmatched=allow_unmatched)
     by_shard: list[tuple[Shard, list[TensorPlan]]] = []
     for shard in source.shards:
-        notes = notes_of(shard.contents.metadata)
         changes = []
         for tensor in shard.contents.tensors:
-            note = notes.get(tensor.name)
-            rule = _rule(tensor, note, sets, allow_unmatched)
-            used.add(id(rule))
-            changes.append(change_of(tensor, note, rule, new_name(tensor.name, rule, sets), dtype))
+            rule, kind = rules[tensor.name]
+            name = new_name(tensor.name, rule, sets)
+            changes.append(replace(change_of(tensor, notes.get(tensor.name), rule, name, dtype), kind=kind))
         by_shard.append((shard, changes))
+    used = {id(rule) for rule, _ in rules.values()}
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
         raise LayoutError(_about_unmatched(source, sets, unmatched))
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
     return _planned(source, path, by_shard, unmatched, metadata)
+
+
+def check_dtype(dtype: ElementType | None) -> None:
+    """TypeError for a type that not all tensors of floats can get."""
+    if dtype is not None and not dtype.is_floating:
+        raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
 
 
 def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> CheckpointPlan:
@@ -124,16 +141,6 @@ def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
 def is_index(path: Path) -> bool:
     """True for the name of an index."""
     return path.name.lower().endswith(INDEX_ENDING)
-
-
-def _rule(tensor: StoredTensor, note: str | None, sets: Sequence[RuleSet], allow_unmatched: bool) -> Rule | None:
-    rule = fitting_rule(tensor.name, rank_of(tensor, note), sets)
-    strict = [each.origin for each in sets if each.strict]
-    if rule is None and strict and not allow_unmatched:
-        raise LayoutError(
-            f"{strict[0]} has no rule for tensor {value_text(clipped(tensor.name, 80))}, {tensor}: add one of your own"
-        )
-    return rule
 
 
 def _about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Sequence[str]) -> str:
@@ -192,6 +199,9 @@ def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan], metadat
     by_name = {change.name: change for change in changes if change.name is not None}
     places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
     notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
+    for each in places:  # no file is written whose notes this reader would refuse, whoever wrote them
+        if each.name in notes:
+            noted_shape(each, notes[each.name])
     header = header_text(metadata_with(shard.contents.metadata, metadata, notes), places)
     return ShardPlan(shard, path, tuple(by_name[each.name] for each in places), header, places)
 
@@ -218,3 +228,16 @@ def summary(changes: Sequence[TensorPlan]) -> str:
         f"{number} {what}" for number, what in ((moved, "moved"), (copied, "copied"), (dropped, "left out")) if number
     ]
     return f"{counted(len(changes), 'tensor')}{': ' if parts else ''}{', '.join(parts)}"
+
+
+def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
+    """What tensors were taken as without a word of the caller: a line for each kind and for what decided."""
+    found: dict[Kind, list[str]] = {}
+    for change in changes:
+        if change.kind is not None and change.kind.known_by != "assume":
+            found.setdefault(change.kind, []).append(change.tensor.name)
+    return [
+        f"{counted(len(names), 'tensor')} taken as {kind.kind} ({kind.known_by}): "
+        f"{value_text(clipped(names[0], 80))}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
+        for kind, names in found.items()
+    ]

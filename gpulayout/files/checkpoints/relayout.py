@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import open_checkpoint
@@ -23,6 +24,7 @@ def relayout_checkpoint(
     *,
     tensors: Any,
     rename: Iterable[tuple[str, str]] | Mapping[str, str],
+    assume: Iterable[tuple[str, str]] | Mapping[str, str],
     allow_unmatched: bool,
     dtype: Any,
     overwrite: bool,
@@ -31,20 +33,39 @@ def relayout_checkpoint(
 ) -> CheckpointRelayout:
     """Relayout a safetensors file, or the shards of an index, as `relayout_file` says."""
     source, target = Path(os.path.abspath(file)), Path(os.path.abspath(out))
-    if isinstance(rename, str):
-        raise TypeError(f"rename is {value_text(rename)}: it takes a mapping from regular expressions to texts")
-    pairs = rename.items() if isinstance(rename, Mapping) else rename
-    sets = rule_sets(tensors, pairs)
+    sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
+    assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
     with open_checkpoint(source) as opened:
         plan = plan_relayout(
-            opened, target, sets, dtype=element_type, allow_unmatched=allow_unmatched, overwrite=overwrite
+            opened,
+            target,
+            sets,
+            assumed=assumed,
+            dtype=element_type,
+            allow_unmatched=allow_unmatched,
+            overwrite=overwrite,
         )
         work = work_within(plan, max_bytes)
         seconds = move_checkpoint(plan, work, progress, overwrite=overwrite)
     return CheckpointRelayout(tuple(map(tensor_report, plan.changes)), work.bytes_read, work.bytes_written, seconds)
 
 
+def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:
+    """The pairs of a mapping, or of a list of pairs; TypeError for other values."""
+    pairs = list(value.items() if isinstance(value, Mapping) else value) if isinstance(value, Iterable) else [value]
+    if isinstance(value, str) or not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in pairs):
+        raise TypeError(f"{name} is {value_text(value)}: it takes a mapping from regular expressions to {what}")
+    return [(regex, text) for regex, text in pairs]
+
+
 def tensor_report(change: TensorPlan) -> TensorReport:
     """A change as users see it."""
-    return TensorReport(change.tensor.name, change.name, change.before, change.after, change.plan is not None)
+    return TensorReport(
+        change.tensor.name,
+        change.name,
+        change.before,
+        change.after,
+        change.plan is not None,
+        *(change.kind or (None, None)),
+    )

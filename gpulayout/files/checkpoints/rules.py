@@ -4,24 +4,26 @@ r"""Rules: what becomes of the tensors whose names fit a regular expression.
 
     rule := REGEX "=" part (";" part)*
     part := pattern | layout | name of a layout | "dtype=" type | "scale=" numbers | "shift=" numbers | "name=" template
-          | "rank=" number | "keep" | "drop"
+          | "rank=" number | "kind=" kind | "flip=" axes | "keep" | "drop"
 
 The regular expression fits the whole name of a tensor, and `rank` its rank.  Of several patterns, the one with the
 tensor's rank is taken.
 Rules come in sets: those of the command line, then those of each map.  A tensor belongs to the first set with a rule
-for it.  Within a set only one rule may fit.
+for it.  Within a set only one rule may fit, or several for different kinds of tensors.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
+from gpulayout.files.checkpoints.names import Template, template_of
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType
@@ -31,11 +33,13 @@ from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
-KEYS = ("to", "dtype", "scale", "shift", "name", "rank", "keep", "drop")
+KEYS = ("to", "dtype", "scale", "shift", "name", "rank", "kind", "flip", "keep", "drop")
+KINDS = ("conv", "conv_transpose", "linear", "embedding", "attention", "norm")  # `kinds` says which tensors are which
 MOST_REGEX = 1000  # characters
-_KEYWORD = re.compile(r"(dtype|scale|shift|name|rank)\s*=\s*(.*)", re.DOTALL)
+_KEYWORD = re.compile(r"(dtype|scale|shift|name|rank|kind|flip)\s*=\s*(.*)", re.DOTALL)
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 Targets = tuple["Layout | str", ...]
+Renaming = tuple["re.Pattern[str]", Template]
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,9 @@ class Rule:
     ranks     of the tensors; nothing for any
     to        patterns of different ranks, or one layout or its name; nothing for elements that stay where they are
     options   arithmetic on the way
-    name      of the new tensor, as `re.Match.expand` reads it: \1 is the first group; None for the old name
+    name      of the new tensor; None for the old name
+    kind      of the tensors, one of `KINDS`; None for any
+    flip      axes of the patterns whose elements come in reverse order
     keep      leave the tensor as it is, also where all tensors get another type
     drop      leave it out
     optional  no error if it fits no tensor
@@ -56,7 +62,9 @@ class Rule:
     ranks: tuple[int, ...]
     to: Targets
     options: ArithmeticOptions
-    name: str | None
+    name: Template | None
+    kind: str | None
+    flip: tuple[str, ...]
     keep: bool
     drop: bool
     optional: bool
@@ -64,49 +72,71 @@ class Rule:
 
     def target_for(self, tensor: StoredTensor, rank: int) -> Layout | str | None:
         """The one target that fits the rank of a tensor; `LayoutError` if none does, or several."""
-        patterns = [each for each in self.to if isinstance(each, str) and "->" in each]
-        if len(self.to) < 2 and not patterns:
+        if len(self.to) < 2 and not self.patterns:
             return self.to[0] if self.to else None
-        fitting, problem = [], ""
-        for each in patterns:
-            try:
-                read_pattern(each, rank, "pattern")
-                fitting.append(each)
-            except LayoutError as error:
-                problem = str(error)
+        fitting, problem = self._fitting(rank)
         if len(fitting) == 1:
             return fitting[0]
         name = f"tensor {value_text(tensor.name)} is {tensor}"
         if fitting:
             raise LayoutError(f"{self.origin} fits in {len(fitting)} ways: {name}, and {fitting} all have rank {rank}")
-        if len(patterns) > 1:
-            problem = f"none of the patterns {patterns} has rank {rank}"
+        if len(self.patterns) > 1:
+            problem = f"none of the patterns {self.patterns} has rank {rank}"
         raise LayoutError(f"{self.origin} does not fit: {name}, but {problem}")
+
+    def is_for(self, rank: int) -> bool:
+        """True for the ranks that a rule names; without, a rule for a kind is for those of its patterns alone."""
+        if self.ranks or not self.kind or not self.patterns:
+            return not self.ranks or rank in self.ranks
+        return bool(self._fitting(rank)[0])
+
+    @property
+    def patterns(self) -> list[str]:
+        """Those of the targets that are patterns."""
+        return [each for each in self.to if isinstance(each, str) and "->" in each]
+
+    def pattern_for(self, rank: int) -> str | None:
+        """The one pattern of a rank; None if there is none, or several."""
+        fitting, _ = self._fitting(rank)
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _fitting(self, rank: int) -> tuple[list[str], str]:
+        """The patterns of a rank, and why the last of the others is none."""
+        fitting, problem = [], ""
+        for each in self.patterns:
+            try:
+                read_pattern(each, rank, "pattern")
+                fitting.append(each)
+            except LayoutError as error:
+                problem = str(error)
+        return fitting, problem
 
 
 @dataclass(frozen=True)
 class RuleSet:
     """Rules that stand side by side, and what else their file says.
 
-    rename    pairs of a regular expression and a text, applied in turn to the name of every new tensor
+    rename    pairs of a regular expression and a template, applied in turn to the name of every new tensor
     metadata  what the new file says of itself, beside what the old one says
     strict    every tensor needs a rule
+    reads     the formats of the files that the rules are for, as metadata says them; none for any
     """
 
     rules: tuple[Rule, ...]
-    rename: tuple[tuple[re.Pattern[str], str], ...] = ()
+    rename: tuple[Renaming, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     origin: str = ""
+    reads: tuple[str, ...] = ()
 
-    def rule_for(self, name: str, rank: int) -> Rule | None:
-        """The rule for a tensor, or None; `LayoutError` if several fit."""
-        found = [rule for rule in self.rules if (not rule.ranks or rank in rule.ranks) and rule.match.fullmatch(name)]
-        if len(found) > 1:
+    def rules_for(self, name: str, rank: int) -> list[Rule]:
+        """The rules for a tensor, each for another kind, and one for none of them; `LayoutError` if others fit too."""
+        found = [rule for rule in self.rules if rule.is_for(rank) and rule.match.fullmatch(name)]
+        if len({rule.kind for rule in found}) < len(found):
             raise LayoutError(
                 f"tensor {value_text(name)} fits {counted(len(found), 'rule')}: {found[0].origin} and {found[1].origin}"
             )
-        return found[0] if found else None
+        return found
 
 
 # ---- reading rules -------------------------------------------------------------------------------------------
@@ -154,12 +184,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
     for key in given:
         if key not in KEYS:
             raise LayoutError(f"{origin} has the key {value_text(key)}: the keys are {', '.join(KEYS)}")
-    options: dict[str, Any] = {}
-    if given.get("dtype") is not None:
-        options["dtype"] = _element_type(given["dtype"], origin)
-    for key in ("scale", "shift"):
-        if given.get(key) is not None:
-            options[key] = given[key]
+    options = _options(given, origin)
     keep, drop = bool(given.get("keep")), bool(given.get("drop"))
     to = _targets(given.get("to"), origin)
     name = given.get("name")
@@ -168,9 +193,20 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
     if not (to or options or keep or drop or name):
         raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
     match = compiled(regex, origin)
-    if name is not None:
-        check_template(match, name, origin)
-    return Rule(match, _ranks(given.get("rank"), origin), to, options, name, keep, drop, optional, origin)  # type: ignore[arg-type]
+    kind = given.get("kind")
+    if kind is not None and kind not in KINDS:
+        raise LayoutError(f"{origin}: kind {value_text(kind)} is none of {', '.join(KINDS)}")
+    template = None if name is None else template_of(match, name, f"{origin}: name")
+    ranks, flip = _ranks(given.get("rank"), origin), _flip(given.get("flip"), to, origin)
+    return Rule(match, ranks, to, options, template, kind, flip, keep, drop, optional, origin)
+
+
+def _options(given: Mapping[str, Any], origin: str) -> ArithmeticOptions:
+    """The arithmetic on the way; the values of scale and shift are checked with the tensor."""
+    found: Any = {key: given[key] for key in ("scale", "shift") if given.get(key) is not None}
+    if given.get("dtype") is not None:
+        found["dtype"] = _element_type(given["dtype"], origin)
+    return cast(ArithmeticOptions, found)
 
 
 def _of_text(text: str, origin: str) -> dict[str, Any]:
@@ -182,12 +218,22 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
         if key in found and key != "to":
             raise LayoutError(f"{origin} says {key} twice")
         if key == "to":
+            _check_no_key(part, origin)
             found.setdefault("to", []).append(part)
         elif keyword:
             found[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift") else keyword[2]
         else:
             found[key] = True
     return found
+
+
+def _check_no_key(part: str, origin: str) -> None:
+    """`LayoutError` for a part that was meant as a key: dtyp=bf16, or Keep."""
+    word = re.fullmatch(r"([A-Za-z_]+)(?:\s*=[^>]*)?", part)
+    if word and ("=" in part or word[1].lower() in ("keep", "drop")):
+        near = difflib.get_close_matches(word[1].lower(), KEYS[1:], 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS[1:])}"
+        raise LayoutError(f"{origin} has the part {value_text(clipped(part, 60))}, which is no key of a rule: {hint}")
 
 
 def _numbers(text: str, key: str, origin: str) -> float | list[float]:
@@ -204,6 +250,20 @@ def _ranks(value: Any, origin: str) -> tuple[int, ...]:
     if not all(type(each) is int and each >= 0 for each in found):
         raise LayoutError(f"{origin}: rank {value_text(value)} is not a number of dimensions, or a list of them")
     return tuple(found)
+
+
+def _flip(value: Any, to: Targets, origin: str) -> tuple[str, ...]:
+    """The axes that a rule reverses; `LayoutError` for those that no pattern has."""
+    given = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        raise LayoutError(f"{origin}: flip {value_text(value)} is not the names of axes, such as 'h w'")
+    texts = [each for each in to if isinstance(each, str) and "->" in each]
+    names = {name for each in texts for group in read_pattern(each, None).before for name in group}
+    for each in given:
+        if each not in names:
+            has = f"its patterns have {', '.join(sorted(names))}" if names else "it has no pattern"
+            raise LayoutError(f"{origin}: flip {value_text(value)} names the axis {value_text(each)}, but {has}")
+    return tuple(given)
 
 
 def _element_type(value: Any, origin: str) -> ElementType:
@@ -245,39 +305,13 @@ def compiled(regex: Any, origin: str) -> re.Pattern[str]:
         raise LayoutError(f"{origin}: {value_text(regex)} is not a regular expression: {error}") from None
 
 
-def check_template(match: re.Pattern[str], template: Any, origin: str) -> None:
-    r"""`LayoutError` for a template of names such as '\1.weight' that has groups which the expression lacks."""
-    everything = re.compile(f"{'()' * match.groups}")
-    named = dict(match.groupindex)
-    try:
-        if not isinstance(template, str):
-            raise TypeError("it is not text")
-        text = re.sub(r"\\g<(\w+)>", lambda each: rf"\g<{named.get(each[1], each[1])}>", template)
-        found = everything.match("")
-        assert found
-        found.expand(text)
-    except (re.error, IndexError, TypeError) as error:
-        raise LayoutError(
-            f"{origin}: name {value_text(template)} does not fit the regular expression: {error}"
-        ) from None
-
-
-def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Pairs of a regular expression and the text that takes the place of what it finds."""
+def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, ...]:
+    """Pairs of a regular expression and the template that takes the place of what it finds."""
     found = []
     for regex, text in pairs:
         match = compiled(regex, origin)
-        check_template(match, text, origin)
-        found.append((match, text))
+        found.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
     return tuple(found)
-
-
-def fitting_rule(name: str, rank: int, sets: Sequence[RuleSet]) -> Rule | None:
-    """The rule for a tensor from the first set that has one; None if no set has one."""
-    for each in sets:
-        if rule := each.rule_for(name, rank):
-            return rule
-    return None
 
 
 def new_name(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> str:
@@ -285,8 +319,8 @@ def new_name(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> str:
     if rule is not None and rule.name is not None:
         found = rule.match.fullmatch(name)
         assert found
-        name = found.expand(rule.name)
+        name = rule.name.expand(found)
     for each in sets:
-        for match, text in each.rename:
-            name = match.sub(text, name)
+        for match, template in each.rename:
+            name = match.sub(template.expand, name)
     return name

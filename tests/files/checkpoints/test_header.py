@@ -116,6 +116,61 @@ def test_what_the_library_reads_is_refused_only_for_a_reason(tmp_path):
             assert any(reason in str(error) for reason in reasons), (str(error), data)
 
 
+def headers_around(text):
+    """A header with all kinds of bytes before and behind it, in other encodings, and with other words of JSON."""
+    for before in (b"", b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe", b" ", b"\n", b"\t", b"\0", b"\xc2\xa0", b"x"):
+        for behind in (
+            b"",
+            b" ",
+            b"\n",
+            b"\t\r ",
+            b"\0",
+            b"\0\0 ",
+            b"\x0b",
+            b"\x0c",
+            b"\xc2\xa0",
+            b"\xef\xbb\xbf",
+            b"x",
+        ):
+            yield before + text + behind
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"):
+        yield text.decode().encode(encoding)
+    for word in (
+        b"NaN",
+        b"Infinity",
+        b"-Infinity",
+        b"-0",
+        b"-1",
+        b"1.0",
+        b"1e0",
+        b"9" * 5000,
+        b"null",
+        b"true",
+        b"'a'",
+    ):
+        yield text[:-2] + b',"more":' + word + b"}}"
+        yield text.replace(b"[0,2]", b"[" + word + b",2]")
+        yield b'{"__metadata__":' + word + b"," + text[1:]
+
+
+def test_no_header_is_read_that_the_library_refuses(tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    text = json.dumps({"a": A}, separators=(",", ":")).encode()
+    both = 0
+    for header_bytes in headers_around(text):
+        data = raw(header_bytes, b"00")
+        try:
+            found = read(tmp_path, data)
+        except FileError:
+            continue
+        try:
+            assert found == judged(data)
+        except safetensors.SafetensorError as error:
+            pytest.fail(f"the library refuses {header_bytes!r}: {error}")
+        both += 1
+    assert both >= 16  # blanks and new lines around it
+
+
 A = entry("U8", [2], 0, 2)
 HOSTILE = [
     (b"", "not a safetensors file: its first 8 bytes say that the header has 0 bytes, but the file has 0 bytes"),

@@ -140,7 +140,7 @@ def test_a_pattern_gives_the_header_the_shape_of_the_result(tmp_path):
     data = model({"q": ("F32", (6, 4, 5)), "k": ("BF16", (2, 3, 1, 7))}, None)
     found, done = relayout(tmp_path, data, {"q": "i h d -> (h d) i", "k": "h w 1 o -> o 1 h w; dtype=f32"})
     assert [found[name][:2] for name in "qk"] == [("F32", (20, 6)), ("F32", (7, 1, 2, 3))]
-    assert [each[2:] for each in done.tensors] == [
+    assert [each[2:5] for each in done.tensors] == [
         ("F32[6,4,5]", "F32[20,6]", True),
         ("BF16[2,3,1,7]", "F32[7,1,2,3]", True),
     ]
@@ -186,6 +186,40 @@ def test_a_note_that_does_not_fit_is_refused_before_a_byte_is_written(tmp_path, 
     data = model({"w": ("U8", (2400,))}, {"gpulayout:w": note})
     with pytest.raises(FileError, match="the note about tensor 'w'"):
         relayout(tmp_path, data, {"w": "C"})
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("rules", [{}, {"w": "keep"}, {"w": r"name=\g<0>2"}, {"w": "drop"}, {"w": "C"}, {"v": "C"}])
+def test_a_note_that_lies_is_not_carried_on(tmp_path, rules):
+    data = model({"w": ("U8", (25,)), "v": ("F32", (2, 3))}, {"gpulayout:w": "u8[24]{0}"})
+    with pytest.raises(
+        FileError, match="the note about tensor 'w' is 'u8.24..0.', a buffer of 24 bytes, but the tensor"
+    ):
+        relayout(tmp_path, data, rules)
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("note", ["u8[24]", "u8[25]{0}", ""])
+@pytest.mark.parametrize("name", ["w", "other", ""])
+def test_a_map_writes_no_notes(tmp_path, note, name):
+    (tmp_path / "my.toml").write_text(f"metadata = {{ 'gpulayout:{name}' = '{note}', format = 'pt' }}")
+    with pytest.raises(
+        FileError, match=f"my.toml: metadata has 'gpulayout:{name}': notes about layouts follow from rules"
+    ):
+        relayout(tmp_path, model({"w": ("U8", (25,))}, None), tmp_path / "my.toml")
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_every_note_of_a_new_file_is_one_that_is_read_again(tmp_path, monkeypatch):
+    """Whatever makes the notes: each is checked as a reader checks it, before a byte is written."""
+    from gpulayout.files.checkpoints import changes
+
+    stored = changes.stored_shape
+    monkeypatch.setattr(changes, "stored_shape", lambda shape: stored(shape)._replace(note="f32[9]"))
+    with pytest.raises(
+        FileError, match="the note about tensor 'v' is 'f32.9.', a buffer of 36 bytes, but the tensor is"
+    ):
+        relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), {"w": "{0,1}; name=v"})
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
 
 
@@ -274,6 +308,9 @@ def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
         ({"w": {"two": "C"}}, {}, "has the key 'two': the keys are"),
         ({"w": "x y z"}, {}, "the rule 'w': "),
         ({"w": "C; F"}, {}, "has 2 targets: only patterns"),
+        ({"w": "dtyp=bf16"}, {}, "has the part 'dtyp=bf16', which is no key of a rule: did you mean 'dtype'?"),
+        ({"w": "C; Keep"}, {}, "has the part 'Keep', which is no key of a rule: did you mean 'keep'?"),
+        ({"w": "C; size = 2"}, {}, "which is no key of a rule: the keys are dtype, scale, shift, name, rank, kind, "),
         ({"w": "C; scale=1,x"}, {}, "scale '1,x' is not a number"),
         ({"w": "dtype=f33"}, {}, "element type 'f33'"),
         ("flax-to-torch", {}, "the map flax-to-torch has no rule for tensor 'v'"),
@@ -288,6 +325,21 @@ def test_what_cannot_be_done_is_said_before_a_byte_is_written(tmp_path, rules, o
         relayout(tmp_path, data, rules, **options)
     assert message in str(caught.value), str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors"]
+
+
+WORDS = ["moe", "x y z", "nchw", "torch:channels", "i o > o i", "machete", "u8", "name"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("way", ["text", "mapping", "list", "TOML"])
+def test_a_word_that_is_no_target_is_not_called_an_element_type(tmp_path, word, way):
+    rules = {"text": {"w": word}, "mapping": {"w": {"to": word}}, "list": [f"w={word}"], "TOML": tmp_path / "my.toml"}
+    (tmp_path / "my.toml").write_text(f"[[tensor]]\nmatch = 'w'\nto = '{word}'\n")
+    with pytest.raises((gl.LayoutError, FileError)) as caught:
+        relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), rules[way])
+    said = str(caught.value)
+    assert f"'{word}' is neither a layout, such as " in said and "nor a pattern, such as" in said
+    assert "nor the name of one" in said and "XLA" not in said and not (tmp_path / "b.safetensors").exists()
 
 
 @pytest.mark.parametrize(
@@ -320,8 +372,9 @@ def test_arguments_of_one_array_are_refused_with_tensors(tmp_path):
     for options in ({"scale": 2}, {"target": "F"}, {"source": "f32[2]"}, {"raw": True}, {"scratch": tmp_path}):
         with pytest.raises(TypeError, match=f"{next(iter(options))} is for one array"):
             relayout(tmp_path, data, {}, **options)
-    with pytest.raises(TypeError, match="are for tensors"):
-        gl.relayout_file(tmp_path / "a.npy", tmp_path / "b.npy", allow_unmatched=True)
+    for options in ({"allow_unmatched": True}, {"rename": {"a": "b"}}, {"assume": {"a": "conv"}}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))} is for a model, whose name ends in .safetensors"):
+            gl.relayout_file(tmp_path / "a.npy", tmp_path / "b.npy", **options)
 
 
 def test_rules_may_fit_nothing_if_that_is_allowed(tmp_path):
@@ -369,9 +422,11 @@ def test_maps_are_read_from_files(tmp_path):
     "text, message",
     [
         ("tensor = 1", "the key 'tensor' must be a list"),
-        ("other = 1", "the key 'other' is none of strict, optional, rename, metadata, tensor"),
+        ("other = 1", "the key 'other' is none of strict, optional, rename, metadata, reads, tensor"),
         ("[[tensor]]\nto = 'C'", "tensor 1 has no text called match"),
         ("[[tensor]]\nmatch = 'a'\nto = 'C'\nwhat = 1", "rule 1 of .* has the key 'what'"),
+        ("reads = ['torch']", "reads is .'torch'., not a list of pt, flax, mlx, keras, tf"),
+        ("reads = 'pt'", "the key 'reads' must be a list"),
         ("metadata = { a = 1 }", "metadata is {'a': 1}, not a table of texts"),
         ("rename = [['a']]", "rename is not a list of pairs"),
         ("[[tensor]\n", "not rules in TOML: "),
@@ -383,6 +438,83 @@ def test_maps_that_are_none_are_refused(tmp_path, text, message):
     (tmp_path / "my.toml").write_text(text)
     with pytest.raises((FileError, gl.LayoutError), match=message):
         relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), tmp_path / "my.toml")
+
+
+# ---- new names -----------------------------------------------------------------------------------------------
+
+WAYS = ["name", "rename", "map", "rename of a map"]
+
+
+@pytest.mark.parametrize(
+    "regex, template, new",
+    [
+        (r"(l)\.(.*)", r"\2.\1", "weight.l"),
+        (r"(?P<layer>l)\.(.*)", r"\g<layer>\g<2>", "lweight"),
+        (r"l\.weight", r"\g<0>.new", "l.weight.new"),
+        (r"(x)?l\.weight", r"a\1b", "ab"),
+        (r"l\.weight", r"a\\1", r"a\1"),
+        ("()" * 11 + r"(l).*", r"\g<12>\g<1>0", "l0"),
+        (r"l\.weight", "g<0> {x} $1 é", "g<0> {x} $1 é"),
+    ],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_templates_of_names_have_groups_and_else_stand_for_themselves(tmp_path, regex, template, new, way):
+    assert renamed(tmp_path, way, regex, template) == [new]
+
+
+def renamed(folder, way, regex, template):
+    """The names of the new file, by one of the ways to write a template."""
+    rules, options = {}, {}
+    if way == "name":
+        rules = {regex: {"name": template}}
+    elif way == "rename":
+        options = {"rename": {regex: template}}
+    else:
+        pair = f"match = {json.dumps(regex)}\nname = {json.dumps(template)}"
+        text = f"[[tensor]]\n{pair}" if way == "map" else f"rename = [[{json.dumps(regex)}, {json.dumps(template)}]]"
+        (folder / "my.toml").write_text(text)
+        rules = folder / "my.toml"
+    found, _ = relayout(folder, model({"l.weight": ("U8", (3,))}, None), rules, **options)
+    return [*found]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "template, said",
+    [
+        (r"\0", r"\g<0> for all that was found"),
+        (r"a\00", r"\g<0> for all that was found"),
+        (r"\101", r"write \g<101>, or \g<1> and then the rest"),
+        (r"\10", r"write \g<10>, or \g<1> and then the rest"),
+        (r"\n", r"\n, which means nothing: write \1 or \g<name> for a group, \\ for a backslash"),
+        (r"\t", "means nothing"),
+        (r"\x41", "means nothing"),
+        (r"\.", "means nothing"),
+        ("\\", "means nothing"),
+        (r"\g", r"\g without the name of a group"),
+        (r"\g<1", r"\g without the name of a group"),
+        (r"\2", "there is no group '2'"),
+        (r"\g<2>", "there is no group '2'"),
+        (r"\g<>", "there is no group ''"),
+        (r"\g<-1>", "there is no group '-1'"),
+        (r"\g<01>", "there is no group '01'"),
+        (r"\g<name>", "which has group 1 and the names all: there is no group 'name'"),
+        ("a\0b", "has the control character '\\x00'"),
+        ("a\nb", "has the control character '\\n'"),
+        ("a\x9bb", "has the control character '\\x9b'"),
+    ],
+)
+def test_other_templates_are_refused_with_what_to_write(tmp_path, way, template, said):
+    with pytest.raises((gl.LayoutError, FileError)) as caught:
+        renamed(tmp_path, way, "(?P<all>.*)", template)
+    text = str(caught.value)
+    assert said in text and "a.safetensors" not in text, text
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_names_that_were_there_before_may_have_control_characters(tmp_path):
+    found, _ = relayout(tmp_path, model({"a\nb": ("U8", (3,))}, None), {"(?s)(.*)": r"name=new.\1"})
+    assert [*found] == ["new.a\nb"]
 
 
 # ---- shards --------------------------------------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""Which rule each tensor of a checkpoint gets, with every check that needs no shape of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpulayout.files.checkpoints.changes import dimensions_of, notes_of
+from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text, chosen, unclear_text
+from gpulayout.files.checkpoints.maps import readers
+from gpulayout.files.checkpoints.opening import Checkpoint
+from gpulayout.files.checkpoints.rules import Rule, RuleSet
+from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.errors import LayoutError
+
+Chosen = tuple[Rule | None, Kind | None]
+
+
+def check_formats(source: Checkpoint, sets: Sequence[RuleSet], assumed: Assumptions) -> None:
+    """`LayoutError` for a map that reads another format than the file says it has."""
+    for shard in source.shards:
+        said = assumed.format or (shard.contents.metadata or {}).get("format")
+        for each in sets:
+            if said not in FORMATS or not each.reads or said in each.reads:
+                continue
+            raise LayoutError(
+                f"{shard.path}: its metadata says format {said}, which is {FORMATS[said]}'s, but {each.origin} reads "
+                f"{' or '.join(each.reads)}.  {readers().get(said, 'No ready map')} reads {said}.  If the metadata is "
+                f"wrong, write {assumption_text('format', each.reads[0])}"
+            )
+
+
+def notes_in(source: Checkpoint) -> dict[str, str]:
+    """The notes about all tensors, each from the file that has the tensor."""
+    found = {}
+    for shard in source.shards:
+        notes = notes_of(shard.contents.metadata)
+        found.update({each.name: notes[each.name] for each in shard.contents.tensors if each.name in notes})
+    return found
+
+
+def rules_of(
+    source: Checkpoint,
+    notes: Mapping[str, str],
+    sets: Sequence[RuleSet],
+    assumed: Assumptions,
+    *,
+    allow_unmatched: bool,
+) -> dict[str, Chosen]:
+    """The rule of every tensor by name, None for those without one, and the kind that it was chosen for.
+
+    `LayoutError` where a strict map has no rule, where a kind is unclear, and for an assumption that fits no name.
+    """
+    tensors = [each for shard in source.shards for each in shard.contents.tensors]
+    dimensions = {each.name: dimensions_of(each, notes.get(each.name)) for each in tensors}
+    strict = next((each.origin for each in sets if each.strict), "")
+    found: dict[str, Chosen] = {}
+    unclear: dict[str, list[Unclear]] = {}
+    for tensor in tensors:
+        one, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
+        if isinstance(one, Unclear):
+            unclear.setdefault(origin, []).append(one)
+            continue
+        found[tensor.name] = one
+        if one[0] is None and strict and not allow_unmatched:
+            raise LayoutError(
+                f"{strict} has no rule for tensor {value_text(clipped(tensor.name, 80))}, {tensor}: add one of your own"
+            )
+    for origin, some in unclear.items():
+        raise LayoutError(unclear_text(some, origin))
+    for match, kind in assumed.kinds:
+        if not allow_unmatched and not any(match.fullmatch(each.name) for each in tensors):
+            raise LayoutError(f"{assumption_text(match.pattern, kind)} fits no tensor of {source.path}")
+    return found
+
+
+def _chosen_from(
+    sets: Sequence[RuleSet], name: str, dimensions: Mapping[str, tuple[int, ...]], assumed: Assumptions
+) -> tuple[Chosen | Unclear, str]:
+    """What is chosen from the first set with a rule for a tensor, and what messages call that set."""
+    for each in sets:
+        rules = each.rules_for(name, len(dimensions[name]))
+        one = chosen(name, rules, dimensions, assumed)
+        if isinstance(one, Unclear) or one[0] is not None:
+            return one, each.origin or rules[0].origin
+    return (None, None), ""

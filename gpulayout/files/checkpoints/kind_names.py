@@ -1,0 +1,75 @@
+"""What the name of a tensor says about its kind, and nothing where it says nothing certain.
+
+A name is that of an attribute: up, features.0, or conv1.  So only names of classes and words of the field count, and
+those only where nothing else in the name contradicts:
+
+    encoder.conv1.weight, Conv_0.kernel        conv
+    conv2d_transpose_1/kernel, deconv1.weight  conv_transpose
+    up.conv.weight, decoder.conv.weight        nothing: layers called so are often transposed
+    wte.weight, word_embeddings.weight         embedding
+    embed_proj.weight                          nothing, but not linear either
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+DOUBTFUL = "doubtful"  # a matrix that must not be taken as linear without a word
+
+# Names that layers get from their classes, by Keras (conv2d_3) and by Flax (Conv_0).
+_CLASS = re.compile(r"conv[123]d(_?\d+)?|Conv_\d+", re.IGNORECASE)
+_TRANSPOSED = re.compile(
+    r"conv(?:olution)?(?:_?[123]d)?_?transposed?(?![a-z])|transposed?_?conv|deconv(?:olution)?(?![a-z])|"
+    r"conv_?tr(?:ans)?(?![a-z])|trans_?conv",
+    re.IGNORECASE,
+)
+_CONV = {"conv", "convs", "convolution", "convolutions"}
+_PLAIN = frozenset(  # words beside conv in names of plain convolutions
+    "d in out pre post first last stem shortcut skip dw pw depthwise pointwise depth point head layer layers block "
+    "blocks x a b c bn norm relu act same init initial final main base q k v proj res squeeze reduce offset".split()
+)
+_GROWS = re.compile(r"up|dec(?!ay)|transpos|unpool|expan|recon|generat|synth|mask|trans$|gen$|gan$|vocod|net?g$")
+_TABLES = {"shared", "wte", "wpe", "wtte", "lookup", "codebook", "position", "positions", "pos", "vocab"}
+_MATRICES = frozenset(
+    "proj projs projection projector linear dense fc mlp out mapping head lm unembed unembedding".split()
+)
+
+
+def kind_in_name(name: str, names: Container[str]) -> str | None:
+    """The kind that a name says, `DOUBTFUL`, or None.
+
+    names   of all tensors of the model
+
+    >>> [kind_in_name(f"{each}.weight", ()) for each in ("conv1", "up", "mask.conv", "deconv", "wte", "embed_out")]
+    ['conv', None, None, 'conv_transpose', 'embedding', 'doubtful']
+    """
+    *path, _ = re.split("[./]", name)
+    numbered = bool(path) and path[-1].isdigit()  # in a sequence, which may hold other layers too
+    while path and path[-1].isdigit():
+        path.pop()
+    if not path:
+        return None
+    layer, words = path[-1], _words(path[-1])
+    if _TRANSPOSED.search(layer):
+        return None if numbered else "conv_transpose"
+    if _CLASS.fullmatch(layer) and not numbered:
+        return "conv"
+    if _CONV & words and words <= _CONV | _PLAIN:
+        return None if any(_GROWS.match(word) for each in path for word in _words(each)) else "conv"
+    if layer in ("query", "key", "value") or _is_output(name, layer, names):
+        return "attention"
+    if "relative_attention_bias" in layer or layer.lower() in _TABLES or any("emb" in word for word in words):
+        return DOUBTFUL if words & _MATRICES else "embedding"
+    return None
+
+
+def _is_output(name: str, layer: str, names: Container[str]) -> bool:
+    """True for the output of an attention layer, which stands beside a query."""
+    before, place, after = name.rpartition(layer)
+    return layer in ("out", "attention_output") and place != "" and f"{before}query{after}" in names
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a name in small letters: conv2d_bn and ConvBlock have two."""
+    return frozenset(each.lower() for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", text))

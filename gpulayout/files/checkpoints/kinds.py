@@ -1,0 +1,260 @@
+r"""Kinds: what a weight is, where its shape fits several layers that differ in the order of their axes.
+
+    conv            a convolution
+    conv_transpose  a transposed one, whose inputs and outputs stand in other places, and in Flax in reverse order
+    linear          a dense layer
+    embedding       rows of a table
+    attention       the projections of an attention layer, with heads of their own
+    norm            scales and shifts of a normalisation
+
+A rule may be for one kind, and rules for several kinds may fit the same names; one without a kind is for what is of no
+kind.  Norms have a weight and a bias of the same one dimension.  What decides the others, the first that can:
+
+1. The caller: assume={'REGEX': 'conv'}.  The first pair counts that fits the whole name and a kind of the rules.
+   A pair about several tensors must not contradict what follows, and is not about layers that are no convolution.
+2. The bias beside the weight.  Its length is that of axis `o`, which is another axis in another kind.
+3. The name of the layer, where it says its class: conv1, Conv_0, deconv, word_embeddings.
+4. A matrix is taken as linear, which reports call a guess.
+
+All else is unclear, and an error.  Nothing is decided by names of attributes such as up or features.0.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.files.checkpoints.kind_names import DOUBTFUL, kind_in_name
+from gpulayout.files.checkpoints.rules import KINDS, Rule, RuleSet, compiled
+from gpulayout.layout.checks import clipped, counted, shown, value_text
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.patterns import read_pattern
+
+FORMATS = {"pt": "PyTorch", "flax": "Flax", "mlx": "MLX", "keras": "Keras", "tf": "TensorFlow"}  # of metadata
+ASSUMABLE = tuple(each for each in KINDS if each != "norm")  # what a norm is, its weight and its bias say
+_FAMILIES = (("conv", "conv_transpose"), ("linear", "embedding"))  # what is easily taken for the other
+_WORDS = {
+    "conv": "a convolution",
+    "conv_transpose": "a transposed convolution",
+    "linear": "a linear layer",
+    "embedding": "an embedding",
+    "attention": "a projection of attention",
+}
+Dimensions = Mapping[str, tuple[int, ...]]  # of all tensors of a model, by name
+
+
+class Kind(NamedTuple):
+    """What a tensor is taken as, and what decided: "assume", "bias", "name" or "guess"."""
+
+    kind: str
+    known_by: str
+
+
+class Unclear(NamedTuple):
+    """A tensor that may be of several kinds."""
+
+    name: str
+    dimensions: tuple[int, ...]
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a caller knows.
+
+    kinds    pairs of a regular expression, which fits whole names, and a kind
+    format   of the file, whatever its metadata says; None to believe the metadata
+    """
+
+    kinds: tuple[tuple[re.Pattern[str], str], ...] = ()
+    format: str | None = None
+
+    def about(self, name: str, kinds: Iterable[str]) -> tuple[re.Pattern[str], str] | None:
+        """The first pair about a name with one of these kinds."""
+        return next((each for each in self.kinds if each[1] in kinds and each[0].fullmatch(name)), None)
+
+
+def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> Assumptions:
+    """What pairs of a regular expression and a kind say, or "format" and a format; `LayoutError` for other pairs."""
+    found, format = [], None
+    for regex, kind in pairs:
+        origin = assumption_text(regex, kind)
+        if kind in ASSUMABLE:
+            if not any(rule.kind == kind for each in sets for rule in each.rules):
+                raise LayoutError(f"{origin} is for rules of this kind, as ready maps have them, and there are none")
+            found.append((compiled(regex, origin), kind))
+        elif regex == "format" and kind in FORMATS:
+            if not any(each.reads for each in sets):
+                raise LayoutError(f"{origin} is for maps that say which format they read, and there are none")
+            format = kind
+        else:
+            what, known = ("format", tuple(FORMATS)) if regex == "format" else ("kind", ASSUMABLE)
+            raise LayoutError(f"{origin}: {value_text(kind)} is no {what}: write one of {', '.join(known)}")
+    return Assumptions(tuple(found), format)
+
+
+def assumption_text(regex: str, kind: str) -> str:
+    """How a caller writes an assumption; the command line makes an option of it."""
+    return f"assume={{r'{regex}': '{kind}'}}"
+
+
+def chosen(
+    name: str, rules: Sequence[Rule], dimensions: Dimensions, assumed: Assumptions
+) -> tuple[Rule | None, Kind | None] | Unclear:
+    """The rule for a tensor among those that fit its name and rank, and the kind that the tensor is taken as."""
+    by_kind = {rule.kind: rule for rule in rules}
+    if "norm" in by_kind and _is_norm(name, dimensions):
+        return by_kind["norm"], Kind("norm", "bias")
+    if by_kind.keys() <= {None, "norm"}:
+        return by_kind.get(None), None
+    kinds = tuple(each for each in KINDS if any(each in _family(rule.kind) for rule in rules))
+    possible = tuple(each for each in kinds if each not in by_kind or _bias_fits(name, by_kind[each], dimensions))
+    if not possible:
+        raise LayoutError(f"{_bias_text(name, dimensions, kinds)}: write a rule of your own for it")
+    kind = _decided(name, kinds, possible, dimensions, assumed)
+    if kind is None:
+        return Unclear(name, dimensions[name], possible)
+    rule = by_kind.get(kind.kind, by_kind.get(None))
+    if rule is not None and kind.kind == "conv_transpose":
+        _check_groups(name, rule, dimensions)
+    return rule, kind
+
+
+def _is_norm(name: str, dimensions: Dimensions) -> bool:
+    """True for a weight and a bias that both have the same one dimension."""
+    layer = name.removesuffix(re.split("[./]", name)[-1])
+    weight, bias = (dimensions.get(f"{layer}{each}") for each in ("weight", "bias"))
+    return weight is not None and weight == bias and len(weight) == 1
+
+
+def _family(kind: str | None) -> tuple[str | None, ...]:
+    """A kind and what it is easily taken for."""
+    return next((each for each in _FAMILIES if kind in each), (kind,))
+
+
+def _decided(
+    name: str, kinds: tuple[str, ...], possible: tuple[str, ...], dimensions: Dimensions, assumed: Assumptions
+) -> Kind | None:
+    named = kind_in_name(name, dimensions)
+    found = None
+    if len(possible) == 1:
+        found = Kind(possible[0], "bias" if len(kinds) > 1 else "rule")
+    elif named in possible:
+        found = Kind(named, "name")
+    pair = assumed.about(name, kinds)
+    if pair is not None:
+        against = found is not None and found.kind != pair[1] and _is_about_several(pair[0], dimensions)
+        if found is None or not against or pair[1] in _family(found.kind):
+            _check_told(name, *pair, found if against else None, possible, dimensions)
+            return Kind(pair[1], "assume")
+    return found or (Kind("linear", "guess") if "linear" in possible and named != DOUBTFUL else None)
+
+
+def _is_about_several(match: re.Pattern[str], names: Iterable[str]) -> bool:
+    return len([*itertools.islice(filter(match.fullmatch, names), 2)]) > 1
+
+
+def _check_told(
+    name: str,
+    match: re.Pattern[str],
+    told: str,
+    found: Kind | None,
+    possible: tuple[str, ...],
+    dimensions: Dimensions,
+) -> None:
+    """`LayoutError` for an assumption against a bias; and against a name, if it is about several tensors.
+
+    found   what a tensor is without the assumption, if that says otherwise and is about several
+    """
+    said = assumption_text(match.pattern, told)
+    if told not in possible:
+        raise LayoutError(
+            f"{_bias_text(name, dimensions, (told,))}, as {said} says: before it write "
+            f"{' or '.join(assumption_text(_only(name), each) for each in possible)}"
+        )
+    if found is not None:
+        raise LayoutError(
+            f"tensor {value_text(clipped(name, 80))} of shape {shown(dimensions[name])} is called like "
+            f"{_WORDS[found.kind]}, but {said} is about it too: before it write "
+            f"{assumption_text(_only(name), found.kind)}, or {assumption_text(_only(name), told)} if the name is wrong"
+        )
+
+
+def _only(name: str) -> str:
+    """A regular expression for one name, as it can stand in a line of a message, and before the `=` of an option."""
+    text = "".join(each if each.isprintable() and each != "'" else "\0" for each in name[:200])
+    return re.escape(text).replace("\0", r"\W").replace("=", "[=]") + (".*" if len(name) > 200 else "")
+
+
+def bias_of(name: str, dimensions: Dimensions) -> tuple[int, ...] | None:
+    """The dimensions of the bias beside a weight; None if there is none."""
+    return dimensions.get(f"{name.removesuffix(re.split('[./]', name)[-1])}bias")
+
+
+def _axes(rule: Rule, sizes: tuple[int, ...]) -> dict[str, int]:
+    """The sizes of a weight's axes, by the names in the rule's pattern."""
+    to = rule.pattern_for(len(sizes))
+    if to is None:
+        return {}
+    return {group[0]: size for group, size in zip(read_pattern(to, len(sizes)).before, sizes) if group}
+
+
+def _bias_fits(name: str, rule: Rule, dimensions: Dimensions) -> bool:
+    """True if the bias beside a weight could be that of a layer of a rule's kind; also if there is none."""
+    bias = bias_of(name, dimensions)
+    if bias is None or rule.kind == "embedding":
+        return bias is None
+    axes = _axes(rule, dimensions[name])
+    if "o" not in axes:  # the heads of attention, or a pattern that does not say which axis the outputs are
+        return rule.kind != "attention" or bias == tuple(size for axis, size in axes.items() if axis != "i")
+    if rule.kind != "conv_transpose":
+        return bias == (axes["o"],)
+    return len(bias) == 1 and _groups(bias[0], axes) is not None
+
+
+def _groups(outputs: int, axes: Mapping[str, int]) -> int | None:
+    """In how many groups a transposed convolution has so many outputs; None if it cannot."""
+    groups = outputs // axes["o"] if axes["o"] else 1
+    whole = groups * axes["o"] == outputs and groups and axes.get("i", groups) % groups == 0
+    return groups if whole else None
+
+
+def _check_groups(name: str, rule: Rule, dimensions: Dimensions) -> None:
+    """`LayoutError` for a transposed convolution in groups, which only PyTorch has."""
+    bias, axes = bias_of(name, dimensions), _axes(rule, dimensions[name])
+    if bias and "o" in axes and (groups := _groups(bias[0], axes)) != 1:
+        raise LayoutError(
+            f"tensor {value_text(name)} of shape {shown(dimensions[name])} is a transposed convolution in {groups} "
+            f"groups, as its bias of {bias[0]} says: only PyTorch has such layers"
+        )
+
+
+def _bias_text(name: str, dimensions: Dimensions, kinds: Sequence[str]) -> str:
+    bias = bias_of(name, dimensions)
+    return (
+        f"tensor {value_text(clipped(name, 80))} of shape {shown(dimensions[name])} is not "
+        f"{' or '.join(_WORDS[each] for each in kinds)} with its bias of shape {shown(bias or ())}"
+    )
+
+
+def unclear_text(found: Sequence[Unclear], origin: str) -> str:
+    """The message about tensors that may be of several kinds, with what to write."""
+    first = found[0]
+    what = " or ".join(f"{_WORDS[each]} ({each})" for each in first.kinds)
+    one = _only(first.name)
+    rank3 = ", or else a stack of matrices, which needs a rule of your own" if len(first.dimensions) == 3 else ""
+    if "conv" in first.kinds:
+        advice = (
+            f"write {assumption_text('.*', 'conv')} if no convolution in the file is transposed, and before it "
+            f"{assumption_text(one, 'conv_transpose')} for each one that is"
+        )
+    else:
+        advice = f"write {' or '.join(assumption_text(one, each) for each in first.kinds)}"
+    return (
+        f"{origin} cannot tell what {counted(len(found), 'tensor')} {'is' if len(found) == 1 else 'are'}.  "
+        f"{'It' if len(found) == 1 else 'The first'} is {value_text(clipped(first.name, 80))} of shape "
+        f"{shown(first.dimensions)}: {what}{rank3}.  So {advice}"
+    )

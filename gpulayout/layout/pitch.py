@@ -150,7 +150,7 @@ class _Rows:
         """LayoutError for an alignment at which an element would be cut."""
         if 8 * self.unit % self.bits:
             both = checks.number_text(math.lcm(8 * self.unit, self.bits) // 8)
-            raise LayoutError(f"{self._cuts_elements()}: align={both} is a multiple of both")
+            raise LayoutError(f"{self._cuts_elements()}: write align={both}, a multiple of both")
 
     def check_fits(self, position: int) -> None:
         """LayoutError, with the nearest pitch that works, for one that cuts an element or is shorter than a row."""

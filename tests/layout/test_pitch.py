@@ -159,8 +159,8 @@ def test_pitches_that_cannot_be_are_refused(shape, pitch, message):
 @pytest.mark.parametrize(
     "shape, align, message",
     [
-        ("f32[3,5]", 6, "align 6 is not a multiple of the 4 bytes of an element for f32[3,5]{1,0}: align=12 is a "
-         "multiple of both"),
+        ("f32[3,5]", 6, "align 6 is not a multiple of the 4 bytes of an element for f32[3,5]{1,0}: write "
+         "align=12, a multiple of both"),
         ("f32[3,5]", 0, "align 0 is not a number of bytes for f32[3,5]{1,0}: it must be at least 1"),
         ("f32[]", 256, "align 256 needs a dimension to pad for f32[]: a scalar has no rows"),
         ("f32[3,5]{1,0:T(2,4)}", 256, "align 256 is for layouts without tiles for f32[3,5]{1,0:T(2,4)}: "

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.cli.failures import print_note, printable, type_errors_in_one_line, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
@@ -27,7 +28,7 @@ from gpulayout.files.checkpoints.planning import (
     taken_as,
 )
 from gpulayout.files.checkpoints.relayout import tensor_report
-from gpulayout.files.checkpoints.rules import RuleSet, split_at_equals
+from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals
 from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
@@ -41,7 +42,8 @@ def model_options(given: dict[str, Any]) -> dict[str, Any]:
     known = {field.name for field in fields(ModelMove)}
     for name, value in given.items():
         if name not in known and value not in (None, False):
-            advice = f": write --tensor '.*weight=... ; {name}=...'" if name in ("scale", "shift") else ""
+            part = name if name in FLAGS else f"{name}=..."
+            advice = f": write --tensor '.*weight=... ; {part}'" if name in SIMPLE else ""
             raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
     return {name: value for name, value in given.items() if name in known}
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from gpulayout.api.arithmetic import check_simple
+from gpulayout.api.arithmetic import SIMPLE, check_simple
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
 from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.own_shapes import own_shape
@@ -87,10 +87,11 @@ def relayout_file(
     tensors : mapping, str, path or list of these, optional
         Rules by regular expressions, which fit whole names: ``{r"(.*)\.kernel": r"i o -> o i; name=\1.weight"}``.
         A rule is text, a Layout, or a mapping with the keys ``to`` (a pattern, a layout, its name, or several patterns
-        of different ranks), ``dtype``, ``scale``, ``shift``, ``name``, ``rank``, ``kind``, ``flip``, ``keep`` and
-        ``drop``.  Or a map: ``"flax-to-torch"``, ``"torch-to-flax"``, ``"keras-to-torch"``, ``"torch-to-keras"``,
-        ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends in ``.toml``.  Of a list, the first rules
-        that fit a tensor count.  Without rules all tensors are copied; type checkers know the result by ``tensors={}``.
+        of different ranks), ``dtype``, ``scale``, ``shift``, ``divide``, ``block``, ``name``, ``rank``, ``kind``,
+        ``flip``, ``keep`` and ``drop``.  Or a map: ``"flax-to-torch"``, ``"torch-to-flax"``, ``"keras-to-torch"``,
+        ``"torch-to-keras"``, ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends in ``.toml``.  Of a
+        list, the first rules that fit a tensor count.  Without rules all tensors are copied; type checkers know the
+        result by ``tensors={}``.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional
@@ -275,7 +276,7 @@ def _relayout_model(
     dtype = others.pop("dtype", None)
     for name, value in others.items():
         if value is not None:
-            rule = f": give it in a rule, as in {{'.*weight': {{'{name}': ...}}}}" if name in ("scale", "shift") else ""
+            rule = f": give it in a rule, as in {{'.*weight': {{'{name}': ...}}}}" if name in SIMPLE else ""
             raise TypeError(f"{name} is for one array, not for a model{rule}")
     if isinstance(file, ShapedBuffer):
         raise TypeError("file is a gl.Array, and a model is moved from a file to a file")

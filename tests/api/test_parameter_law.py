@@ -125,6 +125,23 @@ def test_every_call_refuses_numbers_that_numpy_would_not_broadcast(way):
     WAYS[way](scale=[SHORT], divide=True)
 
 
+@pytest.mark.parametrize("way", ["mapping", "text", "TOML", "command line"])
+def test_rules_of_models_have_blocks_and_divisors(tmp_path, way):
+    from safetensors.numpy import load_file, save_file
+
+    save_file({"w": ROWS}, tmp_path / "a.safetensors")
+    text = "scale=1,2; block=2; divide"
+    rules = {
+        "mapping": {"w": {"scale": SHORT, "block": 2, "divide": True}},
+        "text": {"w": text},
+        "TOML": tmp_path / "my.toml",
+        "command line": [f"w={text}"],
+    }
+    (tmp_path / "my.toml").write_text("[[tensor]]\nmatch = 'w'\nscale = [1.0, 2.0]\nblock = 2\ndivide = true\n")
+    gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors=rules[way])
+    assert (load_file(tmp_path / "b.safetensors")["w"] == ROWS / [1, 1, 2, 2]).all()
+
+
 def test_files_refuse_them_too(tmp_path):
     for call in (lambda: by_file(tmp_path, scale=SHORT), lambda: by_model(tmp_path, SHORT)):
         with pytest.raises(gl.LayoutError, match=r"scale of shape \(2,\) does not fit an array of shape \(3, 4\)"):

@@ -3,8 +3,8 @@ r"""Rules: what becomes of the tensors whose names fit a regular expression.
     --tensor '(.*)\.kernel=i o -> o i; name=\1.weight'
 
     rule := REGEX "=" part (";" part)*
-    part := pattern | layout | name of a layout | "dtype=" type | "scale=" numbers | "shift=" numbers | "name=" template
-          | "rank=" number | "kind=" kind | "flip=" axes | "keep" | "drop"
+    part := pattern | layout | name of a layout | "dtype=" type | "scale=" numbers | "shift=" numbers | "divide"
+          | "block=" numbers | "name=" template | "rank=" number | "kind=" kind | "flip=" axes | "keep" | "drop"
 
 The regular expression fits the whole name of a tensor, and `rank` its rank.  Of several patterns, the one with the
 tensor's rank is taken.
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
@@ -33,10 +34,11 @@ from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
-KEYS = ("to", "dtype", "scale", "shift", "name", "rank", "kind", "flip", "keep", "drop")
+KEYS = ("to", *SIMPLE, "name", "rank", "kind", "flip", "keep", "drop")
 KINDS = ("conv", "conv_transpose", "linear", "embedding", "attention", "norm")  # `kinds` says which tensors are which
+FLAGS = ("divide", "keep", "drop")
 MOST_REGEX = 1000  # characters
-_KEYWORD = re.compile(r"(dtype|scale|shift|name|rank|kind|flip)\s*=\s*(.*)", re.DOTALL)
+_KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS[1:] if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 Targets = tuple["Layout | str", ...]
 Renaming = tuple["re.Pattern[str]", Template]
@@ -202,8 +204,8 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
 
 
 def _options(given: Mapping[str, Any], origin: str) -> ArithmeticOptions:
-    """The arithmetic on the way; the values of scale and shift are checked with the tensor."""
-    found: Any = {key: given[key] for key in ("scale", "shift") if given.get(key) is not None}
+    """The arithmetic on the way; all but the type is checked with the tensor."""
+    found: Any = {key: given[key] for key in SIMPLE if given.get(key) is not None}
     if given.get("dtype") is not None:
         found["dtype"] = _element_type(given["dtype"], origin)
     return cast(ArithmeticOptions, found)
@@ -214,14 +216,14 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         keyword = _KEYWORD.fullmatch(part)
-        key = keyword[1] if keyword else part if part in ("keep", "drop") else "to"
+        key = keyword[1] if keyword else part if part in FLAGS else "to"
         if key in found and key != "to":
             raise LayoutError(f"{origin} says {key} twice")
         if key == "to":
             _check_no_key(part, origin)
             found.setdefault("to", []).append(part)
         elif keyword:
-            found[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift") else keyword[2]
+            found[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift", "block") else keyword[2]
         else:
             found[key] = True
     return found
@@ -230,7 +232,7 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
 def _check_no_key(part: str, origin: str) -> None:
     """`LayoutError` for a part that was meant as a key: dtyp=bf16, or Keep."""
     word = re.fullmatch(r"([A-Za-z_]+)(?:\s*=[^>]*)?", part)
-    if word and ("=" in part or word[1].lower() in ("keep", "drop")):
+    if word and ("=" in part or word[1].lower() in FLAGS):
         near = difflib.get_close_matches(word[1].lower(), KEYS[1:], 1)
         hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS[1:])}"
         raise LayoutError(f"{origin} has the part {value_text(clipped(part, 60))}, which is no key of a rule: {hint}")
@@ -238,9 +240,12 @@ def _check_no_key(part: str, origin: str) -> None:
 
 def _numbers(text: str, key: str, origin: str) -> float | list[float]:
     try:
-        found = [float(each) for each in text.split(",")]
+        found = [int(each) if key == "block" else float(each) for each in text.split(",")]
     except ValueError:
-        raise LayoutError(f"{origin}: {key} {value_text(text)} is not a number, or several such as 0.5,1,2") from None
+        example = (
+            "a whole number, or several such as 1,128" if key == "block" else "a number, or several such as 0.5,1,2"
+        )
+        raise LayoutError(f"{origin}: {key} {value_text(text)} is not {example}") from None
     return found if len(found) > 1 else found[0]
 
 

@@ -310,7 +310,11 @@ def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
         ({"w": "C; F"}, {}, "has 2 targets: only patterns"),
         ({"w": "dtyp=bf16"}, {}, "has the part 'dtyp=bf16', which is no key of a rule: did you mean 'dtype'?"),
         ({"w": "C; Keep"}, {}, "has the part 'Keep', which is no key of a rule: did you mean 'keep'?"),
-        ({"w": "C; size = 2"}, {}, "which is no key of a rule: the keys are dtype, scale, shift, name, rank, kind, "),
+        (
+            {"w": "C; size = 2"},
+            {},
+            "which is no key of a rule: the keys are dtype, scale, shift, divide, block, name, rank, kind, ",
+        ),
         ({"w": "C; scale=1,x"}, {}, "scale '1,x' is not a number"),
         ({"w": "dtype=f33"}, {}, "element type 'f33'"),
         ("flax-to-torch", {}, "the map flax-to-torch has no rule for tensor 'v'"),

@@ -37,6 +37,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "normalise": ("unit", "mean", "std"),
     "quantise": ("scale", "zero_point"),
 }
+PARAMETERS = ("scale", "shift", "mean", "std", "zero_point")
 PIXELS = 255  # of u8: `unit` divides by it
 
 
@@ -130,9 +131,12 @@ class Asked:
         if self._divide is not None:
             _flag("divide", self._divide)
             if "scale" not in given:
-                raise TypeError("divide says what becomes of scale, x / scale: give scale too")
+                raise TypeError(f"divide={value_text(self._divide)} is about scale, x / scale: give scale too")
         if self._block is not None and not given - {"unit"}:
-            raise TypeError("block says how many elements share a number of a parameter, such as scale: give one too")
+            raise TypeError(
+                f"block={value_text(self._block)} says how many elements share a number of a parameter, such as scale: "
+                "give one too"
+            )
         if not given:
             return "cast"
         if "zero_point" in given and "scale" not in given:

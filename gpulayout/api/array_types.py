@@ -114,8 +114,8 @@ class ArithmeticOptions(TypedDict, total=False):
     A parameter is a number or an array on the host.  It broadcasts against the array before the move, as in NumPy: a
     scale of shape (3,) for N H W C.  There may also be a number for each block of elements: ``block=128`` says how many
     share one, and the last block of a dimension may be cut.  Without `block`, a parameter with as many dimensions as
-    the array may have sizes that divide the array's: a scale of shape (4, 2) for an array of shape (512, 256) has a
-    number for each 128 x 128 elements.
+    the array, other than `mean` and `std`, may have sizes that divide the array's: a scale of shape (4, 2) for an array
+    of shape (512, 256) has a number for each 128 x 128 elements.
 
     Attributes
     ----------

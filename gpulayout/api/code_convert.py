@@ -110,7 +110,11 @@ def comment_of(conversion: ConvertFunction, has_values: frozenset[ElementType]) 
     lines = [f"An element of {source} as one of {target}: {conversion.formula}{steps}, and the result to {target}."]
     codes = [str(side) for side in dict.fromkeys((source, target)) if side not in has_values]
     if codes:
-        low = ", in the low bits" if any(side.bits < 8 or side.value[:2] == "f6" for side in (source, target)) else ""
+        low = (
+            ", in the low bits"
+            if any(side.bits < 8 or side.value.startswith("f6e") for side in (source, target))
+            else ""
+        )
         lines.append(f"Elements of {' and of '.join(codes)} are codes: the bits of one, as an unsigned integer{low}.")
     for name, _, place in conversion.arguments:
         lines.append(

@@ -2,7 +2,8 @@
 
 A parameter broadcasts as in NumPy, against the array before the move.  There may also be a number for each block of
 elements: `block` says how many share one, and the last block may be cut.  Without it, a parameter with as many
-dimensions as the array may have sizes that divide the array's.
+dimensions as the array may have sizes that divide the array's.  But not `mean` and `std`, which are for channels: of
+shape (3, 1, 1) for H W C they are for the wrong dimension.
 
     f8e4m3fn[576,256], scale of (5, 2), block=128     rows 512..575 have the numbers scale[4]
 """
@@ -20,7 +21,7 @@ from gpulayout.api.backends import host_backend
 from gpulayout.api.not_memory import FollowedArray, TracedArray, no_constant
 from gpulayout.api.values import array_of_values
 from gpulayout.cpu.casts import cast_values
-from gpulayout.layout.checks import counted, type_text, value_text, whole_number, whole_numbers
+from gpulayout.layout.checks import counted, number_text, type_text, value_text, whole_number, whole_numbers
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -90,7 +91,7 @@ def read_parameter(
         side = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
         _check_zero_point(values, kind, side)
     elif kind is ElementType.U8 and not isinstance(given, arrays.PLAIN):
-        _check_no_codes(name, arithmetic)
+        _check_no_codes(name, given, arithmetic)
     blocks = _blocks(name, values.shape, shape.dimensions, block)
     values = values.reshape([-(-own // size) if size else 1 for own, size in zip(shape.dimensions, blocks)])
     # A plan keeps the numbers, whatever becomes of the caller's array.
@@ -146,13 +147,15 @@ def _check_zero_point(values: HostArray, kind: ElementType, side: ElementType) -
                 raise LayoutError(f"zero_point {found} is outside the range of {side}, {lowest}..{highest}")
 
 
-def _check_no_codes(name: str, arithmetic: Arithmetic) -> None:
+def _check_no_codes(name: str, given: Any, arithmetic: Arithmetic) -> None:
     """TypeError for an array of u8 beside floats of few bits, whose scales are often kept as codes of powers of two."""
+    is_torch = type(given).__module__ == "torch"
+    codes, numbers = ("torch.float8_e8m0fnu", "float()") if is_torch else ("ml_dtypes.float8_e8m0fnu", "astype('f')")
     for side in (arithmetic.source, arithmetic.target):
         if side.is_floating and side.bits <= 8:
             raise TypeError(
                 f"{name} holds u8 elements beside {side}, whose scales are often stored as codes of f8e8m0fnu, powers "
-                f"of two: write {name}.view(ml_dtypes.float8_e8m0fnu) if these are, or {name}.astype(np.float32)"
+                f"of two: write {name}.view({codes}) if these are, or {name}.{numbers} if they are numbers"
             )
 
 
@@ -173,7 +176,9 @@ def block_sizes(given: Any, shape: Shape) -> tuple[int, ...]:
         found = (whole_number("block", given, context),) * shape.rank
     for dim, size in enumerate(found):
         if size < 1:
-            raise LayoutError(f"block {value_text(given)} has {size} for dimension {dim}{context}: at least 1 element")
+            raise LayoutError(
+                f"block {value_text(given)} has {number_text(size)} for dimension {dim}{context}: at least 1 element"
+            )
     return found
 
 
@@ -193,6 +198,7 @@ def _blocks(
     more = len(sizes) - len(dimensions)
     if more > 0 and {*sizes[:more]} != {1}:
         raise LayoutError(f"{misfit}, which has {counted(len(dimensions), 'dimension')}")
+    divides = block is None and name not in ("mean", "std")
     found = []
     for dim, (size, own) in enumerate(zip((1,) * -more + sizes[max(more, 0) :], dimensions)):
         if size == 1:
@@ -201,7 +207,7 @@ def _blocks(
             found.append(1)
         elif block is not None and size == -(-own // block[dim]):
             found.append(block[dim])
-        elif block is None and not more and size and own % size == 0:
+        elif divides and not more and size and own and own % size == 0:
             found.append(own // size)
         elif block is not None:
             blocks = f"{counted(-(-own // block[dim]), 'block')} of {block[dim]}"
@@ -209,22 +215,39 @@ def _blocks(
         else:
             problem = f"its size {size} is not the size {own} of dimension {dim}"
             rule = "a parameter broadcasts as in NumPy, against the array before the move"
-            raise LayoutError(f"{misfit}: {problem}, and {rule}{_advice(sizes, dimensions, dim, size)}")
+            raise LayoutError(f"{misfit}: {problem}, and {rule}{_advice(sizes, dimensions, divides)}")
     return tuple(found)
 
 
-def _advice(sizes: tuple[int, ...], dimensions: tuple[int, ...], dim: int, size: int) -> str:
-    """What to write in place of a parameter of which one size does not fit, if that can be told."""
-    several = [each for each in sizes if each != 1]
-    places = [place for place, own in enumerate(dimensions) if several == [own]]
+def _advice(sizes: tuple[int, ...], dimensions: tuple[int, ...], may_be_blocks: bool) -> str:
+    """What to write in place of a parameter that does not fit, if that can be told."""
+    several = [size for size in sizes if size != 1]
+    places = [dim for dim, own in enumerate(dimensions) if several == [own]]
     if len(places) == 1:
         fitting = (*several, *(1,) * (len(dimensions) - 1 - places[0]))
         return f"; for a number for each index of dimension {places[0]}, reshape it to {fitting}"
-    if not 1 < size < dimensions[dim]:
+    block = _likely_block(sizes, dimensions) if may_be_blocks else None
+    if block is None:
         return ""
-    least, most = -(-dimensions[dim] // size), -(-dimensions[dim] // (size - 1)) - 1
-    if most < least:
-        return ""
+    more = "" if len(sizes) == len(dimensions) else f", and give it {counted(len(dimensions), 'dimension')}"
+    return f"; for a number for each block of elements, say how many share one, such as block={block}{more}"
+
+
+def _likely_block(sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> int | None:
+    """The `block` with which all sizes fit: one that divides, or else a power of two if there is one.
+
+    None if no block fits, or if the sizes may be those of other dimensions: fewer than the array's, which divide none.
+
+    >>> _likely_block((5, 2), (576, 256)), _likely_block((7, 32), (1024, 4096)), _likely_block((2,), (3, 4))
+    (128, None, 2)
+    """
+    cut = [(size, own) for size, own in zip(reversed(sizes), reversed(dimensions)) if size not in (1, own)]
+    if not cut or any(not 1 < size < own for size, own in cut):
+        return None
+    least = max([-(-own // size) for size, own in cut])
+    most = min([-(-own // (size - 1)) - 1 for size, own in cut])
     power = 1 << most.bit_length() - 1
-    likely = least if dimensions[dim] % size == 0 or power < least else power
-    return f"; for a number for each block of elements, say how many share one, such as block={likely}"
+    divides = all(own == size * least for size, own in cut)
+    if most < least or (len(sizes) < len(dimensions) and not divides):
+        return None
+    return least if divides or power < least else power

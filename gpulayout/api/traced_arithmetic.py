@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.api.arithmetic import Asked, ElementChange
+from gpulayout.api.arithmetic import PARAMETERS, Asked, ElementChange
 from gpulayout.api.not_memory import no_constant
 from gpulayout.api.targets import converted_target
 from gpulayout.api.traced_operations import Operations, computed, operations_of
@@ -90,6 +90,8 @@ def _constant(value: Any) -> Any:
     """torch.compile may have made a variable of a number; this makes a constant again."""
     if isinstance(value, (tuple, list)):
         return "list", *[_constant(part) for part in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return operator.index(value)
     return ("float", value.hex()) if isinstance(value, float) else value
 
 
@@ -206,7 +208,7 @@ def _steps_after(*arguments: Any) -> PlainSteps:
 @constant_in_graphs
 def _fixed_axes(options: Constants, rank: int) -> tuple[bool, ...]:
     """For each axis whether a parameter has several numbers along it, or more axes than the array."""
-    shapes = [np.shape(value) for name, value in _asked(options).given.items()]
+    shapes = [np.shape(_option(value)) for name, value in options if name in PARAMETERS]
     return tuple([any(len(shape) >= back and shape[-back] != 1 for shape in shapes) for back in range(rank, 0, -1)])
 
 

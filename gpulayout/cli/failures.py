@@ -62,9 +62,27 @@ def with_options(text: str) -> str:
     >>> with_options("max_bytes '8' is too small for dtype='f32', block=2")
     '--memory 8 is too small for --dtype f32, --block 2'
     """
-    text = re.sub(r"\bmax_bytes '([^']*)'", r"--memory \1", text)
-    text = re.sub(r"\bassume=\{r('.*?)': '(.*?')\}", r"--assume \1=\2", text)
-    return re.sub(r"\b(dtype|block)=('?)(\w+)\2", r"--\1 \3", text)
+    return _KEYWORD.sub(_as_option, text)
+
+
+# Keywords in messages, and quoted text, in which a user's own words stay as they are.
+_KEYWORD = re.compile(
+    r"\bmax_bytes '(?P<memory>[^']*)'|\bassume=\{r'(?P<regex>.*?)': '(?P<kind>.*?)'\}|"
+    r"\b(?P<name>dtype|block|divide)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
+    r"reshape it to \(.*?\)|(?<!\w)'(?:[^'\\]|\\.)*'"
+)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    if found["memory"] is not None:
+        return f"--memory {found['memory']}"
+    if found["regex"] is not None:
+        return f"--assume '{found['regex']}={found['kind']}'"
+    if found["name"] == "divide":
+        return "--divide"
+    if found["name"] is not None:
+        return f"--{found['name']} {found['value']}"
+    return "call gl.relayout_file with an array" if found[0].startswith("reshape") else found[0]
 
 
 def printable(text: str) -> str:

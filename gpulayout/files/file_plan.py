@@ -80,4 +80,4 @@ def _type_of_result(header: Header, from_: Shape | None, asked: Asked) -> Elemen
         return asked.dtype
     if from_ is not None:
         return from_.element_type
-    return None if header.dtype.kind == "V" else ElementType.of(header.dtype)
+    return None if header.dtype.kind == "V" else array_shape(header, None).element_type

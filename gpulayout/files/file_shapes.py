@@ -90,7 +90,7 @@ def array_shape(source: Header, to: Shape | Layout | None) -> Shape:
                 f"{source.name}: it holds an array of dimensions {source.dimensions}, but {to} has {to.dimensions}",
                 IF_A_BUFFER,
             )
-        _check_element_type(source, to)
+        _check_element_type(source, to, f"; dtype='{to.element_type}' converts the elements on the way")
         return Shape(to.element_type, source.dimensions, layout)
     if isinstance(to, Layout) and len(source.dimensions) == 1 < to.rank:
         raise FileError(
@@ -129,8 +129,8 @@ def _likely_type(source: Header, layout: Layout | None) -> str:
     return "f8e4m3fn" if source.dtype.itemsize == 1 else "bf16"
 
 
-def _check_element_type(source: Header, shape: Shape) -> None:
-    """Check that the file holds unpacked elements of the shape's type.
+def _check_element_type(source: Header, shape: Shape, advice: str = "") -> None:
+    """Check that the file holds unpacked elements of the shape's type; what else to write ends the message.
 
     A type that NumPy lacks is stored as opaque bytes or unsigned integers of its width.
     """
@@ -139,4 +139,5 @@ def _check_element_type(source: Header, shape: Shape) -> None:
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):
         return
     also = f" (or {element_type.carrier.name})" if element_type.is_extended else ""
-    raise FileError(f"{source.name}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")
+    needed = f"{shape.dtype.name}{also}{advice}"
+    raise FileError(f"{source.name}: its elements are {source.dtype.name}, but {shape} needs {needed}")

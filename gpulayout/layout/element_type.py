@@ -298,13 +298,17 @@ def _of_dtype(value: Any) -> ElementType:
     kind = type(value)
     if (kind.__module__, kind.__name__) == ("torch", "dtype"):
         return _of_torch(str(value))
+    if isinstance(value, str) and not _WITH_BYTE_ORDER.fullmatch(value):
+        raise _no_type(value)
     try:
         dtype = np.dtype(value)
     except Exception:  # NumPy raises many kinds, and what the value's own methods raise
         raise _no_type(value) from None
     if not dtype.isnative:
+        native = _BY_DTYPE.get(dtype.newbyteorder("="))
         raise TypeError(
             f"element type {dtype.str!r} is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))"
+            + (f", which makes it {native}" if native else "")
         )
     found = _BY_DTYPE.get(dtype)
     if found is None:
@@ -312,10 +316,7 @@ def _of_dtype(value: Any) -> ElementType:
             f"element type {_short(dtype)} has no XLA counterpart: only "
             "booleans, integers, floats and complex numbers have one"
         )
-    if isinstance(value, str):
-        if not _WITH_BYTE_ORDER.fullmatch(value):
-            raise _no_type(value)
-    elif isinstance(value, (bytes, tuple, list, dict)):  # which NumPy reads like text
+    if isinstance(value, (bytes, tuple, list, dict)):  # which NumPy reads like text
         raise TypeError(f"element type {_short(value)} is {checks.type_text(value)}, not text or a dtype")
     return found
 
@@ -349,7 +350,22 @@ def _short(value: object) -> str:
 
 _WITH_BYTE_ORDER = re.compile(r"[<>=|][a-zA-Z][0-9]+")
 _PREFIXES = {"fp": "f", "float": "f", "i": "s", "si": "s", "int": "s", "ui": "u", "uint": "u", "bfloat": "bf"}
-_FORMATS = {"f8": ("f8e4m3fn", "f8e5m2"), "f4": ("f4e2m1fn",)}  # of floats whose bits alone do not name them
+_FORMATS = {  # floats whose words elsewhere do not name them: by their bits, or without the end of XLA's names
+    "f8": ("f8e4m3fn", "f8e5m2"),
+    "f4": ("f4e2m1fn",),
+    "f6": ("f6e2m3fn", "f6e3m2fn"),
+    "f8e4m3": ("f8e4m3fn", "f8e4m3"),
+    "e4m3": ("f8e4m3fn", "f8e4m3"),
+    "e4m3fn": ("f8e4m3fn",),
+    "e5m2": ("f8e5m2",),
+    "f8e8m0": ("f8e8m0fnu",),
+    "e8m0": ("f8e8m0fnu",),
+    "f4e2m1": ("f4e2m1fn",),
+    "e2m1": ("f4e2m1fn",),
+    "mxfp4": ("f4e2m1fn",),
+    "nvfp4": ("f4e2m1fn",),
+    "boolean": ("pred",),
+}
 _WORDS = {  # whose size differs between libraries or machines: one type and where, the other and where
     "float": ("f32", "C", "f64", "NumPy"),
     "int": ("s32", "C", "s64", "NumPy"),
@@ -404,7 +420,8 @@ def _in_bytes(word: str) -> ElementType | None:
     """What a word such as "i8", "d" or "double" means in NumPy, where numbers count bytes."""
     word = word.rpartition(".")[2]  # torch.float is not NumPy's
     try:
-        return _BY_DTYPE.get(np.dtype(word)) if word and word not in _WORDS else None
+        known = word and word not in _WORDS and word[0] not in "aA"  # text of bytes, of which NumPy warns
+        return _BY_DTYPE.get(np.dtype(word)) if known else None
     except (TypeError, ValueError, SyntaxError, OverflowError):
         return None
 

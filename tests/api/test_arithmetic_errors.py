@@ -13,7 +13,7 @@ PIXELS = np.arange(6, dtype=np.uint8).reshape(2, 3)
 FLOATS = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 COMPLEX = FLOATS.astype(np.complex64)
 FITS = ", and a parameter broadcasts as in NumPy, against the array before the move"
-SHARED = "block says how many elements share a number of a parameter"
+SHARED = "block=2 says how many elements share a number of a parameter"
 WHOLE = " for an array of shape (2, 3)"
 NUMBER = ": it must be a number, such as a float, or an array of numbers"
 PAIRS = "write scale and shift; or mean, std and unit; or scale and zero_point"
@@ -181,12 +181,12 @@ MESSAGES = [  # array, keywords, type of the error, text
     ),
     # divide and block
     (FLOATS, {"scale": 2, "divide": 1}, TypeError, "divide is 1: it must be True or False"),
-    (FLOATS, {"shift": 2, "divide": True}, TypeError, "divide says what becomes of scale, x / scale: give scale too"),
+    (FLOATS, {"shift": 2, "divide": True}, TypeError, "divide=True is about scale, x / scale: give scale too"),
     (
         FLOATS,
         {"dtype": "s8", "divide": True},
         TypeError,
-        "divide says what becomes of scale, x / scale: give scale too",
+        "divide=True is about scale, x / scale: give scale too",
     ),
     (
         FLOATS,
@@ -255,6 +255,12 @@ def test_every_call_says_what_is_wrong_and_writes_nothing(array, keywords, error
         with pytest.raises(error, match=f"^{re.escape(prefix + text)}$"):
             call()
         assert (out == 0x5C).all()
+
+
+@pytest.mark.parametrize("block", [-(10**5000), (1, -(10**5000))], ids=["number", "numbers"])
+def test_a_block_of_more_digits_than_python_prints(block):
+    with pytest.raises(LayoutError, match=r"^block .* for an array of shape \(2, 3\): at least 1 element$"):
+        gl.pack(FLOATS, "F", scale=2, block=block)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,7 @@ NUMBERS = np.zeros((4, 5), np.float32)
             lambda: gl.pack(np.zeros((3, 3, 4, 5), np.float32), "C", mean=np.zeros(3)),
             gl.LayoutError,
             "mean of shape (3,) does not fit an array of shape (3, 3, 4, 5): its size 3 is not the size 5 of "
-            "dimension 3, and a parameter broadcasts as in NumPy, against the array before the move; for a number for "
-            "each block of elements, say how many share one, such as block=2",
+            "dimension 3, and a parameter broadcasts as in NumPy, against the array before the move",
         ),
         (
             lambda: gl.pack(PIXELS, "C", dtype="s8", scale=1, zero_point=128),

@@ -13,7 +13,7 @@ import pytest
 import gpulayout as gl
 from tests.support.arithmetic_cases import in_every_place
 
-SIZES = (1, 2, 3, 4, 6)
+SIZES = (0, 1, 2, 3, 4, 6)
 ARRAYS = [sizes for rank in range(3) for sizes in itertools.product(SIZES, repeat=rank)]
 
 
@@ -35,6 +35,43 @@ def expected_sum(array, shift, block):
 
 def divisors(number):
     return [each for each in range(1, number) if number % each == 0]
+
+
+@pytest.mark.parametrize("name", ["mean", "std"])
+def test_means_for_channels_are_not_taken_for_bands_of_rows(name):
+    """Libraries of images keep them as (3, 1, 1), for C H W."""
+    image = np.ones((480, 640, 3), np.float32)
+    for sizes in ((3, 1, 1), (1, 4, 1)):
+        numbers = np.arange(1, 1 + max(sizes), dtype=np.float32).reshape(sizes)
+        with pytest.raises(gl.LayoutError, match=f"^{name} of shape .* a parameter broadcasts as in NumPy"):
+            gl.transpose(image, **{name: numbers})
+        block = tuple(own // size for own, size in zip(image.shape, sizes))
+        assert gl.transpose(image, **{name: numbers}, block=block).shape == (3, 640, 480)
+    assert gl.transpose(image, **{name: [1, 2, 3]}).shape == (3, 640, 480)
+
+
+FITS_WITH_ADVICE = [  # array, parameter, the block that is named
+    ((576, 256), (5, 2), 128),
+    ((576, 256), (5, 3), 116),
+    ((576, 256), (5,), None),
+    ((1024, 4096), (7, 32), None),
+    ((256, 512), (256, 16), 32),
+    ((256, 500), (256, 16), 32),
+    ((4, 512), (16,), 32),
+]
+
+
+@pytest.mark.parametrize("dimensions, sizes, block", FITS_WITH_ADVICE, ids=str)
+def test_the_block_that_an_error_names_fits(dimensions, sizes, block):
+    array, scale = np.ones(dimensions, np.float32), np.ones(sizes)
+    try:
+        gl.transpose(array, scale=scale)
+    except gl.LayoutError as error:
+        assert (f"such as block={block}" in str(error)) == (block is not None) and ("block=" in str(error)) == bool(
+            block
+        )
+    if block is not None:
+        gl.transpose(array, scale=scale, block=block)
 
 
 @pytest.mark.parametrize("dimensions", ARRAYS, ids=str)

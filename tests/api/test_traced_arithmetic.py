@@ -239,7 +239,7 @@ def test_gradients_are_scaled_and_cast_back(library):
             library, lambda x: gl.pack(x, "{0,1}", dtype=target, scale=[[2], [4]], shift=3), FLOATS, weights
         )  # noqa: B023
         assert_same(found, weights.reshape(6, 8).T * factors)
-    found = gradient(library, lambda x: gl.pack(x, "{0,1}", mean=3, std=[[2], [4]]), FLOATS, weights)
+    found = gradient(library, lambda x: gl.pack(x, "{0,1}", mean=3, std=[[2], [4]], block=4), FLOATS, weights)
     assert_same(found, weights.reshape(6, 8).T / factors)
     found = gradient(
         library, lambda x: gl.relayout(x, TILES, "{1,0:PD(9,6)}", scale=2), BUFFER, np.arange(54.0, dtype="f4")

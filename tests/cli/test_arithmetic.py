@@ -38,9 +38,12 @@ def test_blocks_and_a_divisor(picture):
     array, before, after = picture
     run("pack", before, after, "--to", "F", "--dtype", "f16", "--scale", "3,7", "--divide", "--block", "2")
     assert np.load(after).tobytes() == gl.pack(array, "F", dtype="f16", scale=[3, 7], divide=True, block=2).tobytes()
-    wide = ["explain", "f32[5,10]", "F", "--scale", "1,2,3,4"]
-    assert "multiply by 4 numbers" in run(*wide, "--block", "3").output
-    assert "say how many share one, such as --block 3\n" in run(*wide, code=1).output
+    wide = ["explain", "f32[4,12]", "F", "--scale", "1,2,3"]
+    assert "multiply by 3 numbers" in run(*wide, "--block", "4").output
+    assert "say how many share one, such as --block 4, and give it 2 dimensions\n" in run(*wide, code=1).output
+    said = run("explain", "f32[4,12]", "F", "--scale", "1,2,3,4", code=1).output
+    assert said.endswith("; for a number for each index of dimension 0, call gl.relayout_file with an array\n")
+    assert "error: --divide is about scale" in run("explain", "f32[4,12]", "F", "--divide", code=1).output
 
 
 def test_unpack(picture):
@@ -80,3 +83,10 @@ def test_errors(picture, options, code, message):
 
 def test_a_change_of_type_says_the_option():
     assert "; --dtype f32 converts the elements on the way" in run("explain", "u8[3]", "f32[3]", code=1).output
+
+
+@pytest.mark.parametrize("what", ["dtype=i8", "flip=a", "dtype=s8; scale=0.1; blok=2", "name=\\0; dtype=f16"])
+def test_what_the_user_wrote_is_quoted_as_it_is(tmp_path, what):
+    (tmp_path / "a.safetensors").write_bytes(b"\x02" + bytes(7) + b"{}")
+    result = run("relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tensor", f"up.*={what}", code=2)
+    assert f"the rule {f'up.*={what}'!r}" in result.output and "--dtype" not in result.output, result.output

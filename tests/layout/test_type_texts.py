@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from tests.support.command_line import refusal
+from tests.support.command_line import failure, refusal
 
 NUMPY_NAMES = [np.dtype(kind).name for kind in "?bhiqBHIQefdFD"]
 ML_NAMES = [member.dtype.name for member in gl.ElementType if member.is_extended]
@@ -153,7 +153,7 @@ def test_files_and_the_command_line_refuse_the_same_words(tmp_path, text):
         refusal("relayout", a, b, "--to", "F", "--dtype", text),
         refusal("relayout", tmp_path / "a.bin", b, "--from", f"{text}[2,3]", "--to", "F"),
         refusal("show", f"{text}[2,3]"),
-        refusal("relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--map", tmp_path / "map.toml"),
+        failure("relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--map", tmp_path / "map.toml"),
     ]
     for call in (
         lambda: gl.relayout_file(a, b, target="F", dtype=text),
@@ -171,3 +171,29 @@ def test_files_and_the_command_line_refuse_the_same_words(tmp_path, text):
 def test_codes_with_a_byte_order_work_in_calls(code):
     assert gl.Shape(code, (2, 3)).element_type == gl.ElementType.of(np.dtype(code))
     assert gl.pack(X, "F", dtype=code).dtype == np.dtype(code)
+
+
+@pytest.mark.parametrize(
+    "text, written",
+    [
+        ("F8_E4M3", "'f8e4m3fn' or 'f8e4m3'"),  # of safetensors, whose type is f8e4m3fn
+        ("fp8_e4m3", "'f8e4m3fn' or 'f8e4m3'"),
+        ("e4m3", "'f8e4m3fn' or 'f8e4m3'"),
+        ("e5m2", "'f8e5m2'"),
+        ("F8_E8M0", "'f8e8m0fnu'"),
+        ("e2m1", "'f4e2m1fn'"),
+        ("nvfp4", "'f4e2m1fn'"),
+        ("U8", "'u8'"),
+        ("boolean", "'pred'"),
+    ],
+)
+def test_words_of_other_libraries_have_a_hint(text, written):
+    with pytest.raises(TypeError, match=rf"^dtype: element type '{text}' is neither .* \(did you mean {written}\?\)$"):
+        gl.pack(X, "F", dtype=text)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("text", ["a", "a5", "A8", "S3", "U4", "V2", "O", "M8", "m8"])
+def test_codes_of_no_number_are_refused_without_a_word_of_numpy_s(text):
+    with pytest.raises(TypeError, match=f"^element type '{text}' is neither an XLA name nor the name of a NumPy dtype"):
+        gl.ElementType.of(text)

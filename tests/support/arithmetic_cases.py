@@ -193,16 +193,20 @@ def drawn_codes(rng, element_type, dimensions):
     return pool[np.array(chosen, np.intp)].reshape(dimensions)
 
 
-def drawn_sizes(rng, dimensions, block):
+def drawn_sizes(rng, dimensions, block, may_divide):
     """The sizes of a parameter: some dimensions have one value, a value for each coordinate, or one for each block.
 
     Leading ones may be left out, if `block` says how large blocks are or there are none.
+
+    may_divide   blocks may be those that the sizes say
     """
     blocks = block if isinstance(block, tuple) else (block,) * len(dimensions)
     is_short = rng.random() < 0.3
     sizes = []
     for size, own in zip(dimensions, blocks):
-        more = [-(-size // own)] if own else [n for n in range(2, size) if size % n == 0 and not is_short]
+        more = (
+            [-(-size // own)] if own else [n for n in range(2, size) if may_divide and size % n == 0 and not is_short]
+        )
         sizes.append(rng.choice((1, size, *more)))
     return sizes[rng.randint(0, len(sizes)) :] if is_short else sizes
 
@@ -229,7 +233,7 @@ def drawn_options(rng, form, source, target, dimensions):
     options = {} if block is None or form == "cast" else {"block": block}
     for name in {"cast": (), "scale": ("scale", "shift"), "normalise": ("mean", "std"), "quantise": ("scale",)}[form]:
         if name != "shift" or rng.random() < 0.7:
-            options[name] = _drawn_parameter(rng, NUMBERS[name], dimensions, block)
+            options[name] = _drawn_parameter(rng, NUMBERS[name], dimensions, block, form != "normalise")
     if form == "scale" and rng.random() < 0.3:
         options["divide"] = rng.random() < 0.8
     if form == "quantise":
@@ -242,8 +246,8 @@ def drawn_options(rng, form, source, target, dimensions):
     return options
 
 
-def _drawn_parameter(rng, values, dimensions, block):
-    sizes = drawn_sizes(rng, dimensions, block)
+def _drawn_parameter(rng, values, dimensions, block, may_divide=True):
+    sizes = drawn_sizes(rng, dimensions, block, may_divide)
     found = np.array([rng.choice(values) for _ in range(math.prod(sizes))], type(values[0])).reshape(sizes)
     return found.item() if found.ndim == 0 else found
 

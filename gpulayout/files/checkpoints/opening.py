@@ -54,7 +54,7 @@ def is_about_model(source: object, target: object, *one_array: object) -> bool:
     one_array   the layouts or shapes of the two files, as the caller gives them
     """
     named = (each for each in (source, target) if isinstance(each, (str, os.PathLike)))
-    return not any(one_array) and any(map(is_checkpoint, named))
+    return all(each is None or each is False for each in one_array) and any(map(is_checkpoint, named))
 
 
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:

@@ -96,8 +96,8 @@ def relayout_file(
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional
         Regular expressions, and what the layers of the tensors are whose whole names they fit: ``"conv"``,
-        ``"conv_transpose"``, ``"linear"`` or ``"embedding"``.  Of several, the first counts.  Maps ask for it where
-        neither a bias nor a name tells.  ``{".*": "conv"}`` says that no convolution is transposed, and ``{"format":
+        ``"conv_transpose"``, ``"depthwise"``, ``"linear"`` or ``"embedding"``.  Of several, the first counts.  Maps ask
+        for it where neither a bias nor a name tells.  ``{".*": "conv"}`` says that no convolution is transposed, and ``{"format":
         "pt"}`` that the file is PyTorch's, whatever its metadata says.
     allow_unmatched : bool
         Allow rules that fit no tensor, and in maps that want a rule for every tensor, tensors without one.

@@ -8,12 +8,13 @@ those only where nothing else in the name contradicts:
     up.conv.weight, decoder.conv.weight        nothing: layers called so are often transposed
     wte.weight, word_embeddings.weight         embedding
     embed_proj.weight                          nothing, but not linear either
+    conv_dw_1/kernel, block1a_dwconv/kernel    depthwise, where rules tell it from conv
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 DOUBTFUL = "doubtful"  # a matrix that must not be taken as linear without a word
 
@@ -29,6 +30,8 @@ _PLAIN = frozenset(  # words beside conv in names of plain convolutions
     "d in out pre post first last stem shortcut skip dw pw depthwise pointwise depth point head layer layers block "
     "blocks x a b c bn norm relu act same init initial final main base q k v proj res squeeze reduce offset".split()
 )
+_DEPTHWISE = frozenset("dw dwconv depthwise depthwiseconv depthconv".split())
+_POINTWISE = frozenset("pw pwconv pointwise pointwiseconv point separable sep".split())
 _GROWS = re.compile(r"up|dec(?!ay)|transpos|unpool|expan|recon|generat|synth|mask|trans$|gen$|gan$|vocod|net?g$")
 _TABLES = {"shared", "wte", "wpe", "wtte", "lookup", "codebook", "position", "positions", "pos", "vocab"}
 _MATRICES = frozenset(
@@ -36,10 +39,11 @@ _MATRICES = frozenset(
 )
 
 
-def kind_in_name(name: str, names: Container[str]) -> str | None:
+def kind_in_name(name: str, names: Container[str], kinds: Collection[str] = ()) -> str | None:
     """The kind that a name says, `DOUBTFUL`, or None.
 
     names   of all tensors of the model
+    kinds   that rules tell apart; names say "depthwise" only where it is one of them
 
     >>> [kind_in_name(f"{each}.weight", ()) for each in ("conv1", "up", "mask.conv", "deconv", "wte", "embed_out")]
     ['conv', None, None, 'conv_transpose', 'embedding', 'doubtful']
@@ -51,6 +55,8 @@ def kind_in_name(name: str, names: Container[str]) -> str | None:
     if not path:
         return None
     layer, words = path[-1], _words(path[-1])
+    if "depthwise" in kinds and words & _DEPTHWISE:
+        return None if numbered or words & _POINTWISE or _TRANSPOSED.search(layer) else "depthwise"
     if _TRANSPOSED.search(layer):
         return None if numbered else "conv_transpose"
     if _CLASS.fullmatch(layer) and not numbered:

@@ -2,6 +2,8 @@ r"""Kinds: what a weight is, where its shape fits several layers that differ in 
 
     conv            a convolution
     conv_transpose  a transposed one, whose inputs and outputs stand in other places, and in Flax in reverse order
+    depthwise       one with filters for each input of its own, where they stand in another order than other ones, as
+                    in Keras; elsewhere it is a conv
     linear          a dense layer
     embedding       rows of a table
     attention       the projections of an attention layer, with heads of their own
@@ -12,8 +14,9 @@ kind.  Norms have a weight and a bias of the same one dimension.  What decides t
 
 1. The caller: assume={'REGEX': 'conv'}.  The first pair counts that fits the whole name and a kind of the rules.
    A pair about several tensors must not contradict what follows, and is not about layers that are no convolution.
-2. The bias beside the weight.  Its length is that of axis `o`, which is another axis in another kind.
-3. The name of the layer, where it says its class: conv1, Conv_0, deconv, word_embeddings.
+2. The bias beside the weight.  Its length is that of axis `o`, which is another axis in another kind, and in depthwise
+   ones that of `i` times that of `m`.
+3. The name of the layer, where it says its class: conv1, Conv_0, deconv, conv_dw, word_embeddings.
 4. A matrix is taken as linear, which reports call a guess.
 
 All else is unclear, and an error.  Nothing is decided by names of attributes such as up or features.0.
@@ -35,10 +38,11 @@ from gpulayout.layout.patterns import read_pattern
 
 FORMATS = {"pt": "PyTorch", "flax": "Flax", "mlx": "MLX", "keras": "Keras", "tf": "TensorFlow"}  # of metadata
 ASSUMABLE = tuple(each for each in KINDS if each != "norm")  # what a norm is, its weight and its bias say
-_FAMILIES = (("conv", "conv_transpose"), ("linear", "embedding"))  # what is easily taken for the other
+_FAMILIES = (("conv", "conv_transpose", "depthwise"), ("linear", "embedding"))  # what is easily taken for the other
 _WORDS = {
     "conv": "a convolution",
     "conv_transpose": "a transposed convolution",
+    "depthwise": "a depthwise convolution",
     "linear": "a linear layer",
     "embedding": "an embedding",
     "attention": "a projection of attention",
@@ -110,7 +114,7 @@ def chosen(
         return by_kind["norm"], Kind("norm", "bias")
     if by_kind.keys() <= {None, "norm"}:
         return by_kind.get(None), None
-    kinds = tuple(each for each in KINDS if any(each in _family(rule.kind) for rule in rules))
+    kinds = tuple(each for each in KINDS if each in by_kind or each in _unsaid(rules))
     possible = tuple(each for each in kinds if each not in by_kind or _bias_fits(name, by_kind[each], dimensions))
     if not possible:
         raise LayoutError(f"{_bias_text(name, dimensions, kinds)}: write a rule of your own for it")
@@ -135,10 +139,18 @@ def _family(kind: str | None) -> tuple[str | None, ...]:
     return next((each for each in _FAMILIES if kind in each), (kind,))
 
 
+def _unsaid(rules: Sequence[Rule]) -> set[str | None]:
+    """What weights may be that fit these rules, also where no rule is for it.
+
+    A depthwise convolution is a plain one, unless a rule says where its axes stand.
+    """
+    return {kind for rule in rules for kind in _family(rule.kind)} - {"depthwise"}
+
+
 def _decided(
     name: str, kinds: tuple[str, ...], possible: tuple[str, ...], dimensions: Dimensions, assumed: Assumptions
 ) -> Kind | None:
-    named = kind_in_name(name, dimensions)
+    named = kind_in_name(name, dimensions, kinds)
     found = None
     if len(possible) == 1:
         found = Kind(possible[0], "bias" if len(kinds) > 1 else "rule")
@@ -147,10 +159,15 @@ def _decided(
     pair = assumed.about(name, kinds)
     if pair is not None:
         against = found is not None and found.kind != pair[1] and _is_about_several(pair[0], dimensions)
-        if found is None or not against or pair[1] in _family(found.kind):
+        if found is None or not against or _contradicts(pair[1], found.kind):
             _check_told(name, *pair, found if against else None, possible, dimensions)
             return Kind(pair[1], "assume")
     return found or (Kind("linear", "guess") if "linear" in possible and named != DOUBTFUL else None)
+
+
+def _contradicts(told: str, found: str) -> bool:
+    """True if a weight is easily taken for what a caller says.  "conv" about several means that none is transposed."""
+    return told in _family(found) and (told, found) != ("conv", "depthwise")
 
 
 def _is_about_several(match: re.Pattern[str], names: Iterable[str]) -> bool:
@@ -208,6 +225,8 @@ def _bias_fits(name: str, rule: Rule, dimensions: Dimensions) -> bool:
     if bias is None or rule.kind == "embedding":
         return bias is None
     axes = _axes(rule, dimensions[name])
+    if rule.kind == "depthwise" and {"i", "m"} <= axes.keys():
+        return bias == (axes["i"] * axes["m"],)
     if "o" not in axes:  # the heads of attention, or a pattern that does not say which axis the outputs are
         return rule.kind != "attention" or bias == tuple(size for axis, size in axes.items() if axis != "i")
     if rule.kind != "conv_transpose":
@@ -216,10 +235,13 @@ def _bias_fits(name: str, rule: Rule, dimensions: Dimensions) -> bool:
 
 
 def _groups(outputs: int, axes: Mapping[str, int]) -> int | None:
-    """In how many groups a transposed convolution has so many outputs; None if it cannot."""
+    """In how many groups a transposed convolution has so many outputs; None if it cannot.
+
+    Only PyTorch has groups, and only in its weights the inputs come first.
+    """
     groups = outputs // axes["o"] if axes["o"] else 1
     whole = groups * axes["o"] == outputs and groups and axes.get("i", groups) % groups == 0
-    return groups if whole else None
+    return groups if whole and (groups == 1 or next(iter(axes)) == "i") else None
 
 
 def _check_groups(name: str, rule: Rule, dimensions: Dimensions) -> None:
@@ -247,9 +269,11 @@ def unclear_text(found: Sequence[Unclear], origin: str) -> str:
     one = _only(first.name)
     rank3 = ", or else a stack of matrices, which needs a rule of your own" if len(first.dimensions) == 3 else ""
     if "conv" in first.kinds:
+        others = [each for each in ("conv_transpose", "depthwise") if each in first.kinds]
+        words = " or ".join(_WORDS[each].removeprefix("a ").removesuffix(" convolution") for each in others)
         advice = (
-            f"write {assumption_text('.*', 'conv')} if no convolution in the file is transposed, and before it "
-            f"{assumption_text(one, 'conv_transpose')} for each one that is"
+            f"write {assumption_text('.*', 'conv')} if no convolution in the file is {words}, and before it "
+            f"{' or '.join(assumption_text(one, each) for each in others)} for each one that is"
         )
     else:
         advice = f"write {' or '.join(assumption_text(one, each) for each in first.kinds)}"

@@ -35,7 +35,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
 KEYS = ("to", *SIMPLE, "name", "rank", "kind", "flip", "keep", "drop")
-KINDS = ("conv", "conv_transpose", "linear", "embedding", "attention", "norm")  # `kinds` says which tensors are which
+KINDS = ("conv", "conv_transpose", "depthwise", "linear", "embedding", "attention", "norm")  # `kinds` tells them apart
 FLAGS = ("divide", "keep", "drop")
 MOST_REGEX = 1000  # characters
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS[1:] if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)

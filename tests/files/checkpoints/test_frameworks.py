@@ -335,6 +335,47 @@ def test_a_keras_network_in_torch(tmp_path):
     same(model(images), theirs.eval()(channels_first(images)).detach())
 
 
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_depthwise_layer_of_keras_in_torch(tmp_path, dims, multiplier, bias):
+    make = getattr(keras.layers, f"DepthwiseConv{dims}D")
+    layer = make(3, depth_multiplier=multiplier, use_bias=bias, name="dw")
+    model = keras.Sequential([keras.Input((*[6, 7][:dims], 5)), layer])
+    saved(model, tmp_path)
+    gl.relayout_file(tmp_path / "in.safetensors", tmp_path / "out.safetensors", tensors="keras-to-torch")
+    theirs = nn.Sequential()
+    theirs.add_module("dw", (nn.Conv1d, nn.Conv2d)[dims - 1](5, 5 * multiplier, 3, groups=5, bias=bias))
+    theirs.load_state_dict(
+        {name.rpartition("dw")[1] + name.rpartition("dw")[2]: each for name, each in loaded(tmp_path).items()}
+    )
+    images = numbers(2, *[6, 7][:dims], 5)
+    same(model(images), theirs(channels_first(images)).detach().movedim(1, -1))
+
+
+def loaded(folder):
+    return safetensors.torch.load_file(folder / "out.safetensors")
+
+
+def test_the_mobilenet_of_keras_in_torch(tmp_path):
+    """All its convolutions have telling names, and none has a bias."""
+    model = keras.applications.MobileNet(weights=None, input_shape=(32, 32, 3), alpha=0.25, classes=5)
+    saved(model, tmp_path)
+    done = gl.relayout_file(tmp_path / "in.safetensors", tmp_path / "out.safetensors", tensors="keras-to-torch")
+    found, kinds = loaded(tmp_path), {each.new_name: each.kind for each in done.tensors}
+    assert sum(each == "depthwise" for each in kinds.values()) == 13
+    images = numbers(2, 6, 7, 16)
+    for name, channels in ("conv_dw_2", 16), ("conv_pw_2", 16):
+        weight = found[f"{name}.weight"]
+        depthwise = kinds[f"{name}.weight"] == "depthwise"
+        assert depthwise == ("dw" in name)
+        layer = nn.Conv2d(channels, len(weight), weight.shape[2:], groups=channels if depthwise else 1, bias=False)
+        layer.load_state_dict({"weight": weight})
+        kernel = np.asarray(model.get_layer(name).kernel.value)
+        convolve = keras.ops.depthwise_conv if depthwise else keras.ops.conv
+        same(convolve(images, kernel), layer(channels_first(images)).detach().movedim(1, -1))
+
+
 @pytest.mark.skipif(not ALL, reason="5 s, and another network of Keras's is tried; GPULAYOUT_TEST_ALL=1 runs it")
 def test_a_keras_attention_layer_in_torch(tmp_path):
     tokens = keras.Input((5,), dtype="int32")

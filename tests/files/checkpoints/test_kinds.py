@@ -16,7 +16,7 @@ CONVS = ["torch-to-flax", "torch-to-mlx", "torch-to-keras", "flax-to-torch", "ml
 
 PLAIN_NAMES = (
     "conv conv1 conv2_3 conv2d conv2d_7 Conv_0 layer1.0.conv1 stem.conv conv_in conv_shortcut Decoder_0.Conv_1 convs.0 "
-    "conv1.0 features.conv0 downsample.conv conv_dw decoder.conv2d_3 Conv transformer.conv1"
+    "conv1.0 features.conv0 downsample.conv conv_pw decoder.conv2d_3 Conv transformer.conv1"
 )
 TRANSPOSED_NAMES = (
     "ConvTranspose_0 conv_transpose conv2d_transpose conv2d_transpose_2 up.conv_transpose1 deconv deconv1 "
@@ -66,7 +66,8 @@ def test_a_weight_that_may_be_transposed_is_never_guessed(tmp_path, rules, layer
         "transposed convolution (conv_transpose)"
     )
     advice = re.findall(r"assume=\{r'(.*?)': '(.*?)'\}", said)
-    assert advice == [(".*", "conv"), (re.escape(name), "conv_transpose")]
+    depthwise = ["depthwise"] * (rules == "keras-to-torch" and len(shape) < 5)
+    assert advice == [(".*", "conv"), *((re.escape(name), each) for each in ("conv_transpose", *depthwise))]
     for pair in advice:
         assert taken(tmp_path, rules, {name: shape}, assume=[pair]) == {name: (pair[1], "assume")}
 
@@ -169,6 +170,62 @@ def test_all_unclear_tensors_are_counted_and_the_first_one_is_named(tmp_path):
     assert "stack of matrices" not in said
     assert "or else a stack of matrices, which needs a rule of your own" in refused(
         tmp_path, "torch-to-mlx", {"b.weight": (4, 4, 2)}
+    )
+
+
+# ---- depthwise convolutions ----------------------------------------------------------------------------------
+
+DEPTHWISE = "dw conv_dw_1 block1a_dwconv dwconv2 depthwise depthwise_conv2d_3 expanded_conv_depthwise stem/DepthwiseConv2D"
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape, new", [((3, 2, 32, 1), (32, 1, 3, 2)), ((3, 5, 2), (10, 1, 3))])
+@pytest.mark.parametrize("layer", DEPTHWISE.split())
+def test_names_say_what_is_depthwise_in_keras(tmp_path, layer, shape, new, bias):
+    tensors = {f"{layer}/kernel": shape} | ({f"{layer}/bias": (new[0],)} if bias else {})
+    for assume in {}, {".*": "conv"}:  # says that no convolution is transposed, and these are not
+        found = taken(tmp_path, "keras-to-torch", {**tensors, "conv1/kernel": (1, 1, 2, 3)}, assume=assume)
+        assert found[f"{layer}/kernel"] == ("depthwise", "bias" if bias and shape[-1] > 1 else "name")
+        assert contents(tmp_path / "b.safetensors")[f"{layer.replace('/', '.')}.weight"][1] == new
+
+
+@pytest.mark.parametrize("layer", DEPTHWISE.split())
+@pytest.mark.parametrize("rules", ["torch-to-flax", "torch-to-mlx", "torch-to-keras", "flax-to-torch", "mlx-to-torch"])
+def test_elsewhere_a_depthwise_convolution_is_a_plain_one(tmp_path, rules, layer):
+    name = written(rules, layer.replace("/", "."))
+    assert taken(tmp_path, rules, {name: (32, 1, 3, 2)}, assume={".*": "conv"}) == {name: ("conv", "assume")}
+    name = written(rules, "stem.conv_dw")
+    assert taken(tmp_path, rules, {name: (32, 1, 3, 2)}) == {name: ("conv", "name")}
+
+
+@pytest.mark.parametrize("layer", ["a", "up", "features.0", "dw_pw", "depthwise_conv2d_transpose", "separable_dw", "dw/0"])
+def test_a_kernel_of_keras_that_may_be_depthwise_is_never_guessed(tmp_path, layer):
+    name = f"{layer}/kernel"
+    if "separable" not in layer:
+        said = refused(tmp_path, "keras-to-torch", {name: (3, 3, 32, 1)})
+        words = "(conv) or a transposed convolution (conv_transpose) or a depthwise convolution (depthwise).  So write "
+        assert words in said and "if no convolution in the file is transposed or depthwise, and before it " in said
+    said = refused(tmp_path, "keras-to-torch", {"a/kernel": (3, 3, 32, 1), "a/bias": (32,)})
+    advice = re.findall(r"assume=\{r'(.*?)': '(.*?)'\}", said)
+    assert advice == [("a/kernel", "conv_transpose"), ("a/kernel", "depthwise")]
+    for pair in advice:
+        found = taken(tmp_path, "keras-to-torch", {"a/kernel": (3, 3, 32, 1), "a/bias": (32,)}, assume=[pair])
+        assert found["a/kernel"] == (pair[1], "assume")
+    assert contents(tmp_path / "b.safetensors")["a.weight"][1] == (32, 1, 3, 3)
+
+
+def test_a_bias_says_what_is_depthwise_in_keras(tmp_path):
+    tensors = {"up/kernel": (3, 3, 5, 2), "up/bias": (10,)}  # torch alone has transposed ones in groups
+    assert taken(tmp_path, "keras-to-torch", tensors)["up/kernel"] == ("depthwise", "bias")
+    tensors = {"dw/kernel": (3, 3, 5, 2), "dw/bias": (2,)}
+    assert taken(tmp_path, "keras-to-torch", tensors)["dw/kernel"] == ("conv", "bias")
+
+
+@pytest.mark.parametrize("name, assume", [("conv1", "depthwise"), ("deconv", "depthwise"), ("dw", "conv_transpose")])
+def test_an_assumption_about_many_does_not_overrule_a_name_about_depthwise(tmp_path, name, assume):
+    tensors = {f"{name}/kernel": (3, 3, 5, 1), "other/kernel": (3, 3, 5, 1)}
+    assert f"tensor '{name}/kernel' of shape (3, 3, 5, 1) is called like " in refused(
+        tmp_path, "keras-to-torch", tensors, assume={".*": assume}
     )
 
 
@@ -306,7 +363,7 @@ def test_an_assumption_about_many_tensors_does_not_overrule_a_name(tmp_path, nam
             "assume={r'x': 'conf'}: 'conf' is no kind: write one of conv, conv_transpose, ",
         ),
         ("torch-to-mlx", {"format": "tensor"}, "'tensor' is no format: write one of pt, flax, mlx, keras, tf"),
-        ("torch-to-keras", {".*": "norm"}, "'norm' is no kind: write one of conv, conv_transpose, linear, embedding"),
+        ("torch-to-keras", {".*": "norm"}, "'norm' is no kind: write one of conv, conv_transpose, depthwise, linear"),
         ("torch-to-mlx", {"(": "conv"}, "assume={r'(': 'conv'}: '(' is not a regular expression"),
         ("torch-to-mlx", {"conv": "conv"}, "assume={r'conv': 'conv'} fits no tensor of "),
         ("torch-to-mlx", {".*": "embedding"}, "is for rules of this kind, as ready maps have them, and there are none"),
@@ -360,7 +417,7 @@ def test_axes_are_flipped_in_blocks_of_any_size(tmp_path, monkeypatch, text, sha
         ("i o h w -> h w i o; flip=h o", "on one side"),
         ("i o h w -> h w i o; flip=d", "flip 'd' names the axis 'd', but its patterns have h, i, o, w"),
         ("F; flip=h", "but it has no pattern"),
-        ("kind=convolution; F", "kind 'convolution' is none of conv, conv_transpose, linear"),
+        ("kind=convolution; F", "kind 'convolution' is none of conv, conv_transpose, depthwise, linear"),
     ],
 )
 def test_flips_and_kinds_that_cannot_be_are_refused(tmp_path, text, said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from gpulayout.files.checkpoints.changes import dimensions_of, notes_of
@@ -76,10 +77,42 @@ def rules_of(
 def _chosen_from(
     sets: Sequence[RuleSet], name: str, dimensions: Mapping[str, tuple[int, ...]], assumed: Assumptions
 ) -> tuple[Chosen | Unclear, str]:
-    """What is chosen from the first set with a rule for a tensor, and what messages call that set."""
-    for each in sets:
+    """What is chosen from the first set with a rule for a tensor, and what messages call that set.
+
+    `LayoutError` for a rule that only changes elements or the name, before one that would move the tensor too.
+    """
+    for number, each in enumerate(sets):
         rules = each.rules_for(name, len(dimensions[name]))
         one = chosen(name, rules, dimensions, assumed)
-        if isinstance(one, Unclear) or one[0] is not None:
+        if isinstance(one, Unclear):
             return one, each.origin or rules[0].origin
+        rule = one[0]
+        if rule is not None and not (rule.to or rule.keep or rule.drop):
+            hidden, origin = _chosen_from(sets[number + 1 :], name, dimensions, assumed)
+            if isinstance(hidden, Unclear):
+                return hidden, origin
+            if hidden[0] is not None and hidden[0].to:
+                raise LayoutError(_about_order(rule, hidden[0], name, len(dimensions[name])))
+        if rule is not None:
+            return one, ""
     return (None, None), ""
+
+
+def _about_order(rule: Rule, other: Rule, name: str, rank: int) -> str:
+    """What to write where a rule does not say in which order the elements of a tensor come."""
+    moved, still = other.pattern_for(rank) or str(other.to[0]), "C"
+    if "->" in moved:
+        before = moved.partition("->")[0].strip()
+        flip = " ".join(axis for axis in other.flip if axis in re.findall(r"\w+", before))
+        moved, still = f"{moved}; flip={flip}" if flip else moved, f"{before} -> {before}"
+    which = f"kind={other.kind}" if other.kind else f"rank={rank}"
+    rest = "".join(f"; {each}" for each in (which, *rule.other_parts))
+    found = other.match.fullmatch(name)
+    named = ""
+    if rule.name is None and other.name is not None and found:
+        named = f".  It also gives the name {value_text(clipped(other.name.expand(found), 80))}; yours needs a name= too"
+    return (
+        f"tensor {value_text(clipped(name, 80))}: {rule.origin} does not say in which order the elements come, and "
+        f"{other.origin}, which stands behind it, would move them: write '{moved}{rest}' to do both, or "
+        f"'{still}{rest}' to leave their order{named}"
+    )

@@ -30,9 +30,11 @@ class Template:
     """A text with groups.
 
     parts   texts, and numbers of groups
+    text    as a user wrote it
     """
 
     parts: tuple[str | int, ...]
+    text: str
 
     def expand(self, match: re.Match[str]) -> str:
         """The text for what a regular expression found; a group that found nothing is empty."""
@@ -62,7 +64,7 @@ def template_of(match: re.Pattern[str], text: Any, what: str) -> Template:
     for character in text:
         if unicodedata.category(character) == "Cc":
             raise LayoutError(f"{said} has the control character {ascii(character)}: no tensor is called so")
-    return Template(tuple(parts))
+    return Template(tuple(parts), text)
 
 
 def _escape(text: str) -> str:

@@ -93,6 +93,12 @@ class Rule:
         return bool(self._fitting(rank)[0])
 
     @property
+    def other_parts(self) -> list[str]:
+        """What a rule says beside its targets, as parts of its text: the name and what changes the elements."""
+        named = {} if self.name is None else {"name": self.name.text}
+        return [_part(key, value) for key, value in {**self.options, **named}.items() if value is not False]
+
+    @property
     def patterns(self) -> list[str]:
         """Those of the targets that are patterns."""
         return [each for each in self.to if isinstance(each, str) and "->" in each]
@@ -112,6 +118,19 @@ class Rule:
             except LayoutError as error:
                 problem = str(error)
         return fitting, problem
+
+
+def _part(key: str, value: Any) -> str:
+    """A part of a rule as text; "..." in place of many numbers.
+
+    >>> _part("divide", True), _part("scale", [0.5, 2]), _part("shift", [0] * 99)
+    ('divide', 'scale=0.5,2', 'shift=...')
+    """
+    if value is True:
+        return key
+    value = value.tolist() if hasattr(value, "tolist") else value
+    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return f"{key}={'...' if key in SIMPLE and len(text) > 40 else text}"
 
 
 @dataclass(frozen=True)

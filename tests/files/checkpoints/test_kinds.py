@@ -465,3 +465,56 @@ def test_the_command_says_what_to_write_and_what_was_assumed(tmp_path):
     assert [each for each in rows if "up.weight" in each[:1]][0][4:6] == ["conv_transpose", "(assume)"]
     assert "1 tensor taken as conv (name): 'conv1.weight'" in done.stdout
     assert "2 tensors taken as linear (guess): 'fc.weight' and 1 more" in done.stdout
+
+
+# ---- rules of one's own before those of a map ----------------------------------------------------------------
+
+CHANGES = ["scale=2", "scale=0.5,1; divide", "shift=1", "dtype=bf16", "name=x", "scale=2; dtype=bf16; name=x", "rank=2; shift=1"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "rules, name, shape, pattern",
+    [
+        ("torch-to-flax", "fc.weight", (3, 2), "o i -> i o"),
+        ("torch-to-keras", "conv1.weight", (3, 4, 5, 2), "o i h w -> h w i o"),
+        ("torch-to-flax", "deconv.weight", (3, 4, 5, 2), "i o h w -> h w i o; flip=h w"),
+        ("torch-to-mlx", "up.weight", (3, 4, 2), "o i w -> o w i"),
+        ("flax-to-torch", "fc.kernel", (3, 2), "i o -> o i"),
+        ("keras-to-torch", "dw/kernel", (3, 5, 2), "w i m -> (i m) 1 w"),
+        ("mlx-to-torch", "conv1.weight", (3, 4, 2), "o w i -> o i w"),
+    ],
+)
+def test_a_rule_that_hides_the_order_of_a_map_says_the_order(tmp_path, rules, name, shape, pattern, change):
+    if "rank=2" in change and len(shape) != 2:
+        change = change.replace("rank=2", f"rank={len(shape)}")
+    if name == "up.weight":
+        assert " cannot tell what 1 tensor is" in refused(tmp_path, [{".*": change}, rules], {name: shape})
+    assume = {".*": "conv"} if name == "up.weight" else {}
+    said = refused(tmp_path, [{".*": change}, rules], {name: shape}, assume=assume)
+    assert said.startswith(f"tensor '{name}': the rule '.*' does not say in which order the elements come, and rule ")
+    assert f" of the map {rules}, which stands behind it, would move them: write " in said
+    both, still = re.findall(r"'([^']*->[^']*)'", said)
+    assert both.startswith(f"{pattern}; ") and still.startswith(f"{pattern.partition(' ->')[0]} -> ")
+    assert ("yours needs a name= too" in said) == ("name" not in change and "mlx" not in rules)
+    found = []
+    for what in both, still:
+        taken(tmp_path, [{".*": what}, rules], {name: shape, "bias": (3,)}, assume=assume)
+        found += [each for each in contents(tmp_path / "b.safetensors").values() if len(each[1]) > 1]
+    taken(tmp_path, {".*": f"{change}; {pattern}"}, {name: shape})
+    assert found[0] == next(iter(contents(tmp_path / "b.safetensors").values())) and found[1][1] == shape
+
+
+@pytest.mark.parametrize("what", ["keep", "drop", "C", "o i -> o i; scale=2", "o i -> i o; scale=2"])
+def test_a_rule_that_says_the_order_stands_before_a_map(tmp_path, what):
+    assert taken(tmp_path, [{".*": what}, "torch-to-flax"], {"fc.weight": (3, 2)})["fc.weight"] == (None, None)
+    taken(tmp_path, [{".*": "scale=2"}, "torch-to-flax"], {"fc.bias": (3,), "wte.weight": (3, 2)})  # it moves neither
+
+
+def test_also_a_map_of_ones_own_says_the_order(tmp_path):
+    (tmp_path / "my.toml").write_text("[[tensor]]\nmatch = '.*'\nscale = 2\n")
+    (tmp_path / "new.toml").write_text("[[tensor]]\nmatch = '.*'\nto = 'F'\n")
+    maps = [tmp_path / "my.toml", tmp_path / "new.toml"]
+    with pytest.raises(gl.LayoutError, match="my.toml does not say in which .*new.toml.*write 'F; rank=2; scale=2' .*'C; rank"):
+        taken(tmp_path, maps, {"fc.weight": (3, 2)})
+    taken(tmp_path, maps[::-1], {"fc.weight": (3, 2)}, allow_unmatched=True)

@@ -6,7 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gpulayout.files.checkpoints.changes import dimensions_of, notes_of
-from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text, chosen, unclear_text
+from gpulayout.files.checkpoints.kinds import (
+    FORMATS,
+    Assumptions,
+    Kind,
+    Unclear,
+    assumption_text,
+    check_all_decide,
+    chosen,
+    only,
+    unclear_text,
+)
 from gpulayout.files.checkpoints.maps import readers
 from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.rules import Rule, RuleSet
@@ -19,15 +29,23 @@ Chosen = tuple[Rule | None, Kind | None]
 def check_formats(source: Checkpoint, sets: Sequence[RuleSet], assumed: Assumptions) -> None:
     """`LayoutError` for a map that reads another format than the file says it has."""
     for shard in source.shards:
-        said = assumed.format or (shard.contents.metadata or {}).get("format")
+        written = (shard.contents.metadata or {}).get("format", "")
+        said = assumed.format or written.lower()
         for each in sets:
             if said not in FORMATS or not each.reads or said in each.reads:
                 continue
+            insist = assumption_text("format", each.reads[0])
             raise LayoutError(
-                f"{shard.path}: its metadata says format {said}, which is {FORMATS[said]}'s, but {each.origin} reads "
-                f"{' or '.join(each.reads)}.  {readers().get(said, 'No ready map')} reads {said}.  If the metadata is "
-                f"wrong, write {assumption_text('format', each.reads[0])}"
+                f"{shard.path}: {_said_by(assumed, written)}, which is {FORMATS[said]}'s, but {each.origin} reads "
+                f"{' or '.join(each.reads)}.  {readers().get(said, 'No ready map')} reads {said}.  If "
+                f"{'that' if assumed.format else 'the metadata'} is wrong, write {insist}"
             )
+
+
+def _said_by(assumed: Assumptions, written: str) -> str:
+    if assumed.format:
+        return f"{assumption_text('format', assumed.format)} says format {assumed.format}"
+    return f"its metadata says format {written}"
 
 
 def notes_in(source: Checkpoint) -> dict[str, str]:
@@ -49,7 +67,7 @@ def rules_of(
 ) -> dict[str, Chosen]:
     """The rule of every tensor by name, None for those without one, and the kind that it was chosen for.
 
-    `LayoutError` where a strict map has no rule, where a kind is unclear, and for an assumption that fits no name.
+    `LayoutError` where a strict map has no rule, where a kind is unclear, and for an assumption that decides nothing.
     """
     tensors = [each for shard in source.shards for each in shard.contents.tensors]
     dimensions = {each.name: dimensions_of(each, notes.get(each.name)) for each in tensors}
@@ -64,13 +82,13 @@ def rules_of(
         found[tensor.name] = one
         if one[0] is None and strict and not allow_unmatched:
             raise LayoutError(
-                f"{strict} has no rule for tensor {value_text(clipped(tensor.name, 80))}, {tensor}: add one of your own"
+                f"{strict} has no rule for tensor {value_text(clipped(tensor.name, 80))}, {tensor}: add one of your own, "
+                f"such as '{only(tensor.name)}=drop', or '{only(tensor.name)}=keep'"
             )
     for origin, some in unclear.items():
         raise LayoutError(unclear_text(some, origin))
-    for match, kind in assumed.kinds:
-        if not allow_unmatched and not any(match.fullmatch(each.name) for each in tensors):
-            raise LayoutError(f"{assumption_text(match.pattern, kind)} fits no tensor of {source.path}")
+    if not allow_unmatched:
+        check_all_decide(assumed, {name: kind for name, (_, kind) in found.items()}, dimensions, source.path)
     return found
 
 
@@ -110,7 +128,9 @@ def _about_order(rule: Rule, other: Rule, name: str, rank: int) -> str:
     found = other.match.fullmatch(name)
     named = ""
     if rule.name is None and other.name is not None and found:
-        named = f".  It also gives the name {value_text(clipped(other.name.expand(found), 80))}; yours needs a name= too"
+        named = (
+            f".  It also gives the name {value_text(clipped(other.name.expand(found), 80))}; yours needs a name= too"
+        )
     return (
         f"tensor {value_text(clipped(name, 80))}: {rule.origin} does not say in which order the elements come, and "
         f"{other.origin}, which stands behind it, would move them: write '{moved}{rest}' to do both, or "

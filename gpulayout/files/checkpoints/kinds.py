@@ -84,20 +84,66 @@ class Assumptions:
 def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> Assumptions:
     """What pairs of a regular expression and a kind say, or "format" and a format; `LayoutError` for other pairs."""
     found, format = [], None
+    said = {rule.kind for each in sets for rule in each.rules}
+    known = tuple(each for each in ASSUMABLE if each in said)
     for regex, kind in pairs:
         origin = assumption_text(regex, kind)
-        if kind in ASSUMABLE:
-            if not any(rule.kind == kind for each in sets for rule in each.rules):
-                raise LayoutError(f"{origin} is for rules of this kind, as ready maps have them, and there are none")
+        if regex == "format" and kind not in ASSUMABLE:
+            format = _format(kind, origin, sets)
+        elif kind in known:
             found.append((compiled(regex, origin), kind))
-        elif regex == "format" and kind in FORMATS:
-            if not any(each.reads for each in sets):
-                raise LayoutError(f"{origin} is for maps that say which format they read, and there are none")
-            format = kind
+        elif kind in ASSUMABLE:
+            maps = " and ".join(each.origin for each in sets if each.origin) or "your rules"
+            have = "and ready maps have such" if maps == "your rules" else f"and {maps} has none"
+            instead = f": write one of {', '.join(known)}" if known else ""
+            raise LayoutError(f"{origin} is for rules of this kind, {have}{instead}")
         else:
-            what, known = ("format", tuple(FORMATS)) if regex == "format" else ("kind", ASSUMABLE)
-            raise LayoutError(f"{origin}: {value_text(kind)} is no {what}: write one of {', '.join(known)}")
+            raise LayoutError(f"{origin}: {value_text(kind)} is no kind: write one of {', '.join(known or ASSUMABLE)}")
     return Assumptions(tuple(found), format)
+
+
+def _format(text: object, origin: str, sets: Sequence[RuleSet]) -> str:
+    format = text.lower() if isinstance(text, str) else ""
+    if format not in FORMATS:
+        raise LayoutError(f"{origin}: {value_text(text)} is no format: write one of {', '.join(FORMATS)}")
+    if not any(each.reads for each in sets):
+        raise LayoutError(f"{origin} is for maps that say which format they read, and there are none")
+    return format
+
+
+def check_all_decide(
+    assumed: Assumptions, found: Mapping[str, Kind | None], dimensions: Dimensions, file: object
+) -> None:
+    """`LayoutError` for an assumption that decides what no tensor is.
+
+    found   what each tensor is taken as
+    """
+    told = {name: kind.kind for name, kind in found.items() if kind is not None and kind.known_by == "assume"}
+    deciding = {name: assumed.about(name, (kind,)) for name, kind in told.items()}
+    used = {id(pair) for pair in deciding.values()}
+    for pair in assumed.kinds:
+        if id(pair) in used:
+            continue
+        match, kind = pair
+        origin = assumption_text(match.pattern, kind)
+        names = [*filter(match.fullmatch, found)]
+        if not names:
+            raise LayoutError(f"{origin} fits no tensor of {file}")
+        for name in names:
+            earlier = deciding.get(name)
+            if earlier is not None and earlier[1] in _family(kind):
+                raise LayoutError(
+                    f"{origin} comes after {assumption_text(earlier[0].pattern, earlier[1])}, which fits the same "
+                    "tensors: write it first"
+                )
+        one = next((name for name in names if found[name] is not None), names[0])
+        is_ = found[one]
+        taken = f"is taken as {is_.kind} ({is_.known_by})" if is_ is not None else "has no rule for this kind"
+        raise LayoutError(
+            f"{origin} decides nothing: it fits {counted(len(names), 'tensor')}, and "
+            f"{'the first' if len(names) > 1 else 'it'}, {value_text(clipped(one, 80))} of shape "
+            f"{shown(dimensions[one])}, {taken}"
+        )
 
 
 def assumption_text(regex: str, kind: str) -> str:
@@ -190,17 +236,17 @@ def _check_told(
     if told not in possible:
         raise LayoutError(
             f"{_bias_text(name, dimensions, (told,))}, as {said} says: before it write "
-            f"{' or '.join(assumption_text(_only(name), each) for each in possible)}"
+            f"{' or '.join(assumption_text(only(name), each) for each in possible)}"
         )
     if found is not None:
         raise LayoutError(
             f"tensor {value_text(clipped(name, 80))} of shape {shown(dimensions[name])} is called like "
             f"{_WORDS[found.kind]}, but {said} is about it too: before it write "
-            f"{assumption_text(_only(name), found.kind)}, or {assumption_text(_only(name), told)} if the name is wrong"
+            f"{assumption_text(only(name), found.kind)}, or {assumption_text(only(name), told)} if the name is wrong"
         )
 
 
-def _only(name: str) -> str:
+def only(name: str) -> str:
     """A regular expression for one name, as it can stand in a line of a message, and before the `=` of an option."""
     text = "".join(each if each.isprintable() and each != "'" else "\0" for each in name[:200])
     return re.escape(text).replace("\0", r"\W").replace("=", "[=]") + (".*" if len(name) > 200 else "")
@@ -266,7 +312,7 @@ def unclear_text(found: Sequence[Unclear], origin: str) -> str:
     """The message about tensors that may be of several kinds, with what to write."""
     first = found[0]
     what = " or ".join(f"{_WORDS[each]} ({each})" for each in first.kinds)
-    one = _only(first.name)
+    one = only(first.name)
     rank3 = ", or else a stack of matrices, which needs a rule of your own" if len(first.dimensions) == 3 else ""
     if "conv" in first.kinds:
         others = [each for each in ("conv_transpose", "depthwise") if each in first.kinds]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -51,8 +52,8 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         file = FOLDER / f"{name}.toml"
         if not file.is_file():
             known = ready_maps()
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(known)}; a file ends in .toml"
+            near = _near(name, known)
+            hint = f"did you mean {near!r}?" if near else f"they are {', '.join(known)}; a file ends in .toml"
             raise LayoutError(f"{value_text(name)} is not a ready map: {hint}")
         shown = f"the map {name}"
     else:
@@ -70,6 +71,20 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         return _rules(found, shown)
     except (LayoutError, TypeError) as error:  # of a rule: here it is the file that is wrong, as it is without TOML
         raise FileError(str(error)) from None
+
+
+def _near(name: str, known: Iterable[str]) -> str | None:
+    """The map that a misspelt name was meant to be: one whose frameworks are called like both of its own.
+
+    >>> [_near(name, ["torch-to-flax", "keras-to-torch"]) for name in ("torch2flx", "keras-to-flax")]
+    ['torch-to-flax', None]
+    """
+    words = [each for each in re.findall("[a-z]+", name.lower()) if each != "to"]
+    for each in known:
+        ends = each.split("-to-")
+        if len(words) == 2 and all(difflib.get_close_matches(word, [end], 1, 0.7) for word, end in zip(words, ends)):
+            return each
+    return None
 
 
 def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
@@ -127,4 +142,9 @@ def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[Rul
             own.append(rule_of_text(each))
         else:
             raise TypeError(f"tensors has {value_text(each)}: it takes maps, mappings and texts REGEX=WHAT")
+    strict = [each.origin for each in maps if each.strict]
+    if len(strict) > 1:
+        raise LayoutError(
+            f"{strict[0]} and {strict[1]} both want a rule for every tensor, so they are for different files: give one"
+        )
     return (RuleSet(tuple(own), renamings(rename, "rename")), *maps)

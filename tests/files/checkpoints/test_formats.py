@@ -1,6 +1,7 @@
 """Whose file it is: a map that reads another format than the metadata says would turn every tensor wrongly."""
 
 import os
+import re
 
 import pytest
 
@@ -42,6 +43,85 @@ def test_a_map_is_for_files_of_its_own_format(tmp_path, name, format):
         assert said.endswith(f"write assume={{r'format': '{sets.reads[0]}'}}")
         gl.relayout_file(file, out, tensors=name, assume={"format": sets.reads[0]})
     assert format_of(out) == sets.metadata["format"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_capital_letters_say_the_same_format(tmp_path, format):
+    for written in format.upper(), format.capitalize():
+        file, out = given(tmp_path, written), tmp_path / "b.safetensors"
+        for name in ready_maps():
+            if format in read_map(name).reads:
+                gl.relayout_file(file, out, tensors=name, overwrite=True)
+                gl.relayout_file(file, out, tensors=name, overwrite=True, assume={"format": written})
+            else:
+                with pytest.raises(
+                    gl.LayoutError, match=f"its metadata says format {written}, which is {FORMATS[format]}"
+                ):
+                    gl.relayout_file(file, out, tensors=name, overwrite=True)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_format_that_the_caller_says_is_not_said_to_be_the_metadata(tmp_path, format):
+    file = given(tmp_path, None)
+    for name in ready_maps():
+        reads = read_map(name).reads
+        if format not in reads:
+            with pytest.raises(gl.LayoutError) as caught:
+                gl.relayout_file(file, tmp_path / "b.safetensors", tensors=name, assume={"format": format})
+            said = str(caught.value)
+            assert said.startswith(f"{file}: assume={{r'format': '{format}'}} says format {format}, which is ")
+            assert "metadata" not in said and said.endswith(
+                f"If that is wrong, write assume={{r'format': '{reads[0]}'}}"
+            )
+
+
+STRICT = [(first, second) for first in ready_maps() for second in ready_maps()]
+
+
+@pytest.mark.parametrize("first, second", STRICT)
+def test_one_map_is_for_one_file(tmp_path, first, second):
+    with pytest.raises(
+        gl.LayoutError, match=f"^the map {first} and the map {second} both want a rule for .*: give one$"
+    ):
+        gl.relayout_file(given(tmp_path, None), tmp_path / "b.safetensors", tensors=[first, {"x": "C"}, second])
+    (tmp_path / "my.toml").write_text("[[tensor]]\nmatch = 'bias'\nname = 'b'\n")  # not strict: beside any map
+    gl.relayout_file(given(tmp_path, None), tmp_path / "b.safetensors", tensors=[tmp_path / "my.toml", first])
+
+
+WORDS = ["torch", "flax", "keras", "mlx"]
+
+
+@pytest.mark.parametrize("name", [f"{a}-to-{b}" for a in WORDS for b in WORDS] + ["tf-to-torch", "torch-to-jax", "x"])
+def test_a_map_that_is_not_there_is_not_taken_for_another(name):
+    if name not in ready_maps():
+        with pytest.raises(
+            gl.LayoutError, match=f"'{name}' is not a ready map: they are flax-to-torch, .*; a file ends in"
+        ):
+            read_map(name)
+
+
+@pytest.mark.parametrize("name", [*ready_maps()])
+def test_a_misspelt_map_is_answered_with_the_map(name):
+    first, second = name.split("-to-")
+    for wrong in f"{first}-{second}", f"{first}_to_{second}", f"{first}2{second}", name[:-1], name.replace("r", "rr"):
+        if wrong != name and wrong not in ready_maps():
+            with pytest.raises(gl.LayoutError, match=f"'{wrong}' is not a ready map: did you mean '{name}'"):
+                read_map(wrong)
+
+
+@pytest.mark.parametrize("tensor", ["rms.scale_of", "it's.x", "a=b", "(a|b)+", "x" * 300])
+@pytest.mark.parametrize("name", [*ready_maps()])
+def test_a_tensor_without_a_rule_is_answered_with_a_rule(tmp_path, name, tensor):
+    (tmp_path / "a.safetensors").write_bytes(model({tensor: ("F32", (4,)), "other": ("F32", (4,))}, None))
+    rules: list = []
+    for _ in range(2):
+        with pytest.raises(gl.LayoutError, match=f"^the map {name} has no rule for tensor ") as caught:
+            gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors=[*rules, name])
+        drop, keep = re.findall(r"'([^']*=(?:drop|keep))'", str(caught.value).partition("add one of your own")[2])
+        rules.append(drop if rules else keep)
+    done = gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors=[*rules, name])
+    assert [each.new_name for each in done.tensors][1] is None
+    assert not done.tensors[0].moved and done.tensors[0].new_name is not None
 
 
 @pytest.mark.parametrize("name", [*ready_maps()])

@@ -46,10 +46,10 @@ def shaken(name, array):
     )
 
 
-def moved(folder, rules, **options):
+def moved(folder, rules, *, convolutions=True, **options):
     """Convert in.safetensors, in which no convolution is transposed."""
-    out = folder / "out.safetensors"
-    return gl.relayout_file(folder / "in.safetensors", out, tensors=rules, assume={".*": "conv"}, **options)
+    out, assume = folder / "out.safetensors", {".*": "conv"} if convolutions else {}
+    return gl.relayout_file(folder / "in.safetensors", out, tensors=rules, assume=assume, **options)
 
 
 def same(ours, theirs):
@@ -160,7 +160,7 @@ def test_a_flax_transformer_block_in_torch(tmp_path):
     tokens = RANDOM.integers(0, 13, (2, 5))
     flat = variables_of(LinenBlock(), tokens)
     safetensors.numpy.save_file(flat, tmp_path / "in.safetensors")
-    moved(tmp_path, "flax-to-torch")
+    moved(tmp_path, "flax-to-torch", convolutions=False)
     block = TorchBlock()
     block.load_state_dict(safetensors.torch.load_file(tmp_path / "out.safetensors"))
     same(LinenBlock().apply(nested(flat), tokens), block(torch.tensor(tokens)).detach())
@@ -240,7 +240,7 @@ def test_a_torch_network_in_nnx_and_its_embedding(tmp_path):
 
     theirs, ours, tokens = shaken_state(Theirs()), Ours(nnx.Rngs(0)), RANDOM.integers(0, 11, (3, 4))
     exported(theirs, tmp_path)
-    moved(tmp_path, "torch-to-flax", rename={r"^(params|batch_stats)\.": ""})
+    moved(tmp_path, "torch-to-flax", convolutions=False, rename={r"^(params|batch_stats)\.": ""})
     loaded = safetensors.flax.load_file(tmp_path / "out.safetensors")
     state = nnx.to_flat_state(nnx.state(ours, nnx.Param))
     assert {".".join(path) for path, _ in state} == {*loaded}
@@ -449,7 +449,7 @@ def test_a_torch_embedding_in_keras(tmp_path):
 
     net, given = shaken_state(Net()), RANDOM.integers(0, 11, (2, 5))
     exported(net, tmp_path)
-    moved(tmp_path, "torch-to-keras", rename={"^": "net/"})
+    moved(tmp_path, "torch-to-keras", convolutions=False, rename={"^": "net/"})
     embed = keras.layers.Embedding(11, 6, name="embed")
     layers = [keras.Input((5,), dtype="int32"), embed, keras.layers.Dense(4, use_bias=False, name="head")]
     model = keras.Sequential(layers, name="net")

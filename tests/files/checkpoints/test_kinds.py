@@ -175,7 +175,9 @@ def test_all_unclear_tensors_are_counted_and_the_first_one_is_named(tmp_path):
 
 # ---- depthwise convolutions ----------------------------------------------------------------------------------
 
-DEPTHWISE = "dw conv_dw_1 block1a_dwconv dwconv2 depthwise depthwise_conv2d_3 expanded_conv_depthwise stem/DepthwiseConv2D"
+DEPTHWISE = (
+    "dw conv_dw_1 block1a_dwconv dwconv2 depthwise depthwise_conv2d_3 expanded_conv_depthwise stem/DepthwiseConv2D"
+)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -198,7 +200,9 @@ def test_elsewhere_a_depthwise_convolution_is_a_plain_one(tmp_path, rules, layer
     assert taken(tmp_path, rules, {name: (32, 1, 3, 2)}) == {name: ("conv", "name")}
 
 
-@pytest.mark.parametrize("layer", ["a", "up", "features.0", "dw_pw", "depthwise_conv2d_transpose", "separable_dw", "dw/0"])
+@pytest.mark.parametrize(
+    "layer", ["a", "up", "features.0", "dw_pw", "depthwise_conv2d_transpose", "separable_dw", "dw/0"]
+)
 def test_a_kernel_of_keras_that_may_be_depthwise_is_never_guessed(tmp_path, layer):
     name = f"{layer}/kernel"
     if "separable" not in layer:
@@ -287,9 +291,8 @@ def test_attention_is_known_by_the_names_and_the_biases_of_its_layers(tmp_path, 
     assert {*taken(tmp_path, rules, tensors | {kernel: (2, 4, 6)}).values()} == {("attention", "name")}
     found = contents(tmp_path / "b.safetensors")
     assert found["a.query.weight"][1] == (8, 6) and found[f"a.{out}.weight"][1] == (6, 8)
-    assert {*taken(tmp_path, rules, tensors | {kernel: (2, 4, 6)}, assume={".*": "conv"}).values()} == {
-        ("attention", "name")
-    }
+    told = {"assume": {".*": "conv"}, "allow_unmatched": True}
+    assert {*taken(tmp_path, rules, tensors | {kernel: (2, 4, 6)}, **told).values()} == {("attention", "name")}
     biases = {f"a{at}query{at}bias": (2, 4)}
     assert taken(tmp_path, rules, tensors | biases)[f"a{at}query{at}kernel"] == ("attention", "bias")
 
@@ -360,19 +363,67 @@ def test_an_assumption_about_many_tensors_does_not_overrule_a_name(tmp_path, nam
         (
             "torch-to-mlx",
             {"x": "conf"},
-            "assume={r'x': 'conf'}: 'conf' is no kind: write one of conv, conv_transpose, ",
+            "assume={r'x': 'conf'}: 'conf' is no kind: write one of conv, conv_transpose",
         ),
         ("torch-to-mlx", {"format": "tensor"}, "'tensor' is no format: write one of pt, flax, mlx, keras, tf"),
-        ("torch-to-keras", {".*": "norm"}, "'norm' is no kind: write one of conv, conv_transpose, depthwise, linear"),
+        ("torch-to-keras", {".*": "norm"}, "'norm' is no kind: write one of conv, conv_transpose, linear, embedding"),
         ("torch-to-mlx", {"(": "conv"}, "assume={r'(': 'conv'}: '(' is not a regular expression"),
         ("torch-to-mlx", {"conv": "conv"}, "assume={r'conv': 'conv'} fits no tensor of "),
-        ("torch-to-mlx", {".*": "embedding"}, "is for rules of this kind, as ready maps have them, and there are none"),
-        ({}, {".*": "conv"}, "is for rules of this kind"),
+        (
+            "torch-to-mlx",
+            {".*": "embedding"},
+            "is for rules of this kind, and the map torch-to-mlx has none: write one of conv, conv_transpose",
+        ),
+        ("torch-to-flax", {".*": "depthwise"}, "has none: write one of conv, conv_transpose, linear, embedding"),
+        ({}, {".*": "conv"}, "is for rules of this kind, and ready maps have such"),
+        ({}, {".*": "conf"}, "'conf' is no kind: write one of conv, conv_transpose, depthwise, linear, embedding, att"),
         ({}, {"format": "pt"}, "is for maps that say which format they read, and there are none"),
     ],
 )
 def test_assumptions_that_mean_nothing_are_refused(tmp_path, rules, assume, said):
     assert said in refused(tmp_path, rules, {"conv1.weight": (4, 4, 2, 2)}, assume=assume)
+
+
+NOTHING = [  # rules, tensors, assumptions of which the last decides nothing, and what the error says
+    ("torch-to-mlx", {"up.weight": (4, 4, 2, 2)}, [(".*", "conv"), ("up.*", "conv_transpose")], "comes after"),
+    ("torch-to-mlx", {"up.weight": (4, 4, 2, 2)}, [(".*", "conv"), ("up.*", "conv")], "comes after"),
+    (
+        "torch-to-flax",
+        {"e.weight": (4, 2), "f.weight": (4, 2)},
+        [(".*", "linear"), ("e.*", "embedding")],
+        "comes after",
+    ),
+    ("keras-to-torch", {"a/kernel": (3, 3, 4, 1)}, [(".*", "conv"), ("a.*", "depthwise")], "comes after"),
+    (
+        "torch-to-flax",
+        {"fc.weight": (4, 2)},
+        [(".*", "conv")],
+        "decides nothing: it fits 1 tensor, and it, 'fc.weight' of shape (4, 2), is taken as linear (guess)",
+    ),
+    ("torch-to-flax", {"fc.bias": (4,)}, [(".*", "conv")], "it, 'fc.bias' of shape (4,), has no rule for this kind"),
+    (
+        "flax-to-torch",
+        {"q.bias": (2,), "query.kernel": (4, 2, 3)},
+        [("q.*", "conv_transpose")],
+        "the first, 'query.kernel' of shape (4, 2, 3), is taken as attention (name)",
+    ),
+    ("keras-to-torch", {"dw/kernel": (3, 3, 4, 1), "dw2/kernel": (3, 3, 4, 1)}, [(".*", "conv")], "depthwise (name)"),
+    ("torch-to-flax", {"fc.weight": (4, 2)}, [("conv.*", "conv")], "fits no tensor of "),
+]
+
+
+@pytest.mark.parametrize("rules, tensors, assume, said", NOTHING)
+def test_an_assumption_that_decides_nothing_is_an_error(tmp_path, rules, tensors, assume, said):
+    match, kind = assume[-1]
+    message = refused(tmp_path, rules, tensors, assume=assume)
+    assert (
+        message.startswith(f"assume={{r'{match}': '{kind}'}} {said}" if said[0] != "t" else "assume=")
+        or said in message
+    )
+    if said == "comes after":
+        assert message.endswith(f"assume={{r'.*': '{assume[0][1]}'}}, which fits the same tensors: write it first")
+    taken(tmp_path, rules, tensors, assume=assume, allow_unmatched=True)
+    taken(tmp_path, rules, tensors, assume=assume[:-1])
 
 
 @pytest.mark.parametrize("assume", ["conv", ["conv"], 5, {5: "conv"}])
@@ -469,7 +520,15 @@ def test_the_command_says_what_to_write_and_what_was_assumed(tmp_path):
 
 # ---- rules of one's own before those of a map ----------------------------------------------------------------
 
-CHANGES = ["scale=2", "scale=0.5,1; divide", "shift=1", "dtype=bf16", "name=x", "scale=2; dtype=bf16; name=x", "rank=2; shift=1"]
+CHANGES = [
+    "scale=2",
+    "scale=0.5,1; divide",
+    "shift=1",
+    "dtype=bf16",
+    "name=x",
+    "scale=2; dtype=bf16; name=x",
+    "rank=2; shift=1",
+]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -515,6 +574,8 @@ def test_also_a_map_of_ones_own_says_the_order(tmp_path):
     (tmp_path / "my.toml").write_text("[[tensor]]\nmatch = '.*'\nscale = 2\n")
     (tmp_path / "new.toml").write_text("[[tensor]]\nmatch = '.*'\nto = 'F'\n")
     maps = [tmp_path / "my.toml", tmp_path / "new.toml"]
-    with pytest.raises(gl.LayoutError, match="my.toml does not say in which .*new.toml.*write 'F; rank=2; scale=2' .*'C; rank"):
+    with pytest.raises(
+        gl.LayoutError, match="my.toml does not say in which .*new.toml.*write 'F; rank=2; scale=2' .*'C; rank"
+    ):
         taken(tmp_path, maps, {"fc.weight": (3, 2)})
     taken(tmp_path, maps[::-1], {"fc.weight": (3, 2)}, allow_unmatched=True)

@@ -395,7 +395,9 @@ def test_a_rule_fits_whole_names_only(tmp_path):
 
 def test_the_first_set_with_a_rule_counts(tmp_path):
     data = model({"d.kernel": ("F32", (3, 4)), "e.kernel": ("F32", (3, 4)), "d.bias": ("F32", (4,))}, None)
-    found, _ = relayout(tmp_path, data, [{r"e\.kernel": "keep; name=as_it_is"}, "flax-to-torch"], rename={"^d": "first"})
+    found, _ = relayout(
+        tmp_path, data, [{r"e\.kernel": "keep; name=as_it_is"}, "flax-to-torch"], rename={"^d": "first"}
+    )
     assert {name: each[1] for name, each in found.items()} == {
         "first.weight": (4, 3),
         "as_it_is": (3, 4),

@@ -18,7 +18,7 @@ from gpulayout.cli.signals import says_what_is_missing
 from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import Checkpoint, open_checkpoint
+from gpulayout.files.checkpoints.opening import Checkpoint, are_models, open_checkpoint
 from gpulayout.files.checkpoints.planning import (
     CheckpointPlan,
     check_dtype,
@@ -33,6 +33,7 @@ from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
 
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
@@ -46,6 +47,21 @@ def model_options(given: dict[str, Any]) -> dict[str, Any]:
             advice = f": write --tensor '.*weight=... ; {part}'" if name in SIMPLE else ""
             raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
     return {name: value for name, value in given.items() if name in known}
+
+
+def check_says_nothing_for_one_array(
+    source: File, target: File, to: Shape | str | None, unpack: bool, from_: Shape | str | None
+) -> None:
+    """A usage error for options of one array beside two files that are models."""
+    if not are_models(source, target):
+        return
+    for option, given, instead in (
+        ("from", from_, "its tensors have shapes of their own"),
+        ("to", to, f"write --tensor '.*={to}'"),
+        ("unpack", unpack, "gpulayout unpack makes arrays of its tensors"),
+    ):
+        if given:
+            raise click.UsageError(f"--{option} is for one array, not for a model: {instead}")
 
 
 def model_rules(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.model_file import ModelMove, model_options, model_rules
+from gpulayout.cli.model_file import ModelMove, check_says_nothing_for_one_array, model_options, model_rules
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.standard_streams import File
@@ -63,6 +63,8 @@ def relayout(
         move = ModelMove(source, target, **model_options(options))
         rules, assumed = model_rules(tensor, maps, rename, assume, dtype)
         return move.relayout(rules, assumed, dtype, allow_unmatched)
+    if not options["raw"]:
+        check_says_nothing_for_one_array(source, target, to, unpack, from_)
     only_models = {
         "tensor": tensor,
         "map": maps,

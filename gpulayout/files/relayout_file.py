@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from gpulayout.api.arithmetic import SIMPLE, check_simple
+from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
 from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.files.results import CheckpointRelayout, FileRelayout
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.checks import type_text
+from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.shape import Shape
 
 if TYPE_CHECKING:
@@ -97,10 +99,11 @@ def relayout_file(
     assume : mapping or pairs, optional
         Regular expressions, and what the layers of the tensors are whose whole names they fit: ``"conv"``,
         ``"conv_transpose"``, ``"depthwise"``, ``"linear"`` or ``"embedding"``.  Of several, the first counts.  Maps ask
-        for it where neither a bias nor a name tells.  ``{".*": "conv"}`` says that no convolution is transposed, and ``{"format":
-        "pt"}`` that the file is PyTorch's, whatever its metadata says.
+        for it where neither a bias nor a name tells.  ``{".*": "conv"}`` says that no convolution is transposed, and
+        ``{"format": "pt"}`` that the file is PyTorch's, whatever its metadata says.
     allow_unmatched : bool
-        Allow rules that fit no tensor, and in maps that want a rule for every tensor, tensors without one.
+        Allow rules that fit no tensor, assumptions that decide nothing and renamings that change no name; and in maps
+        that want a rule for every tensor, tensors without one.
     source : Shape or str, optional
         The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes; then
         name the target: ``relayout_file(file, out, target="{0,1}")``.
@@ -184,10 +187,12 @@ def relayout_file(
     ('Dense_0.weight', 'F32[2,3]', 'BF16[3,2]')
     >>> folder.cleanup()
     """
-    from gpulayout.files.checkpoints.opening import is_about_model  # late, so that import gpulayout need not wait
+    # Late, so that `import gpulayout` need not wait.
+    from gpulayout.files.checkpoints.opening import are_models, is_about_model
 
+    _check_keywords(options)
     report = _ignore if progress is None else progress
-    if tensors is None and is_about_model(file, out, target, source):
+    if tensors is None and (is_about_model(file, out, target, source) or (are_models(file, out) and not raw)):
         tensors = {}
     if tensors is not None:
         return _relayout_model(
@@ -206,6 +211,26 @@ def relayout_file(
         if value:
             raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
     return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
+
+
+_OTHER_WORDS = {"map": "tensors", "maps": "tensors", "memory": "max_bytes", "to": "target", "from_": "source"}
+_FOR_MODELS = {  # what to write instead of a keyword for one array
+    "target": "write tensors={{'.*': {0}}}",
+    "source": "its tensors have shapes of their own",
+    **{name: f"give it in a rule, as in {{{{'.*weight': {{{{'{name}': ...}}}}}}}}" for name in SIMPLE},
+}
+
+
+def _check_keywords(options: Mapping[str, Any]) -> None:
+    """TypeError for keywords that no call here has, with what is meant; those of other calls are checked later."""
+    for name, value in options.items():
+        if name in _OTHER_WORDS:
+            instead = f"write {_OTHER_WORDS[name]}={clipped(value_text(value), 60)}"
+            raise TypeError(f"{value_text(name)} is not a keyword of this call: {instead}")
+        if name not in OPTIONS:
+            near = difflib.get_close_matches(name, (*inspect.signature(relayout_file).parameters, *SIMPLE), 1)
+            hint = f": did you mean {near[0]}?" if near else meant(name)
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{hint}")
 
 
 def _path(role: str, given: str | os.PathLike[str]) -> Path:
@@ -276,8 +301,8 @@ def _relayout_model(
     dtype = others.pop("dtype", None)
     for name, value in others.items():
         if value is not None:
-            rule = f": give it in a rule, as in {{'.*weight': {{'{name}': ...}}}}" if name in SIMPLE else ""
-            raise TypeError(f"{name} is for one array, not for a model{rule}")
+            instead = f": {_FOR_MODELS[name].format(value_text(value))}" if name in _FOR_MODELS else ""
+            raise TypeError(f"{name} is for one array, not for a model{instead}")
     if isinstance(file, ShapedBuffer):
         raise TypeError("file is a gl.Array, and a model is moved from a file to a file")
     try:

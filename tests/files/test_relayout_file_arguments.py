@@ -38,3 +38,27 @@ def test_a_name_that_is_taken_is_answered_with_the_argument(tmp_path):
         assert str(caught.value) == f"{out}: {message}" and isinstance(caught.value, ValueError)
         gl.relayout_file(before, out, overwrite=True)
         assert np.load(out).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("out", ["out.npy", "out.safetensors"])
+@pytest.mark.parametrize(
+    "given, instead",
+    [
+        ({"map": "torch-to-flax"}, "write tensors='torch-to-flax'"),
+        ({"maps": ["torch-to-flax"]}, "write tensors=['torch-to-flax']"),
+        ({"memory": "512M"}, "write max_bytes='512M'"),
+        ({"to": "F"}, "write target='F'"),
+        ({"from_": "f32[2]"}, "write source='f32[2]'"),
+        ({"tensor": {".*": "C"}}, "did you mean tensors?"),
+        ({"overwite": True}, "did you mean overwrite?"),
+        ({"scal": 2}, "did you mean scale?"),
+        ({"renames": {}}, "did you mean rename?"),
+        ({"nothing_like_it": 1}, None),
+    ],
+)
+def test_a_keyword_that_is_none_is_answered_with_the_one_that_is_meant(tmp_path, given, instead, out):
+    (name,) = given
+    with pytest.raises(TypeError) as caught:
+        gl.relayout_file(tmp_path / f"in.{out.partition('.')[2]}", tmp_path / out, **given)
+    expected = f"'{name}' is not a keyword of this call{f': {instead}' if instead else ''}"
+    assert str(caught.value) == expected

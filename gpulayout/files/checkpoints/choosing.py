@@ -81,9 +81,10 @@ def rules_of(
             continue
         found[tensor.name] = one
         if one[0] is None and strict and not allow_unmatched:
+            who = f"tensor {value_text(clipped(tensor.name, 80))}, {tensor}"
             raise LayoutError(
-                f"{strict} has no rule for tensor {value_text(clipped(tensor.name, 80))}, {tensor}: add one of your own, "
-                f"such as '{only(tensor.name)}=drop', or '{only(tensor.name)}=keep'"
+                f"{strict} has no rule for {who}: add one of your own, such as '{only(tensor.name)}=drop', or "
+                f"'{only(tensor.name)}=keep'"
             )
     for origin, some in unclear.items():
         raise LayoutError(unclear_text(some, origin))

@@ -57,6 +57,11 @@ def is_about_model(source: object, target: object, *one_array: object) -> bool:
     return all(each is None or each is False for each in one_array) and any(map(is_checkpoint, named))
 
 
+def are_models(source: object, target: object) -> bool:
+    """True for two files that both have the names of models, so that no array is meant."""
+    return all(isinstance(each, (str, os.PathLike)) and is_checkpoint(each) for each in (source, target))
+
+
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:
     """True for the name of a safetensors file, or of an index of such files."""
     return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -146,10 +147,37 @@ def test_the_command_and_the_function_do_and_refuse_the_same(folder, monkeypatch
     except (ValueError, TypeError) as error:
         assert written is None, error
         said = with_options(str(error)).partition(": ")[0]
+        said = re.sub("^target is", "--to is", re.sub("^source is", "--from is", said))
         assert said in by_command.stderr, (said, by_command.stderr)
     else:
         assert (folder / out).read_bytes() == written
     assert (written is None) == (sorted(os.listdir(folder)) == ["a.safetensors"])
+
+
+@pytest.mark.parametrize("out", ["b.safetensors", "b.safetensors.index.json"])
+@pytest.mark.parametrize(
+    "options, keywords, command, function",
+    [
+        (["--to", "F"], {"target": "F"}, "--to IS: write --tensor '.*=F'", "target IS: write tensors={'.*': 'F'}"),
+        (
+            ["--to", "a b -> b a", "--tensor", "d=C"],
+            {"target": "a b -> b a"},
+            "--to IS: write --tensor '.*=a b -> b a'",
+            "target IS: write tensors={'.*': 'a b -> b a'}",
+        ),
+        (["--from", "f32[2]", "--to", "F"], {"source": "f32[2]"}, "--from IS: its ", "source IS: its tensors have sha"),
+        (["--from", "f32[2]"], {"source": "f32[2]"}, "--from IS: its tensors have shapes", "source IS: its tensors"),
+        (["--unpack", "--from", "f32[2]"], {"source": "f32[2]"}, "--from IS: its tensors", "source IS: its tensors"),
+        (["--unpack"], {"target": "C"}, "--unpack IS: gpulayout unpack makes arrays", "target IS: write tensors="),
+    ],
+)
+def test_what_is_for_one_array_is_answered_with_what_models_have(folder, options, keywords, command, function, out):
+    said = "is for one array, not for a model"
+    assert refusal("relayout", folder / "a.safetensors", folder / out, *options).startswith(command.replace("IS", said))
+    with pytest.raises(TypeError) as caught:
+        gl.relayout_file(folder / "a.safetensors", folder / out, **keywords)
+    assert str(caught.value).startswith(function.replace("IS", said))
+    assert os.listdir(folder) == ["a.safetensors"]
 
 
 @pytest.mark.parametrize("memory", ["8", " 8 ", "0.01K"])
@@ -223,6 +251,7 @@ FAILURES = [  # wrong with this model, or with a file of rules
     ["--map", "flax-to-torch", "--tensor", "n=keep", "--assume", ".*=conv"],
     ["--map", "flax-to-torch", "--tensor", "n=keep", "--assume", "nothing=conv"],
     ["--rename", "kernel|bias=x"],
+    ["--rename", "nothing=x"],
     ["--memory", "1", "--tensor", "d.kernel=F"],
     *(
         ["--map", f"{name}.toml"]

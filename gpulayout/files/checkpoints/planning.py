@@ -20,7 +20,7 @@ from gpulayout.files.checkpoints.choosing import check_formats, notes_in, rules_
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
 from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, is_checkpoint
-from gpulayout.files.checkpoints.rules import RuleSet, new_name
+from gpulayout.files.checkpoints.rules import RuleSet, new_names
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_new_file
 from gpulayout.layout.checks import clipped, counted, value_text
@@ -89,18 +89,22 @@ def plan_relayout(
     check_formats(source, sets, assumed)
     notes = notes_in(source)
     rules = rules_of(source, notes, sets, assumed, allow_unmatched=allow_unmatched)
+    names = {name: new_names(name, rule, sets) for name, (rule, _) in rules.items()}
     by_shard: list[tuple[Shard, list[TensorPlan]]] = []
     for shard in source.shards:
         changes = []
         for tensor in shard.contents.tensors:
             rule, kind = rules[tensor.name]
-            name = new_name(tensor.name, rule, sets)
-            changes.append(replace(change_of(tensor, notes.get(tensor.name), rule, name, dtype), kind=kind))
+            change = change_of(tensor, notes.get(tensor.name), rule, names[tensor.name][-1], dtype)
+            changes.append(replace(change, kind=kind))
         by_shard.append((shard, changes))
     used = {id(rule) for rule, _ in rules.values()}
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
         raise LayoutError(_about_unmatched(source, sets, unmatched))
+    if not allow_unmatched:
+        kept = [names[name] for name, (rule, _) in rules.items() if rule is None or not rule.drop]
+        _check_renamings(source, sets, kept)
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
     return _planned(source, path, by_shard, unmatched, metadata)
 
@@ -156,6 +160,22 @@ def _about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Seq
         hint = f"the first tensor is called {value_text(clipped(names[0], 80))}" if names else "there are no tensors"
     more = f" (and {len(unmatched) - 1} more)" if len(unmatched) > 1 else ""
     return f"{unmatched[0]} fits no tensor of {source.path}{more}: {hint}"
+
+
+def _check_renamings(source: Checkpoint, sets: Sequence[RuleSet], names: Sequence[Sequence[str]]) -> None:
+    """`LayoutError` for a renaming of the caller's that changes no name; those of maps may be for other files.
+
+    names   of each tensor, before the first renaming and after each one
+    """
+    own = next((each.rename for each in sets if not each.origin), ())  # stands before those of maps
+    for number, (match, _) in enumerate(own):
+        if any(each[number] != each[number + 1] for each in names):
+            continue
+        before = [each[number] for each in names]
+        hint = f": the first tensor is then called {value_text(clipped(before[0], 80))}" if before else ""
+        if any(map(match.search, before)):
+            hint = ": its text is what it finds"
+        raise LayoutError(f"rename of {value_text(clipped(match.pattern, 80))} changes no name of {source.path}{hint}")
 
 
 def _planned(

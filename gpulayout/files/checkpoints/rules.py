@@ -338,13 +338,14 @@ def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, 
     return tuple(found)
 
 
-def new_name(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> str:
-    """What a tensor is called in the new file: by its rule, then by the renamings of all sets in turn."""
+def new_names(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> list[str]:
+    """What a tensor is called by its rule, and then after each renaming of all sets in turn; the last one counts."""
     if rule is not None and rule.name is not None:
         found = rule.match.fullmatch(name)
         assert found
         name = rule.name.expand(found)
+    names = [name]
     for each in sets:
         for match, template in each.rename:
-            name = match.sub(template.expand, name)
-    return name
+            names.append(match.sub(template.expand, names[-1]))
+    return names

@@ -659,3 +659,31 @@ def test_models_without_tensors_and_unusual_names(tmp_path):
     found, _ = relayout(tmp_path, model(names, {}), {})
     assert found.keys() == names.keys() and metadata_of(tmp_path / "b.safetensors") == {}
     assert raw({"a": entry("U8", [1], 0, 1)}, b"1")
+
+
+RENAMES = [  # of d.kernel, d.bias and e, with a rule that names e "f"; of several, the last changes nothing
+    [("^x", "y")],
+    [("d", "e"), ("d", "f")],
+    [("kernel", "kernel")],
+    [("(.*)", r"\1")],
+    [("^e$", "g")],
+    [(r"\bbias", "other"), ("bias", "b")],
+]
+
+
+@pytest.mark.parametrize("rules", [[{"e": "name=f; keep"}], [{"e": "name=f; keep"}, "flax-to-torch"]])
+@pytest.mark.parametrize("rename", RENAMES)
+def test_a_renaming_that_changes_no_name_is_an_error(tmp_path, rename, rules):
+    data = model({"d.kernel": ("F32", (3, 4)), "d.bias": ("F32", (4,)), "e": ("F32", (4,))}, None)
+    if rules[1:] and rename[0][0] in ("^x", "kernel"):  # names by the map, which renames too
+        rename = [(rename[0][0].replace("kernel", "weight"), rename[0][1].replace("kernel", "weight"))]
+    with pytest.raises(gl.LayoutError, match="^rename of .* changes no name of .*a.safetensors: ") as caught:
+        relayout(tmp_path, data, rules, rename=rename)
+    assert repr(rename[-1][0]) in str(caught.value) and not (tmp_path / "b.safetensors").exists()
+    relayout(tmp_path, data, rules, rename=rename, allow_unmatched=True)
+    relayout(tmp_path, data, rules, rename=rename[:-1])
+
+
+def test_renamings_of_a_map_may_change_nothing(tmp_path):
+    (tmp_path / "my.toml").write_text("rename = [['x', 'y']]")
+    relayout(tmp_path, model({"d": ("F32", (3, 4))}, None), [tmp_path / "my.toml"])

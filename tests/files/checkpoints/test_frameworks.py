@@ -171,10 +171,11 @@ class NnxNet(nnx.Module):
         self.layers = nnx.List([nnx.Linear(5, 8, rngs=rngs), nnx.Linear(8, 8, rngs=rngs)])
         self.norm = nnx.BatchNorm(8, rngs=rngs, use_running_average=True)
         self.conv = nnx.Conv(8, 9, (3,), rngs=rngs, padding="SAME")
+        self.dropout = nnx.Dropout(0.5, deterministic=True, rngs=rngs)  # its state of random numbers is not saved
 
     def __call__(self, x):
         for each in self.layers:
-            x = nnx.relu(each(x))
+            x = self.dropout(nnx.relu(each(x)))
         return self.conv(self.norm(x))
 
 

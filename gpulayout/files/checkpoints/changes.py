@@ -94,7 +94,7 @@ def change_of(
     try:
         move = plan(source, _target(source, to, options), **options)
         stored = _stored(source, move.target, to)
-        flip = _flip(source, rule, to, move.target)
+        flip = _flip(source, rule, to, move)
     except LayoutError as error:
         raise LayoutError(f"{origin}: {error}") from None
     except TypeError as error:
@@ -104,17 +104,28 @@ def change_of(
     return TensorPlan(tensor, name, stored, None if same else move, before, after, flip)
 
 
-def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, target: Shape) -> Flip | None:
-    """The flip of a rule for a tensor; None where every axis keeps its order."""
+def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, move: Plan) -> Flip | None:
+    """The flip of a rule for a tensor; None where every axis keeps its order.
+
+    Parts of a source that are read in reverse order come to the plan so, and would meet the numbers of other parts.
+    """
     if rule is None or not rule.flip or not isinstance(to, str):
         return None
     flip = flip_of(to, rule.flip, source.dimensions)
     if flip is None or flip.parts < 2:
         return None
-    side = target if flip.side == "after" else source
+    side = move.target if flip.side == "after" else source
     in_order = flip.side == "after" or same_buffer(source, _in_c_order(source.element_type, source.dimensions))
     if not in_order or side.nbytes % flip.parts:
         raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {side} is none")
+    groups = read_pattern(to, source.rank).before
+    flipped = [dim for dim, group in enumerate(groups) if {*group} & {*rule.flip}]
+    for parameter in () if move.change is None or flip.side == "after" else move.change.parameters:
+        if any(parameter.blocks[dim] for dim in flipped):
+            raise LayoutError(
+                f"{parameter.name} has several numbers along an axis of flip {value_text(' '.join(rule.flip))}: change "
+                "the elements in one relayout, and flip in another"
+            )
     return flip
 
 

@@ -32,7 +32,10 @@ _PLAIN = frozenset(  # words beside conv in names of plain convolutions
 )
 _DEPTHWISE = frozenset("dw dwconv depthwise depthwiseconv depthconv".split())
 _POINTWISE = frozenset("pw pwconv pointwise pointwiseconv point separable sep".split())
-_GROWS = re.compile(r"up|dec(?!ay)|transpos|unpool|expan|recon|generat|synth|mask|trans$|gen$|gan$|vocod|net?g$")
+# Parts of models that make something large of something small: convolutions there are often transposed.
+_GROWS = re.compile(r"(?:up|dec(?!ay)|transp|unpool|expan|recon|generat|synth|mask|inv|revers|vocod)")
+_MODELS = re.compile(r"(?:.*[^a-z])?(?:net_?g|g|gen|g_s)|.*(?:gan|vae|autoencoder|pixel|trans|gen)|x\d+", re.IGNORECASE)
+_TABLE_WORD = re.compile(r"emb(?:s|ed|eds|edding|eddings|eder|edders)?|.+embeddings?|.+embed|.+(?<![mt])emb")
 _TABLES = {"shared", "wte", "wpe", "wtte", "lookup", "codebook", "position", "positions", "pos", "vocab"}
 _MATRICES = frozenset(
     "proj projs projection projector linear dense fc mlp out mapping head lm unembed unembedding".split()
@@ -62,18 +65,21 @@ def kind_in_name(name: str, names: Container[str], kinds: Collection[str] = ()) 
     if _CLASS.fullmatch(layer) and not numbered:
         return "conv"
     if _CONV & words and words <= _CONV | _PLAIN:
-        return None if any(_GROWS.match(word) for each in path for word in _words(each)) else "conv"
+        grows = any(_MODELS.fullmatch(each) or any(map(_GROWS.match, _words(each))) for each in path)
+        return None if grows else "conv"
     if layer in ("query", "key", "value") or _is_output(name, layer, names):
         return "attention"
-    if "relative_attention_bias" in layer or layer.lower() in _TABLES or any("emb" in word for word in words):
-        return DOUBTFUL if words & _MATRICES else "embedding"
+    if "relative_attention_bias" in layer or layer.lower() in _TABLES or any(map(_TABLE_WORD.fullmatch, words)):
+        return DOUBTFUL if numbered or words & _MATRICES else "embedding"
     return None
 
 
 def _is_output(name: str, layer: str, names: Container[str]) -> bool:
     """True for the output of an attention layer, which stands beside a query."""
-    before, place, after = name.rpartition(layer)
-    return layer in ("out", "attention_output") and place != "" and f"{before}query{after}" in names
+    if layer not in ("out", "attention_output"):
+        return False
+    before, _, after = name.rpartition(layer)
+    return f"{before}query{after}" in names
 
 
 def _words(text: str) -> frozenset[str]:

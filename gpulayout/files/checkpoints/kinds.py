@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.files.checkpoints.kind_names import DOUBTFUL, kind_in_name
-from gpulayout.files.checkpoints.rules import KINDS, Rule, RuleSet, compiled
+from gpulayout.files.checkpoints.rules import KINDS, MOST_REGEX, Rule, RuleSet, compiled
 from gpulayout.layout.checks import clipped, counted, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
@@ -148,7 +148,9 @@ def check_all_decide(
 
 def assumption_text(regex: str, kind: str) -> str:
     """How a caller writes an assumption; the command line makes an option of it."""
-    return f"assume={{r'{regex}': '{kind}'}}"
+    if isinstance(regex, str) and isinstance(kind, str) and "'" not in regex + kind and len(regex) <= MOST_REGEX:
+        return f"assume={{r'{regex}': '{kind}'}}"
+    return f"assume={{{clipped(value_text(regex), 80)}: {clipped(value_text(kind), 80)}}}"
 
 
 def chosen(

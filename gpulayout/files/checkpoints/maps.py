@@ -97,6 +97,8 @@ def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
         origin = f"rule {number} of {shown}"
         if not isinstance(entry, dict) or not isinstance(entry.get("match"), str):
             raise FileError(f"{shown}: tensor {number} has no text called match, the regular expression of names")
+        if not isinstance(entry.get("optional", optional), bool):
+            raise FileError(f"{origin}: optional is {value_text(entry['optional'])}: it must be true or false")
         what = {key: value for key, value in entry.items() if key not in ("match", "optional")}
         rules.append(rule_of(entry["match"], what, origin, optional=entry.get("optional", optional)))
     pairs = found.get("rename", [])

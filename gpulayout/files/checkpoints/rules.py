@@ -38,6 +38,7 @@ KEYS = ("to", *SIMPLE, "name", "rank", "kind", "flip", "keep", "drop")
 KINDS = ("conv", "conv_transpose", "depthwise", "linear", "embedding", "attention", "norm")  # `kinds` tells them apart
 FLAGS = ("divide", "keep", "drop")
 MOST_REGEX = 1000  # characters
+LONGEST_NAME = 1 << 16  # characters of a new name
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS[1:] if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 Targets = tuple["Layout | str", ...]
@@ -205,6 +206,9 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
     for key in given:
         if key not in KEYS:
             raise LayoutError(f"{origin} has the key {value_text(key)}: the keys are {', '.join(KEYS)}")
+    for key in FLAGS:
+        if given.get(key) not in (None, True, False):
+            raise LayoutError(f"{origin}: {key} is {value_text(given[key])}: it must be true or false")
     options = _options(given, origin)
     keep, drop = bool(given.get("keep")), bool(given.get("drop"))
     to = _targets(given.get("to"), origin)
@@ -348,4 +352,10 @@ def new_names(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> list[str
     for each in sets:
         for match, template in each.rename:
             names.append(match.sub(template.expand, names[-1]))
+            if len(names[-1]) > LONGEST_NAME:
+                old, new = (value_text(clipped(each, 80)) for each in (names[0], names[-1]))
+                raise LayoutError(
+                    f"tensor {old} would be called {new}, a name of {len(names[-1])} characters: {LONGEST_NAME} is the "
+                    "limit"
+                )
     return names

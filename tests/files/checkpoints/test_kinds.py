@@ -9,6 +9,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.cli.failures import with_options
 from gpulayout.files import least_memory
+from gpulayout.files.checkpoints.kind_names import kind_in_name
 from tests.support.command_line import failure, run
 from tests.support.model_files import contents, model
 
@@ -243,7 +244,7 @@ MATRICES = ["torch-to-flax", "torch-to-keras"]
     "layer",
     ["shared", "encoder.embed_tokens", "wte", "transformer.wpe", "embeddings.word_embeddings", "tok_embeddings", "emb",
      "encoder.block.0.layer.0.SelfAttention.relative_attention_bias", "embeddings.position_embeddings", "embedding",
-     "pos_embed", "embed_in", "model.Embedding_0", "token_type_embeddings", "position", "emb.0", "codebook"],
+     "pos_embed", "embed_in", "model.Embedding_0", "token_type_embeddings", "position", "codebook"],
 )  # fmt: skip
 def test_embeddings_of_the_field_are_known_by_their_names(tmp_path, rules, layer):
     name = f"{layer}.weight"
@@ -264,7 +265,9 @@ def test_other_matrices_are_taken_as_linear_and_said_to_be(tmp_path, rules, laye
 
 
 @pytest.mark.parametrize("rules", MATRICES)
-@pytest.mark.parametrize("layer", ["embed_out", "embed_proj", "emb_linear", "unembed", "embedding_head"])
+@pytest.mark.parametrize(
+    "layer", ["embed_out", "embed_proj", "emb_linear", "unembed", "embedding_head", "time_embed.0"]
+)
 def test_a_matrix_whose_name_says_both_is_not_guessed(tmp_path, rules, layer):
     name = f"{layer}.weight"
     said = refused(tmp_path, rules, {name: (5, 3)})
@@ -579,3 +582,21 @@ def test_also_a_map_of_ones_own_says_the_order(tmp_path):
     ):
         taken(tmp_path, maps, {"fc.weight": (3, 2)})
     taken(tmp_path, maps[::-1], {"fc.weight": (3, 2)}, allow_unmatched=True)
+
+
+@pytest.mark.parametrize(
+    "name", "netG.conv1 net_g.conv1 hifigan.conv G.conv1 transp.conv reverse.conv vae.conv1 g_s.conv".split()
+)
+def test_convolutions_of_models_that_grow_are_not_called_plain(name):
+    assert kind_in_name(f"{name}.weight", ()) is None
+
+
+@pytest.mark.parametrize("name", ["member", "remember", "september", "assembly"])
+def test_words_that_hold_emb_are_no_embeddings(name):
+    assert kind_in_name(f"{name}.weight", ()) is None
+
+
+@pytest.mark.parametrize("name", ["emb", "tok_embeddings", "wordemb", "embed_tokens", "pos_embed", "wte"])
+def test_words_for_embeddings(name):
+    assert kind_in_name(f"{name}.weight", ()) == "embedding"
+    assert kind_in_name(f"{name}.0.weight", ()) == "doubtful"  # in a sequence, which may hold other layers too

@@ -300,7 +300,11 @@ def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
         ({"w": "name=\ud800"}, {}, "tensor 'w' cannot be called '\\ud800': it has half a character"),
         ({"w": "name=__metadata__"}, {}, "tensor 'w' cannot be called __metadata__"),
         ({"nothing": "C"}, {}, "the rule 'nothing' fits no tensor of "),
-        ({"w": "C; rank=3"}, {}, "tensors of these names have another rank, or belong to a rule before"),
+        (
+            {"w": "C; rank=3"},
+            {},
+            "tensors of these names have another rank, belong to a rule before, or were taken as another kind",
+        ),
         ({"(": "C"}, {}, "is not a regular expression"),
         ({"w": r"name=\2"}, {}, "does not fit the regular expression"),
         ({"w": ""}, {}, "does not say what becomes of its tensors"),
@@ -687,3 +691,71 @@ def test_a_renaming_that_changes_no_name_is_an_error(tmp_path, rename, rules):
 def test_renamings_of_a_map_may_change_nothing(tmp_path):
     (tmp_path / "my.toml").write_text("rename = [['x', 'y']]")
     relayout(tmp_path, model({"d": ("F32", (3, 4))}, None), [tmp_path / "my.toml"])
+
+
+@pytest.mark.parametrize("pattern", ["h w -> w h", "(h h2=1) w -> w (h h2)"])
+@pytest.mark.parametrize("name, numbers", [("scale", [[1.0], [10.0]]), ("shift", [[1.0], [10.0]])])
+def test_numbers_along_an_axis_that_is_read_in_reverse_order_are_refused(tmp_path, pattern, name, numbers):
+    """They would meet the elements of other rows."""
+    given = model({"w": ("F32", (2, 3))}, None)
+    rule = {"to": pattern, "flip": "h", name: numbers}
+    with pytest.raises(
+        gl.LayoutError, match=f"{name} has several numbers along an axis of flip 'h': change the elements"
+    ):
+        relayout(tmp_path, given, {"w": rule})
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+@pytest.mark.parametrize("pattern", ["h w -> w h", "h w -> h w"])
+@pytest.mark.parametrize("options", [{"scale": [1.0, 10.0, 100.0]}, {"scale": 3, "shift": -1}, {"dtype": "f16"}])
+def test_a_flip_beside_arithmetic_is_the_arithmetic_and_then_the_flip(tmp_path, pattern, options):
+    from safetensors.numpy import load_file, save_file
+
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    save_file({"w": values}, tmp_path / "a.safetensors")
+    rule = {"to": pattern, "flip": "h", **options}
+    gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors={"w": rule})
+    wanted = gl.transpose(gl.transpose(values, (0, 1), **options)[::-1], pattern)
+    assert (load_file(tmp_path / "b.safetensors")["w"] == wanted).all()
+
+
+def test_a_flip_that_is_written_in_reverse_order_keeps_the_numbers_of_its_rows(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    save_file({"w": values}, tmp_path / "a.safetensors")
+    rule = {"to": "h w -> h w", "flip": "h", "scale": [[1.0], [10.0]]}
+    gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors={"w": rule})
+    assert (load_file(tmp_path / "b.safetensors")["w"] == (values * [[1], [10]])[::-1]).all()
+
+
+@pytest.mark.parametrize("key", ["drop", "keep", "divide", "optional"])
+@pytest.mark.parametrize("value", ["no", "false", 0.5, 2, []], ids=str)
+def test_switches_are_true_or_false(tmp_path, key, value):
+    """`drop = "no"` left the tensor out."""
+    given = model({"w": ("F32", (2, 3))}, None)
+    text = repr(value).replace("'", '"')
+    (tmp_path / "my.toml").write_text(f"[[tensor]]\nmatch = 'w'\nscale = 2\n{key} = {text}\n")
+    ways = [tmp_path / "my.toml"] if key == "optional" else [tmp_path / "my.toml", {"w": {"scale": 2, key: value}}]
+    for rules in ways:
+        with pytest.raises((gl.LayoutError, FileError), match=f"{key} is .*: it must be true or false"):
+            relayout(tmp_path, given, rules)
+        assert not (tmp_path / "b.safetensors").exists()
+
+
+@pytest.mark.parametrize("map", ["torch-to-flax", "torch-to-keras", "torch-to-mlx", "mlx-to-torch", "flax-to-torch"])
+@pytest.mark.parametrize(
+    "name", [".weight", "a..weight", ".0.weight", "/0/weight", "....", "", ".", "/kernel", "a.//kernel"]
+)
+@pytest.mark.parametrize("dimensions", [(3,), (2, 3), (2, 2, 2), (2, 2, 2, 2)], ids=len)
+def test_names_with_empty_layers_are_answered(tmp_path, map, name, dimensions):
+    try:
+        relayout(tmp_path, model({name: ("F32", dimensions)}, None), map)
+    except (gl.LayoutError, FileError):
+        pass
+
+
+def test_new_names_have_a_limit(tmp_path):
+    given = model({"w": ("F32", (2, 3))}, None)
+    with pytest.raises(gl.LayoutError, match=r"would be called 'ww.*a name of \d+ characters: 65536 is the limit"):
+        relayout(tmp_path, given, {}, rename=[(".+", r"\g<0>\g<0>")] * 60)

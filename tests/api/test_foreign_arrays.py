@@ -86,7 +86,8 @@ def test_a_layout_without_a_shape_of_dlpack_memory():
             FLOATS.astype(">f4"),
             "{0}",
             TypeError,
-            "element type '>f4' is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))",
+            "element type '>f4' is big-endian: convert the array with .astype(array.dtype.newbyteorder('=')), which "
+            "makes it f32",
         ),
         (
             np.array(["a"]),

@@ -231,7 +231,11 @@ def test_xla_names_win_over_numpy_s_short_names():
         ("i4x", "element type 'i4x' is neither an XLA name nor the name of a NumPy dtype"),
         (None, "element type None is neither an XLA name nor a NumPy dtype"),
         (3, "element type 3 is neither an XLA name nor a NumPy dtype"),
-        (">f4", "element type '>f4' is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))"),
+        (
+            ">f4",
+            "element type '>f4' is big-endian: convert the array with .astype(array.dtype.newbyteorder('=')), which "
+            "makes it f32",
+        ),
         (
             np.dtype("O"),
             "element type dtype('O') has no XLA counterpart: only booleans, integers, floats and complex numbers "

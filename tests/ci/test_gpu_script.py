@@ -28,8 +28,10 @@ SANITIZERS = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/loca
 
 def run_script(*arguments, meanwhile=lambda process: None, **environment):
     """What became of ci/gpu; `meanwhile` is called with its process."""
+    # A shell cannot trap a signal that was ignored when it began, as in the background of a script that runs the tests.
+    heeds = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     with subprocess.Popen(
-        [SCRIPT, *arguments],
+        [sys.executable, "-c", heeds, SCRIPT, *arguments],
         cwd=ROOT.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -76,7 +76,9 @@ class ElementChange(NamedTuple):
         if self.arithmetic.form == "scale and shift" and self.arithmetic.steps[0].operation == "divide":
             given["divide"] = True
         several = [{*found} - {0, 1} for found in zip(*self.blocks)]
-        if any(several) and all(len(found) < 2 for found in several):  # different ones divide the array without a rest
+        if any(several) and all(
+            len(found) < 2 for found in several
+        ):  # blocks of different sizes divide the array exactly
             given["block"] = tuple([max(found, default=1) for found in several])
         return given
 

@@ -132,7 +132,7 @@ class ArithmeticOptions(TypedDict, total=False):
     zero_point : integer or array
         The integer that stands for 0, as in ONNX.
     divide : bool
-        True divides by `scale`: to a float type of 8 bits, say, whose way back multiplies.
+        True divides by `scale`, as when weights become floats of 8 bits; the way back multiplies.
     block : int or sequence of int
         How many elements share a number of a parameter: along every dimension of the array before the move that a
         parameter has neither 1 nor all numbers for, or one for each dimension.

@@ -62,14 +62,14 @@ def arithmetic_refusal(kind: str, source: Any, target: Any, options: Mapping[str
     constants = _constants(options)
     if kind == "transpose" and not _refused_change(given.dtype, _sizes_for(constants, given), constants):
         return ""
-    sizes = tuple([operator.index(size) for size in given.shape])  # a message has all of them
+    sizes = tuple([operator.index(size) for size in given.shape])  # a message shows all sizes
     if kind == "transpose":
         return _refused_change(given.dtype, sizes, constants)
     return _refused_way(kind, plain(source), plain(target), given.dtype, sizes, constants)
 
 
 def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
-    """The sizes that parameters have several numbers for; 1 for others that are open, which they stay."""
+    """The sizes that are known, or that parameters have several numbers for; 1 for the others, which stay open."""
     fixed, is_known = _fixed_axes(constants, array.ndim), not is_compiling()
     return tuple(
         [

@@ -45,7 +45,7 @@ def pitched(
 ) -> Layout:
     """The layout in which the steps of a dimension are `pitch` bytes, or multiples of `align` bytes.
 
-    One of both is None.
+    Exactly one of the two is given.
     dimension   by default the one above the most minor; then bytes that are likely to mean another one are refused
     text        the shape without its layout, for errors
     """

@@ -107,7 +107,8 @@ def change_of(
 def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, move: Plan) -> Flip | None:
     """The flip of a rule for a tensor; None where every axis keeps its order.
 
-    Parts of a source that are read in reverse order come to the plan so, and would meet the numbers of other parts.
+    A source that is read in reverse order reaches the plan reversed, so numbers along its flipped axes would apply to
+    the wrong parts.
     """
     if rule is None or not rule.flip or not isinstance(to, str):
         return None

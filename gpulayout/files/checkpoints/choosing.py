@@ -1,4 +1,4 @@
-"""Which rule each tensor of a checkpoint gets, with every check that needs no shape of a result."""
+"""Which rule each tensor of a checkpoint gets, and the checks that need only names and dimensions."""
 
 from __future__ import annotations
 

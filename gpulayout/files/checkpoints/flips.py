@@ -1,4 +1,4 @@
-"""Axes in reverse order: what layouts cannot say, and a transposed convolution of Flax needs.
+"""Axes in reverse order, as in the kernels of Flax's transposed convolutions.  A layout cannot express them.
 
 The axes that are flipped come first on one side of the move, so a tensor there is a row of equal parts, and the parts
 stand in reverse order.  A kernel of 3 x 3 of Flax, (h, w, in, out), has 9:
@@ -32,7 +32,7 @@ class Flip(NamedTuple):
 
 
 def flip_of(pattern: str, axes: tuple[str, ...], dimensions: tuple[int, ...]) -> Flip | None:
-    """How those of the axes that a pattern has are flipped; None if it has none of them.
+    """The flip of those axes that occur in a pattern; None if none does.
 
     `LayoutError` if they come first on neither side.
 

@@ -1,4 +1,4 @@
-"""What the name of a tensor says about its kind, and nothing where it says nothing certain.
+"""What the name of a tensor says about its kind.  An uncertain name says nothing.
 
 A name is that of an attribute: up, features.0, or conv1.  So only names of classes and words of the field count, and
 those only where nothing else in the name contradicts:
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container
 
-DOUBTFUL = "doubtful"  # a matrix that must not be taken as linear without a word
+DOUBTFUL = "doubtful"  # a matrix that must not be guessed to be linear
 
 # Names that layers get from their classes, by Keras (conv2d_3) and by Flax (Conv_0).
 _CLASS = re.compile(r"conv[123]d(_?\d+)?|Conv_\d+", re.IGNORECASE)

@@ -37,7 +37,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
 
 FORMATS = {"pt": "PyTorch", "flax": "Flax", "mlx": "MLX", "keras": "Keras", "tf": "TensorFlow"}  # of metadata
-ASSUMABLE = tuple(each for each in KINDS if each != "norm")  # what a norm is, its weight and its bias say
+ASSUMABLE = tuple(each for each in KINDS if each != "norm")  # a norm is known by its weight and bias
 _FAMILIES = (("conv", "conv_transpose", "depthwise"), ("linear", "embedding"))  # what is easily taken for the other
 _WORDS = {
     "conv": "a convolution",
@@ -114,7 +114,7 @@ def _format(text: object, origin: str, sets: Sequence[RuleSet]) -> str:
 def check_all_decide(
     assumed: Assumptions, found: Mapping[str, Kind | None], dimensions: Dimensions, file: object
 ) -> None:
-    """`LayoutError` for an assumption that decides what no tensor is.
+    """`LayoutError` for an assumption that decides the kind of no tensor.
 
     found   what each tensor is taken as
     """
@@ -188,7 +188,7 @@ def _family(kind: str | None) -> tuple[str | None, ...]:
 
 
 def _unsaid(rules: Sequence[Rule]) -> set[str | None]:
-    """What weights may be that fit these rules, also where no rule is for it.
+    """The kinds that weights which fit these rules may have, including kinds without a rule.
 
     A depthwise convolution is a plain one, unless a rule says where its axes stand.
     """

@@ -69,7 +69,10 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         raise FileError(f"{shown}: not rules in TOML: {reason}") from None
     try:
         return _rules(found, shown)
-    except (LayoutError, TypeError) as error:  # of a rule: here it is the file that is wrong, as it is without TOML
+    except (
+        LayoutError,
+        TypeError,
+    ) as error:  # a wrong rule in a file is a fault of the file, like text that is not TOML
         raise FileError(str(error)) from None
 
 

@@ -110,7 +110,7 @@ def plan_relayout(
 
 
 def check_dtype(dtype: ElementType | None) -> None:
-    """TypeError for a type that not all tensors of floats can get."""
+    """TypeError unless the type is a floating-point one."""
     if dtype is not None and not dtype.is_floating:
         raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
 
@@ -167,7 +167,7 @@ def _check_renamings(source: Checkpoint, sets: Sequence[RuleSet], names: Sequenc
 
     names   of each tensor, before the first renaming and after each one
     """
-    own = next((each.rename for each in sets if not each.origin), ())  # stands before those of maps
+    own = next((each.rename for each in sets if not each.origin), ())  # the caller's set comes before the maps
     for number, (match, _) in enumerate(own):
         if any(each[number] != each[number + 1] for each in names):
             continue
@@ -219,7 +219,7 @@ def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan], metadat
     by_name = {change.name: change for change in changes if change.name is not None}
     places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
     notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
-    for each in places:  # no file is written whose notes this reader would refuse, whoever wrote them
+    for each in places:  # a wrong note must fail here, not when the new file is read
         if each.name in notes:
             noted_shape(each, notes[each.name])
     header = header_text(metadata_with(shard.contents.metadata, metadata, notes), places)
@@ -251,7 +251,7 @@ def summary(changes: Sequence[TensorPlan]) -> str:
 
 
 def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
-    """What tensors were taken as without a word of the caller: a line for each kind and for what decided."""
+    """What tensors were taken as where the caller did not say: a line for each kind and each reason."""
     found: dict[Kind, list[str]] = {}
     for change in changes:
         if change.kind is not None and change.kind.known_by != "assume":

@@ -2,15 +2,22 @@
 
 Each element becomes a number of C, takes the steps, and is rounded to the target; see `moves.arithmetic`.  Libraries
 round once from 32 bits to 16, but not from f64 to bf16, and not to 8 bits on every machine.  There a number is rounded
-before it is converted: a large one is added and subtracted, as in `cpu.small_floats`.  The derivative of that is 1.
+before it is converted: a large one is added and subtracted, as in `cpu.small_floats`.
 
-Compilers fuse a product and a sum into one rounding, and XLA multiplies by the reciprocal of a constant divisor.  A
-choice that depends on the number keeps them from it: `where(x <= the largest number, x, x + x)` is x.
+The derivative of a change of float type is 1, for every number, and that of a product with `scale` is `scale`: also out
+of range, at infinities and at nans.  So each operation here has the derivative of what it stands for, whichever number
+its choices depend on.
+
+Compilers fuse a product and a sum into one rounding, XLA multiplies by the reciprocal of a constant divisor, and both
+drop a sum with 0, which makes 0 of -0.  A choice that depends on the number keeps them from it, such as
+`where(x <= the largest number, x, x + x)`, which is x.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +36,12 @@ Operations = tuple[tuple[Any, ...], ...]
 
 _NATIVE = (ElementType.F32, ElementType.F64)
 _NO_CAST = (ElementType.F8E8M0FNU, ElementType.F6E3M2FN, ElementType.F6E2M3FN)
+_BINARY = {
+    "multiply": operator.mul,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "divide": operator.truediv,
+}
 _WIDE = {"float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}  # integers, bits of the mantissa, bias
 
 
@@ -105,8 +118,9 @@ def _written(target: ElementType, wide: str, saturate: bool) -> Operations:
         word, mantissa, bias = _WIDE[wide]
         least, cut = bias + 1 - form.bias << mantissa, mantissa - form.mantissa_bits
         top = 2.0 ** ((form.largest >> form.mantissa_bits) - form.bias + 1)
-        found += [("clip", -top, top)]
-        found += [("near", word, 2 * bias + 1 << mantissa, least, (cut << mantissa) + (1 << mantissa - 1), wide)]
+        found.append(
+            ("near", word, 2 * bias + 1 << mantissa, least, (cut << mantissa) + (1 << mantissa - 1), wide, top)
+        )
     if form.infinity is None:
         field = (1 << form.mantissa_bits) - 1
         power = (form.largest >> form.mantissa_bits) - form.bias
@@ -131,19 +145,16 @@ def computed(operations: Operations, array: Any) -> Any:
     """The array after the operations."""
     xp = sys.modules["torch"] if is_torch(array) else sys.modules["jax"].numpy
     for name, *numbers in operations:
-        if name in ("multiply", "add", "subtract"):
-            array = getattr(xp, name)(array, _parameter(xp, array, *numbers))
-        elif name == "divide":
-            divisor = _parameter(xp, array, *numbers)
-            array = array / (divisor if is_torch(array) else xp.where(array == array, divisor, math.nan))
+        if name in _BINARY:
+            array = _BINARY[name](array, _operand(xp, array, name, *numbers))
         elif name == "apart":
-            array = xp.where(array <= numbers[0], array, array + array)
+            array = xp.where(array <= numbers[0], array, array + _held(array))
         elif name == "cast":
             array = _as(xp, array, numbers[0])
         elif name == "round":
             array = xp.round(array)
         elif name == "clip":
-            array = _clipped(xp, array, *numbers)
+            array = _following(array, _clipped(xp, _held(array), *numbers))
         elif name == "near":
             array = _near(xp, array, *numbers)
         elif name == "integer":
@@ -151,9 +162,9 @@ def computed(operations: Operations, array: Any) -> Any:
         elif name == "odd":
             array = _odd(xp, array, *numbers)
         elif name == "finite":
-            array = xp.where(abs(array) > numbers[0], math.nan, array)
+            array = xp.where(abs(array) > numbers[0], array + math.nan, array)
         elif name == "no nan":
-            array = xp.where(array != array, 0, array)
+            array = _following(array, xp.where(array != array, 0, _held(array)))
         else:
             array = array != 0
     return array
@@ -162,6 +173,15 @@ def computed(operations: Operations, array: Any) -> Any:
 def _as(xp: Any, array: Any, name: str) -> Any:
     kind = getattr(xp, name)
     return array.to(kind) if is_torch(array) else array.astype(kind)
+
+
+def _operand(xp: Any, array: Any, operation: str, *parameter: Any) -> Any:
+    """A parameter, such that compilers keep the operation."""
+    found = _parameter(xp, array, *parameter)
+    is_dropped = operation in ("add", "subtract") and not any(parameter[1])
+    if not is_dropped and (operation != "divide" or is_torch(array)):
+        return found
+    return xp.where((array == array) | (array != array), found, math.nan)
 
 
 def _parameter(
@@ -187,9 +207,8 @@ def _parameter(
 
 
 def _clipped(xp: Any, array: Any, lowest: float, highest: float) -> Any:
-    """The limits for numbers beyond them.  The derivative is 1 everywhere, as of other casts."""
-    nothing = xp.where(abs(array) < math.inf, array - _held(array), 0)  # but a derivative
-    return xp.where(array > highest, highest + nothing, xp.where(array < lowest, lowest + nothing, array))
+    """The limits for numbers beyond them."""
+    return xp.where(array > highest, highest, xp.where(array < lowest, lowest, array))
 
 
 def _held(array: Any) -> Any:
@@ -197,7 +216,27 @@ def _held(array: Any) -> Any:
     return array.detach() if is_torch(array) else sys.modules["jax"].lax.stop_gradient(array)
 
 
-def _near(xp: Any, array: Any, word: str, exponent: int, least: int, offset: int, wide: str) -> Any:
+def _following(array: Any, value: Any) -> Any:
+    """The value, with the derivative of the array.
+
+    No sum can do it: what has the derivative 1 at an infinity is infinite or nan there.  In torch a copy of the array
+    is overwritten where autograd does not look, in operations that all transforms, compilers and exporters know.
+    """
+    if not is_torch(array):
+        return _following_in_jax()(array, value)
+    found = array.clone()
+    found.detach().copy_(value)
+    return found
+
+
+@functools.cache
+def _following_in_jax() -> Any:
+    function = sys.modules["jax"].custom_jvp(lambda array, value: value)
+    function.defjvp(lambda arrays, tangents: (arrays[1], tangents[0]))
+    return function
+
+
+def _near(xp: Any, array: Any, word: str, exponent: int, least: int, offset: int, wide: str, top: float) -> Any:
     """The nearest number with the target's mantissa."""
     if is_torch(array):
         bits = viewed(_held(array), getattr(xp, word))
@@ -207,7 +246,8 @@ def _near(xp: Any, array: Any, word: str, exponent: int, least: int, offset: int
         bits = lax.bitcast_convert_type(_held(array), word)
         large = lax.bitcast_convert_type(xp.maximum(bits & exponent, least) + offset, wide)
     rounded = (array + large) - large
-    return xp.where(rounded == 0, array, rounded)  # the conversion makes a zero of it, with the sign of the number
+    # The conversion makes a zero of a number that rounds to 0, with its sign, and an infinity of one above the top.
+    return xp.where((rounded == 0) | (abs(array) > top), array, rounded)
 
 
 def _integers(xp: Any, array: Any, lowest: float, most: float, name: str, highest: int) -> Any:

@@ -45,7 +45,7 @@ from gpulayout.moves.lowering import lowered_relayout
 from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.pieces import relayout_pieces
 
-_FIELDS = "source", "target", "names", "change", "pieces", "bytes_read", "bytes_written", "transfer"
+_FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "transfer"
 
 
 class Plan(PlanValue):
@@ -82,7 +82,6 @@ class Plan(PlanValue):
     source: Shape
     target: Shape
     names: tuple[str, ...] | None
-    change: ElementChange | None  # the arithmetic on the way, with its parameters
     pieces: Pieces
     bytes_read: int
     bytes_written: int
@@ -457,14 +456,15 @@ def plan(
     >>> plan("f32[16,256]", "{0,1}", dtype="bf16")
     plan('f32[16,256]{1,0}', 'bf16[16,256]{0,1}') with cast
     """
+    if is_compiling():
+        again = functools.partial(plan, source, target, names=names, **options)
+        return traced_plan(Plan.__new__(Plan), source, target, names, options, again)
     asked = Asked(options) if options else None
     if asked:
         return _plan_converted(as_shape(source, "source"), target, names, asked)
     if names is not None:
         shape = as_shape(source, "source")
         return _plan(shape, as_target(target, shape), named_dimensions(names, shape.rank, shape))
-    if is_compiling():
-        return traced_plan(Plan.__new__(Plan), source, target)
     if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
         return found
     shape = as_shape(source, "source")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpulayout.api.arithmetic import ElementChange
+from gpulayout.api.arithmetic import Asked, ElementChange
 from gpulayout.api.traced_arithmetic import Constants, plain_options
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
@@ -20,7 +20,16 @@ class PlanValue:
     source: Shape
     target: Shape
     names: tuple[str, ...] | None
-    change: ElementChange | None
+    own_change: ElementChange | dict[str, Any] | None  # the keywords, if a function of torch.compile made the plan
+
+    @property
+    def change(self) -> ElementChange | None:
+        """The arithmetic on the way, with its parameters."""
+        found = self.own_change
+        if isinstance(found, dict):
+            found = Asked(found).change(self.source, self.target.element_type)
+            object.__setattr__(self, "own_change", found)
+        return found
 
     @property
     def _key(self) -> tuple[Any, ...]:

@@ -12,14 +12,23 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from gpulayout.api.targets import as_target
+from gpulayout.api.targets import as_target, axis_names, converted_target
 from gpulayout.api.torch_tensors import TorchTensors
-from gpulayout.api.traced_arithmetic import arithmetic_refusal, changed, converted
+from gpulayout.api.traced_arithmetic import (
+    Constants,
+    arithmetic_refusal,
+    asked_for,
+    changed,
+    constants_of,
+    converted,
+    no_constants,
+)
 from gpulayout.api.traced_sides import Given, check_array, check_fixed, traced_source
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
@@ -30,6 +39,7 @@ from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, moves_as_integers, plain_steps, run_in_torch
 from gpulayout.moves.lowered_jax import JaxStep, is_jax, run_in_jax
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
+from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.torch_views import viewed
 
 Made = TypeVar("Made")
@@ -159,8 +169,11 @@ def options_of_plan(plan: Any) -> Mapping[str, Any]:
 
     torch.compile cannot hand a plan to a function of constants in all releases, but it can ask the plan.
     """
-    if plan.change is None:
+    change = plan.own_change
+    if change is None:
         return {}
+    if isinstance(change, dict):  # the graph made the plan
+        return change
     id(plan)  # another plan compiles again
     return dict(plan.plain_options())
 
@@ -203,19 +216,47 @@ def _lowered_call(kind: str, source: Any, target: Any, dtype: Any, sizes: tuple[
     return lowered_pack(target) if is_logical else lowered_relayout(source, target, sizes[0])
 
 
-def traced_plan(plan: Made, source: Any, target: Any) -> Made:
-    """Fill in a new plan with what its calls need where a compiler traces them."""
-    texts = _shape_texts(plain(source), plain(target))
-    values = parse_array_shape(texts[0]), parse_array_shape(texts[1]), None, None
-    for name, value in zip(("source", "target", "names", "change"), values):
+def traced_plan(
+    plan: Made, source: Any, target: Any, names: Any, options: Mapping[str, Any], again: Callable[[], Made]
+) -> Made:
+    """Fill in a new plan with what its calls need where a compiler traces them.
+
+    again   makes it outside of the graph, with the errors of a plan that cannot be
+    """
+    reason = no_constants(options)
+    if not reason:
+        names = names if names is None or isinstance(names, str) else tuple(names)
+        arguments = plain(source), plain(target), names, constants_of(options)
+        reason = _no_plan(*arguments)
+    if reason:
+        return cast(Made, between_graphs(reason, again))
+    texts = _planned_texts(*arguments)
+    values = parse_array_shape(texts[0]), parse_array_shape(texts[1]), texts[2], dict(options) if texts[3] else None
+    for name, value in zip(("source", "target", "names", "own_change"), values):
         object.__setattr__(plan, name, value)
     return plan
 
 
 @constant_in_graphs
-def _shape_texts(source: Any, target: Any) -> tuple[str, str]:
-    shape = as_shape(from_plain(source), "source")
-    return str(shape), str(as_target(from_plain(target), shape))
+def _planned_texts(
+    source: Any, target: Any, names: Any, options: Constants
+) -> tuple[str, str, tuple[str, ...] | None, bool]:
+    """The shapes and the names of a plan, and whether its elements change."""
+    shape, asked = as_shape(from_plain(source), "source"), asked_for(options)
+    target = from_plain(target)
+    found = converted_target(target, shape, asked) if asked else as_target(target, shape)
+    check_same_dimensions(shape, found)
+    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
+    return str(shape), str(found), labels, asked.change(shape, found.element_type) is not None
+
+
+@constant_in_graphs
+def _no_plan(*arguments: Any) -> str:
+    try:
+        _planned_texts(*arguments)
+    except (LayoutError, TypeError, BufferError) as error:
+        return str(error)
+    return ""
 
 
 # ---- transposes, whose sizes may stay open ---------------------------------------------------------------------------

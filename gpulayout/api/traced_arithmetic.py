@@ -1,6 +1,7 @@
 """Calls with arithmetic on traced arrays: to the logical array, the operations, and on to the result.
 
-Compilers make one pass of them.  The parameters are constants of the graph, so a traced one is an error.
+Compilers make one pass of them.  The parameters are constants of the graph, so a traced one is an error.  But
+torch.compile traces all of NumPy's arrays, which may have other numbers in the next call: they are inputs of the graph.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from gpulayout.api.arithmetic import PARAMETERS, Asked, ElementChange
 from gpulayout.api.not_memory import no_constant
 from gpulayout.api.targets import converted_target
-from gpulayout.api.traced_operations import Operations, computed, operations_of
+from gpulayout.api.traced_operations import Operations, computed, operations_of, zero_point_check
 from gpulayout.api.traced_sides import Given, check_fixed, traced_source
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -35,31 +36,30 @@ def converted(kind: str, source: Any, target: Any, options: Mapping[str, Any], g
     """The result of pack, unpack or relayout."""
     check_fixed(given)
     sizes = tuple([operator.index(size) for size in given.shape])
-    arguments = kind, plain(source), plain(target), given.dtype, sizes, _constants(options)
+    arguments = kind, plain(source), plain(target), given.dtype, sizes, constants_of(options)
     if not is_torch(given):
         before, operations, after = _way(*(*arguments, False))
         array = computed(operations, given if before is None else before(given))
         return array if after is None else after(array)
     moves_before, moves_after = _moves(*arguments)
     array = run_in_torch(_steps_before, arguments, given) if moves_before else given
-    array = computed(_operations(*arguments), array)
+    array = computed(_operations(*arguments), array, _inputs(options))
     return run_in_torch(_steps_after, arguments, array) if moves_after else array.contiguous()
 
 
 def changed(options: Mapping[str, Any], array: Any) -> Any:
     """The array before a transpose, its elements changed.  Only sizes that a parameter has numbers for become fixed."""
-    constants = _constants(options)
+    constants = constants_of(options)
     sizes = _sizes_for(constants, array)
-    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array)
+    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array, _inputs(options))
 
 
 def arithmetic_refusal(kind: str, source: Any, target: Any, options: Mapping[str, Any], given: Any) -> str:
     """Why torch.compile cannot trace a call, or nothing."""
-    for name, value in options.items():
-        if is_torch(value) or isinstance(value, np.ndarray):
-            what = "a tensor" if is_torch(value) else "a NumPy array"
-            return str(no_constant(name, f"{what} inside torch.compile, which traces it"))
-    constants = _constants(options)
+    reason = no_constants(options)
+    if reason:
+        return reason
+    constants = constants_of(options)
     if kind == "transpose" and not _refused_change(given.dtype, _sizes_for(constants, given), constants):
         return ""
     sizes = tuple([operator.index(size) for size in given.shape])  # a message shows all sizes
@@ -79,7 +79,17 @@ def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
     )
 
 
-def _constants(options: Mapping[str, Any]) -> Constants:
+def no_constants(options: Mapping[str, Any]) -> str:
+    """Why torch.compile cannot take keywords as constants of a graph, or nothing."""
+    for name, value in options.items():
+        if _holds(value, is_torch):
+            return str(no_constant(name, "a tensor inside torch.compile, which traces it"))
+        if name not in PARAMETERS and _holds(value, _is_array):
+            return str(no_constant(name, "a NumPy array inside torch.compile, which traces it"))
+    return ""
+
+
+def constants_of(options: Mapping[str, Any]) -> Constants:
     """The keywords as torch.compile takes constants."""
     if not is_compiling():
         return tuple(options.items())
@@ -87,7 +97,10 @@ def _constants(options: Mapping[str, Any]) -> Constants:
 
 
 def _constant(value: Any) -> Any:
-    """torch.compile may have made a variable of a number; this makes a constant again."""
+    """torch.compile may have made a variable of a number; this makes a constant again.  Arrays get a stand-in."""
+    if _holds(value, _is_array):
+        tensor = _tensor(value)
+        return "array", tensor.dtype, *[operator.index(size) for size in tensor.shape]
     if isinstance(value, (tuple, list)):
         return "list", *[_constant(part) for part in value]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -95,13 +108,44 @@ def _constant(value: Any) -> Any:
     return ("float", value.hex()) if isinstance(value, float) else value
 
 
-def _asked(options: Constants) -> Asked:
+def _inputs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that torch.compile makes inputs of the graph, by name."""
+    if not is_compiling():
+        return {}
+    return {name: _tensor(value) for name, value in options.items() if _holds(value, _is_array)}
+
+
+def _holds(value: Any, test: Callable[[Any], bool]) -> bool:
+    """True for such a value, and for a list that has one at any depth."""
+    if isinstance(value, (tuple, list)):
+        return True in [_holds(part, test) for part in value]
+    return test(value)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def _tensor(value: Any) -> Any:
+    """What torch.compile makes of an array of NumPy, or of a list with one, with NumPy's choice of a common type."""
+    torch = sys.modules["torch"]
+    if isinstance(value, (tuple, list)):
+        parts = [_tensor(part) for part in value]
+        kind = torch.float64 if True in [part.dtype.is_floating_point for part in parts] else torch.int64
+        return torch.stack([part.to(kind) for part in parts])
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else torch.as_tensor(value)
+
+
+def asked_for(options: Constants) -> Asked:
+    """The keywords that became constants, read."""
     return Asked({name: _option(value) for name, value in options})
 
 
 def _option(value: Any) -> Any:
-    if not isinstance(value, tuple) or value[:1] not in (("list",), ("float",)):
+    if not isinstance(value, tuple) or value[:1] not in (("list",), ("float",), ("array",)):
         return value
+    if value[0] == "array":
+        return np.zeros(value[2:], ElementType.of(value[1]).dtype)
     return float.fromhex(value[1]) if value[0] == "float" else [_option(part) for part in value[1:]]
 
 
@@ -118,7 +162,7 @@ def _way(
     in_torch: bool,
 ) -> Way:
     """What a call does, with the errors of a call on memory."""
-    source, target, asked = from_plain(source), from_plain(target), _asked(options)
+    source, target, asked = from_plain(source), from_plain(target), asked_for(options)
     given = Given(ElementType.of(dtype).dtype, sizes)
     before = None
     if kind == "pack":
@@ -133,7 +177,8 @@ def _way(
         if kind == "pack" and found.dimensions != sizes:
             raise BufferError(f"array has shape {sizes}, but {found} has dimensions {found.dimensions}")
         check_same_dimensions(shape, found)
-    operations = _operations_for(asked.change(shape, found.element_type), shape.dimensions, in_torch)
+    change = asked.change(shape, found.element_type)
+    operations = _operations_for(change, shape.dimensions, in_torch, _input_names(options))
     return before, operations, None if kind == "unpack" else _packing(found)
 
 
@@ -141,16 +186,23 @@ _packing = functools.lru_cache(maxsize=1024)(lowered_pack)
 _unpacking = functools.lru_cache(maxsize=1024)(lowered_unpack)
 
 
-def _operations_for(change: ElementChange | None, dimensions: tuple[int, ...], in_torch: bool) -> Operations:
+def _input_names(options: Constants) -> tuple[str, ...]:
+    return tuple([name for name, value in options if isinstance(value, tuple) and value[:1] == ("array",)])
+
+
+def _operations_for(
+    change: ElementChange | None, dimensions: tuple[int, ...], in_torch: bool, inputs: tuple[str, ...]
+) -> Operations:
     if change is None:
         return ()
     parameters = []
-    for _, found, blocks in change.parameters:
+    for name, found, blocks in change.parameters:
         ends = tuple([own if block > 1 else size for own, size, block in zip(dimensions, found.shape, blocks)])
-        parameters.append(
-            (tuple(found.reshape(-1).tolist()), found.shape, tuple([block or 1 for block in blocks]), ends)
-        )
+        numbers = name if name in inputs else tuple(found.reshape(-1).tolist())
+        parameters.append((numbers, found.shape, tuple([block or 1 for block in blocks]), ends))
     operations = operations_of(change.arithmetic, parameters, in_torch)
+    if "zero_point" in inputs:
+        operations = (zero_point_check(change.arithmetic), *operations)
     if not in_torch and not sys.modules["jax"].config.jax_enable_x64:
         wide = [value for values in operations for value in values if value in ("float64", "int64", "uint64")]
         if wide:
@@ -214,9 +266,10 @@ def _fixed_axes(options: Constants, rank: int) -> tuple[bool, ...]:
 
 @constant_in_graphs
 def _changes(dtype: Any, sizes: tuple[int, ...], options: Constants, in_torch: bool) -> Operations:
-    asked, source = _asked(options), Shape(ElementType.of(dtype).dtype, sizes)
+    asked, source = asked_for(options), Shape(ElementType.of(dtype).dtype, sizes)
     asked.check_type(source.element_type)
-    return _operations_for(asked.change(source, asked.dtype or source.element_type), sizes, in_torch)
+    change = asked.change(source, asked.dtype or source.element_type)
+    return _operations_for(change, sizes, in_torch, _input_names(options))
 
 
 @constant_in_graphs

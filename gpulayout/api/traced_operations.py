@@ -19,7 +19,7 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from gpulayout.moves.torch_views import viewed
 # The name of each, then plain values: what torch.compile takes as a constant of its graph.
 Operations = tuple[tuple[Any, ...], ...]
 
+_NO_INPUTS: Mapping[str, Any] = {}
 _NATIVE = (ElementType.F32, ElementType.F64)
 _NO_CAST = (ElementType.F8E8M0FNU, ElementType.F6E3M2FN, ElementType.F6E2M3FN)
 _BINARY = {
@@ -48,7 +49,8 @@ _WIDE = {"float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}  # integ
 def operations_of(arithmetic: Arithmetic, parameters: Sequence[tuple[Any, ...]], in_torch: bool) -> Operations:
     """The operations on an array of the source's type.
 
-    parameters   of each: its numbers in C order, its sizes, and how many elements each number is for, in each dimension
+    parameters   of each: its numbers in C order, or the name of an input of the graph; its sizes, and how many elements
+                 each number is for, in each dimension
     LayoutError for types that the library cannot convert.
     """
     source, target = arithmetic.source, arithmetic.target
@@ -131,6 +133,18 @@ def _written(target: ElementType, wide: str, saturate: bool) -> Operations:
     return *found, ("cast", name)
 
 
+def zero_point_check(arithmetic: Arithmetic) -> tuple[Any, ...]:
+    """The operation that checks the numbers of a zero_point that is an input of the graph."""
+    side = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
+    return "check", *_range(side), side.value
+
+
+def _check_zero_point(zero_point: Any, lowest: int, highest: int, name: str) -> None:
+    """RuntimeError, from torch, when the graph runs: it knows the numbers only then."""
+    is_inside = ((zero_point >= lowest) & (zero_point <= highest)).all()
+    sys.modules["torch"]._assert_async(is_inside, f"zero_point is outside the range of {name}, {lowest}..{highest}")
+
+
 def _range(integer: ElementType) -> tuple[int, int]:
     """The lowest and the highest number of an integer type, or of pred."""
     if integer.is_signed:
@@ -141,12 +155,17 @@ def _range(integer: ElementType) -> tuple[int, int]:
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
-def computed(operations: Operations, array: Any) -> Any:
-    """The array after the operations."""
+def computed(operations: Operations, array: Any, inputs: Mapping[str, Any] = _NO_INPUTS) -> Any:
+    """The array after the operations.
+
+    inputs   of the graph: tensors that stand for parameters, by name
+    """
     xp = sys.modules["torch"] if is_torch(array) else sys.modules["jax"].numpy
     for name, *numbers in operations:
         if name in _BINARY:
-            array = _BINARY[name](array, _operand(xp, array, name, *numbers))
+            array = _BINARY[name](array, _operand(xp, array, inputs, name, *numbers))
+        elif name == "check":
+            _check_zero_point(inputs["zero_point"], *numbers)
         elif name == "apart":
             array = xp.where(array <= numbers[0], array, array + _held(array))
         elif name == "cast":
@@ -175,10 +194,14 @@ def _as(xp: Any, array: Any, name: str) -> Any:
     return array.to(kind) if is_torch(array) else array.astype(kind)
 
 
-def _operand(xp: Any, array: Any, operation: str, *parameter: Any) -> Any:
+def _operand(
+    xp: Any, array: Any, inputs: Mapping[str, Any], operation: str, kind: str, numbers: Any, *places: Any
+) -> Any:
     """A parameter, such that compilers keep the operation."""
-    found = _parameter(xp, array, *parameter)
-    is_dropped = operation in ("add", "subtract") and not any(parameter[1])
+    if isinstance(numbers, str):
+        return _spread(xp, inputs[numbers].to(device=array.device, dtype=getattr(xp, kind)), *places)
+    found = _parameter(xp, array, kind, numbers, *places)
+    is_dropped = operation in ("add", "subtract") and not any(numbers)
     if not is_dropped and (operation != "divide" or is_torch(array)):
         return found
     return xp.where((array == array) | (array != array), found, math.nan)
@@ -189,17 +212,18 @@ def _parameter(
     array: Any,
     name: str,
     values: Sequence[float],
-    sizes: Sequence[int],
-    blocks: Sequence[int],
-    ends: Sequence[int],
+    *places: Sequence[int],
 ) -> Any:
-    """A parameter that broadcasts against the array: each number for the elements of its block, which ends with
-    the array.
-    """
+    """A parameter of these numbers that broadcasts against the array."""
     if is_torch(array):
         found = xp.tensor(values, dtype=getattr(xp, name), device=array.device)
     else:
         found = xp.asarray(np.array(values, name))
+    return _spread(xp, found, *places)
+
+
+def _spread(xp: Any, found: Any, sizes: Sequence[int], blocks: Sequence[int], ends: Sequence[int]) -> Any:
+    """Each number for the elements of its block, which ends with the array."""
     found = found.reshape([part for size in sizes for part in (size, 1)])
     found = xp.broadcast_to(found, [part for both in zip(sizes, blocks) for part in both])
     found = found.reshape([size * block for size, block in zip(sizes, blocks)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_checks import check_buffer, check_layout, is_flat
-from gpulayout.api.array_elements import elements_at, equal_elements
+from gpulayout.api.array_elements import elements_at, equal_elements, refusal, run_ufunc
 from gpulayout.api.array_graphs import is_same_in_graph, length_in_graph, relayout_in_graph, shape_in_graph
 from gpulayout.api.array_trees import PENDING, register
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike, Unpack
@@ -70,8 +70,10 @@ class Array(ShapedBuffer[Memory]):
     -----
     It has no arithmetic: ``array.logical()`` is an array of the buffer's own library.
 
-    ``==`` is True or False: True for the same element type, the same dimensions and equal elements, whatever the
-    layouts are.  Padding does not count.  As buffers can change, there is no hash.
+    ``==`` of two is True or False: True for the same element type, the same dimensions and equal elements, whatever the
+    layouts are.  Padding does not count, and of a byte that holds one element of ``s4`` only the lower 4 bits do.
+    Beside anything else, such as an array of NumPy, it is a TypeError that says what to write; beside None it is False.
+    As buffers can change, there is no hash.
 
     ``numpy.asarray``, ``torch.from_dlpack`` and the like take it as the N-d array.
 
@@ -246,16 +248,21 @@ class Array(ShapedBuffer[Memory]):
         return elements_at(self, key)
 
     def __eq__(self, other: object) -> bool:
-        """True for the same element type, the same dimensions and equal elements.
+        """True for another `Array` of the same element type, the same dimensions and equal elements; False for None.
 
         Raises
         ------
         TypeError
-            For arrays inside a traced function: compare what `logical` gives.
+            For anything else, on either side: arrays, numbers, lists, text.  And for arrays inside a traced function:
+            compare what `logical` gives.
         BufferError
             For arrays on different devices.
         """
-        return equal_elements(self, other) if isinstance(other, Array) else NotImplemented
+        if isinstance(other, Array):
+            return equal_elements(self, other)
+        if other is None:
+            return False
+        raise refusal(other)
 
     def __len__(self) -> int:
         if is_compiling():
@@ -299,6 +306,17 @@ class Array(ShapedBuffer[Memory]):
         if is_new and copy is False:
             raise ValueError(f"{self.shape} needs a copy: no strides say where its elements lie")
         return np.array(found, dtype, copy=None if is_new else copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """What a function of NumPy, such as ``numpy.add``, gives for the N-d array of the elements.
+
+        Raises
+        ------
+        TypeError
+            For ``numpy.equal`` and ``numpy.not_equal`` beside what is no `Array`, which is what ``==`` and ``!=`` of
+            NumPy's arrays call; for an `Array` to write to; and as `__array__` raises it.
+        """
+        return run_ufunc(ufunc, method, inputs, options)
 
     def __dlpack__(self, **options: Any) -> Any:
         """The N-d array of the elements by DLPack, without a copy.

@@ -13,11 +13,11 @@ from gpulayout.api.array_checks import is_flat
 from gpulayout.api.libraries import library_of
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import unpack
-from gpulayout.api.shaped_buffer import ShapedBuffer
+from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.api.sides import own_strides
 from gpulayout.api.traced import outside_of_graphs
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.checks import counted, type_text
+from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.plain import from_plain, plain
@@ -194,9 +194,11 @@ def _are_alike(one: Any, other: Any) -> bool:
 def _equal(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     (backend, a), (other_backend, b) = (_memory(each, role) for each, role in ((one, "left"), (other, "right")))
     arrays.check_same_device(backend, a, other_backend, b, ("the left gl.Array", "the right one"))
+    # A cast reads the bits that count: a code of s4 has 4 of them, also in a byte of torch.  And CuPy holds the types
+    # that NumPy lacks as integers, in which -0.0 and nan compare otherwise.
     kind = one.shape.element_type
-    # CuPy holds the types that NumPy lacks as integers, in which -0.0 and nan compare otherwise.
-    options: Any = {"dtype": "f32"} if kind.is_extended and kind.is_floating else {}
+    is_cast = kind.is_extended or kind.bits < 8
+    options: Any = {"dtype": "s8" if kind.is_integral else "f32"} if is_cast else {}
     with backend.on_device_of(a):
         return bool((_unpacked(a, one.shape, options) == _unpacked(b, other.shape, options)).all())
 
@@ -211,3 +213,37 @@ def _unpacked(memory: Any, shape: Shape, options: Any) -> Any:
     if is_flat(memory) or options:
         return unpack(memory, shape, **options)
     return memory
+
+
+def refusal(other: object) -> TypeError:
+    """The error of `==` beside what is no `Array`: one bool may be meant, and a bool for each element."""
+    named = type_text(other)
+    if isinstance(other, (str, Shape, Layout)):
+        shape = "str(array.shape)" if isinstance(other, str) else "array.shape"
+        instead = f"write {shape}{'.layout' if isinstance(other, Layout) else ''} == other"
+    elif isinstance(other, (list, tuple)):
+        instead = "write numpy.array_equal(array, other)"
+    elif isinstance(other, (int, float, complex, np.generic)):
+        named = f"{named} {value_text(other)}"
+        instead = "write array.logical() == other for a bool of each element"
+    elif hasattr(other, "shape") and hasattr(other, "dtype") and not isinstance(other, type):
+        memory = "other.compute()" if arrays.is_dask(type(other)) else "other"
+        instead = (
+            f"write array == gl.asarray({memory}) for one bool, array.logical() == {memory} for one of each element"
+        )
+    else:
+        instead = "compare its elements, array.logical(), or its shape, array.shape"
+    return TypeError(f"a gl.Array compares with another gl.Array, not with {named}: {instead}")
+
+
+def run_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A function of NumPy on N-d arrays of the elements.  `ndarray == Array` comes here too, as `numpy.equal`."""
+    plain_inputs = [each for each in inputs if not isinstance(each, ShapedBuffer)]
+    if ufunc in (np.equal, np.not_equal) and plain_inputs:
+        raise refusal(plain_inputs[0])
+    for written in (*options.get("out", ()), *(inputs[:1] if method == "at" else ())):
+        check_plain(written, "out")
+    options = {name: np.asarray(value) if isinstance(value, ShapedBuffer) else value for name, value in options.items()}
+    return getattr(ufunc, method)(
+        *[np.asarray(each) if isinstance(each, ShapedBuffer) else each for each in inputs], **options
+    )

@@ -24,6 +24,7 @@ from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.lowered import is_torch
+from gpulayout.moves.torch_views import rearranged
 
 Part = int | tuple[int, int, int]  # of one dimension: a coordinate; or the first one, the number of them and the step
 
@@ -104,7 +105,7 @@ def _part(entry: Any, axis: int, size: int, shape: Shape) -> Part:
 def _sliced(logical: Any, parts: tuple[Part, ...]) -> Any:
     """A part of an N-d array.  PyTorch takes no steps below 0: it takes these axes forwards and turns them."""
     key: list[Any] = []
-    turned, axis = [], 0
+    backwards, axis = [], 0
     for part in parts:
         if isinstance(part, int):
             key.append(part)
@@ -117,12 +118,12 @@ def _sliced(logical: Any, parts: tuple[Part, ...]) -> Any:
             key.append(slice(first, last + 1, step))
         elif is_torch(logical):
             key.append(slice(last, first + 1, -step))
-            turned.append(axis)
+            backwards.append(axis)
         else:
             key.append(slice(first, last - 1 if last else None, step))
         axis += 1
     found = logical[tuple(key)]
-    return found.flip(turned) if turned else found
+    return rearranged(found, lambda forwards: forwards.flip(backwards)) if backwards else found
 
 
 def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
@@ -153,6 +154,8 @@ def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
 
 def _taken(buffer: Any, places: Any) -> Any:
     """The elements at these places of a flat buffer: an int, or an array of the host."""
+    if is_torch(buffer):
+        return rearranged(buffer, operator.itemgetter(_alike(buffer, places)))
     if type(buffer) is not np.ndarray and library_of(buffer) is None:
         backend, buffer = arrays.open_array(buffer, "buffer")
         with backend.on_device_of(buffer):

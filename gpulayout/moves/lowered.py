@@ -18,7 +18,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.moves.lowered_jax import JaxSteps, is_jax, run_in_jax
-from gpulayout.moves.torch_views import viewed
+from gpulayout.moves.torch_views import lacks_operations, viewed
 
 Sizes = tuple[int, ...]
 
@@ -229,11 +229,13 @@ def run_in_torch(planned: Callable[..., PlainSteps], arguments: tuple[Any, ...],
 
 
 def moves_as_integers(tensor: Any) -> bool:
-    """True for narrow floats whose gradients nobody asks for.
+    """True for types below a byte, which torch cannot copy, and for narrow floats whose gradients nobody asks for.
 
-    Compilers compute with them as f32, and so change the bits of nans, even in a copy.
+    Compilers compute with those as f32, and so change the bits of nans, even in a copy.
     """
     kind = tensor.dtype
+    if kind.itemsize == 1 and not kind.is_floating_point and lacks_operations(kind):
+        return True
     if kind.itemsize > 2 or not kind.is_floating_point or tensor.requires_grad:
         return False
     torch = sys.modules["torch"]

@@ -70,6 +70,71 @@ def test_elements_of_types_of_every_width(new):
                 assert np.array_equal(found.to(torch.complex64).numpy(), expected.to(torch.complex64).numpy()[key])
 
 
+MORE_KEYS = (
+    *KEYS,
+    ...,
+    (),
+    slice(0),
+    slice(3, 0, -3),
+    (slice(None, None, -2), slice(None, None, -1)),
+    (slice(0, 0, -1), 1),
+)
+
+
+def torch_kinds():
+    """The names of torch's types that XLA has too."""
+    for name in sorted({str(kind)[6:] for kind in vars(torch).values() if isinstance(kind, torch.dtype)}):
+        try:
+            gl.ElementType.of(getattr(torch, name))
+        except TypeError:
+            continue
+        yield name
+
+
+def bytes_of(tensor):
+    """The bytes of a tensor's elements, in C order, read as torch can read every type."""
+    width = tensor.element_size()
+    if width == 16:
+        return torch.view_as_real(tensor).numpy().tobytes()
+    return tensor.view(getattr(torch, f"int{8 * width}")).contiguous().numpy().tobytes()
+
+
+@pytest.mark.parametrize("how", ["as it is", "compiled", "mapped"])
+@pytest.mark.parametrize("name", list(torch_kinds()))
+def test_every_index_of_every_type_of_torch(name, how):
+    kind, own = getattr(torch, name), gl.ElementType.of(getattr(torch, name))
+    if how == "compiled" and own.is_sub_byte:
+        pytest.skip("torch.compile has no names for types below a byte")
+    logical = np.arange(20 * own.itemsize, dtype=np.uint8) & (1 if own == "pred" else 255)
+    logical = logical.view(own.dtype).reshape(4, 5)
+    given = torch.from_numpy(logical.view(np.uint8).reshape(-1).copy()).view(kind).reshape(4, 5)
+    elements = eval(f"lambda a: [{', '.join(f'a[{key}]' for key in MORE_KEYS)}]")
+    for layout in (None, *LAYOUTS) if how == "as it is" else (None, "{1,0:T(2,2)}"):
+        array = gl.asarray(given, layout)
+        if how == "compiled":
+            results = torch.compile(elements, fullgraph=True, backend="eager")(array)
+        elif how == "mapped":
+            shape = array.shape
+            results = torch.func.vmap(lambda row, shape=shape: elements(gl.Array(row, shape)))(array.buffer[None])
+            results = [result[0] for result in results]
+        else:
+            results = elements(array)
+        for key, found in zip(MORE_KEYS, results, strict=True):
+            expected = logical[key]
+            assert found.dtype == kind and tuple(found.shape) == np.shape(expected), (array, key)
+            assert bytes_of(found) == np.ascontiguousarray(expected).tobytes(), (array, key)
+
+
+def test_gradients_follow_elements_that_are_turned():
+    for kind in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        for layout in LAYOUTS:
+            given = torch.arange(20.0).reshape(4, 5).to(kind).requires_grad_()
+            (gl.asarray(given, layout)[::-1, ::2] * torch.arange(12).reshape(4, 3)).sum().backward()
+            expected = np.zeros((4, 5))
+            expected[::-1, ::2] = np.arange(12).reshape(4, 3)
+            assert np.array_equal(given.grad.to(torch.float64), expected), (kind, layout)
+
+
 def test_packed_elements_of_their_arrays(new):
     array = gl.Array(new(gl.pack(np.arange(20).reshape(4, 5).astype("u1") % 16, "u4[4,5]{0,1:E(4)}", dtype="u4")),
                      "u4[4,5]{0,1:E(4)}")  # fmt: skip

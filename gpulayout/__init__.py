@@ -71,7 +71,6 @@ More
     torch             the moves as modules of PyTorch: Relayout, Pack, Unpack, Transpose
 """
 
-import importlib as _importlib
 import typing as _typing
 
 import gpulayout.api.followed as _followed
@@ -161,14 +160,19 @@ __all__ = [
 ]
 
 # Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` and
-# `torch` are not in `__all__`, because `from gpulayout import *` would need these libraries, and hide their modules.
+# `torch` are not in `__all__`, because `from gpulayout import *` would hide the modules of these libraries.
 _LATE = {
     "catalogue": "gpulayout.catalogue",
     "dask": "gpulayout.dask",
     "interop": "gpulayout.interop",
     "torch": "gpulayout.torch",
 }
-_public_names.publish(globals(), [name for name in __all__ if name not in _LATE])
+_public_names.publish(
+    globals(),
+    [name for name in __all__ if name not in _LATE],
+    late=_LATE,
+    hint=lambda name: f": gpulayout.xla.{name} is its name" if name in xla.__all__ else "",
+)
 
 
 def _draw(subject: Shape | Layout, **choices: _typing.Any) -> Picture:
@@ -199,15 +203,3 @@ def _follow(*arguments: _typing.Any) -> _typing.Any:
 
 
 _followed.follow_with(_follow)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
-
-
-def __getattr__(name: str) -> object:
-    """Import a module when it is first used.  An error says where else a name is."""
-    if name in _LATE:
-        return _importlib.import_module(_LATE[name])
-    hint = f": gpulayout.xla.{name} is its name" if name in xla.__all__ else ""
-    raise AttributeError(f"module 'gpulayout' has no attribute {name!r}{hint}")

@@ -6,6 +6,7 @@ its arrays give `Any`.  For arrays of other libraries the result depends on the 
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar
@@ -171,6 +172,11 @@ class ArithmeticOptions(TypedDict, total=False):
     block: int | Sequence[int]
     saturate: bool
 
+
+# What `help` and completion show: a TypedDict is called like a dict, which has no signature.
+ArithmeticOptions.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in ArithmeticOptions.__annotations__]
+)
 
 BackendName: TypeAlias = Literal["auto", "numpy", "cupy"]
 IndexMode: TypeAlias = Literal["raise", "wrap", "clip"]

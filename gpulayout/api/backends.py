@@ -36,6 +36,9 @@ class BackendUnavailable(RuntimeError):
     True
     """
 
+    def __init__(self, message: str):
+        super().__init__(message)
+
 
 class use_backend(Choice[str]):  # noqa: N801 - used as a function and as a context manager
     """Choose the backend for calls without an array, such as `empty`.

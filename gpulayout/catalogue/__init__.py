@@ -8,7 +8,6 @@ The text "cublas:block_scales[200,10]" stands for a shape wherever one is taken,
 `docs/catalogue.md` lists all entries and says what confirms each of them.
 """
 
-import importlib as _importlib
 import typing as _typing
 
 from gpulayout.catalogue.entry import Entry, Option, Size
@@ -36,15 +35,4 @@ if _typing.TYPE_CHECKING:
 
 __all__ = ["Entry", "Option", "Size", "entries", "find"]
 
-_publish(globals(), __all__)
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_OWNERS])
-
-
-def __getattr__(name: str) -> object:
-    """Import an owner's module when it is first used."""
-    if name in _OWNERS:
-        return _importlib.import_module(_OWNERS[name])
-    raise AttributeError(f"module 'gpulayout.catalogue' has no attribute {name!r}")
+_publish(globals(), __all__, late=_OWNERS)

@@ -13,6 +13,7 @@ owner refuses, unless the sizes say it: a `Size` has a number that must divide i
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, SupportsIndex, get_args
@@ -24,6 +25,7 @@ from gpulayout.layout.element_type import ElementType, TorchDType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.public_names import offer
 from gpulayout.layout.shape import Shape
 
 Judge = Literal["package", "vectors", "formula"]
@@ -119,6 +121,7 @@ class Entry(Frozen):
         self._set("__module__", self.build.__module__)
         self._set("__doc__", f"{self.summary}.\n\n{self.about}")
         self._set("_takes", frozenset(inspect.signature(self.build).parameters))
+        self._set("__signature__", self._signature())
 
     @property
     def confirmed(self) -> bool:
@@ -211,8 +214,7 @@ class Entry(Frozen):
         """Pickled as its name in the owner's module."""
         return self.build.__name__
 
-    @property
-    def __signature__(self) -> inspect.Signature:
+    def _signature(self) -> inspect.Signature:
         """What `help` and notebooks show: the names of the sizes and of the choices."""
         positional, keyword = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
         return inspect.Signature(
@@ -252,6 +254,15 @@ def entry(
     choices: tuple[Option, ...] = (),
     kernels: tuple[str, ...] = (),
 ) -> Callable[[Build], Entry]:
-    """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts."""
+    """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts.
+
+    The modules of the catalogue offer their entries and nothing else.
+    """
     facts: dict[str, Any] = dict(locals())
-    return lambda build: Entry(build=build, **facts)
+
+    def made(build: Build) -> Entry:
+        if build.__module__.startswith(f"{__package__}."):
+            offer(vars(sys.modules[build.__module__]), build.__name__)
+        return Entry(build=build, **facts)
+
+    return made

@@ -7,22 +7,25 @@
 It needs the extra `dask`.  `docs/dask.md` explains chunks, memory and traffic, and has recipes for Zarr and HDF5.
 """
 
-try:
-    import dask.array  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        f"gpulayout.dask needs Dask, which cannot be imported ({error}): pip install 'gpulayout[dask]'"
-    ) from error
+import typing as _typing
 
-from gpulayout.dask.indexing import convert_linear, delinearize, linearize
-from gpulayout.dask.moving import pack, relayout, unpack
-from gpulayout.dask.transposing import transpose
+from gpulayout.layout.public_names import Needs as _Needs
 from gpulayout.layout.public_names import publish as _publish
+
+if _typing.TYPE_CHECKING:
+    from gpulayout.dask.indexing import convert_linear, delinearize, linearize
+    from gpulayout.dask.moving import pack, relayout, unpack
+    from gpulayout.dask.transposing import transpose
 
 __all__ = ["convert_linear", "delinearize", "linearize", "pack", "relayout", "transpose", "unpack"]
 
-_publish(globals(), __all__)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+_LATE = {
+    "convert_linear": "gpulayout.dask.indexing:convert_linear",
+    "delinearize": "gpulayout.dask.indexing:delinearize",
+    "linearize": "gpulayout.dask.indexing:linearize",
+    "pack": "gpulayout.dask.moving:pack",
+    "relayout": "gpulayout.dask.moving:relayout",
+    "transpose": "gpulayout.dask.transposing:transpose",
+    "unpack": "gpulayout.dask.moving:unpack",
+}
+_publish(globals(), (), late=_LATE, needs=_Needs("dask.array", "Dask", "dask"))

@@ -12,6 +12,8 @@ class cached_property(Generic[T]):  # noqa: N801 - named as in functools
     """`functools.cached_property` as in Python 3.12 and later.
 
     Earlier versions hold a lock while computing: a process forked while another thread holds it would wait forever.
+
+    A class shows it as a `property`, which the completion of an interpreter does not compute: it may raise an error.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -22,14 +24,14 @@ class cached_property(Generic[T]):  # noqa: N801 - named as in functools
         self.name = name
 
     @overload
-    def __get__(self, instance: None, owner: type[Any] | None = None) -> cached_property[T]: ...
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> property: ...
 
     @overload
     def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
 
-    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | cached_property[T]:
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | property:
         if instance is None:
-            return self
+            return property(self.compute)
         value = self.compute(instance)
         object.__setattr__(instance, self.name, value)  # in its __dict__, where the next look-up finds it first
         return value

@@ -1,20 +1,93 @@
-"""Public names belong to the module that offers them: in tracebacks, and in pickles, which outlive a file's name."""
+"""Public names of a module: what `dir` and completion show, what is imported late, and where a name is at home.
+
+A public name belongs to the module that offers it: in tracebacks, and in pickles, which outlive a file's name.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 
-def publish(namespace: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Make a module the home of its public names; `namespace` is its `globals()`.
+class Needs(NamedTuple):
+    """The library without which the late names of a module cannot be: `dask.array`, "Dask", and the extra `dask`."""
 
-    Annotations of a class are text that is read in the class's module.  So they are read before the module changes.
+    module: str
+    title: str
+    extra: str
+
+
+def publish(
+    namespace: dict[str, Any],
+    names: Iterable[str],
+    *,
+    late: Mapping[str, str] | None = None,
+    needs: Needs | None = None,
+    hint: Callable[[str], str] = lambda name: "",
+) -> None:
+    """Make a module the home of its public names, and show no others; `namespace` is its `globals()`.
+
+    names   that are there already
+    late    where names are that are imported when they are first used: "package.module" or "package.module:name"
+    needs   what they need.  Without it, they are not shown, and to use one is an ImportError that says what to install
+    hint    what an error adds for a name that is missing
     """
+    waiting = dict(late or {})
     for name in names:
-        value = namespace[name]
-        if isinstance(value, type):
-            value.__annotations__ = inspect.get_annotations(value, eval_str=True)
-        if hasattr(value, "__module__"):
-            (value if hasattr(value, "__qualname__") else type(value)).__module__ = namespace["__name__"]
+        _be_home(namespace, namespace[name])
+
+    def shown() -> list[str]:
+        own = (name for name in namespace if name.startswith("__"))
+        return sorted(
+            {*namespace["__all__"], *own, *waiting} - ({*waiting} if needs and not _is_there(needs) else set())
+        )
+
+    def found(name: str) -> Any:
+        if name not in waiting:
+            text = f"module {namespace['__name__']!r} has no attribute {name!r}{hint(name)}"
+            raise AttributeError(text, name=name, obj=sys.modules[namespace["__name__"]])
+        if needs:
+            _require(needs, namespace["__name__"])
+        module, _, attribute = waiting[name].partition(":")
+        value = importlib.import_module(module)
+        if attribute:
+            value = getattr(value, attribute)
+            _be_home(namespace, value)
+        namespace[name] = value
+        return value
+
+    namespace["__dir__"], namespace["__getattr__"] = shown, found
+
+
+def offer(namespace: dict[str, Any], name: str) -> None:
+    """Add a public name to a module that is being made, whose names come one by one."""
+    namespace.setdefault("__all__", []).append(name)
+    publish(namespace, ())
+
+
+def _be_home(namespace: Mapping[str, Any], value: Any) -> None:
+    """Annotations of a class are text that is read in the class's module: they are read before the module changes."""
+    if isinstance(value, type):
+        value.__annotations__ = inspect.get_annotations(value, eval_str=True)
+    if hasattr(value, "__module__"):
+        (value if hasattr(value, "__qualname__") else type(value)).__module__ = namespace["__name__"]
+
+
+def _require(needs: Needs, module: str) -> None:
+    try:
+        importlib.import_module(needs.module)
+    except ImportError as error:
+        raise ImportError(
+            f"{module} needs {needs.title}, which cannot be imported ({error}): pip install 'gpulayout[{needs.extra}]'"
+        ) from error
+
+
+def _is_there(needs: Needs) -> bool:
+    try:
+        importlib.import_module(needs.module)
+    except ImportError:
+        return False
+    return True

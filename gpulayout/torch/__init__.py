@@ -8,21 +8,15 @@
 The package's functions take tensors without these modules too, in `torch.compile` and with gradients.
 """
 
-try:
-    import torch  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        f"gpulayout.torch needs PyTorch, which cannot be imported ({error}): pip install 'gpulayout[torch]'"
-    ) from error
+import typing as _typing
 
+from gpulayout.layout.public_names import Needs as _Needs
 from gpulayout.layout.public_names import publish as _publish
-from gpulayout.torch import gradients as _gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
-from gpulayout.torch.modules import Pack, Relayout, Transpose, Unpack
+
+if _typing.TYPE_CHECKING:
+    from gpulayout.torch.modules import Pack, Relayout, Transpose, Unpack
 
 __all__ = ["Pack", "Relayout", "Transpose", "Unpack"]
 
-_publish(globals(), __all__)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+_LATE = {name: f"gpulayout.torch.modules:{name}" for name in __all__}
+_publish(globals(), (), late=_LATE, needs=_Needs("torch", "PyTorch", "torch"))

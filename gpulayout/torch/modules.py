@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 
+import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.api.arithmetic import OPTIONS, Asked
 from gpulayout.api.packing import array_shape, pack, unpack
 from gpulayout.api.plan import Plan, plan

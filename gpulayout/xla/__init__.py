@@ -151,7 +151,3 @@ __all__ = [
 ]
 
 _publish(globals(), __all__)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

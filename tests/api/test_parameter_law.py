@@ -118,7 +118,6 @@ def by_gradient(call):
 
 def by_dask(function, *arguments):
     dask = pytest.importorskip("dask.array")
-    pytest.importorskip("gpulayout.dask")
     return getattr(gl.dask, function)(dask.from_array(ROWS if function != "relayout" else ROWS.ravel()), *arguments)
 
 

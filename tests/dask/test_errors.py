@@ -103,7 +103,7 @@ def test_dask_is_imported_when_it_is_first_used():
 def test_without_dask_the_error_names_the_extra(tmp_path):
     (tmp_path / "dask").mkdir()
     (tmp_path / "dask" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'dask'\")")
-    told = output_of("import gpulayout as gl; gl.pack([1, 2], 'u8[2]'); gl.dask", tmp_path)
+    told = output_of("import gpulayout as gl; gl.pack([1, 2], 'u8[2]'); gl.dask.pack", tmp_path)
     assert told.rstrip().endswith(
         "ImportError: gpulayout.dask needs Dask, which cannot be imported (No module named 'dask'): "
         "pip install 'gpulayout[dask]'"

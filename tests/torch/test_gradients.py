@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 forward = pytest.importorskip("torch.autograd.forward_ad")
 make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx
 dynamo = pytest.importorskip("torch._dynamo")
-pytest.importorskip("gpulayout.torch")  # else the first gradient loads the operators, perhaps in another process
+pytest.importorskip("gpulayout.torch.gradients")  # else the first gradient loads them, perhaps in another process
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by torch itself, in make_dual
 
 PADDED, TILED = "f64[3,4]{0,1:PD(4,6)PV(one)}", "f64[3,4]{1,0:T(2,3)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import type_text
@@ -10,7 +10,12 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
 
-Memory = TypeVar("Memory")
+if TYPE_CHECKING:  # a bare `Array` holds memory of any library; Python before 3.13 has no defaults
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Memory = DefaultTypeVar("Memory", default=Any)
+else:
+    Memory = TypeVar("Memory")
 Pair = TypeVar("Pair", bound="ShapedBuffer[Any]")
 
 

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 
+import gpulayout as gl
 from tests.support.effort import ALL
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,6 +34,31 @@ gl.pack("f32[2]")
 text: str = gl.linearize((1, 2), "f32[2,3]")
 gl.no_such_name()
 """
+# What a user writes in annotations, and what mypy says that its values are.
+REVEALED = {
+    "array: gl.Array -> array": "gpulayout.api.array.Array[Any]",
+    "array: gl.Array -> array.buffer": "Any",
+    "array: gl.Array -> array.to('C')": "gpulayout.api.array.Array[Any]",
+    "array: gl.Array | None -> array": "gpulayout.api.array.Array[Any] | None",
+    "arrays: list[gl.Array] -> arrays[0].logical()": "Any",
+    "array: gl.Array[list[int]] -> array.to('C').buffer": "list[int]",
+    "array: gl.Array[NDArray[Any]] -> array.logical()": "numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]",
+    "array: gl.Array -> array == array": "bool",
+}
+
+
+def annotations():
+    """A module of a user: every public class without type parameters, and a line for each of `REVEALED`."""
+    lines = ["import gpulayout as gl", "from typing import Any", "from numpy.typing import NDArray"]
+    for path, module in {"gl": gl, "gl.xla": gl.xla, "gl.catalogue": gl.catalogue, "gl.interop": gl.interop}.items():
+        classes = [name for name in module.__all__ if isinstance(getattr(module, name), type)]
+        lines += [
+            f"def of_{path[3:]}_{name}(given: {path}.{name}) -> list[{path}.{name}]: return [given]" for name in classes
+        ]
+    for number, line in enumerate(REVEALED):
+        parameter, value = line.split(" -> ")
+        lines.append(f"def reveal_{number}({parameter}) -> None: reveal_type({value})")
+    return "\n".join(lines) + "\n"
 
 
 def module_of(page):
@@ -52,6 +78,7 @@ def modules(tmp_path):
             (tmp_path / f"page_{page.stem.replace('-', '_')}.py").write_text(module_of(page), encoding="utf-8")
     assert len(list(tmp_path.iterdir())) >= 5
     (tmp_path / "wrong.py").write_text(WRONG, encoding="utf-8")
+    (tmp_path / "annotations.py").write_text(annotations(), encoding="utf-8")
     return sorted(tmp_path.glob("*.py"))
 
 
@@ -80,6 +107,8 @@ def test_mypy(modules):
     done = output_of("mypy", "--strict", "--output=json", "--follow-imports=silent", *PACKAGE, *USER_CODE, *modules)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     check([(line["file"], line["line"], line["message"]) for line in lines if line["severity"] == "error"], done)
+    notes = [line["message"] for line in lines if pathlib.Path(line["file"]).name == "annotations.py"]
+    assert notes == [f'Revealed type is "{kind}"' for kind in REVEALED.values()]
 
 
 @pytest.mark.skipif(not ALL, reason="10 s, and mypy reads the same files; GPULAYOUT_TEST_ALL=1 runs it")

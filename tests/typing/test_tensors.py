@@ -5,7 +5,7 @@ As in `test_user_code`, `assert_type` states the static type of a result and che
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ else:
 
     def assert_type(value, kind):
         """The value, which must be an instance of the type."""
-        assert kind is Any or isinstance(value, kind), (value, kind)
+        assert kind is Any or isinstance(value, get_origin(kind) or kind), (value, kind)
         return value
 
 
@@ -46,6 +46,17 @@ def test_tensors_in_tensors_out() -> None:
     assert_type(gl.shape_of(matrix), gl.Shape)
     assert_type(gl.interop.from_torch_stride(matrix.stride(), matrix.shape, matrix.dtype), gl.Shape)
     assert_type(gl.interop.from_cute("(2,3):(1,2)", torch.bfloat16), gl.Shape)
+
+
+def test_arrays_that_know_their_shape() -> None:
+    array: gl.Array[torch.Tensor] = gl.asarray(torch.arange(6.0).reshape(2, 3))
+    assert_type(array, gl.Array[torch.Tensor])
+    assert_type(array.to("F").buffer, torch.Tensor)
+    anything: gl.Array = array
+    assert_type(anything.buffer, Any)
+    tensors: gl.Array[torch.Tensor] = anything
+    assert_type(tensors.logical(), torch.Tensor)
+    assert_type(gl.asarray(jax.numpy.zeros((2, 3))).buffer, jax.Array)
 
 
 def test_arithmetic_on_the_way_gives_tensors() -> None:

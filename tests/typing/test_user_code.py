@@ -168,6 +168,23 @@ def test_indices() -> None:
     assert_type(gl.convert_linear(rows, "f32[2,3]", shape, padding="mark", out=rows.copy()), IndexArray)
 
 
+def moved(array: gl.Array, others: Sequence[gl.Array]) -> gl.Array:
+    """Annotations without the type of the memory: of any library."""
+    assert_type(array.buffer, Any)
+    assert all(array == other for other in others)
+    return assert_type(array.to("{0,1}"), gl.Array[Any])
+
+
+def test_arrays_that_know_their_shape() -> None:
+    array = gl.Array(floats(6), "f32[2,3]")
+    assert_type(moved(array, [array, gl.asarray(floats(2, 3))]).shape, gl.Shape)
+    bytes_of_it: gl.Array[AnyArray] = gl.Array(np.zeros(6, np.uint8), "u8[2,3]")
+    assert_type(bytes_of_it.to("F").buffer, AnyArray)
+    assert_type(array.to("F", dtype="f16"), gl.Array[Any])
+    with pytest.raises(TypeError, match="compares with another"):
+        bool(array == 3)
+
+
 def test_shapes_and_layouts() -> None:
     shape = assert_type(gl.parse_shape("f32[2,3]{0,1}"), gl.Shape)
     assert_type(shape.layout, gl.Layout)

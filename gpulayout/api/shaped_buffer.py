@@ -22,10 +22,14 @@ Pair = TypeVar("Pair", bound="ShapedBuffer[Any]")
 class ShapedBuffer(Generic[Memory]):
     """A frozen pair of a buffer and its shape; see `Array`, the only class derived from it."""
 
-    __slots__ = ("buffer", "shape_or_text", "__weakref__")
+    __slots__ = {  # with what `help` says of them
+        "buffer": "The array that was given.",
+        "shape_or_text": "The shape, or its text in an array that torch.compile made.",
+        "__weakref__": "",
+    }
 
     buffer: Memory
-    shape_or_text: Shape | str  # text in an array that torch.compile made
+    shape_or_text: Shape | str
 
     @classmethod
     def holding(cls: type[Pair], buffer: Any, shape: Shape | str) -> Pair:

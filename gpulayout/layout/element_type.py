@@ -24,7 +24,14 @@ class TorchDType(Protocol):
     def to_complex(self) -> Any: ...
 
 
-class ElementType(str, enum.Enum):
+class ListedEnum(enum.EnumMeta):
+    """A class of enumerations whose completion offers its functions too, such as `ElementType.of`."""
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__(), *(name for name in vars(cls) if not name.startswith("_"))})
+
+
+class ElementType(str, enum.Enum, metaclass=ListedEnum):
     """One of XLA's array element types.  It is a `str` and compares equal to its name.
 
     Names count bits: `s8`, `u16`, `f32`, `bf16`, `c64`, `pred` for booleans.  An element takes whole bytes, at least

@@ -174,6 +174,19 @@ def test_beside_anything_else_it_is_an_error_whose_advice_works(name, library):
         assert np.array_equal(np.asarray(found), expected) and (type(found) is bool or expected is not True), message
 
 
+def test_beside_arrays_of_every_executor_it_is_an_error(executor):
+    plain = executor.array(LOGICAL.copy())
+    array = gl.asarray(plain, "{1,0:T(2,2)}")
+    for call in (
+        lambda: plain == array,
+        lambda: array == plain,
+        lambda: plain != array,
+        lambda: np.float32(1) == array,
+    ):
+        assert "gl.asarray(other)" in words_of(call)
+    assert (array == gl.asarray(plain)) is True
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_none_and_two_arrays_give_one_bool(library):
     array = gl.asarray(LIBRARIES[library](LOGICAL), "{1,0:T(2,2)}")
@@ -196,6 +209,9 @@ def test_other_functions_of_numpy_take_one_as_the_logical_array():
         lambda a: np.add(1, 2, out=np.zeros((2, 3)), where=np.less(a, 3)),
     ):  # fmt: skip
         assert np.array_equal(call(array), call(LOGICAL)) and type(call(array)) is type(call(LOGICAL))
+    total = LOGICAL.copy()
+    total += array
+    assert np.array_equal(total, 2 * LOGICAL)
     for call in (lambda: np.add(LOGICAL, 1, out=array), lambda: np.add.at(array, 0, 1)):
         with pytest.raises(TypeError, match="out is an Array: pass its memory"):
             call()

@@ -11,7 +11,7 @@ shape (3, 1, 1) for H W C they are for the wrong dimension.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.not_memory import FollowedArray, TracedArray, no_constant
+from gpulayout.api.torch_tensors import TorchTensors
 from gpulayout.api.values import array_of_values
 from gpulayout.cpu.casts import cast_values
 from gpulayout.layout.checks import counted, number_text, type_text, value_text, whole_number, whole_numbers
@@ -95,8 +96,16 @@ def read_parameter(
     blocks = _blocks(name, values.shape, shape.dimensions, block)
     values = values.reshape([-(-own // size) if size else 1 for own, size in zip(shape.dimensions, blocks)])
     # A plan keeps the numbers, whatever becomes of the caller's array.
-    values = np.array(values, order="C") if kind is compute else cast_values(values, kind, compute)
+    values = np.array(values, order="C") if kind is compute else _cast()(values, kind, compute)
     return Parameter(name, values, blocks)
+
+
+def _cast() -> Callable[..., HostArray]:
+    """`cast_values`, which torch.compile leaves alone: it looks into what runs between its graphs, and ends there."""
+    return _TORCH.untraced(cast_values)
+
+
+_TORCH = TorchTensors()
 
 
 def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:

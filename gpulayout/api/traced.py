@@ -23,6 +23,7 @@ from gpulayout.api.traced_arithmetic import (
     changed,
     constants_of,
     converted,
+    kept_in_graph,
     no_constants,
 )
 from gpulayout.api.traced_sides import Given, check_array, check_fixed, traced_source
@@ -231,7 +232,8 @@ def traced_plan(
     if reason:
         return cast(Made, between_graphs(reason, again))
     texts = _planned_texts(*arguments)
-    values = parse_array_shape(texts[0]), parse_array_shape(texts[1]), texts[2], dict(options) if texts[3] else None
+    change = {name: kept_in_graph(value) for name, value in options.items()} if texts[3] else None
+    values = parse_array_shape(texts[0]), parse_array_shape(texts[1]), texts[2], change
     for name, value in zip(("source", "target", "names", "own_change"), values):
         object.__setattr__(plan, name, value)
     return plan

@@ -44,7 +44,9 @@ def converted(kind: str, source: Any, target: Any, options: Mapping[str, Any], g
     moves_before, moves_after = _moves(*arguments)
     array = run_in_torch(_steps_before, arguments, given) if moves_before else given
     array = computed(_operations(*arguments), array, _inputs(options))
-    return run_in_torch(_steps_after, arguments, array) if moves_after else array.contiguous()
+    if moves_after:
+        return run_in_torch(_steps_after, arguments, array)
+    return array.clone(memory_format=sys.modules["torch"].contiguous_format) if array is given else array.contiguous()
 
 
 def changed(options: Mapping[str, Any], array: Any) -> Any:
@@ -80,13 +82,26 @@ def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
 
 
 def no_constants(options: Mapping[str, Any]) -> str:
-    """Why torch.compile cannot take keywords as constants of a graph, or nothing."""
+    """Why torch.compile cannot take keywords into a graph, or nothing."""
     for name, value in options.items():
         if _holds(value, is_torch):
             return str(no_constant(name, "a tensor inside torch.compile, which traces it"))
-        if name not in PARAMETERS and _holds(value, _is_array):
+        if not _holds(value, _is_array):
+            continue
+        if name not in PARAMETERS:
             return str(no_constant(name, "a NumPy array inside torch.compile, which traces it"))
+        if _holds(value, _is_of_subclass):
+            return str(no_constant(name, "of a subclass of NumPy's array, which torch.compile cannot trace"))
+        if sys.modules["torch"].compiler.is_exporting():  # it would keep an array without its numbers
+            return str(no_constant(name, "a NumPy array inside torch.export, which traces it and loses its numbers"))
     return ""
+
+
+def kept_in_graph(value: Any) -> Any:
+    """A keyword of a plan that a graph makes, whatever becomes of the caller's array or list."""
+    if isinstance(value, (tuple, list)):
+        return tuple([kept_in_graph(part) for part in value])
+    return value.copy() if _is_array(value) else value
 
 
 def constants_of(options: Mapping[str, Any]) -> Constants:
@@ -124,6 +139,10 @@ def _holds(value: Any, test: Callable[[Any], bool]) -> bool:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
+
+
+def _is_of_subclass(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and type(value) is not np.ndarray
 
 
 def _tensor(value: Any) -> Any:

@@ -10,7 +10,7 @@ its choices depend on.
 
 Compilers fuse a product and a sum into one rounding, XLA multiplies by the reciprocal of a constant divisor, and both
 drop a sum with 0, which makes 0 of -0.  A choice that depends on the number keeps them from it, such as
-`where(x <= the largest number, x, x + x)`, which is x.
+`where(x <= max, x, x + max)`, which is x if `max` is the largest number.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def computed(operations: Operations, array: Any, inputs: Mapping[str, Any] = _NO
         elif name == "check":
             _check_zero_point(inputs["zero_point"], *numbers)
         elif name == "apart":
-            array = xp.where(array <= numbers[0], array, array + _held(array))
+            array = xp.where(array <= numbers[0], array, array + numbers[0])
         elif name == "cast":
             array = _as(xp, array, numbers[0])
         elif name == "round":
@@ -181,7 +181,7 @@ def computed(operations: Operations, array: Any, inputs: Mapping[str, Any] = _NO
         elif name == "odd":
             array = _odd(xp, array, *numbers)
         elif name == "finite":
-            array = xp.where(abs(array) > numbers[0], array + math.nan, array)
+            array = array + xp.where(abs(array) > numbers[0], math.nan, -0.0)
         elif name == "no nan":
             array = _following(array, xp.where(array != array, 0, _held(array)))
         else:
@@ -256,7 +256,7 @@ def _following(array: Any, value: Any) -> Any:
 @functools.cache
 def _following_in_jax() -> Any:
     function = sys.modules["jax"].custom_jvp(lambda array, value: value)
-    function.defjvp(lambda arrays, tangents: (arrays[1], tangents[0]))
+    function.defjvp(lambda arrays, tangents: (function(*arrays), tangents[0]))  # which a derivative of it follows too
     return function
 
 

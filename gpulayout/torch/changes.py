@@ -10,12 +10,12 @@ casts, and nothing has to be saved for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 
 from gpulayout.api.arithmetic import ElementChange
+from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
 from gpulayout.torch.gradients import moved
 from gpulayout.torch.moves import TensorMove

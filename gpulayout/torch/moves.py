@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ import torch
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.plan import plan
 from gpulayout.api.traced import TracedCall, traced
+from gpulayout.layout.cached import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.torch.operators import is_row_major, moved_axes, moved_buffer
 

@@ -245,3 +245,44 @@ def test_jax_forward_and_mapped(jax, source):
     stacked = tuple([np.stack([array, array]) for array in forms.arrays])
     for own, (_, _, gradient, _, about) in zip(mapped(stacked), forms.cases):
         assert_equal(own, np.stack([gradient, gradient]), about)
+
+
+SATURATING = ("f8e4m3fn", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f4e2m1fn")
+
+
+@pytest.mark.parametrize("target", [*SATURATING, "f8e5m2", "bf16", "f32"])
+def test_jax_of_second_order(jax, target):
+    """The square of x has the second derivative 2, whatever x becomes on the way."""
+    numpy, x = jax.numpy, np.array([1.0, -2.0, 0.5, 1e9], np.float32)
+
+    def move(x):
+        return gl.pack(x, "C", dtype=target, scale=2.0, shift=-1.0).astype("float32")
+
+    hessian = jax.hessian(lambda x: (move(x) ** 2).sum())
+    assert_equal(numpy.diagonal(hessian(x)), np.full(4, 8, np.float32), target)
+    assert_equal(numpy.diagonal(jax.jit(hessian)(x)), np.full(4, 8, np.float32), target)
+    through = jax.grad(lambda x: jax.jvp(move, (x,), (x,))[0].sum())
+    assert_equal(through(x), np.full(4, 2, np.float32), target)
+
+
+def test_jax_debugs_no_nans_where_none_are(jax):
+    with jax.debug_nans(True):
+        found = jax.grad(lambda x: gl.pack(x, "C", dtype="f8e4m3fn", saturate=False).astype("f4").sum())(
+            jax.numpy.ones(3)
+        )
+    assert found.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": 2.0, "shift": 1.0}, {"dtype": "f8e5m2"}, {"dtype": "f8e4m3fn", "saturate": False}]
+)
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")  # of torch's own
+def test_gradients_of_decomposed_programs(options):
+    class Model(torch().nn.Module):
+        def forward(self, x):
+            return gl.pack(x, "C", **options).float()
+
+    given = tensor(np.array([1.25, 500, -3, math.inf, -math.inf, math.nan, 2.0**-30], np.float32)).requires_grad_()
+    program = torch().export.export(Model(), (given.detach(),)).run_decompositions()
+    program.module()(given).sum().backward()
+    assert_equal(given.grad, np.full(7, options.get("scale", 1), np.float32), options)

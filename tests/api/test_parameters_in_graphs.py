@@ -1,5 +1,6 @@
 """Parameters of arithmetic inside functions that torch.compile compiles, in whatever form, and plans made there."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -149,3 +150,63 @@ def test_a_plan_with_arithmetic_that_a_graph_made_is_whole_outside():
         known = call(X, scale)[1]
         assert made == known and hash(made) == hash(known) and repr(made) == repr(known)
         assert torch.equal(made(X), result) and made.names == ("a", "b") and made.bytes_read == known.bytes_read
+
+
+@pytest.mark.parametrize("scale", [np.ones(3), np.ones(3, np.float32), [1.0, 1.0, 1.0]], ids=["f64", "f32", "a list"])
+def test_a_plan_keeps_its_numbers(scale):
+    def call(x, scale):
+        plan = gl.plan("f32[2,3]", "{0,1}", scale=scale)
+        scale[0] = 100.0
+        return plan(x), plan
+
+    result, plan = torch.compile(call, backend="eager")(X, scale)
+    assert torch.equal(result, X.T.reshape(-1)) and torch.equal(plan(X), result)
+    scale[0] = 1.0
+    made = torch.compile(lambda x, scale: gl.plan("f32[2,3]", "{0,1}", scale=scale), backend="eager")(X, scale)
+    scale[0] = 100.0
+    assert torch.equal(made(X), result)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_program_keeps_the_numbers_of_arrays_or_is_an_error(strict):
+    """torch itself exports an array that it traces as one without its numbers."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return gl.pack(x, "C", scale=NUMBERS)
+
+    if strict:
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="scale is a NumPy array inside torch.export"):
+            torch.export.export(Model(), (X,), strict=True)
+    else:
+        assert torch.equal(torch.export.export(Model(), (X,)).module()(X), gl.pack(X, "C", scale=NUMBERS))
+
+
+UNTRACED = {
+    "steps below 0": np.array([3.0, 2.0, 1.0])[::-1],
+    "a recarray": np.array([1.0, 2.0, 3.0]).view(np.recarray),
+    "f8": np.array([1, 2, 3], ml_dtypes.float8_e4m3fn),
+    "powers of two": np.array([1, 2, 4], ml_dtypes.float8_e8m0fnu),
+    "bf16": np.array([1, 2, 3], ml_dtypes.bfloat16),
+}
+
+
+@pytest.mark.parametrize("form", UNTRACED)
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+def test_arrays_that_torch_cannot_hold_run_between_graphs(form):
+    scale = UNTRACED[form]
+    assert same(torch.compile(lambda x: gl.pack(x, "C", scale=scale), backend="eager")(X), gl.pack(X, "C", scale=scale))
+
+
+@pytest.mark.parametrize("options", [{"dtype": "f32"}, {"saturate": False, "dtype": "f32"}, {}])
+@pytest.mark.parametrize("verb", ["unpack", "pack", "relayout", "transpose"])
+def test_a_result_is_new_memory_where_nothing_changes(verb, options):
+    calls = {
+        "unpack": lambda x: gl.unpack(x, "f32[2,3]", **options),
+        "pack": lambda x: gl.pack(x, "C", **options),
+        "relayout": lambda x: gl.relayout(x, "f32[2,3]", "C", **options),
+        "transpose": lambda x: gl.transpose(x, (0, 1), **options),
+    }
+    given = X.clone()
+    torch.compile(lambda x: calls[verb](x).mul_(2), backend="eager", fullgraph=True)(given)
+    assert torch.equal(given, X)

@@ -38,6 +38,16 @@ FORMS: dict[str, tuple[str, ...]] = {
     "quantise": ("scale", "zero_point"),
 }
 PARAMETERS = ("scale", "shift", "mean", "std", "zero_point")
+OTHER_WORDS = {  # of other libraries
+    "bias": "shift",
+    "offset": "shift",
+    "add": "shift",
+    "multiply": "scale",
+    "factor": "scale",
+    "group_size": "block",
+    "block_size": "block",
+    "astype": "dtype",
+}
 PIXELS = 255  # of u8: `unit` divides by it
 
 
@@ -286,5 +296,5 @@ def _flag(name: str, value: Any) -> bool:
 @constant_in_graphs
 def meant(name: str) -> str:
     """What a misspelt keyword was meant to be, or nothing."""
-    close = difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
+    close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
     return f": did you mean {close[0]}?" if close else ""

@@ -14,6 +14,7 @@ from gpulayout.api.packing import pack, shape_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.targets import as_target
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
@@ -71,7 +72,7 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
     if isinstance(array, arrays.PLAIN):
         if layout is None:
             raise TypeError(
-                f"array is a {type(array).__name__}, which lies in no layout: pass numpy.asarray(array), or say the "
+                f"array is {type_text(array)}, which lies in no layout: pass numpy.asarray(array), or say the "
                 "whole shape, as gl.asarray([1, 2], 'f32[2]')"
             )
         return Array.holding(pack(array, layout), as_shape(cast(ShapeLike, layout)))

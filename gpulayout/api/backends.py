@@ -41,7 +41,7 @@ class BackendUnavailable(RuntimeError):
 
 
 class use_backend(Choice[str]):  # noqa: N801 - used as a function and as a context manager
-    """Choose the backend for calls without an array, such as `empty`.
+    """Choose the backend for calls without an array, such as `zeros`.
 
     As a statement it applies to all threads until the next one; as a context manager, to the current thread until the
     end of the block.

@@ -38,7 +38,7 @@ from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import Transfer
 from gpulayout.api.transpose import transpose
 from gpulayout.layout.arguments import as_shape, is_only_layout
-from gpulayout.layout.checks import number_text, value_text, whole_number
+from gpulayout.layout.checks import number_text, type_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
@@ -175,7 +175,7 @@ def _whole_shape(shape: TargetLike, values: Values) -> Shape:
     """The shape for plain values; TypeError for a layout without a shape, because plain values have no element type."""
     if isinstance(shape, Layout) or is_only_layout(shape):
         raise TypeError(
-            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is "
+            f"array is {type_text(values)}, which has no element type, and shape {value_text(str(shape))} is "
             "only a layout: write the whole shape"
         )
     return as_shape(shape)
@@ -382,7 +382,7 @@ def shape_of(array: AnyArray) -> Shape:
     """
     if isinstance(array, arrays.PLAIN):
         raise TypeError(
-            f"array is a {type(array).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array)) for the "
+            f"array is {type_text(array)}, which has no layout: call gl.shape_of(numpy.asarray(array)) for the "
             "layout of an array made from it"
         )
     if isinstance(array, str):

@@ -9,6 +9,7 @@ from gpulayout.api.traced_arithmetic import Constants, plain_options
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
 
+INTERNALS = "own_change", "transfer", "stages", "dense_bytes", "part", "plain_options"
 FOR_MEMORY = "pieces", "bytes_read", "bytes_written", "transfer"  # which graphs do not need
 
 
@@ -21,6 +22,10 @@ class PlanValue:
     target: Shape
     names: tuple[str, ...] | None
     own_change: ElementChange | dict[str, Any] | None  # the keywords, if a function of torch.compile made the plan
+
+    def __dir__(self) -> list[str]:
+        """What completion offers: no internals that say nothing about the plan."""
+        return [name for name in super().__dir__() if name not in INTERNALS]
 
     @property
     def change(self) -> ElementChange | None:

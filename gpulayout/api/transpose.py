@@ -271,10 +271,8 @@ def _options(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> 
     LayoutError if an axis of its pattern has the name of a keyword that is given; TypeError for a misspelt keyword.
     """
     given = {name: value for name, value in zip(OPTIONS, options) if value is not None}
+    check_axis_names(axes, sizes)
     pattern = axes if isinstance(axes, str) else ""
-    for name in sizes:
-        if name not in pattern and (hint := meant(name)):
-            raise TypeError(f"{checks.value_text(name)} is neither a keyword of this call nor an axis{hint}")
     if given and any(name in pattern for name in given):
         for name in given.keys() & re.findall(r"[^\W\d]\w*", pattern):
             raise LayoutError(
@@ -282,6 +280,14 @@ def _options(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> 
                 f"of the axis in the pattern, as in ({name}=2 n), or call it something else"
             )
     return given
+
+
+def check_axis_names(axes: object, sizes: Mapping[str, Any]) -> None:
+    """TypeError for the size of an axis that is no axis of the pattern, but nearly a keyword of arithmetic."""
+    pattern = axes if isinstance(axes, str) else ""
+    for name in sizes:
+        if name not in pattern and (hint := meant(name)):
+            raise TypeError(f"{checks.value_text(name)} is neither a keyword of this call nor an axis{hint}")
 
 
 class _Placed(NamedTuple):

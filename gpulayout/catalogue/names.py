@@ -106,6 +106,9 @@ def find(name: str) -> Entry:
     if isinstance(found, Entry) and found.name == name:
         return found
     known = [entry.name for entry in entries()]
+    if owner.strip() in OWNERS and not own_name:
+        its = [each for each in known if each.startswith(f"{owner.strip()}:")]
+        raise ShapeTextError(f"{value_text(name)} names no entry: write one of {', '.join(map(repr, its))}", 0)
     near = difflib.get_close_matches(value_text(name), known, 1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"owners are {', '.join(OWNERS)}"
     raise ShapeTextError(f"{value_text(name)} is not in the catalogue: {hint}", 0)

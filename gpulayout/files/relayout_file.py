@@ -213,7 +213,15 @@ def relayout_file(
     return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
 
 
-_OTHER_WORDS = {"map": "tensors", "maps": "tensors", "memory": "max_bytes", "to": "target", "from_": "source"}
+_OTHER_WORDS = {
+    "map": "tensors",
+    "maps": "tensors",
+    "memory": "max_bytes",
+    "to": "target",
+    "layout": "target",
+    "shape": "target",
+    "from_": "source",
+}
 _FOR_MODELS = {  # what to write instead of a keyword for one array
     "target": "write tensors={{'.*': {0}}}",
     "source": "its tensors have shapes of their own",

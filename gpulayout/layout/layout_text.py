@@ -84,7 +84,8 @@ def _not_a_layout(text: str) -> str | None:
     if not text[:1].isalpha():
         return None
     if text in ("C", "F"):
-        return f"write gl.Layout.{'descending' if text == 'C' else 'ascending'}(rank), or its text such as '{{1,0}}'"
+        made, example = ("descending", "{1,0}") if text == "C" else ("ascending", "{0,1}")
+        return f"write gl.Layout.{made}(rank), or its text such as '{example}'"
     if "[" in text:
         return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
     if named := named_layout(text):

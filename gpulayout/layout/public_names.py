@@ -70,10 +70,27 @@ def offer(namespace: dict[str, Any], name: str) -> None:
 
 def _be_home(namespace: Mapping[str, Any], value: Any) -> None:
     """Annotations of a class are text that is read in the class's module: they are read before the module changes."""
+    for function in [value, *vars(value).values()] if isinstance(value, type) else [value]:
+        _spell_out(function)
     if isinstance(value, type):
         value.__annotations__ = inspect.get_annotations(value, eval_str=True)
     if hasattr(value, "__module__"):
         (value if hasattr(value, "__qualname__") else type(value)).__module__ = namespace["__name__"]
+
+
+def _spell_out(function: Any) -> None:
+    """Give a function with `**options: Unpack[Some]` a signature with the keywords of `Some`, for completion."""
+    options = inspect.isfunction(function) and function.__annotations__.get("options")
+    if not isinstance(options, str) or not options.endswith("]"):
+        return
+    listed = function.__globals__[options[options.index("[") + 1 : -1]].__annotations__
+    signature = inspect.signature(function)
+    given = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
+        for name, kind in listed.items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*given, *keywords])
 
 
 def _require(needs: Needs, module: str) -> None:

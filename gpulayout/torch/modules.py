@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import torch
 
 import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.api.arithmetic import OPTIONS, Asked
+from gpulayout.api.array_types import ArithmeticOptions
+from gpulayout.api.array_types import Unpack as Options
 from gpulayout.api.packing import array_shape, pack, unpack
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.targets import check_layout_text
-from gpulayout.api.transpose import transpose
+from gpulayout.api.transpose import check_axis_names, transpose
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.layout import Layout
@@ -70,7 +72,7 @@ class Relayout(MoveModule):
 
     plan: Plan
 
-    def __init__(self, source: Shape | str, target: Shape | Layout | str, **options: Any):
+    def __init__(self, source: Shape | str, target: Shape | Layout | str, **options: Options[ArithmeticOptions]):
         super().__init__()
         self.plan = plan(source, target, **options)
 
@@ -117,7 +119,7 @@ class Pack(MoveModule):
     torch.Size([48])
     """
 
-    def __init__(self, shape: Shape | Layout | str, **options: Any):
+    def __init__(self, shape: Shape | Layout | str, **options: Options[ArithmeticOptions]):
         super().__init__()
         if isinstance(shape, str) and is_only_layout(shape):
             check_layout_text(shape, "shape")
@@ -168,7 +170,7 @@ class Unpack(MoveModule):
             [1., 3., 5.]])
     """
 
-    def __init__(self, shape: Shape | str, **options: Any):
+    def __init__(self, shape: Shape | str, **options: Options[ArithmeticOptions]):
         super().__init__()
         Asked(options)  # finds mistakes
         self.shape, self.options = BufferSide(array_shape(shape)).shape, options
@@ -219,6 +221,7 @@ class Transpose(MoveModule):
         options = {name: value for name, value in sizes.items() if name in OPTIONS}
         Asked(options)  # finds mistakes
         named = {name: size for name, size in sizes.items() if name not in OPTIONS}
+        check_axis_names(axes, named)
         if isinstance(axes, str):
             read_pattern(axes, None).known(named)
         else:
@@ -242,5 +245,5 @@ class Transpose(MoveModule):
         return _listed(repr(self.axes), self.sizes)
 
 
-def _listed(first: str, options: dict[str, Any]) -> str:
+def _listed(first: str, options: Mapping[str, Any]) -> str:
     return ", ".join([first, *(f"{name}={value!r}" for name, value in options.items())])

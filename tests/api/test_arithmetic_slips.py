@@ -68,6 +68,16 @@ NUMBERS = np.zeros((4, 5), np.float32)
             "'dtpye' is neither a keyword of this call nor an axis: did you mean dtype?",
         ),
         (
+            lambda: gl.transpose(NUMBERS, (1, 0), bias=2),
+            TypeError,
+            "'bias' is neither a keyword of this call nor an axis: did you mean shift?",
+        ),
+        (
+            lambda: gl.pack(NUMBERS, "C", scale=2, group_size=128),
+            TypeError,
+            "'group_size' is not a keyword of this call: did you mean block?",
+        ),
+        (
             lambda: gl.pack(NUMBERS, "C", zero_pont=2),
             TypeError,
             "'zero_pont' is not a keyword of this call: did you mean zero_point?",

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import operator
 import os
 import pydoc
 import rlcompleter
@@ -257,3 +258,18 @@ def test_jupyter_completes_every_public_name(use_jedi):
         )
     if not use_jedi:
         assert {"dtype="} <= offered("entry(") and {"scale=", "block="} <= offered("gl.ArithmeticOptions(")
+
+
+KEYWORDS = ["dtype", "scale", "shift", "mean", "std", "unit", "zero_point", "divide", "block", "saturate"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pack", "unpack", "relayout", "relayout_many", "relayout_file", "plan", "transpose", "Array.to", "torch.Pack"]
+    + ["torch.Unpack", "torch.Relayout", "dask.pack", "dask.unpack", "dask.relayout"],
+)
+def test_the_keywords_of_arithmetic_are_part_of_the_signature(name):
+    if "." in name and name[0] != "A":
+        pytest.importorskip(name.split(".")[0])
+    shown = inspect.signature(operator.attrgetter(name)(gl)).parameters
+    assert [each for each in shown if each in KEYWORDS] == KEYWORDS and "options" not in shown

@@ -150,6 +150,8 @@ def test_wrong_values_in_python():
         scales(-1, 10)
     with pytest.raises(gl.LayoutTypeError, match="no choice 'tile'"):
         scales(200, 10, tile=4)
+    with pytest.raises(gl.LayoutError, match="'awq' names no entry: write one of 'awq:gemv_fast', 'awq:qweight'"):
+        gl.catalogue.find("awq")
     with pytest.raises(gl.LayoutError, match="7 is not in the catalogue"):
         gl.catalogue.find(7)
     with pytest.raises(AttributeError, match="module 'gpulayout.catalogue' has no attribute 'cublas2'"):

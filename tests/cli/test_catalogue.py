@@ -80,6 +80,7 @@ def test_other_commands_take_names(tmp_path):
     [
         ("cublas:block_scalse", "did you mean 'cublas:block_scales'?"),
         ("no_such_kernel", "'no_such_kernel' is not in the catalogue: owners are aiter, "),
+        ("marlin:", "'marlin:' names no entry: write one of 'marlin:channel_scales', 'marlin:scales', "),
         ("cublas:block_scales(dtype=f99)[2,3]", "'f99' is neither an XLA name nor the name of a NumPy dtype"),
         ("cublas:block_scales[200]", "takes 2 sizes, rows and columns, but got 1: (200,)"),
         ("\x1b[31m", "is not in the catalogue"),

@@ -48,6 +48,7 @@ def test_a_name_that_is_taken_is_answered_with_the_argument(tmp_path):
         ({"maps": ["torch-to-flax"]}, "write tensors=['torch-to-flax']"),
         ({"memory": "512M"}, "write max_bytes='512M'"),
         ({"to": "F"}, "write target='F'"),
+        ({"layout": "F"}, "write target='F'"),
         ({"from_": "f32[2]"}, "write source='f32[2]'"),
         ({"tensor": {".*": "C"}}, "did you mean tensors?"),
         ({"overwite": True}, "did you mean overwrite?"),

@@ -279,6 +279,11 @@ SLIPS = [
         "'C' is not a layout: write gl.Layout.descending(rank), or its text such as '{1,0}'",
     ),
     (
+        lambda: gl.Shape("f32", (2, 3), "F"),
+        ShapeTextError,
+        "'F' is not a layout: write gl.Layout.ascending(rank), or its text such as '{0,1}'",
+    ),
+    (
         lambda: gl.parse_layout("f32[2]{0}"),
         ShapeTextError,
         "'f32[2]{0}' is not a layout: it is the text of a shape; write gl.parse_shape('f32[2]{0}').layout",

@@ -143,6 +143,7 @@ def test_mistakes_are_found_when_a_module_is_made():
         (lambda: gl.torch.Pack("{0,0}"), gl.LayoutError, "minor_to_major"),
         (lambda: gl.torch.Pack(3), TypeError, "shape must be a Shape"),
         (lambda: gl.torch.Pack("{0,1}", size=2), TypeError, "'size' is not a keyword of this call"),
+        (lambda: gl.torch.Transpose("a b -> b a", scales=2), TypeError, "'scales' is neither .* did you mean scale?"),
         (lambda: gl.torch.Unpack("f32[?]"), gl.LayoutError, "dimension 0 is unbounded"),
         (lambda: gl.torch.Pack("f32[?]"), gl.LayoutError, "dimension 0 is unbounded"),
         (lambda: gl.torch.Unpack("f32[2]", scales=2), TypeError, "did you mean scale?"),

@@ -50,7 +50,7 @@ def parse_modes(text: str) -> list[Mode]:
     sizes = _tree(reader, "a size")
     if not reader.accept(":"):
         reader.end()
-        return _compact(_modes(sizes))
+        return _compact(_modes(sizes), text)
     start = reader.position
     strides = _tree(reader, "a stride")
     reader.end()
@@ -125,13 +125,20 @@ def _leaves(tree: Tree) -> list[int]:
     return [tree] if isinstance(tree, int) else [leaf for branch in tree for leaf in _leaves(branch)]
 
 
-def _compact(sizes: list[list[int]]) -> list[Mode]:
-    """The modes with the strides of a layout without gaps, the leftmost part the most minor."""
+def _compact(sizes: list[list[int]], text: str) -> list[Mode]:
+    """The modes with the strides of a layout without gaps, the leftmost part the most minor.
+
+    `LayoutError` as soon as a stride has more than 63 bits: numbers that grow with every size take quadratic time.
+    """
     modes, stride = [], 1
-    for mode in sizes:
+    for number, mode in enumerate(sizes):
         parts = []
         for size in mode:
             parts.append(ModeDigit(size, stride))
             stride *= size
+            if stride > INT64_MAX:
+                raise LayoutError(
+                    f"CuTe layout {value_text(text)} has 2^63 elements or more: mode {number} is the first one too many"
+                )
         modes.append(tuple(parts))
     return modes

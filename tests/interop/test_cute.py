@@ -277,8 +277,17 @@ def test_text_that_is_not_a_cute_layout_is_pointed_at(text, position, problem):
 def test_wrong_types():
     with pytest.raises(TypeError, match="CuTe layout text must be a str, not int"):
         interop.from_cute(6, "u8")
-    with pytest.raises(gl.LayoutError, match="is too large"):
-        interop.from_cute("(9000000000000000000,9000000000000000000)", "u8")
+
+
+@pytest.mark.parametrize("parts", ["(2,2)", "2", "((2))", "9000000000000000000"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_compact_layouts_end_at_the_mode_that_makes_them_too_large(parts, nested):
+    text = ",".join([parts] * 3000)  # without the check a stride of 6000 bits, and one more for every part
+    with pytest.raises(gl.LayoutError) as caught:
+        interop.from_cute(f"(({text}))" if nested else f"({text})", "u8")
+    mode = 0 if nested else {"(2,2)": 31, "9000000000000000000": 1}.get(parts, 62)
+    assert f"has 2^63 elements or more: mode {mode} is the first one too many" in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 # ---- to CuTe -------------------------------------------------------------------------------------

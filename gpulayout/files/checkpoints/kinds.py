@@ -27,11 +27,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.files.checkpoints.kind_names import DOUBTFUL, kind_in_name
-from gpulayout.files.checkpoints.rules import KINDS, MOST_REGEX, Rule, RuleSet, compiled
+from gpulayout.files.checkpoints.name_regex import MOST_REGEX, NameRegex
+from gpulayout.files.checkpoints.rules import KINDS, Rule, RuleSet
 from gpulayout.layout.checks import clipped, counted, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import read_pattern
@@ -67,18 +68,25 @@ class Unclear(NamedTuple):
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a caller knows.
+    """What a caller knows of one model.
 
     kinds    pairs of a regular expression, which fits whole names, and a kind
     format   of the file, whatever its metadata says; None to believe the metadata
     """
 
-    kinds: tuple[tuple[re.Pattern[str], str], ...] = ()
+    kinds: tuple[tuple[NameRegex, str], ...] = ()
     format: str | None = None
+    _several: dict[NameRegex, bool] = field(default_factory=dict, repr=False, compare=False)
 
-    def about(self, name: str, kinds: Iterable[str]) -> tuple[re.Pattern[str], str] | None:
+    def about(self, name: str, kinds: Iterable[str]) -> tuple[NameRegex, str] | None:
         """The first pair about a name with one of these kinds."""
         return next((each for each in self.kinds if each[1] in kinds and each[0].fullmatch(name)), None)
+
+    def is_about_several(self, match: NameRegex, names: Iterable[str]) -> bool:
+        """True if an expression fits several names of the model.  They are read once: every tensor asks."""
+        if match not in self._several:
+            self._several[match] = len([*itertools.islice(filter(match.fullmatch, names), 2)]) > 1
+        return self._several[match]
 
 
 def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> Assumptions:
@@ -91,7 +99,7 @@ def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> As
         if regex == "format" and kind not in ASSUMABLE:
             format = _format(kind, origin, sets)
         elif kind in known:
-            found.append((compiled(regex, origin), kind))
+            found.append((NameRegex(regex, origin), kind))
         elif kind in ASSUMABLE:
             maps = " and ".join(each.origin for each in sets if each.origin) or "your rules"
             have = "and ready maps have such" if maps == "your rules" else f"and {maps} has none"
@@ -206,7 +214,7 @@ def _decided(
         found = Kind(named, "name")
     pair = assumed.about(name, kinds)
     if pair is not None:
-        against = found is not None and found.kind != pair[1] and _is_about_several(pair[0], dimensions)
+        against = found is not None and found.kind != pair[1] and assumed.is_about_several(pair[0], dimensions)
         if found is None or not against or _contradicts(pair[1], found.kind):
             _check_told(name, *pair, found if against else None, possible, dimensions)
             return Kind(pair[1], "assume")
@@ -218,13 +226,9 @@ def _contradicts(told: str, found: str) -> bool:
     return told in _family(found) and (told, found) != ("conv", "depthwise")
 
 
-def _is_about_several(match: re.Pattern[str], names: Iterable[str]) -> bool:
-    return len([*itertools.islice(filter(match.fullmatch, names), 2)]) > 1
-
-
 def _check_told(
     name: str,
-    match: re.Pattern[str],
+    match: NameRegex,
     told: str,
     found: Kind | None,
     possible: tuple[str, ...],

@@ -17,6 +17,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
+from gpulayout.files.checkpoints.name_regex import NameRegex
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 
@@ -36,17 +37,18 @@ class Template:
     parts: tuple[str | int, ...]
     text: str
 
-    def expand(self, match: re.Match[str]) -> str:
+    def expand(self, match: Any) -> str:
         """The text for what a regular expression found; a group that found nothing is empty."""
         return "".join(part if isinstance(part, str) else match[part] or "" for part in self.parts)
 
 
-def template_of(match: re.Pattern[str], text: Any, what: str) -> Template:
+def template_of(match: NameRegex, text: Any, what: str) -> Template:
     r"""The template that a text means; `LayoutError` for other text, and for groups that the expression lacks.
 
     what   the part of a rule, for messages: begins with its origin
 
-    >>> template_of(re.compile("(a)b"), r"\1.\g<0>", "name").expand(re.match("(a)b", "ab"))
+    >>> regex = NameRegex("(a)b", "a rule")
+    >>> template_of(regex, r"\1.\g<0>", "name").expand(regex.fullmatch("ab"))
     'a.ab'
     """
     said = f"{what} {value_text(text)}"
@@ -80,7 +82,7 @@ def _escape(text: str) -> str:
     return rf"{text[:2]}, which means nothing: write \1 or \g<name> for a group, \\ for a backslash"
 
 
-def _group(match: re.Pattern[str], group: str, said: str) -> int:
+def _group(match: NameRegex, group: str, said: str) -> int:
     """The number of a group, by its number or name."""
     known = [*match.groupindex, *map(str, range(match.groups + 1))]
     if group not in known:

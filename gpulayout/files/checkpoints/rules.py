@@ -24,6 +24,7 @@ from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
+from gpulayout.files.checkpoints.name_regex import NameRegex
 from gpulayout.files.checkpoints.names import Template, template_of
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.checks import clipped, counted, value_text
@@ -37,12 +38,11 @@ from gpulayout.layout.text import parse_array_shape
 KEYS = ("to", *SIMPLE, "name", "rank", "kind", "flip", "keep", "drop")
 KINDS = ("conv", "conv_transpose", "depthwise", "linear", "embedding", "attention", "norm")  # `kinds` tells them apart
 FLAGS = ("divide", "keep", "drop")
-MOST_REGEX = 1000  # characters
 LONGEST_NAME = 1 << 16  # characters of a new name
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS[1:] if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 Targets = tuple["Layout | str", ...]
-Renaming = tuple["re.Pattern[str]", Template]
+Renaming = tuple[NameRegex, Template]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Rule:
     origin    what messages call the rule
     """
 
-    match: re.Pattern[str]
+    match: NameRegex
     ranks: tuple[int, ...]
     to: Targets
     options: ArithmeticOptions
@@ -217,7 +217,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         raise LayoutError(f"{origin} says keep or drop, and something else as well")
     if not (to or options or keep or drop or name):
         raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
-    match = compiled(regex, origin)
+    match = NameRegex(regex, origin)
     kind = given.get("kind")
     if kind is not None and kind not in KINDS:
         raise LayoutError(f"{origin}: kind {value_text(kind)} is none of {', '.join(KINDS)}")
@@ -321,23 +321,11 @@ def _targets(value: Any, origin: str) -> Targets:
     return targets
 
 
-def compiled(regex: Any, origin: str) -> re.Pattern[str]:
-    """A regular expression; `LayoutError` for what is none."""
-    if not isinstance(regex, str) or len(regex) > MOST_REGEX:
-        raise LayoutError(
-            f"{origin}: {value_text(regex)} is not a regular expression of at most {MOST_REGEX} characters"
-        )
-    try:
-        return re.compile(regex)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise LayoutError(f"{origin}: {value_text(regex)} is not a regular expression: {error}") from None
-
-
 def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, ...]:
     """Pairs of a regular expression and the template that takes the place of what it finds."""
     found = []
     for regex, text in pairs:
-        match = compiled(regex, origin)
+        match = NameRegex(regex, origin)
         found.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
     return tuple(found)
 

@@ -1,0 +1,221 @@
+"""Regular expressions of rules, matched with the names of tensors in bounded time.
+
+Python's `re` tries one way after another.  (a+)+ has 2^40 ways to read 41 characters, and `re` tries all of them before
+it says no.  Rules and names both come from files of others, so no pair of them may hang:
+
+  re             where the number of ways is bounded and small.  It is read off the expression: every repeat counts with
+                 all its lengths, unless what follows shows where it ends, as in [^.]*\\.  All ready maps are such rules
+  `NameProgram`  for all others, in time proportional to the length of the name
+
+What else was considered: a limit of time needs a process of its own, because `re` holds the interpreter; it costs more
+than all other work of most calls, and depends on the load of the machine.  To refuse such rules is wrong for
+(\\w+\\.?)*weight, which somebody may mean.  Libraries with other engines are one more dependency of all users, and read
+no look-ahead, which the ready maps need, or have a limit of time again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpulayout.files.checkpoints.name_program import NameProgram, NoProgram, first_literal, parsed, single_character
+from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.errors import LayoutError
+
+MOST_REGEX = 1000  # characters
+MOST_WAYS = 1_000_000  # that `re` may try for one name: about 0.01 s
+MOST_REPEATS = 20  # that count
+_HARMLESS = ("LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "CATEGORY", "FAILURE")
+
+
+class NameRegex:
+    r"""A regular expression.
+
+    pattern      its text
+    groups       how many it has
+    groupindex   the numbers of those with names
+    longest, longest_searched   the longest name that `re` gets, as a whole and where a part of it may fit
+
+    >>> NameRegex("((a+)+)b", "a rule").fullmatch("aab")[1], NameRegex("(a+)+", "a rule").fullmatch("a" * 60 + "b")
+    ('aa', None)
+    """
+
+    def __init__(self, regex: Any, origin: str):
+        """`LayoutError` for what is no regular expression; `origin` begins the message."""
+        if not isinstance(regex, str) or len(regex) > MOST_REGEX:
+            raise LayoutError(
+                f"{origin}: {value_text(regex)} is not a regular expression of at most {MOST_REGEX} characters"
+            )
+        self.pattern, self._origin = regex, origin
+        try:
+            self._compiled = re.compile(regex)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it has been said
+                self._tree = parsed(regex)
+            found = ways(self._tree)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise LayoutError(f"{origin}: {value_text(regex)} is not a regular expression: {error}") from None
+        self.groups, self.groupindex = self._compiled.groups, self._compiled.groupindex
+        self.longest, self.longest_searched = found.longest_name(), found.longest_name(1)
+        self._program: NameProgram | None = None
+        if self.longest < 1:  # no name is for `re`, so what no program can do is said before any name is read
+            self._for_long("")
+
+    def fullmatch(self, name: str) -> Any:
+        """The groups that are found in a name as a whole, a `re.Match` or a tuple; None if it does not fit."""
+        if len(name) <= self.longest:
+            return self._compiled.fullmatch(name)
+        return self._for_long(name).fullmatch(name)
+
+    def search(self, name: str) -> bool:
+        """True if a part of a name fits."""
+        if len(name) <= self.longest_searched:
+            return bool(self._compiled.search(name))
+        return next(self._for_long(name).matches(name), None) is not None
+
+    def sub(self, expand: Callable[[Any], str], name: str) -> str:
+        """A name in which all that is found gives way to what `expand` makes of its groups."""
+        if len(name) <= self.longest_searched:
+            return self._compiled.sub(expand, name)
+        parts, done = [], 0
+        for start, end, groups in self._for_long(name).matches(name):
+            parts += [name[done:start], expand(groups)]
+            done = end
+        return "".join([*parts, name[done:]])
+
+    def _for_long(self, name: str) -> NameProgram:
+        """The program, which is made once; `LayoutError` if there is none that is fast enough for the name."""
+        try:
+            if self._program is None:
+                self._program = NameProgram(self._tree, self._compiled.groups, _longest_inside)
+            self._program.check(name)
+        except NoProgram as problem:
+            about = f" for tensor {value_text(clipped(name, 80))} of {len(name)} characters" if name else ""
+            raise LayoutError(
+                f"{self._origin}: {value_text(clipped(self.pattern, 80))} may take too long{about}, because it can fit "
+                f"a name in very many ways, and {problem}: write parts that say where they end, such as [^.]* in place "
+                "of .*, and (a|b)* in place of (a+|b+)*"
+            ) from None
+        return self._program
+
+
+# ---- how many ways there are ---------------------------------------------------------------------------------
+
+
+class Ways(NamedTuple):
+    """A bound of the ways to try an expression with a name.
+
+    factor    that does not depend on the length of the name
+    repeats   that may end anywhere; together they cut a name of n characters in C(n + repeats, repeats) ways
+    runs      1 if there are repeats whose end is seen at once: after all others, they still read the name once
+    """
+
+    factor: float = 1
+    repeats: int = 0
+    runs: int = 0
+
+    @property
+    def is_one(self) -> bool:
+        """True for parts that fit in one way or none."""
+        return self[:2] == (1, 0)
+
+    def longest_name(self, more: int = 0) -> float:
+        """The length up to which a name has at most `MOST_WAYS` ways; -1 for none.
+
+        more   repeats around the expression, such as 1 for all places where a search begins
+        """
+        repeats = self.repeats + self.runs + more
+        if self.factor > MOST_WAYS or repeats > MOST_REPEATS:
+            return -1
+        if not repeats:
+            return math.inf
+        low, high = 0, MOST_WAYS
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.factor * math.comb(middle + repeats, repeats) <= MOST_WAYS
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+
+def _longest_inside(items: Any) -> float:
+    """The longest name for a look-ahead or another part that `re` tries at every place of a name."""
+    return ways(items, None).longest_name(1)
+
+
+_ENDLESS = Ways(math.inf)
+END = -1  # what follows the last part: nothing else fits there
+
+
+def ways(items: Any, follows: int | None = END) -> Ways:
+    """The ways to try a parsed expression.
+
+    follows   the character that must come next, `END`, or None where it may be any
+
+    >>> ways(parsed(r"(.*)[.](\\d+)[.]w")), ways(parsed("(?:conv|norm)?x")), ways(parsed("(a+)+")).factor
+    (Ways(factor=1, repeats=1, runs=1), Ways(factor=2, repeats=0, runs=0), inf)
+    """
+    parts = list(items)
+    found = [_ways_of(str(kind), value, first_literal(parts[n:], follows)) for n, (kind, value) in enumerate(parts, 1)]
+    factor, repeats = math.prod(each.factor for each in found), sum(each.repeats for each in found)
+    return Ways(factor, repeats, max((each.runs for each in found), default=0)) if repeats <= MOST_REPEATS else _ENDLESS
+
+
+def _ways_of(kind: str, value: Any, follows: int | None) -> Ways:
+    """The same for one part."""
+    if kind in _HARMLESS:
+        return Ways()
+    if kind == "GROUPREF":
+        return Ways(runs=1)
+    if kind == "SUBPATTERN":
+        return ways(value[3], follows)
+    if kind == "BRANCH":
+        return _ways_of_branches(value[1], follows)
+    if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        least, most, body = value
+        return _ways_of_repeat(least, most, body, None if kind == "POSSESSIVE_REPEAT" else follows)
+    if kind in ("ASSERT", "ASSERT_NOT"):
+        return ways(value[1], None)
+    if kind == "ATOMIC_GROUP":
+        return ways(value, None)
+    if kind == "GROUPREF_EXISTS":
+        return _ways_of_branches([each for each in value[1:] if each is not None], follows)
+    return _ENDLESS  # of a newer Python
+
+
+def _ways_of_branches(branches: Any, follows: int | None) -> Ways:
+    """All ways of all branches; those that begin with different characters exclude one another."""
+    found = [ways(each, follows) for each in branches]
+    first = [first_literal(each, None) for each in branches]
+    apart = None not in first and len({chr(each).casefold() for each in first if each is not None}) == len(first)
+    factors, repeats, runs = zip(*found)
+    return Ways(max(factors) if apart else sum(factors), max(repeats), max(runs))
+
+
+def _ways_of_repeat(least: int, most: Any, body: Any, follows: int | None) -> Ways:
+    if least == most == 1:
+        return ways(body, follows)
+    most, one = int(most), ways(body, None)
+    if not one.is_one:
+        if most * max(one.repeats, 1) > MOST_REPEATS or one.factor > MOST_WAYS:
+            return _ENDLESS
+        return Ways(one.factor**most * (most - least + 1), one.repeats * most, one.runs)
+    if least == most:
+        return one
+    if follows is not None and not _may_be(body, follows):
+        return Ways(runs=1)
+    return Ways(most - least + 1, 0, one.runs) if most - least < 100 else Ways(1, 1, one.runs)
+
+
+def _may_be(body: Any, character: int) -> bool:
+    """True unless parts are always one character, and never this one: then what follows them shows where they end.
+
+    Small and capital letters count as one, because a flag may say so.
+    """
+    fits = single_character(body)
+    if fits is None or character == END:
+        return fits is None
+    same = {chr(character), chr(character).lower(), chr(character).upper(), chr(character).casefold()}
+    return any(fits(each) for each in same)

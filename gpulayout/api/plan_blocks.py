@@ -88,11 +88,12 @@ class Blocks(Sequence[Block]):
     (26004, 26000)
     """
 
-    __slots__ = ("plan", "max_bytes", "_cut")
+    __slots__ = ("plan", "max_bytes", "_cut", "_only")
 
     def __init__(self, plan: Any, max_bytes: ByteCount):
         self.plan, self.max_bytes = plan, byte_count("max_bytes", max_bytes)
         self._cut: BoxGrid = box_grid(plan.source, plan.target, self.max_bytes)
+        self._only: Block | None = None  # kept, because thousands of tensors in a file may share these blocks
 
     def __len__(self) -> int:
         return self._cut.block_count
@@ -106,8 +107,13 @@ class Blocks(Sequence[Block]):
         return self._block(found) if isinstance(found, int) else [self._block(each) for each in found]
 
     def _block(self, number: int) -> Block:
+        if self._only is not None:
+            return self._only
         shapes = self._cut.block(number)
-        return Block(self.plan.part(shapes), shapes.source_runs, shapes.target_runs)
+        found = Block(self.plan.part(shapes), shapes.source_runs, shapes.target_runs)
+        if len(self) == 1:
+            self._only = found
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Blocks, (self.plan, self.max_bytes)

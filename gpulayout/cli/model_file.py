@@ -18,7 +18,7 @@ from gpulayout.cli.signals import says_what_is_missing
 from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import Checkpoint, are_models, open_checkpoint
+from gpulayout.files.checkpoints.opening import Checkpoint, Stage, are_models, open_checkpoint
 from gpulayout.files.checkpoints.planning import (
     CheckpointPlan,
     check_dtype,
@@ -113,7 +113,7 @@ class ModelMove:
     ) -> None:
         """Relayout the model by rules."""
 
-        def plan(opened: Checkpoint, target: Path) -> CheckpointPlan:
+        def plan(opened: Checkpoint, target: Path, stage: Stage) -> CheckpointPlan:
             return plan_relayout(
                 opened,
                 target,
@@ -122,15 +122,16 @@ class ModelMove:
                 dtype=dtype,
                 allow_unmatched=allow_unmatched,
                 overwrite=self.overwrite,
+                stage=stage,
             )
 
         self._run(plan)
 
     def unpack(self) -> None:
         """Turn the tensors that have notes into arrays."""
-        self._run(lambda opened, target: plan_restore(opened, target, overwrite=self.overwrite))
+        self._run(lambda *given: plan_restore(*given[:2], overwrite=self.overwrite, stage=given[2]))
 
-    def _run(self, planned: Callable[[Checkpoint, Path], CheckpointPlan]) -> None:
+    def _run(self, planned: Callable[[Checkpoint, Path, Stage], CheckpointPlan]) -> None:
         if self.quiet and self.as_json:
             raise click.UsageError("give either --quiet or --json")
         if not isinstance(self.source, Path) or not isinstance(self.target, Path):
@@ -139,19 +140,17 @@ class ModelMove:
             check_standard_output_open()
         with ExitStack() as stack:
             stack.enter_context(type_errors_in_one_line())
-            opened = stack.enter_context(open_checkpoint(self.source))
-            plan = planned(opened, self.target)
+            if not self.dry_run:
+                stack.enter_context(says_what_is_missing(self.target))
+            shown = stack.enter_context(shown_progress(quiet=self.quiet, as_json=self.as_json))
+            opened = stack.enter_context(open_checkpoint(self.source, shown.stage))
+            plan = planned(opened, self.target, shown.stage)
             work = work_within(plan, self.memory)
-            seconds = None if self.dry_run else self._execute(plan, work)
+            seconds = None
+            if not self.dry_run:
+                seconds = move_checkpoint(plan, work, shown, overwrite=self.overwrite, note=print_note)
         if not self.quiet:
             self._report(plan, work, seconds)
-
-    def _execute(self, plan: CheckpointPlan, work: CheckpointWork) -> float:
-        with (
-            says_what_is_missing(self.target),
-            shown_progress(quiet=self.quiet, as_json=self.as_json) as progress,
-        ):
-            return move_checkpoint(plan, work, progress, overwrite=self.overwrite, note=print_note)
 
     def _report(self, plan: CheckpointPlan, work: CheckpointWork, seconds: float | None) -> None:
         tensors = [tensor_report(change) for change in plan.changes]

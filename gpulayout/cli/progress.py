@@ -1,4 +1,4 @@
-"""How far a long move is: a bar on a terminal, a line now and then in a log, lines of JSON for programs.  On stderr."""
+"""How far long work is: a bar on a terminal, a line now and then in a log, lines of JSON for programs.  On stderr."""
 
 from __future__ import annotations
 
@@ -12,26 +12,35 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpulayout.files.move import Progress
-
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 SOON = 0.5  # seconds; what ends before shows no bar
+BETWEEN_BARS = 0.05  # seconds; to draw takes longer than to move a small tensor
 BETWEEN_JSON = 1.0  # seconds between two lines
 BETWEEN_LOG = 30.0
 LONG = 1 << 30  # bytes read and written; a log says at once that so long a move has begun
 
 
+class Shown:
+    """What to call with the bytes done and all bytes, and before, with how far the preparations are."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many bytes were read and written."""
+
+    def stage(self, what: str, done: int, total: int) -> None:
+        """So many of all things that are read or planned: `what` is such as "headers read"."""
+
+
 @contextlib.contextmanager
-def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Progress]:
-    """What to call with the bytes done and all bytes, inside the `with`.  The bar is gone when the block ends."""
+def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Shown]:
+    """What to call inside the `with`.  The bar is gone when the block ends."""
     if as_json:
-        yield _Lines(BETWEEN_JSON, _json_line)
+        yield _Lines(BETWEEN_JSON, _json_line, _json_stage)
     elif quiet:
-        yield _nothing
+        yield Shown()
     elif not sys.stderr.isatty():
-        yield _Lines(BETWEEN_LOG, _log_line, at_once=LONG)
+        yield _Lines(BETWEEN_LOG, _log_line, _log_stage, at_once=LONG)
     else:
         bar = _LateBar()
         try:
@@ -40,23 +49,35 @@ def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Progress]:
             bar.stop()
 
 
-def _nothing(done: int, total: int) -> None:
-    """Show nothing."""
-
-
-class _Lines:
+class _Lines(Shown):
     """A line every so many seconds, and one with the first report of a move of `at_once` bytes or more."""
 
-    def __init__(self, between: float, line: Callable[[int, int, float], str], *, at_once: float = math.inf) -> None:
-        self.between, self.line, self.at_once = between, line, at_once
+    def __init__(
+        self,
+        between: float,
+        line: Callable[[int, int, float], str],
+        stage_line: Callable[[str, int, int, float], str],
+        *,
+        at_once: float = math.inf,
+    ) -> None:
+        self.between, self.line, self.stage_line, self.at_once = between, line, stage_line, at_once
         self.begin = self.last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if now - self.last >= self.between or total >= self.at_once:
-            self.last, self.at_once = now, math.inf
-            with contextlib.suppress(OSError):  # a log that is full or gone does not end the move
-                click.echo(self.line(done, total, now - self.begin), err=True)
+            self.at_once = math.inf
+            self._print(now, self.line(done, total, now - self.begin))
+
+    def stage(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self.last >= self.between:
+            self._print(now, self.stage_line(what, done, total, now - self.begin))
+
+    def _print(self, now: float, line: str) -> None:
+        self.last = now
+        with contextlib.suppress(OSError):  # a log that is full or gone does not end the move
+            click.echo(line, err=True)
 
 
 def _json_line(done: int, total: int, seconds: float) -> str:
@@ -64,40 +85,66 @@ def _json_line(done: int, total: int, seconds: float) -> str:
     return json.dumps({"done_bytes": done, "total_bytes": total, "seconds": round(seconds, 1)})
 
 
+def _json_stage(what: str, done: int, total: int, seconds: float) -> str:
+    """Such as {"stage": "headers read", "done": 12, "total": 60, "seconds": 1.0}."""
+    return json.dumps({"stage": what, "done": done, "total": total, "seconds": round(seconds, 1)})
+
+
 def _log_line(done: int, total: int, seconds: float) -> str:
     """Such as gpulayout: 10%, 1216831200 of 12168312000 bytes read and written, 30 s."""
     return f"gpulayout: {done / max(total, 1):.0%}, {done} of {total} bytes read and written, {seconds:.0f} s"
 
 
-class _LateBar:
-    """A bar with bytes, rate and time left, once it is clear that the move takes a while."""
+def _log_stage(what: str, done: int, total: int, seconds: float) -> str:
+    """Such as gpulayout: 12 of 60 headers read, 30 s."""
+    return f"gpulayout: {done} of {total} {what}, {seconds:.0f} s"
+
+
+class _LateBar(Shown):
+    """A bar with bytes, rate and time left, once it is clear that it takes a while; before it, one of the stage."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
+        self.drawn = -math.inf
+        self.what = ""
         self.bar: Bar | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        if self.bar is None and time.monotonic() - self.begin >= SOON:
-            self.bar = _new_bar()
-            self.bar.add_task("", total=total)
+        self.stage("", done, total)
+
+    def stage(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != self.what:
+            self.stop()
+        elif now - self.drawn < BETWEEN_BARS and done < total:
+            return
+        self.what = what
+        if self.bar is None and now - self.begin >= SOON:
+            self.bar = _new_bar(what)
+            self.bar.add_task(what, total=total)
             self.bar.start()
         if self.bar is not None:
+            self.drawn = now
             self.bar.update(self.bar.task_ids[0], completed=done, refresh=True)
 
     def stop(self) -> None:
         if self.bar is not None:
             self.bar.stop()
+        self.bar = None
 
 
-def _new_bar() -> Bar:
+def _new_bar(what: str) -> Bar:
     from rich import progress  # only here: most commands show no bar, and importing it is slow
     from rich.console import Console
 
+    numbers = (
+        (progress.MofNCompleteColumn(), progress.TextColumn("{task.description}"))
+        if what
+        else (progress.TaskProgressColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+    )
     return progress.Progress(
         progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
+        *numbers,
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

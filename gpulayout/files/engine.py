@@ -11,6 +11,9 @@ Where runs are long even in blocks of half the size, there are two pairs of buff
 A plan runs on the GPU where one works and there are several blocks: `plan.stream` takes a block through it in smaller
 ones.  Else it runs on NumPy.
 
+A plan whose only block is small runs between two others, in the thread of the caller: to hand a few bytes to threads
+takes longer than to move them, and models may have a hundred thousand tensors of a few bytes.
+
 Threads share the runs, because a disk answers several requests at a time.  The figures below are of a virtual disk that
 moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
 """
@@ -31,7 +34,7 @@ import numpy as np
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.plan_blocks import Block, Blocks
 from gpulayout.files.linux_files import start_write_back
-from gpulayout.files.pieces import RunPart, RunThreads
+from gpulayout.files.pieces import RunPart, RunThreads, move_at_once
 from gpulayout.files.source import Bytes, Source
 from gpulayout.files.target import Target
 from gpulayout.layout.errors import LayoutError
@@ -45,25 +48,31 @@ TICK = 0.1  # seconds between two reports
 PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 STREAM_SHARE = 8  # of a block, the part that is on its way through a GPU
 LEAST_STREAM = 1 << 20  # bytes
+SMALL = 1 << 16  # bytes of a block that needs no threads
+WRITE_BACK = 1 << 20  # bytes that are written before the system is told to begin with the disk
 LONG_RUN = 1 << 18  # bytes; for runs as long as this, a page read in order to be changed is nothing
 
 
 class Job(NamedTuple):
     """One block, between two open files.
 
-    run   runs the plan of the block from one buffer to the other
+    run        runs the plan of the block from one buffer to the other
+    is_small   it is the only block of its plan, of at most `SMALL` bytes
     """
 
     block: Block
     source: Source
     target: Target
     run: Callable[[Block, Bytes, Bytes], None]
+    is_small: bool
 
 
 def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
-    run = _run_through_gpu(blocks) if len(blocks) > 1 and default_backend() is not host_backend() else _run
-    return (Job(blocks[number], source, target, run) for number in range(len(blocks)))
+    count = len(blocks)
+    run = _run_through_gpu(blocks) if count > 1 and default_backend() is not host_backend() else _run
+    is_small = count == 1 and blocks.block_bytes <= SMALL
+    return (Job(blocks[number], source, target, run, is_small) for number in range(count))
 
 
 def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
@@ -78,7 +87,7 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
     shorter; OSError with the name of the file when a disk fails or is full.
     """
     reader, writer = _BlockReader(pairs), _BlockWriter(pairs)
-    waiting = iter(jobs)
+    waiting = _without_small(jobs, report)
     try:
         reading: list[Future[int]] = []
         writing: deque[list[Future[int]]] = deque()
@@ -100,6 +109,32 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
     finally:
         for threads in (reader.threads, writer.threads):
             threads.stop()
+
+
+def _without_small(jobs: Iterable[Job], report: Report) -> Iterator[Job]:
+    """The jobs that are not small.  Those that are have been done when the next one comes."""
+    read: Bytes = np.empty(SMALL, np.uint8)
+    written: Bytes = np.empty(SMALL, np.uint8)
+    waits = 0  # bytes for which the disk has not begun
+    for job in jobs:
+        if not job.is_small:
+            yield job
+            continue
+        source, target = job.source, job.target
+
+        def fill(part: RunPart, source: Source = source) -> None:
+            source.read_into(read.data[part.place : part.end], part.start)
+
+        def empty(part: RunPart, target: Target = target) -> None:
+            target.write_from(written.data[part.place : part.end], part.start)
+
+        done = move_at_once(job.block.source_runs, fill)
+        job.run(job.block, read, written)
+        more = move_at_once(job.block.target_runs, empty)
+        report(done + more)
+        waits += more
+        if waits >= WRITE_BACK:
+            waits = _start_write_back(target)
 
 
 def _run(block: Block, read: Bytes, written: Bytes) -> None:

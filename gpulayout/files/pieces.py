@@ -47,11 +47,25 @@ class RunThreads:
         self, runs: Runs, move: Callable[[RunPart], None], first: int, last: int, begin: int, end: int
     ) -> int:
         """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
-        for number, start in enumerate(runs.starts(first, last).tolist(), first):
+        for part in _parts(runs, first, last, begin, end):
             if self._stopped:
                 break
-            move(RunPart(number, number * runs.length + begin, start + begin, number * runs.length + end))
+            move(part)
         return (last - first) * (end - begin)
+
+
+def move_at_once(runs: Runs, move: Callable[[RunPart], None]) -> int:
+    """Call `move` for every run, in this thread.  Returns their bytes."""
+    for each in _pieces(runs):
+        for part in _parts(runs, *each):
+            move(part)
+    return runs.nbytes
+
+
+def _parts(runs: Runs, first: int, last: int, begin: int, end: int) -> Iterator[RunPart]:
+    """Bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
+    for number, start in enumerate(runs.starts(first, last).tolist(), first):
+        yield RunPart(number, number * runs.length + begin, start + begin, number * runs.length + end)
 
 
 def _pieces(runs: Runs) -> Iterator[tuple[int, int, int, int]]:

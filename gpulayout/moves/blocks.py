@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpulayout.layout.cached import cached_property
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -68,7 +69,7 @@ class BoxGrid:
     sizes: tuple[int, ...]
     max_bytes: int
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, ...]:
         """Boxes along every dimension."""
         return tuple(-(-width // size) for width, size in zip(self.target.widths, self.sizes))
@@ -77,7 +78,7 @@ class BoxGrid:
     def box_count(self) -> int:
         return math.prod(self.counts)
 
-    @property
+    @cached_property
     def block_count(self) -> int:
         """The number of blocks: boxes, then fills of the tail."""
         first, last = self._tail
@@ -158,7 +159,7 @@ class BoxGrid:
         """Bytes of a run in the target, in the first block; 0 without blocks."""
         return self.block(0).target_runs.length if self.block_count else 0
 
-    @property
+    @cached_property
     def block_bytes(self) -> int:
         """Bytes of the largest block's two buffers."""
         return self.most_bytes(source=True, target=True)
@@ -173,7 +174,7 @@ class BoxGrid:
         boxes = self.source.nbytes(self._read(box)) * source + self.target.nbytes(box) * target
         return max(boxes, tail)
 
-    @property
+    @cached_property
     def bytes_read(self) -> int:
         """Bytes of all source runs: elements, and the padding between them that is cheaper to read than to skip."""
         if not self.source.shape.element_count:

@@ -9,6 +9,7 @@ import pytest
 
 from gpulayout.cli import progress
 from tests.support.command_line import run
+from tests.support.model_files import model
 
 TOTAL = 4_000_000
 
@@ -75,6 +76,88 @@ def test_json_has_its_own_line_every_second_and_no_other(clock, capsys):
         {"done_bytes": TOTAL * second // 100, "total_bytes": TOTAL, "seconds": float(second)}
         for second in range(1, 101)
     ]
+
+
+def stages(clock, **options):
+    """Two stages of 10 and 20 seconds, and a second of moving."""
+    clock.now = 1000.0
+    with progress.shown_progress(**options) as report:
+        for second in range(1, 11):
+            clock.now += 1
+            report.stage("headers read", second, 10)
+        for second in range(1, 21):
+            clock.now += 1
+            report.stage("tensors planned", 5 * second, 100)
+        clock.now += 1
+        report(TOTAL, TOTAL)
+
+
+def test_stages_before_a_move_are_shown_as_it_is(clock, capsys):
+    stages(clock, quiet=False, as_json=False)
+    assert capsys.readouterr() == ("", "gpulayout: 100 of 100 tensors planned, 30 s\n")
+    stages(clock, quiet=False, as_json=True)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines[11] == {"stage": "tensors planned", "done": 10, "total": 100, "seconds": 12.0}
+    assert [line.get("stage") for line in lines] == ["headers read"] * 10 + ["tensors planned"] * 20 + [None]
+    stages(clock, quiet=True, as_json=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_of_each_stage_is_drawn_now_and_then(clock, monkeypatch):
+    """Drawing takes longer than moving a small tensor: 10,000 reports within a second are 21 drawings at most."""
+    drawn, made = [], []
+
+    class Bar:
+        task_ids = [0]
+
+        def __init__(self, what):
+            made.append(what)
+
+        def add_task(self, what, total):
+            assert what == made[-1]
+
+        def start(self):
+            pass
+
+        def stop(self):
+            made.append("stopped")
+
+        def update(self, task, completed, refresh):
+            drawn.append((made[-1], completed))
+
+    monkeypatch.setattr(progress, "_new_bar", Bar)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    clock.now = 1000.0
+    with progress.shown_progress(quiet=False, as_json=False) as report:
+        clock.now += 1
+        for number in range(10_000):
+            clock.now += 0.0001
+            report.stage("tensors planned", number + 1, 10_000)
+        report(0, TOTAL)
+        report(TOTAL, TOTAL)
+    assert made == ["tensors planned", "stopped", "", "stopped"]
+    assert 10 < len(drawn) <= 24 and drawn[-3:] == [("tensors planned", 10_000), ("", 0), ("", TOTAL)]
+
+
+@pytest.mark.parametrize("command", ["relayout", "unpack"])
+def test_a_model_says_how_far_it_is_from_the_start(command, clock, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = model({"a": ("F32", (2, 3)), "b": ("F32", (2, 3))}, None)
+    (tmp_path / "model-1.safetensors").write_bytes(data)
+    places = dict.fromkeys("ab", "model-1.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (tmp_path / "out").mkdir()
+    rules = ["--tensor", ".*={0,1}"]
+    if command == "unpack":
+        run("relayout", "model.safetensors.index.json", "out/model.safetensors.index.json", *rules)
+        monkeypatch.chdir(tmp_path / "out")
+        (tmp_path / "out/out").mkdir()
+    clock.step = 40.0
+    files = "model.safetensors.index.json", "out/model.safetensors.index.json"
+    result = run(command, *files, *(rules if command == "relayout" else ()), "--json")
+    found = [json.loads(line).get("stage") for line in result.stderr.splitlines()]
+    assert result.exit_code == 0 and found[0] == "headers read" and {"files planned", "headers made", None} <= {*found}
+    assert ("tensors matched with rules" in found) == (command == "relayout")
 
 
 def test_quiet_prints_nothing_however_long_it_takes(clock, capsys):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gpulayout.api.array_types import ArithmeticOptions
@@ -69,26 +69,48 @@ class TensorPlan:
     kind: Kind | None = None
 
 
-def change_of(
-    tensor: StoredTensor, note: str | None, rule: Rule | None, name: str | None, dtype: ElementType | None
-) -> TensorPlan:
-    """What a rule makes of a tensor, or of one without a rule.
+class Changes:
+    """What rules make of the tensors of a model.
 
-    note    of the old file, about this tensor
-    name    in the new file
+    Tensors that are alike share one plan: models have thousands of tensors of a few shapes, and a plan takes longer and
+    more memory than all else that is known of a tensor.
+
     dtype   the type that all tensors of `WIDE_FLOATS` get where no rule says another
     """
+
+    def __init__(self, dtype: ElementType | None):
+        self._dtype = dtype
+        self._found: dict[tuple[object, ...], TensorPlan] = {}
+
+    def of(
+        self, tensor: StoredTensor, note: str | None, rule: Rule | None, name: str | None, kind: Kind | None
+    ) -> TensorPlan:
+        """What a rule makes of a tensor, or of one without a rule.
+
+        note    of the old file, about this tensor
+        name    in the new file
+        kind    what the tensor was taken as
+        """
+        alike = (tensor.dtype, tensor.dimensions, note, id(rule))
+        if alike not in self._found:
+            self._found[alike] = _change_of(tensor, note, rule, self._dtype)
+        left_out = rule is not None and rule.drop
+        return replace(self._found[alike], tensor=tensor, name=None if left_out else name, kind=kind)
+
+
+def _change_of(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype: ElementType | None) -> TensorPlan:
+    """What a rule makes of a tensor; the name and the kind are the caller's."""
     lies = Stored(tensor.dtype, tensor.dimensions, note)
     before = note or str(tensor)
     if rule is not None and (rule.drop or rule.keep):
-        return TensorPlan(tensor, None if rule.drop else name, lies, None, before, before)
+        return TensorPlan(tensor, None, lies, None, before, before)
     options: ArithmeticOptions = {} if rule is None else rule.options
     to = None if rule is None else rule.target_for(tensor, len(dimensions_of(tensor, note)))
     element_type = DTYPES[tensor.dtype] if note is None else noted_shape(tensor, note).element_type
     if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
         options = {**options, "dtype": dtype}
     if to is None and not options:
-        return TensorPlan(tensor, name, lies, None, before, before)
+        return TensorPlan(tensor, None, lies, None, before, before)
     source = source_shape(tensor, note)
     origin = f"tensor {value_text(tensor.name)}, {before}"
     try:
@@ -101,7 +123,7 @@ def change_of(
         raise TypeError(f"{origin}: {error}") from None
     same = move.change is None and same_buffer(source, move.target) and flip is None
     after = stored.note or f"{stored.dtype}[{','.join(map(str, stored.dimensions))}]"
-    return TensorPlan(tensor, name, stored, None if same else move, before, after, flip)
+    return TensorPlan(tensor, None, stored, None if same else move, before, after, flip)
 
 
 def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, move: Plan) -> Flip | None:

@@ -18,7 +18,7 @@ from gpulayout.files.checkpoints.kinds import (
     unclear_text,
 )
 from gpulayout.files.checkpoints.maps import readers
-from gpulayout.files.checkpoints.opening import Checkpoint
+from gpulayout.files.checkpoints.opening import Checkpoint, Stage, staged, untold
 from gpulayout.files.checkpoints.rules import Rule, RuleSet
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
@@ -64,6 +64,7 @@ def rules_of(
     assumed: Assumptions,
     *,
     allow_unmatched: bool,
+    stage: Stage = untold,
 ) -> dict[str, Chosen]:
     """The rule of every tensor by name, None for those without one, and the kind that it was chosen for.
 
@@ -74,7 +75,7 @@ def rules_of(
     strict = next((each.origin for each in sets if each.strict), "")
     found: dict[str, Chosen] = {}
     unclear: dict[str, list[Unclear]] = {}
-    for tensor in tensors:
+    for tensor in staged(tensors, "tensors matched with rules", stage):
         one, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
         if isinstance(one, Unclear):
             unclear.setdefault(origin, []).append(one)

@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from gpulayout.api.plan import Plan
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.flips import FlippedSource, FlippedTarget
@@ -95,24 +96,36 @@ def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> 
     for pairs in (2, 1):
         with contextlib.suppress(LayoutError) if pairs > 1 else contextlib.nullcontext():
             half = max(block_limit(max_bytes) // 2, 1) if pairs > 1 else None
-            return CheckpointWork(tuple(_shard_blocks(shard, half, max_bytes) for shard in plan.shards), pairs)
+            found = _BlocksOfPlans(half, max_bytes)
+            shards = (ShardBlocks(shard, tuple(map(found.of, shard.changes))) for shard in plan.shards)
+            return CheckpointWork(tuple(shards), pairs)
     raise AssertionError("the last round returns or raises")
 
 
-def _shard_blocks(shard: ShardPlan, half: int | None, max_bytes: SupportsIndex | str | None) -> ShardBlocks:
-    return ShardBlocks(shard, tuple(_blocks(change, half, max_bytes) for change in shard.changes))
+class _BlocksOfPlans:
+    """The blocks of tensors, once for all that share a plan: of at most `half` bytes, or else of all that the limit
+    allows."""
 
+    def __init__(self, half: int | None, max_bytes: SupportsIndex | str | None):
+        self._half, self._max_bytes = half, max_bytes
+        self._found: dict[int, Blocks] = {}
 
-def _blocks(change: TensorPlan, half: int | None, max_bytes: SupportsIndex | str | None) -> Blocks | None:
-    """The blocks of a tensor, None for a copy: of at most `half` bytes, or else of all that the limit allows."""
-    if change.plan is None or not change.plan.target.nbytes:
-        return None
-    try:
-        if half is None or max_bytes is not None:
-            found = sensible_route(change.plan, max_bytes, None)
-        return (found if half is None else route(change.plan, half, None)).passes[0]
-    except LayoutError as error:
-        raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
+    def of(self, change: TensorPlan) -> Blocks | None:
+        """The blocks of a tensor; None for a copy."""
+        plan = change.plan
+        if plan is None or not plan.target.nbytes:
+            return None
+        try:
+            if id(plan) not in self._found:
+                self._found[id(plan)] = self._blocks(plan)
+            return self._found[id(plan)]
+        except LayoutError as error:
+            raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
+
+    def _blocks(self, plan: Plan) -> Blocks:
+        if self._half is None or self._max_bytes is not None:
+            found = sensible_route(plan, self._max_bytes, None)
+        return (found if self._half is None else route(plan, self._half, None)).passes[0]
 
 
 def move_checkpoint(

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import opened
 from gpulayout.layout.checks import clipped, value_text
+
+Stage = Callable[[str, int, int], None]  # gets what is done, such as "headers read", how much of it, and of how much
+Item = TypeVar("Item")
 
 ENDING = ".safetensors"
 INDEX_ENDING = ".safetensors.index.json"
@@ -93,8 +96,19 @@ class Checkpoint:
     index: Mapping[str, Any] | None
 
 
+def untold(what: str, done: int, total: int) -> None:
+    """The stage that nobody asked for."""
+
+
+def staged(items: Collection[Item], what: str, stage: Stage) -> Iterator[Item]:
+    """The items, each reported when the next one is asked for."""
+    for done, item in enumerate(items, 1):
+        yield item
+        stage(what, done, len(items))
+
+
 @contextlib.contextmanager
-def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, stage: Stage = untold) -> Iterator[Checkpoint]:
     """A checkpoint, open inside the `with`; `FileError` for what is no such file, and OSError."""
     check_is_checkpoint(path)
     with contextlib.ExitStack() as stack:
@@ -102,7 +116,8 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
             yield Checkpoint(path, (_open_shard(stack, path),), None)
             return
         index, places = read_index(path)
-        shards = tuple(_open_shard(stack, path.parent / name) for name in sorted({*places.values()}))
+        names = sorted({*places.values()})
+        shards = tuple(_open_shard(stack, path.parent / name) for name in staged(names, "headers read", stage))
         _check_index(path, places, shards)
         yield Checkpoint(path, shards, index)
 

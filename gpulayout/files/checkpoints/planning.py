@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpulayout.files.checkpoints.changes import (
+    Changes,
     TensorPlan,
-    change_of,
     metadata_with,
     noted_shape,
     notes_of,
@@ -19,7 +19,7 @@ from gpulayout.files.checkpoints.changes import (
 from gpulayout.files.checkpoints.choosing import check_formats, notes_in, rules_of
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
-from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, is_checkpoint
+from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, Stage, is_checkpoint, staged, untold
 from gpulayout.files.checkpoints.rules import RuleSet, new_names
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_new_file
@@ -77,6 +77,7 @@ def plan_relayout(
     dtype: ElementType | None = None,
     allow_unmatched: bool = False,
     overwrite: bool = False,
+    stage: Stage = untold,
 ) -> CheckpointPlan:
     """The relayout of a checkpoint by rules.
 
@@ -88,16 +89,19 @@ def plan_relayout(
     check_outputs(source, path, overwrite=overwrite)
     check_formats(source, sets, assumed)
     notes = notes_in(source)
-    rules = rules_of(source, notes, sets, assumed, allow_unmatched=allow_unmatched)
+    rules = rules_of(source, notes, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
     names = {name: new_names(name, rule, sets) for name, (rule, _) in rules.items()}
-    by_shard: list[tuple[Shard, list[TensorPlan]]] = []
-    for shard in source.shards:
-        changes = []
-        for tensor in shard.contents.tensors:
-            rule, kind = rules[tensor.name]
-            change = change_of(tensor, notes.get(tensor.name), rule, names[tensor.name][-1], dtype)
-            changes.append(replace(change, kind=kind))
-        by_shard.append((shard, changes))
+    changes = Changes(dtype)
+    by_shard = [
+        (
+            shard,
+            [
+                changes.of(each, notes.get(each.name), rules[each.name][0], names[each.name][-1], rules[each.name][1])
+                for each in shard.contents.tensors
+            ],
+        )
+        for shard in staged(source.shards, "files planned", stage)
+    ]
     used = {id(rule) for rule, _ in rules.values()}
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
@@ -106,7 +110,7 @@ def plan_relayout(
         kept = [names[name] for name, (rule, _) in rules.items() if rule is None or not rule.drop]
         _check_renamings(source, sets, kept)
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
-    return _planned(source, path, by_shard, unmatched, metadata)
+    return _planned(source, path, by_shard, unmatched, metadata, stage)
 
 
 def check_dtype(dtype: ElementType | None) -> None:
@@ -115,17 +119,17 @@ def check_dtype(dtype: ElementType | None) -> None:
         raise TypeError(f"dtype {dtype} for all floating-point tensors is no floating-point type: give it in a rule")
 
 
-def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False) -> CheckpointPlan:
+def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False, stage: Stage = untold) -> CheckpointPlan:
     """The checkpoint with every tensor that has a note as the array that the note describes."""
     check_outputs(source, path, overwrite=overwrite)
     by_shard, noted = [], 0
-    for shard in source.shards:
+    for shard in staged(source.shards, "files planned", stage):
         notes = notes_of(shard.contents.metadata)
         by_shard.append((shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors]))
         noted += sum(each.name in notes for each in shard.contents.tensors)
     if not noted:
         raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
-    return _planned(source, path, by_shard, (), {})
+    return _planned(source, path, by_shard, (), {}, stage)
 
 
 def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
@@ -184,12 +188,14 @@ def _planned(
     by_shard: Sequence[tuple[Shard, list[TensorPlan]]],
     unmatched: tuple[str, ...],
     metadata: Mapping[str, str],
+    stage: Stage,
 ) -> CheckpointPlan:
     changes = [change for _, each in by_shard for change in each]
     _check_names(changes)
     one = source.index is None
     shards = tuple(
-        _shard_plan(shard, path if one else path.parent / shard.name, each, metadata) for shard, each in by_shard
+        _shard_plan(shard, path if one else path.parent / shard.name, each, metadata)
+        for shard, each in staged(by_shard, "headers made", stage)
     )
     return CheckpointPlan(source, path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 from rich import box
@@ -20,14 +21,45 @@ from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
 
 WIDTH = 100  # columns of tables outside a terminal
+MOST_PARTS = 1000  # of a JSON value that are printed at a time
 MOST_CELL = 200  # characters of a cell on a terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
 
 def print_json(value: object, *, err: bool = False) -> None:
-    """One JSON value, indented, on stdout or else on stderr."""
-    click.echo(json.dumps(value, indent=2, default=str), err=err)
+    """One JSON value, indented, on stdout or else on stderr.
+
+    An iterator in an object becomes an array: its items are made and printed one after the other, because there may be
+    very many.
+    """
+    parts = _json_parts(value)
+    while text := "".join(itertools.islice(parts, MOST_PARTS)):
+        click.echo(text, err=err, nl=False)
+    click.echo(err=err)
+
+
+def _json_parts(value: object) -> Iterator[str]:
+    if not isinstance(value, dict) or not any(isinstance(each, Iterator) for each in value.values()):
+        yield _indented(value, 0)
+        return
+    before = "{"
+    for key, each in value.items():
+        yield f"{before}\n  {json.dumps(key)}: "
+        if isinstance(each, Iterator):
+            items = (f"\n    {_indented(item, 4)}" for item in each)
+            first = next(items, None)
+            yield "[]" if first is None else f"[{first}"
+            yield from (f",{item}" for item in items)
+            yield "" if first is None else "\n  ]"
+        else:
+            yield _indented(each, 2)
+        before = ","
+    yield "\n}"
+
+
+def _indented(value: object, columns: int) -> str:
+    return json.dumps(value, indent=2, default=str).replace("\n", "\n" + " " * columns)
 
 
 def print_remark(text: str) -> None:

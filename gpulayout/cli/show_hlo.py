@@ -11,6 +11,7 @@ import click
 
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.output import print_columns, print_json
+from gpulayout.cli.progress import shown_progress
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import File, input_name, standard_input
 from gpulayout.layout.checks import counted
@@ -21,7 +22,7 @@ from gpulayout.xla.hlo_results import find_results
 from gpulayout.xla.least_padding import least_waste
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a million
 class ListedArray:
     """One shape, the instructions that produce it, the line of the first, and its order that needs the fewest bytes.
 
@@ -29,7 +30,7 @@ class ListedArray:
     """
 
     shape: Shape
-    names: tuple[str, ...]
+    names: list[str]
     line: int
     least: Shape
 
@@ -66,20 +67,11 @@ COLUMNS = ("times", "bytes", "padding", "of_it", "line", *TEXT_COLUMNS, "least_b
 def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
     """List the arrays of the program in a file or in standard input, in one order of `SORTS`."""
     name = printable(input_name(file))
-    entries, unknown = _entries(name, _read(file))
+    with shown_progress(quiet=False, as_json=as_json) as shown:
+        entries, unknown = _entries(name, _read(file), shown.stage)
     entries.sort(key=SORTS[sort])
     if as_json:
-        print_json(
-            {
-                "file": str(file),
-                "buffers": [_as_json(entry) for entry in entries],
-                "without_size": unknown,
-                "nbytes": _total(entries),
-                "padding_nbytes": _total_wasted(entries),
-                "saving_nbytes": _total_saved(entries),
-            }
-        )
-        return
+        return _print_json(file, entries, unknown)
     click.echo(f"{name}\n{_summary(entries, unknown)}")
     if not entries:
         return
@@ -87,6 +79,19 @@ def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
     if len(entries) > most:
         click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
     click.echo(_saving(entries))
+
+
+def _print_json(file: File, entries: list[ListedArray], unknown: int) -> None:
+    print_json(
+        {
+            "file": str(file),
+            "buffers": map(_as_json, entries),
+            "without_size": unknown,
+            "nbytes": _total(entries),
+            "padding_nbytes": _total_wasted(entries),
+            "saving_nbytes": _total_saved(entries),
+        }
+    )
 
 
 def _read(file: File) -> str:
@@ -100,12 +105,11 @@ def _read(file: File) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _entries(name: str, text: str) -> tuple[list[ListedArray], int]:
+def _entries(name: str, text: str, stage: Callable[[str, int, int], None]) -> tuple[list[ListedArray], int]:
     """The distinct arrays, the largest first, and how many arrays have no size because a dimension has no bound."""
     names: dict[Shape, list[str]] = {}
     lines: dict[Shape, int] = {}
-    results = list(find_results(text))
-    for instruction, found in results:
+    for instruction, found in find_results(text, lambda place: stage("characters read", place, len(text))):
         for shape in arrays(found.shape):
             names.setdefault(shape, []).append(instruction)
             lines.setdefault(shape, found.line)
@@ -116,11 +120,11 @@ def _entries(name: str, text: str) -> tuple[list[ListedArray], int]:
         elif text.startswith("\ufffd\ufffd"):  # what a byte order mark of UTF-16 becomes
             hint = ": it does not begin like UTF-8; if it is UTF-16, save the text as UTF-8"
         raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
-    sized = [
-        ListedArray(shape, tuple(found), lines[shape], least_waste(shape))
-        for shape, found in names.items()
-        if UNBOUNDED not in shape.dimensions
-    ]
+    sized = []
+    for done, (shape, its_names) in enumerate(names.items(), 1):
+        if UNBOUNDED not in shape.dimensions:
+            sized.append(ListedArray(shape, its_names, lines[shape], least_waste(shape)))
+        stage("shapes compared with other orders", done, len(names))
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
     return sized, sum(map(len, names.values())) - sum(entry.count for entry in sized)
 

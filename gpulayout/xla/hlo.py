@@ -26,11 +26,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.errors import ShapeTextError
+from gpulayout.layout.errors import LayoutError, ShapeTextError
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import read_leaf
-from gpulayout.layout.text_reader import Reader
+from gpulayout.layout.text_reader import Made, Reader
 
 _BLANKS = r"[ \t\r\n]*"
 _NO_WORD_BEFORE = r"(?<![\w.%\-])"
@@ -41,8 +42,10 @@ START = re.compile(
 _LAYOUT_GOES_ON = re.compile(rf"{_BLANKS}[-:0-9]")
 # An array as programs print it, with no layout after it.  Programs repeat the same few by the thousand.
 _PLAIN = re.compile(
-    rf"[a-z][a-z0-9]*\[[0-9,<=?]*\](?:\{{[0-9,]+(?::[A-Z0-9(),:*]*)?\}}|(?!{_BLANKS}\{{{_BLANKS}[-:0-9]))"
+    rf"([a-z][a-z0-9]*)\[([0-9,<=?]*)\](\{{[0-9,]+(?::[A-Z0-9(),:*]*)?\}}|(?!{_BLANKS}\{{{_BLANKS}[-:0-9]))"
 )
+_SIZES = re.compile("[0-9]{1,18}(?:,[0-9]{1,18})*")
+MOST_KNOWN = 1 << 12  # texts whose shapes are kept for the next time; a program may have a million different ones
 HIDES = re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|//[^\n]*|/\*')
 
 
@@ -172,6 +175,7 @@ class _ProgramReader(Reader):
     def __init__(self, text: str):
         self.text = text
         self._read_before: dict[str, AnyShape] = {}
+        self._layouts: dict[str, Layout] = {}  # programs of many shapes have few layouts: each is read and kept once
 
     def layout_ahead(self) -> bool:
         return self.ahead("{") and bool(_LAYOUT_GOES_ON.match(self.text, self._next))
@@ -180,13 +184,33 @@ class _ProgramReader(Reader):
         """The array, token or opaque value that begins here."""
         start = self.position
         plain = _PLAIN.match(self.text, start)
-        if plain and (shape := self._read_before.get(plain.group())):
+        if plain and (shape := self._read_before.get(plain.group()) or self._of_known_layout(*plain.groups())):
+            keep(self._read_before, plain.group(), shape)
             self.go(plain.end())
             return Span(start, plain.end(), shape)
         shape = read_leaf(self)
         if plain and plain.end() == self.after:
-            self._read_before[plain.group()] = shape
+            keep(self._read_before, plain.group(), shape)
+            if isinstance(shape, Shape) and shape.layout.padding_value is None:  # which the type may change
+                keep(self._layouts, plain[3], shape.layout)
         return Span(start, self.after, shape)
+
+    def _of_known_layout(self, name: str, sizes: str, layout: str) -> Shape | None:
+        """The shape of text whose layout was read before; None for other text and for text with an error."""
+        known = self._layouts.get(layout)
+        if known is None or not _SIZES.fullmatch(sizes):
+            return None
+        try:
+            return Shape(ElementType(name), tuple(map(int, sizes.split(","))), known)
+        except (LayoutError, ValueError):
+            return None
+
+
+def keep(kept: dict[str, Made], text: str, value: Made, most: int = MOST_KNOWN) -> None:
+    """Keep what a text means; all is forgotten when there are too many."""
+    if len(kept) >= most:
+        kept.clear()
+    kept[text] = value
 
 
 @dataclass

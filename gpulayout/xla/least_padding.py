@@ -79,6 +79,8 @@ def least_waste(shape: Shape | str) -> Shape:
         best = min(itertools.permutations(order, touched), key=cost)
     else:
         best = _exchanged(order, touched, cost, most)
+    if tuple(best) == under:
+        return shape
     above = [dim for dim in order if dim not in set(best)]
     found = shape.with_layout(_reordered(shape.layout, (*best, *above)))
     return found if found.nbytes < shape.nbytes else shape
@@ -106,6 +108,7 @@ def exchanges(minor: Sequence[int], order: Sequence[int]) -> Iterator[Sequence[i
         yield from ((*minor[:first], dim, *minor[first + 1 :]) for dim in order if dim not in minor)
 
 
+@functools.lru_cache(256)  # programs have thousands of shapes in a few layouts, which are then shared
 def _reordered(layout: Layout, minor_to_major: tuple[int, ...]) -> Layout:
     """The layout in another order.  Splits name physical dimensions, so they are renumbered to stay with theirs."""
     splits = [

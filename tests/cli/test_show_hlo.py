@@ -1,5 +1,6 @@
 """`gpulayout show --hlo`: the arrays it lists, and how it refuses text that is not a program."""
 
+import itertools
 import json
 import pathlib
 import types
@@ -8,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
+from gpulayout.cli import progress
 from gpulayout.cli.main import commands
+from gpulayout.cli.output import print_json
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
 DUMPS = pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo"
@@ -296,6 +299,29 @@ def test_a_file_that_cannot_be_read_is_a_failure_of_one_line(tmp_path):
 @pytest.mark.parametrize("args", [[], [PADDED, "--hlo", TILED]])
 def test_a_shape_or_a_file_is_given_but_not_both(args):
     assert refusal("show", *args) == "give either a SHAPE, a FILE.npy or --hlo FILE"
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": [], "b": [1, {"c": "x\n"}], "d": {}}, {"a": ["\n", {"b": [2]}, []]}, {"a": [[]]}]
+)
+def test_json_with_iterators_is_json_with_lists(value, capsys):
+    print_json({key: iter(each) if isinstance(each, list) else each for key, each in value.items()})
+    assert capsys.readouterr().out == json.dumps(value, indent=2) + "\n"
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_a_long_listing_says_how_far_it_is(option, tmp_path, monkeypatch):
+    (tmp_path / "m.hlo").write_text(PROGRAM)
+    times = itertools.count(0, 40)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: next(times)))
+    result = run("show", "--hlo", tmp_path / "m.hlo", *option)
+    first, *_, last = result.stderr.splitlines()
+    if option:
+        assert json.loads(first) == {"stage": "characters read", "done": 30, "total": len(PROGRAM), "seconds": 40}
+        assert json.loads(last)["stage"] == "shapes compared with other orders"
+    else:
+        assert first == f"gpulayout: 30 of {len(PROGRAM)} characters read, 40 s"
+        assert last.startswith("gpulayout: 3 of 3 shapes compared with other orders, ")
 
 
 def test_the_table_has_at_least_one_row():

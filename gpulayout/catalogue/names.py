@@ -41,7 +41,7 @@ OWNERS = {
     "vllm": "gpulayout.catalogue.vllm",
     "xla_tpu": "gpulayout.catalogue.xla_tpu",
 }
-_TEXT = re.compile(r"\s*(\w+):(\w+)\s*(?:\(([^()\[\]]*)\))?\s*(?:\[([^()\[\]]*)\])?\s*")
+_TEXT = re.compile(r"\s*(\w+):(\w+)(?:\s*\(([^()\[\]]*)\))?(?:\s*\[([^()\[\]]*)\])?\s*")
 _CHOICE = re.compile(r"\s*(\w+)\s*=\s*(\w+)\s*")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SIZE = re.compile(r"\s*([0-9]{1,19})\s*")

@@ -64,7 +64,8 @@ def _named(text: str) -> tuple[Entry, Shape | None]:
 
 def _with_words(words: list[str]) -> tuple[Entry, ...]:
     """The entries whose facts have all of the words, in small letters."""
-    return tuple(entry for entry in entries() if words and all(word in _facts(entry) for word in words))
+    facts = {entry: _facts(entry) for entry in entries()}
+    return tuple(entry for entry, text in facts.items() if words and all(word in text for word in {*words}))
 
 
 def _facts(entry: Entry) -> str:

@@ -92,7 +92,7 @@ def numbers_in(text: str) -> str | None:
     >>> numbers_in("[1,0]"), numbers_in("7"), numbers_in("10,x")
     ('(1, 0)', '(7,)', None)
     """
-    if len(text) > 200 or not re.fullmatch(r"\s*[\[({]?\s*[0-9]+(\s*,\s*[0-9]+)*,?\s*[\])}]?\s*", text):
+    if len(text) > 200 or not re.fullmatch(r"\s*(?:[\[({]\s*)?[0-9]+(?:\s*,\s*[0-9]+)*,?(?:\s*[\])}])?\s*", text):
         return None
     return checks.shown([int(digits) for digits in re.findall("[0-9]+", text)])
 

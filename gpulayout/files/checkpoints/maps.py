@@ -26,7 +26,7 @@ from gpulayout.files.checkpoints.changes import NOTE
 from gpulayout.files.checkpoints.kinds import FORMATS
 from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_of_text
 from gpulayout.files.errors import FileError
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 if TYPE_CHECKING or sys.version_info >= (3, 11):
@@ -36,6 +36,8 @@ else:
 
 FOLDER = Path(__file__).parent / "maps"
 MOST_MAP = 1 << 20  # bytes of a file of rules
+# Python reads a key of n parts, a.b.c, in time quadratic in n.  A key of a map has one part, or two.
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""")
 _KEYS = {"strict": bool, "optional": bool, "rename": list, "metadata": dict, "reads": list, "tensor": list}
 
 
@@ -63,7 +65,9 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
     try:
         if len(text) > MOST_MAP:
             raise ValueError(f"it has more than {MOST_MAP} bytes")
-        found = tomllib.loads(text.decode())
+        if long := _LONG_KEY.search(content := text.decode()):
+            raise ValueError(f"{value_text(clipped(long[0], 40))} has 50 parts: a key of a map has one, or two")
+        found = tomllib.loads(content)
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise FileError(f"{shown}: not rules in TOML: {reason}") from None

@@ -16,12 +16,12 @@ import warnings
 import pytest
 
 import gpulayout as gl
-from gpulayout.files.checkpoints import name_program
 from gpulayout.files.checkpoints.kinds import Assumptions
 from gpulayout.files.checkpoints.maps import read_map, ready_maps
 from gpulayout.files.checkpoints.name_program import NameProgram, NoProgram, parsed
 from gpulayout.files.checkpoints.name_regex import NameRegex, ways
 from tests.support.model_files import model
+from tests.support.read_steps import RegexSteps
 from tests.support.waiting import HANG
 
 PARTS = r"a b c . [ab] [^a] [^.] \w ab \. a? b* c+ .* a{2} a{1,3} b?? a*? ^ $ \b (?i:A) x (?=ab) (?!.c)".split()
@@ -89,50 +89,6 @@ def test_a_program_finds_what_re_finds(seed):
     assert compared > 700
 
 
-class Steps:
-    """All ways of an expression with a name, tried as `re` does when none of them is right."""
-
-    def __init__(self, regex, name):
-        self.name, self.count = name, 0
-        self.tree = parsed(regex)
-
-    def all(self):
-        for _ in self.ends([*self.tree], 0, 0):
-            pass
-        return self.count
-
-    def ends(self, items, first, place):
-        """Where parts from the `first` on may end."""
-        if first == len(items):
-            yield place
-            return
-        for end in self.ends_of(str(items[first][0]), items[first], place):
-            yield from self.ends(items, first + 1, end)
-
-    def ends_of(self, kind, item, place):
-        self.count += 1
-        value = item[1]
-        if kind == "SUBPATTERN":
-            yield from self.ends([*value[3]], 0, place)
-        elif kind == "BRANCH":
-            for branch in value[1]:
-                yield from self.ends([*branch], 0, place)
-        elif kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            yield from self.rounds(*value, place, 0)
-        else:
-            found = name_program.matcher(self.tree.state, [item], 0, 0)(self.name, place)
-            if found:
-                yield found.end()
-
-    def rounds(self, least, most, body, place, done):
-        if done < most:
-            for end in self.ends([*body], 0, place):
-                if end > place or done < least:
-                    yield from self.rounds(least, most, body, end, done + 1)
-        if done >= least:
-            yield place
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_re_takes_no_more_steps_than_there_are_ways(seed):
     counted = 0
@@ -142,7 +98,7 @@ def test_re_takes_no_more_steps_than_there_are_ways(seed):
         bound = found.factor * math.comb(len(name) + repeats, repeats)
         if bound > 1000:
             continue
-        assert Steps(regex, name).all() <= 4 * len(regex) * bound, (regex, name, found)
+        assert RegexSteps(re.compile(regex)).all(name) <= 4 * len(regex) * bound, (regex, name, found)
         counted += bound > 1
     assert counted > 100
 

@@ -22,7 +22,7 @@ BETWEEN_LOG = 30.0
 LONG = 1 << 30  # bytes read and written; a log says at once that so long a move has begun
 
 
-class Shown:
+class LongWork:
     """What to call with the bytes done and all bytes, and before, with how far the preparations are."""
 
     def __call__(self, done: int, total: int) -> None:
@@ -33,12 +33,12 @@ class Shown:
 
 
 @contextlib.contextmanager
-def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Shown]:
+def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[LongWork]:
     """What to call inside the `with`.  The bar is gone when the block ends."""
     if as_json:
         yield _Lines(BETWEEN_JSON, _json_line, _json_stage)
     elif quiet:
-        yield Shown()
+        yield LongWork()
     elif not sys.stderr.isatty():
         yield _Lines(BETWEEN_LOG, _log_line, _log_stage, at_once=LONG)
     else:
@@ -49,7 +49,7 @@ def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Shown]:
             bar.stop()
 
 
-class _Lines(Shown):
+class _Lines(LongWork):
     """A line every so many seconds, and one with the first report of a move of `at_once` bytes or more."""
 
     def __init__(
@@ -100,7 +100,7 @@ def _log_stage(what: str, done: int, total: int, seconds: float) -> str:
     return f"gpulayout: {done} of {total} {what}, {seconds:.0f} s"
 
 
-class _LateBar(Shown):
+class _LateBar(LongWork):
     """A bar with bytes, rate and time left, once it is clear that it takes a while; before it, one of the stage."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class _LateBar(Shown):
             return
         self.what = what
         if self.bar is None and now - self.begin >= SOON:
-            self.bar = _new_bar(what)
+            self.bar = new_bar(what)
             self.bar.add_task(what, total=total)
             self.bar.start()
         if self.bar is not None:
@@ -133,7 +133,8 @@ class _LateBar(Shown):
         self.bar = None
 
 
-def _new_bar(what: str) -> Bar:
+def new_bar(what: str) -> Bar:
+    """A bar for the bytes of a move, or for the things of a stage."""
     from rich import progress  # only here: most commands show no bar, and importing it is slow
     from rich.console import Console
 

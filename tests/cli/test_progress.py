@@ -125,7 +125,7 @@ def test_a_bar_of_each_stage_is_drawn_now_and_then(clock, monkeypatch):
         def update(self, task, completed, refresh):
             drawn.append((made[-1], completed))
 
-    monkeypatch.setattr(progress, "_new_bar", Bar)
+    monkeypatch.setattr(progress, "new_bar", Bar)
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
     clock.now = 1000.0
     with progress.shown_progress(quiet=False, as_json=False) as report:

@@ -86,5 +86,14 @@ def test_a_key_of_many_parts_is_refused_before_python_reads_it(key, tmp_path):
         read_map(tmp_path / "a.toml")
 
 
+def test_a_small_index_takes_little_memory():
+    tracemalloc.start()
+    try:
+        assert read("safetensors index", '{"weight_map":{"a":"a.safetensors"}}') == "read"
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_text_is_of_the_size_that_is_asked_for():
     assert Text("layout", "{_}", "1,").of(6) == "{1,1,1,}" and len(Text("layout", "_", "[[").of(1001)) == 1000

@@ -10,6 +10,7 @@ It and the headers must agree, or a tensor would be lost.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ Item = TypeVar("Item")
 ENDING = ".safetensors"
 INDEX_ENDING = ".safetensors.index.json"
 MOST_INDEX = 100_000_000  # bytes
+CHUNK = 1 << 20  # bytes that are read at a time
 
 # Where models lie that are no safetensors file, and how each becomes one.
 _TORCH = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'model.safetensors') makes one of it"
@@ -141,7 +143,8 @@ def _open_shard(stack: contextlib.ExitStack, path: Path) -> Shard:
 def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """An index without its weight_map, and the weight_map: the file of every tensor."""
     with opened(path) as stream:
-        text = stream.read(MOST_INDEX + 1)
+        chunks = iter(lambda: stream.read(CHUNK), b"")  # read(MOST_INDEX) would take all of these bytes at once
+        text = b"".join(itertools.islice(chunks, MOST_INDEX // CHUNK + 1))
     if len(text) > MOST_INDEX:
         raise FileError(f"{path}: the index has more than {MOST_INDEX} bytes")
     found = parsed_json(str(path), text, "the index")

@@ -49,7 +49,7 @@ def classes_of(kind):
     return tuple(np.unique(values_of(kind), return_index=True)[1].tolist())
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("kind", NARROW, ids=str)
 def test_codes_are_equal_where_the_bits_that_count_are(kind, holder):

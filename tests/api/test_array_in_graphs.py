@@ -99,6 +99,7 @@ def bytes_of(tensor):
     return tensor.view(getattr(torch, f"int{8 * width}")).contiguous().numpy().tobytes()
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("how", ["as it is", "compiled", "mapped"])
 @pytest.mark.parametrize("name", list(torch_kinds()))
 def test_every_index_of_every_type_of_torch(name, how):

@@ -6,6 +6,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api import arrays, backends
+from gpulayout.layout.checks import type_text
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
 MOVED = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
@@ -242,7 +243,7 @@ def test_plain_values_have_no_shape_and_the_error_says_how_to_get_one(values):
     with pytest.raises(TypeError) as caught:
         gl.shape_of(values)
     assert str(caught.value).startswith(
-        f"array is a {type(values).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array))"
+        f"array is {type_text(values)}, which has no layout: call gl.shape_of(numpy.asarray(array))"
     )
     assert gl.shape_of(np.asarray(values)).dimensions == np.shape(values)
 

@@ -174,7 +174,7 @@ def check_in_torch(forms, function):
     forms.check(found, torch().autograd.grad(found, given, [tensor(weights(case[0])) for case in forms.cases]))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @each_source
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=SLOW)])
 def test_torch_compile(source, backend):
@@ -183,7 +183,7 @@ def test_torch_compile(source, backend):
     check_in_torch(forms, torch().compile(forms, fullgraph=True, backend=backend))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @each_source
 @pytest.mark.parametrize("strict", [False, True])
 def test_torch_export(source, strict):
@@ -217,7 +217,7 @@ def in_jax(kind, array):
         return np.where((wide != 0) & (abs(wide) < least), least, wide).astype(kind.dtype)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @each_jax_source
 @pytest.mark.parametrize("jit", [True, False])
 def test_jax(jax, source, jit):
@@ -233,7 +233,7 @@ def test_jax(jax, source, jit):
     forms.check(*found)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @each_jax_source
 def test_jax_forward_and_mapped(jax, source):
     tangents = weights(source)[: ROWS * COLUMNS].reshape(ROWS, COLUMNS)
@@ -250,6 +250,7 @@ def test_jax_forward_and_mapped(jax, source):
 SATURATING = ("f8e4m3fn", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f4e2m1fn")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("target", [*SATURATING, "f8e5m2", "bf16", "f32"])
 def test_jax_of_second_order(jax, target):
     """The square of x has the second derivative 2, whatever x becomes on the way."""

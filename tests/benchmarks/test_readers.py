@@ -20,7 +20,7 @@ LONGER = 8  # a table of Python doubles its memory now and then, so memory is co
 BYTES = 6_000_000  # what Python's own reader of numbers takes for a .npy header, which is never longer than 10,000
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("name", READERS)
 def test_twice_the_text_takes_twice_the_steps(name):
     found = []
@@ -33,7 +33,7 @@ def test_twice_the_text_takes_twice_the_steps(name):
     assert not found
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("name", READERS)
 def test_a_longer_text_takes_as_much_more_memory(name):
     for text in texts(name):

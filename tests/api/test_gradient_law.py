@@ -121,6 +121,7 @@ def test_eager_tensors(source):
         assert_equal(given.grad, gradient, about)
 
 
+@pytest.mark.one_in(3)
 @each_source
 def test_torch_func(source):
     func, tangents = torch().func, tensor(weights(source)[: ROWS * COLUMNS].reshape(ROWS, COLUMNS))

@@ -171,6 +171,7 @@ def test_the_steps_are_explained():
     assert "\n  before   the source becomes a dense array of u4, 15 bytes, by 1 piece\n" in packed
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("block", [None, 3, (4, 5), (1, 7)])
 @pytest.mark.parametrize("kinds", [*itertools.product(("one", "each", "block"), repeat=2)], ids="-".join)
 def test_a_part_of_a_parameter_has_the_numbers_of_its_box(kinds, block):

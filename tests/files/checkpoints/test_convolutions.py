@@ -109,7 +109,7 @@ def moved(folder, tensors, rules, kind):
     return safetensors.numpy.load_file(folder / "out.safetensors")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("framework", [*LAYERS])

@@ -341,6 +341,16 @@ def read(name: str, text: str) -> str:
     return "read"
 
 
+def peak_bytes(name: str, text: str) -> int:
+    """The most bytes that Python allocates while it reads a text."""
+    tracemalloc.start()
+    try:
+        read(name, text)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 # ---- the table -----------------------------------------------------------------------------------------------
 
 
@@ -354,22 +364,15 @@ class Cost(NamedTuple):
 
 def costs(name: str, size: int, given: Sequence[Text]) -> Cost:
     """The costs of texts of one size."""
-    times, peaks = [], [0]
+    times = []
     for text in given:
         whole = text.of(size)
         begin = time.perf_counter()
         read(name, whole)
         times.append((time.perf_counter() - begin, text))
     slowest = [text for _, text in sorted(times, key=lambda each: -each[0])[:SLOWEST]]
-    for text in slowest[:MEASURED]:
-        whole = text.of(size)
-        tracemalloc.start()
-        try:
-            read(name, whole)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
-    return Cost(max(seconds for seconds, _ in times), slowest, max(peaks))
+    peak = max(peak_bytes(name, text.of(size)) for text in slowest[:MEASURED])
+    return Cost(max(seconds for seconds, _ in times), slowest, peak)
 
 
 def table(names: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:

@@ -129,7 +129,7 @@ class ModelMove:
 
     def unpack(self) -> None:
         """Turn the tensors that have notes into arrays."""
-        self._run(lambda *given: plan_restore(*given[:2], overwrite=self.overwrite, stage=given[2]))
+        self._run(lambda opened, target, stage: plan_restore(opened, target, overwrite=self.overwrite, stage=stage))
 
     def _run(self, planned: Callable[[Checkpoint, Path, Stage], CheckpointPlan]) -> None:
         if self.quiet and self.as_json:

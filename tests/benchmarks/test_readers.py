@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from benchmarks import readers
-from benchmarks.readers import READERS, Text, read, texts
+from benchmarks.readers import READERS, Text, peak_bytes, read, texts
 from gpulayout.files.checkpoints.maps import read_map
 from tests.support.read_steps import RegexSteps, counted_expressions, steps_of
 
@@ -37,16 +37,8 @@ def test_twice_the_text_takes_twice_the_steps(name):
 @pytest.mark.parametrize("name", READERS)
 def test_a_longer_text_takes_as_much_more_memory(name):
     for text in texts(name):
-        peaks = []
         read(name, text.of(40))
-        for size in (1500, 1500 * LONGER):
-            whole = text.of(size)
-            tracemalloc.start()
-            try:
-                read(name, whole)
-                peaks.append(tracemalloc.get_traced_memory()[1])
-            finally:
-                tracemalloc.stop()
+        peaks = [peak_bytes(name, text.of(size)) for size in (1500, 1500 * LONGER)]
         assert peaks[1] <= 1.5 * LONGER * peaks[0] + BYTES, (text, peaks)
 
 

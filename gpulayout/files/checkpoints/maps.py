@@ -73,10 +73,8 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         raise FileError(f"{shown}: not rules in TOML: {reason}") from None
     try:
         return _rules(found, shown)
-    except (
-        LayoutError,
-        TypeError,
-    ) as error:  # a wrong rule in a file is a fault of the file, like text that is not TOML
+    except (LayoutError, TypeError) as error:
+        # A wrong rule in a file is a fault of the file, like text that is not TOML.
         raise FileError(str(error)) from None
 
 

@@ -1,0 +1,170 @@
+// The native engine as a module of Python, in the limited API: one file for all Pythons from 3.11 on.
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <vector>
+
+#include "strided_move.h"
+
+namespace {
+
+constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a move that takes less time than to hand the lock over and back
+constexpr int MOST_AXES = 62;             // each has two places or more, of at most 2^63 bytes
+
+struct Plan {
+    PyObject_HEAD
+    gl_move* move;
+    int64_t most_threads, bytes;
+};
+
+bool read_axes(PyObject* given, std::vector<gl_axis>& axes) {
+    Py_ssize_t rank = PySequence_Size(given);
+    if (rank < 0) return false;
+    if (rank > MOST_AXES) return PyErr_Format(PyExc_ValueError, "at most %d axes, not %zd", MOST_AXES, rank), false;
+    for (Py_ssize_t k = 0; k < rank; k++) {
+        PyObject* axis = PySequence_GetItem(given, k);
+        if (!axis) return false;
+        long long extent, bound, source, target;
+        int ok = PyArg_ParseTuple(axis, "LLLL;an axis is (extent, bound, source stride, target stride)", &extent, &bound, &source, &target);
+        Py_DECREF(axis);
+        if (!ok) return false;
+        if (bound < 0 || extent < bound) return PyErr_SetString(PyExc_ValueError, "0 <= bound <= extent"), false;
+        axes.push_back({extent, bound, source, target});
+    }
+    return true;
+}
+
+PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject* given;
+    long long size;
+    const char* pad;
+    Py_ssize_t pad_size;
+    if (!PyArg_ParseTuple(args, "OLy#:Plan", &given, &size, &pad, &pad_size)) return nullptr;
+    if (size < 1 || pad_size != size) return PyErr_SetString(PyExc_ValueError, "the pad has the bytes of an element"), nullptr;
+    std::vector<gl_axis> axes;
+    if (!read_axes(given, axes)) return nullptr;
+    gl_move* move = gl_plan(int(axes.size()), axes.data(), size, pad);
+    if (!move) return PyErr_NoMemory();
+    allocfunc alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
+    Plan* self = reinterpret_cast<Plan*>(alloc(type, 0));
+    if (!self) return gl_free(move), nullptr;
+    gl_description d = gl_describe(move);
+    self->move = move, self->most_threads = d.most_threads, self->bytes = d.bytes;
+    return reinterpret_cast<PyObject*>(self);
+}
+
+void plan_free(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    gl_free(reinterpret_cast<Plan*>(self)->move);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+// Looks for signals: in the main thread their handlers run, as between any two instructions of Python.
+int look(void* state) {
+    PyThreadState** kept = static_cast<PyThreadState**>(state);
+    PyEval_RestoreThread(*kept);
+    int raised = PyErr_CheckSignals();
+    *kept = PyEval_SaveThread();
+    return raised;
+}
+
+PyObject* execute(Plan* self, const char* source, char* target, int threads) {
+    gl_result result;
+    if (self->bytes <= HOLDS_LOCK)
+        result = gl_run(self->move, source, target, 1, nullptr, nullptr);
+    else {
+        PyThreadState* state = PyEval_SaveThread();
+        result = gl_run(self->move, source, target, threads, look, &state);
+        PyEval_RestoreThread(state);
+    }
+    if (result == GL_NO_MEMORY) return PyErr_NoMemory();
+    if (result == GL_STOPPED) return nullptr;  // with the exception of a signal handler
+    Py_RETURN_NONE;
+}
+
+PyObject* plan_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "run(source, source_offset, target, target_offset, threads)"), nullptr;
+    long long source_offset = PyLong_AsLongLong(args[1]), target_offset = PyLong_AsLongLong(args[3]);
+    long threads = PyLong_AsLong(args[4]);
+    if (PyErr_Occurred()) return nullptr;
+    Py_buffer source, target;
+    if (PyObject_GetBuffer(args[0], &source, PyBUF_STRIDED_RO)) return nullptr;
+    if (PyObject_GetBuffer(args[2], &target, PyBUF_STRIDED)) return PyBuffer_Release(&source), nullptr;
+    PyObject* result = execute(reinterpret_cast<Plan*>(self), static_cast<const char*>(source.buf) + source_offset,
+                               static_cast<char*>(target.buf) + target_offset, threads > 1024 ? 1024 : int(threads));
+    PyBuffer_Release(&source), PyBuffer_Release(&target);
+    return result;
+}
+
+PyObject* plan_describe(PyObject* self, PyObject*) {
+    gl_description d = gl_describe(reinterpret_cast<Plan*>(self)->move);
+    return Py_BuildValue("{s:s,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:L,s:L}", "kernel", d.kernel, "element_bytes", d.element, "slot_bytes", d.slot,
+                         "along_target", d.along_target, "along_source", d.along_source, "walked", d.walked, "boxes", d.boxes,
+                         "scratch_bytes", d.scratch, "streams", PyBool_FromLong(long(d.streams)), "fills", d.fills, "most_threads", d.most_threads);
+}
+
+PyMethodDef plan_methods[] = {
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run)), METH_FASTCALL,
+     "run(source, source_offset, target, target_offset, threads)\n--\n\nMove between two buffers; offsets are bytes from the first element of each."},
+    {"describe", plan_describe, METH_NOARGS, "describe()\n--\n\nWhat the plan does, as a dict."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot plan_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Plan(axes, itemsize, pad)\n--\n\nA move; axes are (extent, bound, source stride, target stride), minor first.")},
+    {Py_tp_new, reinterpret_cast<void*>(plan_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(plan_free)},
+    {Py_tp_methods, plan_methods},
+    {0, nullptr},
+};
+PyType_Spec plan_spec = {"gpulayout.cpu._native.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
+
+PyObject* set_caches(PyObject*, PyObject* args) {
+    long long first, second, third;
+    if (!PyArg_ParseTuple(args, "LLL", &first, &second, &third)) return nullptr;
+    gl_set_caches(first, second, third);
+    Py_RETURN_NONE;
+}
+
+PyObject* instruction_sets(PyObject*, PyObject*) {
+    PyObject* found = PyList_New(0);
+    const char* name;
+    for (int number = 0; found && (name = gl_instruction_set(number)); number++) {
+        PyObject* text = PyUnicode_FromString(name);
+        if (!text || PyList_Append(found, text)) Py_CLEAR(found);
+        Py_XDECREF(text);
+    }
+    PyObject* result = found ? PyList_AsTuple(found) : nullptr;
+    Py_XDECREF(found);
+    return result;
+}
+
+PyObject* use(PyObject*, PyObject* number) {
+    long wanted = PyLong_AsLong(number);
+    if (wanted == -1 && PyErr_Occurred()) return nullptr;
+    if (!gl_instruction_set(int(wanted))) return PyErr_Format(PyExc_ValueError, "no instruction set %ld", wanted);
+    gl_use(int(wanted));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"set_caches", set_caches, METH_VARARGS, "set_caches(first, second, third)\n--\n\nBytes of the caches, for plans made from now on."},
+    {"instruction_sets", instruction_sets, METH_NOARGS, "instruction_sets()\n--\n\nThose of this machine, best last."},
+    {"use", use, METH_O, "use(number)\n--\n\nThe instruction set of plans made from now on."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+int add_plan(PyObject* module) {
+    PyObject* type = PyType_FromSpec(&plan_spec);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(module, "Plan", type);
+    Py_DECREF(type);
+    return failed;
+}
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_plan)}, {0, nullptr}};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "gpulayout.cpu._native", "Strided moves in C++.", 0, methods, slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

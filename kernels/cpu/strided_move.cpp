@@ -1,0 +1,878 @@
+// The native engine: target[c . target strides] = source[c . source strides] for all coordinates c, elements opaque.
+//
+// Elements have any number of bytes; strides any sign, 0 in the source, gaps on both sides, no alignment.  Gaps of the target
+// are never written, and nothing is read outside the bytes between the first and the last element of the source.
+//
+//   1. Axes are turned so that target strides are positive, sorted, and joined.  A run that is contiguous on both sides
+//      becomes one element, unless it is so long that it needs nothing but a copy.
+//   2. A *box* is what a thread moves at a time: J places along the target's minor side x I places along the source's.
+//
+//          source                          scratch tile, as in the target       target
+//          . I I I I .                     J J J                                . . .
+//        J . a b c d .                   I a e i                                J J J
+//        J . e f g h .    -- kernel -->  I b f j      -- rows of whole -->    I a e i
+//        J . i j k l .                   I c g k         lines                I b f j
+//          . . . . . .                   I d h l                              I ...
+//
+//      J and I can each cover several axes: tables give the offset of every place, so short axes cost nothing.  Axes that
+//      fill the lines of one side, but are on neither, are walked inside the box.
+//   3. Meanwhile the source of the next box is fetched, in the order of the source.
+//   4. Threads claim portions of the boxes from a counter.
+//
+// Padding within short rows is in the scratch tile from the start, so rows are written with it.  All other padding is filled
+// by moves whose source is a pattern, with strides of 0.
+//
+// The file reads from the top: what kernels get, the plan, its execution, threads, the C interface.
+#include "strided_move.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+// PORTABLE leaves out what belongs to x86-64.  LOWERED compiles all three instruction sets for the first one: the compiler
+// then replaces wide vectors by narrow ones, so that tests run every kernel on every processor.
+#if defined(__x86_64__) && !defined(PORTABLE)
+#include <immintrin.h>
+#define HAS_STREAMS 1
+#else
+#define HAS_STREAMS 0
+#endif
+#define INLINE inline __attribute__((always_inline))
+
+namespace gpulayout {
+
+// What the next box reads: fetched in the order of the source, a few lines at a time while this box is moved.
+struct Fetch {
+    const char* source;
+    const int64_t* chunk;  // offsets of contiguous chunks
+    int64_t chunks, lines, line;
+    INLINE void go(int64_t count) {
+        for (; count > 0 && chunks; count--) {
+            __builtin_prefetch(source + *chunk + 64 * line, 0, 2);
+            if (++line == lines) line = 0, chunk++, chunks--;
+        }
+    }
+};
+
+// J x I places: (j, i) is read at source + source_j[j] + source_i[i], written at target + target_j[j] + target_i[i].
+struct Tile {
+    const char* source;
+    char* target;
+    const int64_t *source_j, *source_i, *target_j, *target_i;
+    int64_t nj, ni, size;    // size: bytes of an element
+    const char* source_end;  // one past the highest byte that may be read
+    int64_t source_reach;    // the largest of source_j
+    int64_t group;           // places that follow each other without a gap on the zipped side; 0: all of them
+    bool pack;               // rows of the source fall into few sets of the cache: read each of their lines once
+    bool stream;             // write whole lines around the caches
+    Fetch* fetch;
+};
+using Kernel = void (*)(const Tile&);
+
+struct Kernels {
+    Kernel any[5], runs, whole_runs;  // any: by log2 of the size; runs of other sizes; long runs, one for each i
+    Kernel turn[5];                   // source contiguous along i, target along j
+    Kernel zip[4][3], unzip[4][3];    // the same with 2, 3, 4 places in j, or in i
+    void (*copy)(char* target, const char* source, int64_t bytes, bool stream);
+};
+
+}  // namespace gpulayout
+
+#define INSTRUCTIONS baseline
+#define LEVEL 0
+#include "register_kernels.h"
+#undef INSTRUCTIONS
+#undef LEVEL
+#if HAS_STREAMS
+#define INSTRUCTIONS avx2
+#define LEVEL 1
+#if defined(LOWERED)
+#elif defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#include "register_kernels.h"
+#if defined(LOWERED)
+#elif defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,prefer-vector-width=512")
+#endif
+#undef INSTRUCTIONS
+#undef LEVEL
+#define INSTRUCTIONS avx512
+#define LEVEL 2
+#include "register_kernels.h"
+#undef INSTRUCTIONS
+#undef LEVEL
+#if defined(LOWERED)
+#elif defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+namespace gpulayout {
+
+struct InstructionSet {
+    const char* name;
+    const Kernels* kernels;
+};
+
+// The instruction sets of this machine, best last.
+static const std::vector<InstructionSet>& instruction_sets() {
+    static const std::vector<InstructionSet> found = [] {
+#if HAS_STREAMS
+        std::vector<InstructionSet> all{{"SSE2", &baseline::table}};
+#ifdef LOWERED
+        bool has_avx2 = true, has_avx512 = true;
+#else
+        bool has_avx2 = __builtin_cpu_supports("avx2");
+        bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi");
+#endif
+        if (has_avx2) all.push_back({"AVX2", &avx2::table});
+        if (has_avx512) all.push_back({"AVX-512", &avx512::table});
+        return all;
+#else
+        return std::vector<InstructionSet>{{"portable", &baseline::table}};
+#endif
+    }();
+    return found;
+}
+static std::atomic<const Kernels*> chosen_kernels{nullptr};
+
+static const Kernels& kernels() {
+    const Kernels* chosen = chosen_kernels.load();
+    return *(chosen ? chosen : instruction_sets().back().kernels);
+}
+
+// ---------------------------------------------------------------------------------------------------------- its numbers
+// All that measurements chose.  Sizes of boxes come from the second-level cache, the use of stores around the caches from the
+// third; the rest are properties of lines of 64 bytes and of threads.
+
+static std::atomic<int64_t> second_level{1 << 20}, third_level{32 << 20};
+constexpr int64_t ROW = 1024;              // bytes of a target row in a box, and of a source run
+constexpr int64_t SHORT_BOX = 16 << 10;    // bytes of a box that is short on one side
+constexpr int64_t LONG_RUN = 2048;         // runs of so many bytes are copied, not moved as elements
+constexpr int64_t PADDED_ROW = 2048;       // padding within rows of up to so many bytes is written with them
+constexpr int64_t PIECE = 64 << 10;        // bytes of a long run in a box
+constexpr int64_t CONFLICT = 1024;         // strides that are multiples of this fall into few sets of a first-level cache
+constexpr int64_t MOST_CHUNKS = 4096;      // chunks of a box that are fetched ahead
+constexpr int64_t SHARE = 128 << 10;       // bytes that justify a thread
+constexpr int64_t PORTION = 16 << 20;      // bytes between two looks at the clock
+constexpr auto POLL_TIME = std::chrono::milliseconds(20);
+
+static int64_t most_of_box(int64_t bytes) {  // so many that a small move still has some boxes for each thread
+    return std::min(second_level * 3 / 8, std::max<int64_t>(bytes / 16, 32 << 10));
+}
+static bool is_streamed(int64_t bytes) { return HAS_STREAMS && bytes >= std::max(third_level / 3, second_level * 4); }
+
+// ------------------------------------------------------------------------------------------------------------- the plan
+
+struct Axis {
+    int64_t n, extent;       // elements; places, where those past n are padding that is written with the row
+    int64_t source, target;  // strides in bytes
+    int64_t box, step;       // elements in a box; stride in what the kernel writes, target or scratch
+    int64_t places(int64_t count) const { return extent > n ? extent : count; }
+};
+using Axes = std::vector<int>;  // numbers of axes, in the order of a loop, fastest first
+using Offsets = std::vector<int64_t>;
+
+struct Plan {
+    std::vector<Axis> axes;           // by target stride, minor first
+    Axes j, i, walked;                // the axes of a tile; those walked in a box
+    Axes order;                       // of all boxes
+    Axes rows;                        // axes of a box that lie outside a row of the target
+    int row_axes = 0;                 // the first so many axes make up a row
+    Offsets source_j, source_i, target_j, target_i;
+    Offsets chunks;                   // offsets of what a box reads, in chunks of chunk_bytes without gaps
+    int64_t chunk_bytes = 0, group = 1, reach = 0;
+    int64_t unit = 0;                 // bytes of an element of the move
+    int64_t size = 0, slot = 0;       // bytes of an element as it is moved, one or more units; of its place in the target
+    int64_t source_offset = 0, target_offset = 0, source_high = 0;
+    int64_t boxes = 0, bytes = 0, scratch = 0;
+    bool through = false, stream = false, pack = false, unzips = false, padded = false, fetches = true;
+    const char* name = "";
+    Kernel kernel = nullptr;
+    const Kernels* set = nullptr;
+    bool whole() const { return kernel == set->whole_runs; }
+};
+
+static int log2_of(int64_t size) {
+    return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : size == 16 ? 4 : -1;
+}
+static bool has(const Axes& list, int k) { return std::find(list.begin(), list.end(), k) != list.end(); }
+
+// Positive target strides, minor first; axes of one place dropped, neighbours joined.
+static void normalize(Plan& p) {
+    std::vector<Axis> kept;
+    for (Axis a : p.axes) {
+        if (a.extent == 1) continue;
+        if (a.n == 1) a.source = a.target;
+        if (a.target < 0) {  // never with padding, see `inner_axes`
+            p.source_offset += (a.n - 1) * a.source, p.target_offset += (a.n - 1) * a.target;
+            a.source = -a.source, a.target = -a.target;
+        }
+        kept.push_back(a);
+    }
+    std::stable_sort(kept.begin(), kept.end(), [](const Axis& a, const Axis& b) { return a.target < b.target; });
+    p.axes.clear();
+    for (const Axis& a : kept) {
+        Axis* b = p.axes.empty() ? nullptr : &p.axes.back();
+        if (b && b->n == b->extent && a.source == b->source * b->n && a.target == b->target * b->n)
+            b->extent *= a.extent, b->n *= a.n;
+        else
+            p.axes.push_back(a);
+    }
+}
+
+static Axes by_source(const Plan& p) {
+    Axes found;
+    for (int k = 0; k < int(p.axes.size()); k++) found.push_back(k);
+    std::stable_sort(found.begin(), found.end(),
+                     [&](int a, int b) { return std::abs(p.axes[a].source) < std::abs(p.axes[b].source); });
+    return found;
+}
+
+// Axes in this order while they are contiguous, in the source or in the target.
+static Axes contiguous(const Plan& p, const Axes& order, bool in_source) {
+    Axes found;
+    int64_t dense = in_source ? p.size : p.slot;
+    for (int k : order) {
+        const Axis& a = p.axes[k];
+        if ((in_source ? a.source : a.target) != dense) break;
+        found.push_back(k);
+        dense *= in_source ? a.n : a.extent;
+    }
+    return found;
+}
+
+static int64_t count(const Plan& p, const Axes& axes) {
+    int64_t n = 1;
+    for (int k : axes) n *= p.axes[k].box;
+    return n;
+}
+
+// Takes places of `from`, in order and each axis whole before the next, until there are `want`; stops at an axis of `stop`.
+static void take(Plan& p, Axes& into, const Axes& from, const Axes& stop, int64_t want) {
+    for (int k : from) {
+        int64_t have = count(p, into);
+        if (has(stop, k) || have >= want) break;
+        if (!has(into, k)) into.push_back(k);
+        Axis& a = p.axes[k];
+        have /= a.box;
+        a.box = std::max(a.box, std::min(a.n, (want + have - 1) / have));
+        if (a.box < a.n) break;
+    }
+}
+
+// Extends a box along one side, by axes that neither J nor I has, until it covers `want` bytes there without a gap.
+static void extend(Plan& p, const Axes& order, int64_t want, int64_t most) {
+    for (int k : order) {
+        Axis& a = p.axes[k];
+        if (a.box == a.n) continue;
+        int64_t all = p.size, now = p.size;
+        for (const Axis& b : p.axes) all *= b.box;
+        for (int m : order) {
+            now *= p.axes[m].box;
+            if (p.axes[m].box < p.axes[m].n) break;
+        }
+        if (now >= want || all >= most) return;
+        a.box = std::min(a.n, a.box * std::min((want + now - 1) / now, std::max<int64_t>(most / all, 1)));
+        if (!has(p.j, k) && !has(p.i, k) && !has(p.walked, k) && a.box > 1) p.walked.push_back(k);
+        if (a.box < a.n) return;
+    }
+}
+
+static Offsets table(const Plan& p, const Axes& axes, int64_t Axis::*stride) {
+    Offsets found{0};
+    for (int k : axes) {
+        size_t before = found.size();
+        for (int64_t c = 1; c < p.axes[k].box; c++)
+            for (size_t m = 0; m < before; m++) found.push_back(found[m] + c * (p.axes[k].*stride));
+    }
+    return found;
+}
+
+static bool dense(const Offsets& offsets, int64_t step) {
+    for (size_t k = 0; k < offsets.size(); k++)
+        if (offsets[k] != int64_t(k) * step) return false;
+    return true;
+}
+
+// Whole runs: J is a run, in pieces for threads; I are some runs.
+static void cut_long_runs(Plan& p) {
+    Axis& run = p.axes[0];
+    p.j = {0};
+    run.box = std::min(run.n, std::max<int64_t>(PIECE / p.size, 1));
+    Axes others;
+    for (int k = 1; k < int(p.axes.size()); k++) others.push_back(k);
+    take(p, p.i, others, {}, std::max<int64_t>(PIECE / 2 / (run.box * p.size), 1));
+    for (int k = 0; k < int(p.axes.size()); k++) p.order.push_back(k);
+    p.kernel = p.set->whole_runs, p.name = "copy";
+}
+
+// J begins at the target's minor axis, I at the source's; both get what a box has room for.
+static void cut_boxes(Plan& p) {
+    Axes from_minor, from_source = by_source(p);
+    for (int k = 0; k < int(p.axes.size()); k++) from_minor.push_back(k);
+    Axes target_side = contiguous(p, from_minor, false), source_side = contiguous(p, from_source, true);
+    // Runs get longer rows, so that few of their lines are written in two parts.
+    int64_t longer = p.size > 16 ? 4 : 1, most = most_of_box(p.bytes);
+    int64_t want_j = std::max<int64_t>(ROW * longer / p.size, 8);
+    int64_t want_i = std::max<int64_t>(ROW * std::min<int64_t>(longer, 2) / p.size, 8);
+    Axes first_j = target_side.empty() ? from_minor : target_side;
+    for (int k = 0; k < int(p.axes.size()); k++)  // padding within a row needs its axis whole, and all below it
+        if (p.axes[k].extent > p.axes[k].n)
+            for (int m = 0; m <= k; m++)
+                if (p.axes[m].box = p.axes[m].n, !has(p.j, m)) p.j.push_back(m);
+    Axes first_i;
+    int start = p.j.empty() ? (first_j.empty() ? -1 : first_j[0]) : -1;
+    for (int k : source_side.empty() ? from_source : source_side)
+        if (k != start && !has(p.j, k)) first_i.push_back(k);
+    if (first_i.empty())
+        for (int k : from_source)
+            if (k != start && !has(p.j, k)) first_i.push_back(k);
+    Axes minor_i(first_i.begin(), first_i.begin() + (first_i.empty() ? 0 : 1));
+    want_i = std::max<int64_t>(std::min(want_i, most / (want_j * p.size)), std::min<int64_t>(want_i, 64 / p.size));
+    take(p, p.j, first_j, minor_i, want_j);
+    take(p, p.i, first_i, p.j, want_i);
+    int64_t nj = count(p, p.j), ni = count(p, p.i);
+    if (ni < want_i) take(p, p.j, first_j, p.i, std::max<int64_t>(SHORT_BOX / (ni * p.size), nj));
+    nj = count(p, p.j);
+    if (nj < want_j) take(p, p.i, first_i, p.j, std::max<int64_t>(SHORT_BOX / (nj * p.size), ni));
+    extend(p, target_side, ROW, most);
+    extend(p, source_side, ROW, most);
+    p.order = from_source;
+    int kind = log2_of(p.size);
+    p.kernel = kind >= 0 ? p.set->any[kind] : p.set->runs, p.name = kind >= 0 ? "any" : "run";
+}
+
+// Whether a box is written straight to the target, or into a scratch tile whose rows are copied afterwards; and the strides
+// of what is written.  Rows of the tile begin an odd number of lines apart, so that a column uses all sets of a cache.
+static void choose_way(Plan& p) {
+    int64_t row = p.slot, dense_to = p.slot;
+    for (const Axis& a : p.axes) {
+        if (a.target != dense_to || (p.row_axes && p.whole())) break;
+        p.row_axes++, row *= a.places(a.box), dense_to *= a.extent;
+        if (a.box < a.n) break;
+    }
+    bool has_rows = !p.whole() && row > p.size;
+    p.through = has_rows && (p.stream ? p.size % 64 != 0 : row < 32);
+    for (int k : p.j) p.pack |= p.axes[k].box >= 8 && p.axes[k].source % CONFLICT == 0;
+    for (int k = p.row_axes; k < int(p.axes.size()); k++)
+        if (has_rows && p.size < 64 && p.axes[k].box >= 8 && p.axes[k].target % (2 * CONFLICT) == 0) p.through = true;
+    p.through |= p.padded;
+    // With padding, rows are whole elements apart, because the tile is one pattern of pads.
+    int64_t pitch = (row + 63) / 64 | 1;
+    pitch = row < 64 || (p.padded && 64 * pitch % p.unit) ? row : 64 * pitch;
+    int64_t step = p.slot;
+    for (int k = 0; k < int(p.axes.size()); k++) {
+        Axis& a = p.axes[k];
+        if (k >= p.row_axes && a.box > 1) {
+            if (p.rows.empty()) step = pitch;
+            p.rows.push_back(k);
+        }
+        a.step = p.through ? step : a.target;
+        step *= a.places(a.box);
+    }
+    p.scratch = p.through ? step + 256 : 0;
+}
+
+// How many places follow each other without a gap; 0: all.
+static int64_t group_of(const Plan& p, const Offsets& offsets, int axis, int64_t step, int64_t stride) {
+    return dense(offsets, step) ? 0 : stride == step ? p.axes[axis].box : 1;
+}
+
+// Kernels for sides that are dense: turns, and zips where one side has 2 to 4 places.
+static void choose_kernel(Plan& p) {
+    int kind = log2_of(p.size);
+    int64_t nj = int64_t(p.source_j.size()), ni = int64_t(p.source_i.size());
+    if (p.kernel == p.set->runs && dense(p.target_j, p.size)) p.group = 0;
+    if (p.whole() || kind < 0 || nj < 2 || ni < 2 || !dense(p.source_i, p.size) || !dense(p.target_j, p.size)) return;
+    p.kernel = p.set->turn[kind], p.name = "turn";
+    p.group = dense(p.target_i, nj * p.size) ? 0 : 1;
+    if (kind < 4 && nj <= 4 && p.set->zip[kind][nj - 2]) {
+        p.kernel = p.set->zip[kind][nj - 2], p.name = "zip";
+        p.group = group_of(p, p.target_i, p.i[0], nj * p.size, p.axes[size_t(p.i[0])].step);
+    } else if (kind < 4 && ni <= 4 && p.set->unzip[kind][ni - 2]) {
+        int64_t group = group_of(p, p.source_j, p.j[0], ni * p.size, p.axes[size_t(p.j[0])].source);
+        if (group != 1) p.kernel = p.set->unzip[kind][ni - 2], p.name = "unzip", p.group = group, p.unzips = true;
+    }
+}
+
+static void make_tables(Plan& p) {
+    p.boxes = 1;
+    for (const Axis& a : p.axes) p.boxes *= (a.n + a.box - 1) / a.box;
+    p.source_j = table(p, p.j, &Axis::source), p.target_j = table(p, p.j, &Axis::step);
+    p.source_i = table(p, p.i, &Axis::source), p.target_i = table(p, p.i, &Axis::step);
+    for (int64_t offset : p.source_j) p.reach = std::max(p.reach, offset);
+    Axes apart;
+    p.chunk_bytes = p.size;
+    for (int k : by_source(p))
+        if (p.axes[k].source == p.chunk_bytes) p.chunk_bytes *= p.axes[k].box;
+        else if (p.axes[k].box > 1) apart.push_back(k);
+    p.fetches &= count(p, apart) <= MOST_CHUNKS;
+    if (p.fetches) p.chunks = table(p, apart, &Axis::source);
+}
+
+// A plan for these axes; `all` are the bytes that the whole move writes.
+static void make(Plan& p, int64_t all) {
+    p.set = &kernels();
+    p.slot = p.size;
+    p.stream = is_streamed(all), p.fetches &= p.stream;
+    normalize(p);
+    p.bytes = p.size;
+    for (Axis& a : p.axes) {
+        p.bytes *= a.n, a.box = 1;
+        p.source_high += std::max<int64_t>(0, (a.n - 1) * a.source);
+    }
+    p.source_high += p.size;
+    bool joined = !p.axes.empty() && p.axes[0].source == p.size && p.axes[0].target == p.size;
+    if (joined && (p.axes[0].n * p.size < LONG_RUN || p.axes[0].extent > p.axes[0].n)) {  // the run becomes an element
+        p.slot = p.axes[0].extent * p.size, p.size *= p.axes[0].n;
+        p.axes.erase(p.axes.begin());
+        joined = false;
+    }
+    p.padded = p.slot > p.size;
+    for (const Axis& a : p.axes) p.padded |= a.extent > a.n;
+    joined ? cut_long_runs(p) : cut_boxes(p);
+    choose_way(p);
+    make_tables(p);
+    choose_kernel(p);
+}
+
+}  // namespace gpulayout
+
+// A move is a copy of its elements, if there are any, and fills, whose source is the pattern.
+struct gl_move {
+    struct Part {
+        gpulayout::Plan plan;
+        bool is_fill;
+        int64_t target_offset;
+    };
+    std::vector<Part> parts;
+    std::vector<char> pattern;  // pads without a gap
+    int64_t size = 0, boxes = 0, bytes = 0, scratch = 0;
+};
+
+namespace gpulayout {
+
+// Padding of the first so many axes is written with the rows: the target is dense up to there, and rows are short.
+static int inner_axes(int rank, const gl_axis* axes, int64_t size) {
+    int found = 0;
+    int64_t dense = size;
+    for (int k = 0; k < rank && axes[k].target == dense; k++) {
+        if (axes[k].bound == 0 || axes[k].extent > PADDED_ROW / dense) break;
+        dense *= axes[k].extent;
+        if (axes[k].extent > axes[k].bound) found = k + 1;
+    }
+    return found;
+}
+
+static void add_part(gl_move& move, std::vector<Axis> axes, int64_t size, bool is_fill, int64_t target_offset, int64_t all) {
+    for (const Axis& a : axes)
+        if (!a.n) return;
+    Plan plan;
+    plan.axes = std::move(axes), plan.unit = plan.size = size, plan.fetches = !is_fill;
+    make(plan, all);
+    move.boxes += plan.boxes;
+    move.scratch = std::max(move.scratch, plan.scratch);
+    move.parts.push_back({std::move(plan), is_fill, target_offset});
+}
+
+// Fills these places with the pattern: runs without a gap in chunks as long as the pattern, and the rest of each.
+static void add_fill(gl_move& move, std::vector<Axis> axes, int64_t target_offset, int64_t all) {
+    Plan joined;  // only for its axes
+    joined.axes = std::move(axes);
+    normalize(joined);
+    target_offset += joined.target_offset;
+    axes = joined.axes;
+    int64_t run = move.size, chunk = int64_t(move.pattern.size());
+    if (!axes.empty() && axes[0].target == move.size) run *= axes[0].n, axes.erase(axes.begin());
+    for (int64_t from : {int64_t(0), run / chunk * chunk}) {
+        int64_t bytes = from ? run - from : std::min(run, chunk), times = from ? 1 : std::max<int64_t>(run / chunk, 1);
+        if (!bytes) break;
+        std::vector<Axis> some{{bytes / move.size, bytes / move.size, move.size, move.size, 1, 0},
+                               {times, times, 0, chunk, 1, 0}};
+        some.insert(some.end(), axes.begin(), axes.end());
+        add_part(move, std::move(some), move.size, true, target_offset + from, all);
+        if (run <= chunk) break;
+    }
+}
+
+static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size, const void* pad) {
+    int inner = inner_axes(rank, axes, size);
+    move.size = size;
+    int64_t elements = size, all = size;
+    for (int k = 0; k < rank; k++) elements *= axes[k].bound, all *= axes[k].extent;
+    if (!all) return;
+    if (pad) {
+        move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
+        for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
+    }
+    std::vector<Axis> copied;
+    for (int k = 0; k < rank; k++)
+        copied.push_back({axes[k].bound, k < inner ? axes[k].extent : axes[k].bound, axes[k].source, axes[k].target, 1, 0});
+    if (elements) add_part(move, copied, size, false, 0, all);
+    // Each place of padding once: past the bound of axis k, all extents below it, up to the bounds above it.
+    for (int k = elements ? inner : 0; k < rank; k++) {
+        if (axes[k].extent == axes[k].bound) continue;
+        std::vector<Axis> places;
+        for (int m = 0; m < rank; m++) {
+            int64_t n = m < k ? axes[m].extent : m == k ? axes[m].extent - axes[m].bound : axes[m].bound;
+            places.push_back({n, n, 0, axes[m].target, 1, 0});
+        }
+        bool any = true;
+        for (const Axis& a : places) any &= a.n > 0;
+        if (any) add_fill(move, places, axes[k].bound * axes[k].target, all);
+    }
+    move.bytes = all;
+}
+
+// -------------------------------------------------------------------------------------------------------- its execution
+
+// Memory for a scratch tile.  A thread keeps it for its next move; a move within a move, of a signal handler, has its own.
+class Scratch {
+    struct Memory {
+        char* at = nullptr;
+        int64_t bytes = 0;
+        ~Memory() { std::free(at); }
+    };
+    static Memory& kept() {
+        static thread_local Memory memory;
+        return memory;
+    }
+    Memory own;
+
+public:
+    explicit Scratch(int64_t wanted) {
+        std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);
+        if (own.bytes >= wanted) return;
+        std::free(own.at);
+        own.bytes = (wanted + 4095) / 4096 * 4096;
+        own.at = static_cast<char*>(std::aligned_alloc(4096, size_t(own.bytes)));
+        if (!own.at) own.bytes = 0;
+    }
+    ~Scratch() {
+        if (own.bytes > kept().bytes) std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);
+    }
+    Scratch(const Scratch&) = delete;
+    char* at() const { return own.at; }  // nullptr: there is none
+};
+
+struct Call {
+    const gl_move* move;
+    const char* source;
+    char* target;
+};
+
+// A thread at work on a call.
+struct Worker {
+    char* scratch;
+    const Plan* padded = nullptr;  // the plan whose padding is in the scratch tile
+};
+
+// Rows of the scratch tile, or whole runs; axis `level` of `rows` is the slowest that is left.
+static void write_rows(const Plan& p, const int64_t* count, int level, char* target, const char* from, int64_t bytes) {
+    if (level < 0) return p.set->copy(target, from, bytes, p.stream);
+    const Axis& a = p.axes[size_t(p.rows[size_t(level)])];
+    for (int64_t k = 0; k < count[p.rows[size_t(level)]]; k++)
+        write_rows(p, count, level - 1, target + k * a.target, from + k * a.step, bytes);
+}
+
+static void walk(const Plan& p, const int64_t* count, int level, Tile& t) {
+    if (level < 0) return p.kernel(t);
+    const Axis& a = p.axes[size_t(p.walked[size_t(level)])];
+    int64_t n = count[p.walked[size_t(level)]];
+    for (int64_t k = 0; k < n; k++) {
+        walk(p, count, level - 1, t);
+        t.source += a.source, t.target += a.step;
+    }
+    t.source -= n * a.source, t.target -= n * a.step;
+}
+
+static void move_box(const Plan& p, const int64_t* count, Tile& t, char* target) {
+    t.nj = t.ni = 1;
+    for (int k : p.j) t.nj *= count[k];
+    for (int k : p.i) t.ni *= count[k];
+    // Shorter places than in a whole box leave gaps between them.
+    t.group = p.group;
+    bool is_cut = p.unzips ? t.ni < int64_t(p.source_i.size()) : t.nj < int64_t(p.source_j.size());
+    if (p.kernel != p.set->runs && is_cut) t.group = 1;
+    walk(p, count, int(p.walked.size()) - 1, t);
+    if (!p.through) return;
+    int64_t bytes = p.slot;
+    for (int k = 0; k < p.row_axes; k++) bytes *= p.axes[size_t(k)].places(count[k]);
+    write_rows(p, count, int(p.rows.size()) - 1, target, t.target, bytes);
+}
+
+// Moves boxes first..last-1 of a plan.
+static void run_boxes(const Plan& p, const char* source, char* target, int64_t first, int64_t last, char* scratch) {
+    const int rank = int(p.axes.size());
+    int64_t at[64] = {}, count[64], left = first;
+    for (int k : p.order) {
+        const Axis& a = p.axes[size_t(k)];
+        int64_t boxes = (a.n + a.box - 1) / a.box;
+        at[k] = left % boxes * a.box, left /= boxes;
+    }
+    source += p.source_offset, target += p.target_offset;
+    for (int64_t box = first; box < last; box++) {
+        int64_t from = 0, to = 0, ahead = 0;
+        for (int k = 0; k < rank; k++) {
+            const Axis& a = p.axes[size_t(k)];
+            count[k] = std::min(a.box, a.n - at[k]);
+            from += at[k] * a.source, to += at[k] * a.target;
+        }
+        for (int k : p.order) {  // to the next box
+            const Axis& a = p.axes[size_t(k)];
+            if (at[k] + a.box < a.n) {
+                ahead += a.box * a.source, at[k] += a.box;
+                break;
+            }
+            ahead -= at[k] * a.source, at[k] = 0;
+        }
+        Fetch fetch{source + from + ahead, p.chunks.data(), box + 1 < last ? int64_t(p.chunks.size()) : 0, (p.chunk_bytes + 63) / 64, 0};
+        if (!p.fetches) fetch.chunks = 0;
+        Tile t{source + from, p.through ? scratch : target + to, p.source_j.data(), p.source_i.data(), p.target_j.data(), p.target_i.data(),
+               1, 1, p.size, source + p.source_high, p.reach, p.group, p.pack, p.stream, &fetch};
+        move_box(p, count, t, target + to);
+    }
+#if HAS_STREAMS
+    if (p.stream) _mm_sfence();
+#endif
+}
+
+// Moves boxes first..last-1 of all parts, counted through.
+static void run_portion(const Call& c, int64_t first, int64_t last, Worker& worker) {
+    for (const gl_move::Part& part : c.move->parts) {
+        const Plan& p = part.plan;
+        if (first < p.boxes && last > 0) {
+            if (p.padded && worker.padded != &p) {
+                int64_t chunk = int64_t(c.move->pattern.size());
+                for (int64_t k = 0; k < p.scratch; k += chunk)
+                    std::memcpy(worker.scratch + k, c.move->pattern.data(), size_t(std::min(chunk, p.scratch - k)));
+            }
+            if (p.through) worker.padded = p.padded ? &p : nullptr;
+            run_boxes(p, part.is_fill ? c.move->pattern.data() : c.source, c.target + part.target_offset,
+                      std::max<int64_t>(first, 0), std::min(last, p.boxes), worker.scratch);
+        }
+        first -= p.boxes, last -= p.boxes;
+    }
+}
+
+// --------------------------------------------------------------------------------------------------------------- threads
+// One helper for each further thread.  The caller and the helpers claim portions of a call from a counter, so a helper that
+// has no core at the moment delays the caller by no more than the portion that it is moving.  While a call is under way, the
+// calls of other threads, and of signal handlers, work alone.
+//
+// A forked child has no helpers.  It starts a new crew, and a call that was under way in the forking thread does everything
+// again, because portions of the lost helpers may be half moved.
+
+struct Crew {
+    std::mutex lock;
+    std::condition_variable wake;
+    std::atomic<bool> busy{false}, lost{false};
+    std::atomic<int64_t> ticket{0}, next{0};
+    std::atomic<int> inside{0};
+    std::atomic<const Call*> call{nullptr};
+    int64_t total = 0, portion = 0;
+    int helpers = 0;
+
+    void work(const Call& c) {
+        Scratch scratch(c.move->scratch);
+        Worker worker{scratch.at()};
+        if (c.move->scratch && !worker.scratch) return;  // the caller has its own
+        for (int64_t first; (first = next.fetch_add(portion)) < total;)
+            run_portion(c, first, std::min(first + portion, total), worker);
+    }
+
+    void serve() {
+        int64_t seen = 0;
+        for (;;) {
+            for (int spin = 0; spin < 20000 && ticket.load(std::memory_order_acquire) == seen; spin++) {
+#if HAS_STREAMS
+                _mm_pause();
+#endif
+            }
+            if (ticket.load() == seen) {
+                std::unique_lock<std::mutex> hold(lock);
+                wake.wait(hold, [&] { return ticket.load() != seen; });
+            }
+            seen = ticket.load();
+            inside.fetch_add(1);
+            if (const Call* c = call.load()) work(*c);
+            inside.fetch_sub(1);
+        }
+    }
+
+    // Helpers take no signals, so that Python sees them.
+    void start(int wanted) {
+        if (helpers >= wanted) return;
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        try {
+            for (; helpers < wanted; helpers++) std::thread([this] { serve(); }).detach();
+        } catch (const std::system_error&) {  // the system allows no more
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+
+    void invite(const Call& c, int64_t boxes, int64_t some) {
+        total = boxes, portion = some, next = 0;
+        call = &c;
+        {
+            std::lock_guard<std::mutex> hold(lock);
+            ticket.fetch_add(1);
+        }
+        wake.notify_all();
+    }
+
+    // No helper touches the call after this.
+    void dismiss() {
+        next = INT64_MAX / 2;
+        call = nullptr;
+        while (inside.load() && !lost) std::this_thread::yield();
+    }
+};
+
+static std::atomic<Crew*> process_crew{nullptr};
+
+static void forget_threads() {
+    Crew* before = process_crew.load();
+    if (before) before->lost = true;
+    process_crew = nullptr;  // the next call makes one
+}
+
+static Crew* crew() {
+    static const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
+    (void)registered;
+    Crew* found = process_crew.load();
+    if (found) return found;
+    Crew* made = new (std::nothrow) Crew;
+    if (made && !process_crew.compare_exchange_strong(found, made)) delete made, made = found;
+    return made;
+}
+
+// The time of the last look for signals.
+struct Clock {
+    gl_poll poll;
+    void* about;
+    std::chrono::steady_clock::time_point before = std::chrono::steady_clock::now();
+    bool stops() {
+        auto now = std::chrono::steady_clock::now();
+        if (!poll || now - before < POLL_TIME) return false;
+        int stop = poll(about);
+        before = std::chrono::steady_clock::now();
+        return stop != 0;
+    }
+};
+
+// Moves everything in the calling thread.
+static gl_result run_alone(const Call& c, Worker& worker, int64_t portion, Clock& clock) {
+    for (int64_t first = 0; first < c.move->boxes; first += portion) {
+        run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
+        if (first + portion < c.move->boxes && clock.stops()) return GL_STOPPED;
+    }
+    return GL_DONE;
+}
+
+static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int threads, int64_t portion, Clock& clock) {
+    crew.start(threads - 1);
+    portion = std::max<int64_t>(1, std::min(portion, c.move->boxes / (threads * 16)));
+    crew.invite(c, c.move->boxes, portion);
+    bool stopped = false;
+    for (int64_t first; !stopped && !crew.lost && (first = crew.next.fetch_add(portion)) < c.move->boxes;) {
+        run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
+        stopped = clock.stops();
+    }
+    crew.dismiss();
+    if (crew.lost) return stopped ? GL_STOPPED : run_alone(c, worker, portion, clock);
+    crew.busy = false;
+    return stopped ? GL_STOPPED : GL_DONE;
+}
+
+static int64_t most_threads(const gl_move& move) {
+    return std::max<int64_t>(1, std::min(move.boxes, move.bytes / SHARE));
+}
+
+}  // namespace gpulayout
+
+// ----------------------------------------------------------------------------------------------------------- C interface
+
+extern "C" {
+
+using namespace gpulayout;
+
+gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad) {
+    try {
+        std::unique_ptr<gl_move> move(new gl_move);
+        plan_move(*move, rank, axes, size, pad);
+        return move.release();
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+void gl_free(gl_move* plan) { delete plan; }
+
+gl_result gl_run(const gl_move* plan, const void* source, void* target, int threads, gl_poll poll, void* about) {
+    if (!plan->boxes) return GL_DONE;
+    Scratch scratch(plan->scratch);
+    Worker worker{scratch.at()};
+    if (plan->scratch && !worker.scratch) return GL_NO_MEMORY;
+    Call call{plan, static_cast<const char*>(source), static_cast<char*>(target)};
+    threads = int(std::min<int64_t>(threads, most_threads(*plan)));
+    if (threads < 2 && plan->bytes <= PORTION) {
+        run_portion(call, 0, plan->boxes, worker);
+        return GL_DONE;
+    }
+    Clock clock{poll, about};
+    int64_t portion = std::max<int64_t>(1, PORTION / std::max<int64_t>(1, plan->bytes / plan->boxes));
+    if (threads > 1)
+        if (Crew* found = crew(); found && !found->busy.exchange(true))
+            return run_together(*found, call, worker, threads, portion, clock);
+    return run_alone(call, worker, portion, clock);
+}
+
+gl_description gl_describe(const gl_move* plan) {
+    gl_description d{};
+    d.bytes = plan->bytes, d.boxes = plan->boxes, d.scratch = plan->scratch, d.most_threads = most_threads(*plan);
+    for (const gl_move::Part& part : plan->parts) d.fills += part.is_fill;
+    if (plan->parts.empty()) return d;
+    const Plan& p = plan->parts[0].plan;
+    d.kernel = plan->parts[0].is_fill ? "fill" : p.name;
+    d.element = p.size, d.slot = p.slot, d.streams = p.stream;
+    d.along_target = int64_t(p.source_j.size()), d.along_source = int64_t(p.source_i.size()), d.walked = int64_t(p.walked.size());
+    return d;
+}
+
+void gl_set_caches(int64_t, int64_t second, int64_t third) { second_level = second, third_level = third; }
+
+const char* gl_instruction_set(int number) {
+    return number >= 0 && size_t(number) < instruction_sets().size() ? instruction_sets()[size_t(number)].name : nullptr;
+}
+void gl_use(int number) { chosen_kernels = instruction_sets()[size_t(number)].kernels; }
+
+}

@@ -93,6 +93,15 @@ class Library(Protocol):
         """What `empty` made, as an array of the library over the same memory."""
         ...
 
+    def recognised(self, compiled: Any, given: Any, result: Any) -> Any:
+        """What runs a call again without its checks, as `Prepared.again`, for arrays that say what these arrays say.
+
+        given, result   the arrays of a call that the native engine has just run with `compiled`
+
+        None if the library's arrays have to be checked each time.
+        """
+        ...
+
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> Any:

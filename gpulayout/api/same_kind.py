@@ -15,7 +15,7 @@ from gpulayout.api.libraries import Library
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.traced import TracedCall, traced
 from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.backend import AnyArray, Backend, Prepared
 
 Work = Callable[[Backend, AnyArray, Any, Any], Any]
 
@@ -86,6 +86,15 @@ def same_kind(library: Library, given: Any, role: str, out: Any, work: Work, cal
         is_traced = False
     # outside of the handlers, so that later errors do not show these as their causes
     return traced(TracedCall(*call), given, out) if is_traced else followed(TracedCall(*call), given, out)
+
+
+def recognised(library: Library, prepared: Prepared | None, given: Any, done: Any) -> Any:
+    """What runs a call of `same_kind` again without its checks, as `Prepared.again`; None if there is no such thing.
+
+    prepared   the pieces that the host has moved, if it has
+    """
+    compiled = getattr(prepared, "compiled", None)
+    return None if compiled is None else library.recognised(compiled, given, done)
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpulayout.api.backends import gpu_module
 from gpulayout.api.not_memory import WORK_THERE, FollowedArray, TracedArray
+from gpulayout.cpu.thread_count import thread_count
 from gpulayout.layout.element_type import ElementType
 from gpulayout.memory.host_arrays import host_array
 from gpulayout.moves.backend import AnyArray, Backend
@@ -131,6 +132,12 @@ class TorchTensors:
     def give_back(self, made: Any, given: Any) -> Any:
         return made
 
+    def recognised(self, compiled: Any, given: Any, result: Any) -> TensorCall | None:
+        """See `Library.recognised`."""
+        if not (given.is_cpu and plain_address(given) and type(result) is _torch().Tensor and plain_address(result)):
+            return None
+        return TensorCall(compiled, given, result)
+
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> Any:
@@ -138,11 +145,56 @@ class TorchTensors:
         return given.as_strided(shape, tuple([stride // itemsize for stride in strides]))
 
 
+class TensorCall:
+    """A call on tensors, ready to run again for others of the same type, shape and strides.  See `Prepared.again`."""
+
+    __slots__ = ("_compiled", "_asks", "_kind", "_given", "_result", "_bytes")
+
+    def __init__(self, compiled: Any, given: Any, result: Any):
+        self._compiled, self._asks = compiled, compiled.describe()["most_threads"] > 1
+        self._kind = given.dtype, result.dtype
+        self._given = given.shape, given.stride()
+        self._result = result.shape, result.stride()
+        # strides of tensors are never negative
+        self._bytes = [_bytes_reached(each) - each.storage_offset() * each.element_size() for each in (given, result)]
+
+    def again(self, source: Any, target: Any) -> Any:
+        """See `Prepared.again`."""
+        if source.dtype is not self._kind[0] or (source.shape, source.stride()) != self._given:
+            return None
+        start = plain_address(source)
+        if not start:
+            return None
+        if target is None:
+            target = _torch().empty_strided(*self._result, dtype=self._kind[1])
+            end = target.data_ptr()
+        else:
+            end = self._opened(start, target)
+            if not end:
+                return None
+        self._compiled.run_at(start, end, thread_count() if self._asks else 1)
+        return target
+
+    def _opened(self, start: int, target: Any) -> int:
+        """The address of a target that passes all checks, and lies in other memory; 0 says nothing."""
+        torch = _torch()
+        if type(target) is not torch.Tensor or target.dtype is not self._kind[1]:
+            return 0
+        if (target.shape, target.stride()) != self._result:
+            return 0
+        address = plain_address(target)
+        if not address or (address < start + self._bytes[0] and start < address + self._bytes[1]):
+            return 0
+        _TORCH.will_be_written(target)
+        return address
+
+
 @functools.cache
 def _dtype(kind: Any) -> np.dtype[Any]:
     return ElementType.of(kind).dtype
 
 
+_TORCH = TorchTensors()
 _untraced: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of functools, about which torch.compile warns
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Maker, Result, same_kind
+from gpulayout.api.same_kind import Maker, Result, recognised, same_kind
 from gpulayout.api.sides import BufferSide, Side
 from gpulayout.moves.backend import AnyArray, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
@@ -40,16 +40,20 @@ class Transfer:
     def __call__(self, buffer: Any, out: Any = None) -> AnyArray:
         """Move `buffer` into `out`, or into a new array where `buffer` lives; returns that array."""
         kind = type(buffer)
-        if kind is np.ndarray:
-            return self.run(host_backend(), buffer, out)
-        prepared = self.prepared.get(kind)
+        prepared = self.prepared.get(host_backend() if kind is np.ndarray else kind)
         if prepared is not None and (out is None or type(out) is kind):
             found = prepared.again(buffer, out)
             if found is not None:
                 return found
+        if kind is np.ndarray:
+            return self.run(host_backend(), buffer, out)
         role, library = self.sides[0].role, library_of(buffer)
         if library is not None:
-            return same_kind(library, buffer, role, out, self.run, self.traced_call())
+            done = same_kind(library, buffer, role, out, self.run, self.traced_call())
+            found = recognised(library, self.prepared.get(host_backend()), buffer, done)
+            if found is not None:
+                self.prepared[kind] = found
+            return done
         backend, array = arrays.open_array(buffer, role)
         if array is buffer:
             self.prepared[kind] = self.prepared_by(backend)

@@ -1,4 +1,4 @@
-"""Plans a move for NumPy: a table maps each kind of move to its planner."""
+"""Plans a move for the CPU: the native engine takes ordinary moves, where it runs; else NumPy, by a planner for each kind."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from gpulayout.cpu.convert import convert_plan_of
 from gpulayout.cpu.lookup import lookup_plan_of
+from gpulayout.cpu.native_plan import native_plan_of
 from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.layout.checks import counted
@@ -47,12 +48,14 @@ class MovePlan(Protocol):
 
 
 def plan_of(move: AnyMove, threads: int = 1) -> MovePlan:
-    """NumPy's plan for a move, with at most `threads` threads."""
+    """The CPU's plan for a move, with at most `threads` threads."""
+    if type(move) is Move and (found := native_plan_of(move, threads)):
+        return found
     return _PLANNERS[type(move)](move, threads)
 
 
 def describe(move: AnyMove) -> str:
-    """NumPy's plan for a move, in words."""
+    """The CPU's plan for a move, in words."""
     if not move.place_count:
         return "nothing to do"
     if not move.element_count:
@@ -61,5 +64,5 @@ def describe(move: AnyMove) -> str:
 
 
 def as_json(move: AnyMove) -> dict[str, Any] | None:
-    """NumPy's plan for a move, as plain values; None if there is nothing to do."""
+    """The CPU's plan for a move, as plain values; None if there is nothing to do."""
     return plan_of(move).as_json() if move.place_count else None

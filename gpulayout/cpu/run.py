@@ -1,10 +1,10 @@
-"""The CPU backend: it executes plans with NumPy alone."""
+"""The CPU backend: it executes plans with the native engine and with NumPy."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
+from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.strided_plan import host_pieces
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
@@ -44,13 +45,14 @@ class _Described:
 class HostMoves:
     """`Prepared` and `PreparedArithmetic` of the CPU."""
 
-    __slots__ = ("pieces", "_alone", "_shared", "_asks")
+    __slots__ = ("pieces", "compiled", "_alone", "_shared", "_asks")
 
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
         self._alone = _planned(pieces, 1)
         self._shared = 1, self._alone  # the last number of threads above 1, and the plans for it
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
+        self.compiled = _only_native(self._alone)
 
     def execute(
         self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
@@ -59,6 +61,9 @@ class HostMoves:
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
             plan.execute(source, source_offset, target, target_offset)
+        if self.compiled is not None and type(source) is type(target) is np.ndarray:
+            made = (np.empty, (target.shape, target.dtype)) if is_new else (None, None)
+            self.compiled.remember(source, target, *made)
 
     def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostArithmetic:
         """See `PreparedArithmetic.with_parameters`."""
@@ -71,8 +76,12 @@ class HostMoves:
                 plan = plan._replace(parameters=parameters)
             plan.execute(source, source_offset, target, target_offset)
 
-    def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
-        """Always None: checking NumPy arrays takes no longer than recognising an earlier call."""
+    def again(self, source: np.ndarray, target: np.ndarray | None) -> np.ndarray | None:
+        """See `Prepared.again`.  NumPy's own moves take no longer to check arrays than to recognise an earlier call."""
+        if self.compiled is None:
+            return None
+        found: np.ndarray | None = self.compiled.again(source, target, thread_count() if self._asks else 1)
+        return found
 
     def _plans_for(self, threads: int) -> Planned:
         if threads == 1:
@@ -82,6 +91,12 @@ class HostMoves:
             plans = _planned(self.pieces, threads)
             self._shared = threads, plans
         return plans
+
+
+def _only_native(plans: Planned) -> Any:
+    """The compiled plan, if the native engine does everything in one move."""
+    [(plan, *offsets), *others] = plans or [(None, 0, 0)]
+    return plan.compiled if isinstance(plan, NativePlan) and not others and not any(offsets) else None
 
 
 class HostArithmetic:

@@ -70,7 +70,9 @@ def clipped(text: str, length: int, ellipsis: str = "...") -> str:
 
 def counted(number: int, noun: str) -> str:
     """`1 dimension`, `2 dimensions`."""
-    plural = {"entry": "entries", "copy": "copies", "axis": "axes", "launch": "launches"}.get(noun, f"{noun}s")
+    plural = {"entry": "entries", "copy": "copies", "axis": "axes", "launch": "launches", "box": "boxes"}.get(
+        noun, f"{noun}s"
+    )
     return f"{number} {noun if number == 1 else plural}"
 
 

@@ -12,11 +12,25 @@ namespace {
 constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a move that takes less time than to hand the lock over and back
 constexpr int MOST_AXES = 62;             // each has two places or more, of at most 2^63 bytes
 
+constexpr int MOST_THREADS = 1024;
+constexpr int MOST_DIMENSIONS = 8;        // of arrays that a plan recognises
+
+// What an array that passed all checks of a call said of itself.
+struct Facts {
+    PyObject *type, *dtype;  // type: nullptr before the first call
+    int ndim;
+    Py_ssize_t sizes[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];
+    int64_t low, high;  // bytes from its first element: the lowest, and one past the highest
+};
+
 struct Plan {
     PyObject_HEAD
     gl_move* move;
-    int64_t most_threads, bytes;
+    int64_t bytes;
+    Facts source, target;
+    PyObject *empty, *result;  // numpy.empty and its arguments for a new target; nullptr: none was made
 };
+PyObject *dtype_name, *base_name;  // interned
 
 bool read_axes(PyObject* given, std::vector<gl_axis>& axes) {
     Py_ssize_t rank = PySequence_Size(given);
@@ -50,13 +64,16 @@ PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject*) {
     Plan* self = reinterpret_cast<Plan*>(alloc(type, 0));
     if (!self) return gl_free(move), nullptr;
     gl_description d = gl_describe(move);
-    self->move = move, self->most_threads = d.most_threads, self->bytes = d.bytes;
+    self->move = move, self->bytes = d.bytes;
     return reinterpret_cast<PyObject*>(self);
 }
 
 void plan_free(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
-    gl_free(reinterpret_cast<Plan*>(self)->move);
+    Plan* plan = reinterpret_cast<Plan*>(self);
+    gl_free(plan->move);
+    for (PyObject* held : {plan->source.type, plan->source.dtype, plan->target.type, plan->target.dtype, plan->empty, plan->result})
+        Py_XDECREF(held);
     reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -70,7 +87,7 @@ int look(void* state) {
     return raised;
 }
 
-PyObject* execute(Plan* self, const char* source, char* target, int threads) {
+bool execute(Plan* self, const char* source, char* target, int threads) {  // false: with an exception
     gl_result result;
     if (self->bytes <= HOLDS_LOCK)
         result = gl_run(self->move, source, target, 1, nullptr, nullptr);
@@ -79,10 +96,11 @@ PyObject* execute(Plan* self, const char* source, char* target, int threads) {
         result = gl_run(self->move, source, target, threads, look, &state);
         PyEval_RestoreThread(state);
     }
-    if (result == GL_NO_MEMORY) return PyErr_NoMemory();
-    if (result == GL_STOPPED) return nullptr;  // with the exception of a signal handler
-    Py_RETURN_NONE;
+    if (result == GL_NO_MEMORY) PyErr_NoMemory();
+    return result == GL_DONE;  // a stopped move has the exception of a signal handler
 }
+
+int threads_of(long given) { return given < 1 ? 1 : given > MOST_THREADS ? MOST_THREADS : int(given); }
 
 PyObject* plan_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (count != 5) return PyErr_SetString(PyExc_TypeError, "run(source, source_offset, target, target_offset, threads)"), nullptr;
@@ -92,9 +110,114 @@ PyObject* plan_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     Py_buffer source, target;
     if (PyObject_GetBuffer(args[0], &source, PyBUF_STRIDED_RO)) return nullptr;
     if (PyObject_GetBuffer(args[2], &target, PyBUF_STRIDED)) return PyBuffer_Release(&source), nullptr;
-    PyObject* result = execute(reinterpret_cast<Plan*>(self), static_cast<const char*>(source.buf) + source_offset,
-                               static_cast<char*>(target.buf) + target_offset, threads > 1024 ? 1024 : int(threads));
+    bool done = execute(reinterpret_cast<Plan*>(self), static_cast<const char*>(source.buf) + source_offset,
+                        static_cast<char*>(target.buf) + target_offset, threads_of(threads));
     PyBuffer_Release(&source), PyBuffer_Release(&target);
+    if (!done) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* plan_run_at(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    if (count != 3) return PyErr_SetString(PyExc_TypeError, "run_at(source, target, threads)"), nullptr;
+    long long source = PyLong_AsLongLong(args[0]), target = PyLong_AsLongLong(args[1]);
+    long threads = PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!execute(reinterpret_cast<Plan*>(self), reinterpret_cast<const char*>(source), reinterpret_cast<char*>(target), threads_of(threads)))
+        return nullptr;
+    Py_RETURN_NONE;
+}
+
+// --------------------------------------------------------------------------------------------- calls that passed before
+// `remember` keeps what two arrays said of themselves that had passed all checks of a call.  `again` recognises arrays that
+// say the same; if they also lie apart, it moves without the checks.
+
+void replace(PyObject*& place, PyObject* value) {  // takes the reference
+    PyObject* before = place;
+    place = value;
+    Py_XDECREF(before);
+}
+
+bool take_facts(Facts& facts, PyObject* array) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)) return PyErr_Clear(), false;
+    bool known = view.ndim <= MOST_DIMENSIONS;
+    facts.ndim = view.ndim, facts.low = 0, facts.high = view.itemsize;
+    for (int k = 0; known && k < view.ndim; k++) {
+        facts.sizes[k] = view.shape[k], facts.strides[k] = view.strides[k];
+        int64_t reach = (view.shape[k] - 1) * view.strides[k];
+        (reach < 0 ? facts.low : facts.high) += reach;
+        known = view.shape[k] > 0;
+    }
+    PyBuffer_Release(&view);
+    PyObject* dtype = known ? PyObject_GetAttr(array, dtype_name) : nullptr;
+    if (!dtype) return PyErr_Clear(), false;
+    replace(facts.dtype, dtype);
+    PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(array));
+    Py_INCREF(type);
+    replace(facts.type, type);
+    return true;
+}
+
+PyObject* plan_remember(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    if (count != 4) return PyErr_SetString(PyExc_TypeError, "remember(source, target, empty, result)"), nullptr;
+    Plan* plan = reinterpret_cast<Plan*>(self);
+    bool is_new = args[2] != Py_None;
+    if (!take_facts(plan->source, args[0]) || !take_facts(plan->target, args[1])) {
+        replace(plan->source.type, nullptr);
+        Py_RETURN_NONE;
+    }
+    if (is_new) {  // else a target that was made before may still do: `again` looks at what it made
+        Py_INCREF(args[2]), Py_INCREF(args[3]);
+        replace(plan->empty, args[2]), replace(plan->result, args[3]);
+    }
+    Py_RETURN_NONE;
+}
+
+// True if the array says the same; `view` is then to be released.
+bool is_known(const Facts& facts, PyObject* array, Py_buffer& view, int flags) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(array)) != facts.type) return false;
+    PyObject* dtype = PyObject_GetAttr(array, dtype_name);
+    Py_XDECREF(dtype);  // the facts hold the one that it is compared with
+    if (dtype != facts.dtype) return PyErr_Clear(), false;
+    if (PyObject_GetBuffer(array, &view, flags)) return PyErr_Clear(), false;
+    bool known = view.ndim == facts.ndim;
+    for (int k = 0; known && k < facts.ndim; k++) known = view.shape[k] == facts.sizes[k] && view.strides[k] == facts.strides[k];
+    if (!known) PyBuffer_Release(&view);
+    return known;
+}
+
+// An array that refers to nothing but its own memory: no map of a file, which another map could show at another address.
+bool owns_memory(PyObject* array) {
+    PyObject* base = PyObject_GetAttr(array, base_name);
+    Py_XDECREF(base);
+    return base == Py_None || (!base && (PyErr_Clear(), false));
+}
+
+PyObject* plan_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    if (count < 2 || count > 3) return PyErr_SetString(PyExc_TypeError, "again(source, target, threads=1)"), nullptr;
+    Plan* plan = reinterpret_cast<Plan*>(self);
+    long threads = count == 3 ? PyLong_AsLong(args[2]) : 1;
+    if (threads == -1 && PyErr_Occurred()) return nullptr;
+    Py_buffer source, target;
+    bool makes = args[1] == Py_None;
+    if (!plan->source.type || (makes && !plan->result)) Py_RETURN_NONE;
+    if (!makes && !owns_memory(args[1])) Py_RETURN_NONE;
+    if (!is_known(plan->source, args[0], source, PyBUF_STRIDED_RO)) Py_RETURN_NONE;
+    PyObject* written = makes ? PyObject_Call(plan->empty, plan->result, nullptr) : args[1];
+    if (!makes) Py_INCREF(written);
+    if (!written) return PyBuffer_Release(&source), nullptr;
+    PyObject* result = Py_None;
+    if (is_known(plan->target, written, target, PyBUF_STRIDED)) {
+        const char* from = static_cast<const char*>(source.buf);
+        char* to = static_cast<char*>(target.buf);
+        if (from + plan->source.high <= to + plan->target.low || to + plan->target.high <= from + plan->source.low) {
+            result = execute(plan, from, to, threads_of(threads)) ? written : nullptr;
+        }
+        PyBuffer_Release(&target);
+    }
+    PyBuffer_Release(&source);
+    Py_XINCREF(result);
+    Py_DECREF(written);
     return result;
 }
 
@@ -108,6 +231,12 @@ PyObject* plan_describe(PyObject* self, PyObject*) {
 PyMethodDef plan_methods[] = {
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run)), METH_FASTCALL,
      "run(source, source_offset, target, target_offset, threads)\n--\n\nMove between two buffers; offsets are bytes from the first element of each."},
+    {"run_at", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run_at)), METH_FASTCALL,
+     "run_at(source, target, threads)\n--\n\nThe same between two addresses of memory that nobody frees meanwhile."},
+    {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_remember)), METH_FASTCALL,
+     "remember(source, target, empty, result)\n--\n\nKeep what arrays that passed all checks say of themselves; empty(*result) makes such a target, or both are None."},
+    {"again", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_again)), METH_FASTCALL,
+     "again(source, target, threads=1)\n--\n\nMove between arrays that say what remembered ones said, and lie apart; return the target.  Else None.  A target of None is made."},
     {"describe", plan_describe, METH_NOARGS, "describe()\n--\n\nWhat the plan does, as a dict."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -156,8 +285,9 @@ PyMethodDef methods[] = {
 };
 
 int add_plan(PyObject* module) {
+    dtype_name = PyUnicode_InternFromString("dtype"), base_name = PyUnicode_InternFromString("base");
     PyObject* type = PyType_FromSpec(&plan_spec);
-    if (!type) return -1;
+    if (!type || !dtype_name || !base_name) return -1;
     int failed = PyModule_AddObjectRef(module, "Plan", type);
     Py_DECREF(type);
     return failed;

@@ -347,13 +347,13 @@ static void cut_boxes(Plan& p) {
         if (p.axes[k].extent > p.axes[k].n)
             for (int m = 0; m <= k; m++)
                 if (p.axes[m].box = p.axes[m].n, !has(p.j, m)) p.j.push_back(m);
-    Axes first_i;
-    int start = p.j.empty() ? (first_j.empty() ? -1 : first_j[0]) : -1;
-    for (int k : source_side.empty() ? from_source : source_side)
-        if (k != start && !has(p.j, k)) first_i.push_back(k);
-    if (first_i.empty())
+    Axes of_j = p.j.empty() && !first_j.empty() ? Axes{first_j[0]} : p.j;
+    Axes first_i = source_side.empty() ? from_source : source_side;
+    if (!first_i.empty() && has(of_j, first_i[0])) {  // J has the source's minor axis: I are the others, nearest first
+        first_i.clear();
         for (int k : from_source)
-            if (k != start && !has(p.j, k)) first_i.push_back(k);
+            if (!has(of_j, k)) first_i.push_back(k);
+    }
     Axes minor_i(first_i.begin(), first_i.begin() + (first_i.empty() ? 0 : 1));
     want_i = std::max<int64_t>(std::min(want_i, most / (want_j * p.size)), std::min<int64_t>(want_i, 64 / p.size));
     take(p, p.j, first_j, minor_i, want_j);

@@ -9,3 +9,4 @@ def forget_transfers():
     for kept in (*kept_moves, convert_transfer.kept_conversions):
         kept.clear()
     transpose.rearranged.cache_clear()
+    transpose.latest.clear()

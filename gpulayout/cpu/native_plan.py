@@ -1,0 +1,63 @@
+"""Plans of ordinary moves for the native engine, see kernels/cpu/strided_move.cpp."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.cpu import native
+from gpulayout.cpu.caches import machine_caches
+from gpulayout.cpu.thread_count import MOST_THREADS
+from gpulayout.layout.checks import counted
+from gpulayout.moves.move import Move
+
+# What a kernel does with the elements of a box, by its name.
+_WORDS = {
+    "any": "one element at a time",
+    "run": "runs as they are",
+    "copy": "long runs as they are",
+    "turn": "turned in registers",
+    "zip": "channels zipped in registers",
+    "unzip": "channels parted in registers",
+    "fill": "padding",
+}
+
+
+class NativePlan(NamedTuple):
+    """The engine's plan of a move, for at most `threads` threads."""
+
+    compiled: Any
+    threads: int
+
+    @property
+    def most_threads(self) -> int:
+        """The most threads that speed the move up."""
+        return min(int(self.compiled.describe()["most_threads"]), MOST_THREADS)
+
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between two arrays; offsets are bytes from the first element of each."""
+        self.compiled.run(source, source_offset, target, target_offset, self.threads)
+
+    def describe(self) -> str:
+        """The plan in words."""
+        found = self.compiled.describe()
+        text = f"native: {counted(found['boxes'], 'box')} of {found['along_target']}x{found['along_source']} places"
+        text += f" of {counted(found['element_bytes'], 'byte')}, {_WORDS[found['kernel']]}"
+        text += ", through a scratch tile" if found["scratch_bytes"] else ""
+        text += ", written around the caches" if found["streams"] else ""
+        text += f", and {counted(found['fills'], 'fill')} of padding" if found["fills"] else ""
+        return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {"engine": "native", **self.compiled.describe()}
+
+
+def native_plan_of(move: Move, threads: int) -> NativePlan | None:
+    """The engine's plan of a move; None where the engine does not run."""
+    module = native.module()
+    if module is None:
+        return None
+    module.set_caches(*[cache.nbytes for cache in machine_caches()])
+    return NativePlan(module.Plan(move.axes, move.itemsize, move.pad), threads)

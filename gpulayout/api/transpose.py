@@ -408,8 +408,8 @@ def _transposed(
     return out
 
 
-# By pattern, type of array and the host's backend: runs the latest call again without its checks, for arrays that say what
-# its arrays said.  Three quarters of the time of a small call go into checks.
+# By pattern, type of array and the host's backend: runs the latest call again without its checks, for arrays that say
+# what its arrays said.  Three quarters of the time of a small call go into checks.
 latest: dict[tuple[str, type, Backend], Callable[[Any, Any], Any]] = {}
 MOST_LATEST = 256
 

@@ -1,4 +1,7 @@
-"""Plans a move for the CPU: the native engine takes ordinary moves, where it runs; else NumPy, by a planner for each kind."""
+"""Plans a move for the CPU: ordinary moves for the native engine, where it runs, and all others for NumPy.
+
+A table maps each kind of move to NumPy's planner.
+"""
 
 from __future__ import annotations
 

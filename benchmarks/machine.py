@@ -32,7 +32,7 @@ PEER_PACKAGES = (
 def machine(backend: str, peers: bool) -> dict[str, Any]:
     """Commit, processor, device and versions as plain data; with `peers`, also the versions of the peers."""
     found = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "gpulayout": __version__,
         "python": platform.python_version(),

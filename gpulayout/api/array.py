@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gpulayout.api.array_checks import check_buffer, check_layout, is_flat
 from gpulayout.api.array_elements import elements_at, equal_elements, refusal, run_ufunc
 from gpulayout.api.array_graphs import is_same_in_graph, length_in_graph, relayout_in_graph, shape_in_graph
 from gpulayout.api.array_trees import PENDING, register
-from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike, Unpack
+from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import pack, unpack

@@ -7,9 +7,8 @@ its arrays give `Any`.  For arrays of other libraries the result depends on the 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -86,20 +85,6 @@ TargetLike: TypeAlias = Shape | Layout | str
 
 ElementTypeLike: TypeAlias = ElementType | DTypeLike | TorchDType
 Parameter: TypeAlias = ArrayLike | np.number[Any]  # a number, or an array of numbers
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack as Unpack
-elif sys.version_info >= (3, 11):
-    from typing import Unpack as Unpack
-else:
-
-    class HintUnpack:
-        """For `typing.get_type_hints` in Python 3.10, which lacks `Unpack`."""
-
-        def __class_getitem__(cls, item: Any) -> Any:
-            return item
-
-    Unpack = HintUnpack
 
 
 class ArithmeticOptions(TypedDict, total=False):

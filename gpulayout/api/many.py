@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 
 from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_graphs import relayout_refusal
-from gpulayout.api.array_types import ArithmeticOptions, TargetLike, Unpack
+from gpulayout.api.array_types import ArithmeticOptions, TargetLike
 from gpulayout.api.convert_transfer import ConvertTransfer
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.libraries import Library, library_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, Unpack, overload
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from gpulayout.api.array_types import (
     OwnKind,
     ShapeLike,
     TargetLike,
-    Unpack,
     Values,
 )
 from gpulayout.api.backends import default_backend, host_backend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from gpulayout.api.arithmetic import Asked, ElementChange
 from gpulayout.api.array_runs import run_on_array
@@ -18,7 +18,6 @@ from gpulayout.api.array_types import (
     OwnKind,
     ShapeLike,
     TargetLike,
-    Unpack,
 )
 from gpulayout.api.convert_transfer import ConvertTransfer, relayout_transfer
 from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from gpulayout.api.array_types import (
     Out,
     OwnKind,
     TargetLike,
-    Unpack,
 )
 from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.own_shapes import sides_of

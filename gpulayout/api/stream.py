@@ -15,7 +15,6 @@ which are rows of bytes at constant distances.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -71,7 +70,7 @@ def _stream(
             work.run()
     except BaseException as error:
         if work is not None:
-            _add_note(error, work.described())
+            error.add_note(work.described())
         raise
 
 
@@ -255,11 +254,3 @@ def _scatter(memory: AnyArray, runs: Runs, side: _Side) -> None:
     if runs.run_count:
         rows = side.runs(runs)
         unpack(memory, Shape("u8", rows.shape), out=rows)
-
-
-def _add_note(error: BaseException, text: str) -> None:
-    """Add a line to what an error says."""
-    if sys.version_info >= (3, 11):
-        error.add_note(text)
-    else:
-        error.args = (*error.args, text)

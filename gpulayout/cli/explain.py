@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
-from gpulayout.api.array_types import ArithmeticOptions, Unpack
+from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.explain import arithmetic_text, explain_blocks
 from gpulayout.api.explain import explain as explained
 from gpulayout.api.plan import Plan, plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import dask.array as da
 import numpy as np
@@ -14,7 +14,7 @@ from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
 from gpulayout.api import view as views
 from gpulayout.api.arithmetic import ElementChange
-from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike, Unpack
+from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike
 from gpulayout.api.given_shapes import check_whole
 from gpulayout.api.host_bytes import host_buffer
 from gpulayout.api.own_shapes import own_shape, sides_of

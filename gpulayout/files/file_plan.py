@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 from gpulayout.api.arithmetic import Asked
-from gpulayout.api.array_types import ArithmeticOptions, Unpack
+from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import axis_names, layout_for
 from gpulayout.files.file_shapes import array_shape, buffer_shape, changing_shape, npy_order

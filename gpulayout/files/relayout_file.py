@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
 from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
-from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike, Unpack
+from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer

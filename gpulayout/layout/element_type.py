@@ -31,7 +31,7 @@ class ListedEnum(enum.EnumMeta):
         return sorted({*super().__dir__(), *(name for name in vars(cls) if not name.startswith("_"))})
 
 
-class ElementType(str, enum.Enum, metaclass=ListedEnum):
+class ElementType(enum.StrEnum, metaclass=ListedEnum):
     """One of XLA's array element types.  It is a `str` and compares equal to its name.
 
     Names count bits: `s8`, `u16`, `f32`, `bf16`, `c64`, `pred` for booleans.  An element takes whole bytes, at least

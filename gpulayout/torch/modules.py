@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
+from typing import Unpack as Options
 
 import torch
 
 import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.api.arithmetic import OPTIONS, Asked
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.array_types import Unpack as Options
 from gpulayout.api.packing import array_shape, pack, unpack
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.sides import BufferSide

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
 WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")}
-TESTED = [f"3.{minor}" for minor in range(10, 15)]
+TESTED = [f"3.{minor}" for minor in range(11, 15)]
 
 
 def supported(what):

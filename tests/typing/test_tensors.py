@@ -13,9 +13,10 @@ import pytest
 import gpulayout as gl
 
 if TYPE_CHECKING:
+    from typing import assert_type
+
     import jax
     import torch
-    from typing_extensions import assert_type
 else:
     jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
 

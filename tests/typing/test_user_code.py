@@ -19,7 +19,7 @@ import pytest
 import gpulayout as gl
 
 if TYPE_CHECKING:
-    from typing_extensions import assert_type
+    from typing import assert_type
 else:
 
     def assert_type(value, kind):

@@ -17,10 +17,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpulayout.files.checkpoints.changes import NOTE
 from gpulayout.files.checkpoints.kinds import FORMATS
@@ -28,11 +28,6 @@ from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
-
-if TYPE_CHECKING or sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "maps"
 MOST_MAP = 1 << 20  # bytes of a file of rules

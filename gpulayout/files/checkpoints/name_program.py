@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-_NAMES = ("re._parser", "re._compiler") if sys.version_info >= (3, 11) else ("sre_parse", "sre_compile")
-_parser, _compiler = map(importlib.import_module, _NAMES)
+_parser, _compiler = map(importlib.import_module, ("re._parser", "re._compiler"))
 
 MOST_STEPS = 5000  # of a program
 MOST_PAIRS = 5_000_000  # of a step and a place in a name: a few seconds

@@ -50,7 +50,7 @@ Indices
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array
     use_threads       choose how many threads calls on the CPU may use
-    show_config       versions, devices, threads, which backend runs and why
+    show_config       versions, devices, threads, which backend and engine run and why
 
 Errors
     LayoutError       a layout or shape that cannot exist; also a ValueError

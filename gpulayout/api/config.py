@@ -1,4 +1,4 @@
-"""Which backend runs here, and why."""
+"""Which backend runs here, and on the CPU which engine, and why."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 
 from gpulayout.api import backends
 from gpulayout.api.array_types import ConfigMode
+from gpulayout.cpu import native
 from gpulayout.cpu.thread_count import BadThreadCount, reason_of_count, thread_count
 from gpulayout.layout.checks import check_word
 from gpulayout.version import __version__
 
 
 def configuration() -> dict[str, Any]:
-    """Versions, devices, and the backend that runs and why, as plain values."""
+    """Versions, devices, and the backend and the engine that run and why, as plain values."""
     problem = backends.gpu_problem()
     choice = backends.selected()
     if choice == "auto":
@@ -34,6 +35,7 @@ def configuration() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
         **_threads(),
+        "engine": _engine(),
         **backends.gpu_versions(),
         "gpu": "not available" if problem else "available",
         "gpu_problem": problem,
@@ -51,12 +53,22 @@ def _threads() -> dict[str, Any]:
         return {"threads": str(error)}
 
 
+def _engine() -> str:
+    """Which engine runs plain moves on the CPU and why, or the error in GPULAYOUT_NATIVE."""
+    try:
+        return native.engine()
+    except native.BadNativeChoice as error:
+        return str(error)
+
+
 @overload
 def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
 @overload
 def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
 def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
-    """Print versions, devices, the number of threads on the CPU, and which backend runs; of the last two also why.
+    """Print versions, devices, threads and engine of the CPU, and which backend runs; of the last three also why.
+
+    The engine runs plain moves on the CPU: native code, or NumPy.
 
     Parameters
     ----------

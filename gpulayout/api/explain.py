@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpulayout.api.array_types import ByteCount
 from gpulayout.api.axis_labels import axis_labels
-from gpulayout.cpu import choose_plan
+from gpulayout.cpu import choose_plan, native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
@@ -72,6 +72,8 @@ def explain(
         )
     if stages is None and same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: no move is needed")
+    if move.place_count:
+        lines.append(f"  engine   {native.engine(move)}")
     lines.append(f"  numpy    {choose_plan.describe(move)}")
     lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))

@@ -13,6 +13,7 @@ from gpulayout.cli.backends import array_module, backends_here, on_host
 from gpulayout.cli.demo_jobs import FULL, QUICK, DemoJob, Sizes, jobs
 from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
+from gpulayout.cpu import native
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.backend import Backend
 from gpulayout.pictures.figure import figure_of
@@ -58,6 +59,7 @@ def demo(quick: bool, as_json: bool) -> None:
       gpulayout demo --json
     """
     backends, missing = backends_here()
+    engine = native.engine()
     strips = {text: strip_of(text) for text in EXAMPLE}
     if not as_json:
         _print_example(strips)
@@ -65,10 +67,18 @@ def demo(quick: bool, as_json: bool) -> None:
     ok = strips == EXAMPLE and all(timing.equal for timing in timings)
     if as_json:
         print_json(
-            {"ok": ok, "example": strips, "gpu_missing": missing, "timings": [asdict(timing) for timing in timings]}
+            {
+                "ok": ok,
+                "example": strips,
+                "engine": engine,
+                "gpu_missing": missing,
+                "timings": [asdict(timing) for timing in timings],
+            }
         )
     else:
-        _print_timings(timings, missing, QUICK if quick else FULL)
+        _print_timings(timings, QUICK if quick else FULL)
+        click.echo(f"On the CPU: {engine}")
+        click.echo(f"No GPU rows: {missing}" if missing else "On the GPU: cupy")
     if not ok:
         raise click.exceptions.Exit(1)
 
@@ -118,7 +128,7 @@ def _timing(job: DemoJob, plain: DemoJob, backend: Backend, sizes: Sizes) -> Tim
     )
 
 
-def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> None:
+def _print_timings(timings: list[Timing], sizes: Sizes) -> None:
     height, width, channels = sizes.picture
     rows, columns = sizes.matrix
     click.echo(
@@ -147,5 +157,3 @@ def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> 
         else f"{wrong} of {len(timings)} results differ from plain NumPy's."
     )
     click.echo("GB/s: bytes read and written.  of copy: speed against a plain copy of the same number of bytes.")
-    if missing:
-        click.echo(f"No GPU rows: {missing}")

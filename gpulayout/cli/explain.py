@@ -22,7 +22,7 @@ from gpulayout.cli.arguments import (
 from gpulayout.cli.failures import type_errors_in_one_line
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
-from gpulayout.cpu import choose_plan
+from gpulayout.cpu import choose_plan, native
 from gpulayout.files.least_memory import in_words_of
 from gpulayout.files.memory import block_limit
 from gpulayout.files.standard_streams import File
@@ -151,6 +151,7 @@ def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "arithmetic": None if found.stages is None else arithmetic_text(found.stages),
+        "engine": native.engine(move) if move.place_count else None,
         "numpy": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),
         "text": _text(found, device),

@@ -10,6 +10,7 @@ from typing import IO, Any
 import click
 
 from gpulayout.api.backends import BackendUnavailable
+from gpulayout.cpu.native import BadNativeChoice
 from gpulayout.cpu.thread_count import BadThreadCount
 from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
@@ -43,7 +44,7 @@ def failures_in_one_line() -> Iterator[None]:
         raise Failure(f"{where}{error.strerror or error}") from error
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
-    except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
+    except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount, BadNativeChoice) as error:
         raise Failure(with_options(str(error))) from error
 
 

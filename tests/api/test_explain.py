@@ -6,6 +6,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api.explain import explain
+from gpulayout.cpu import native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE
 from gpulayout.layout.dimension_labels import dimension_labels
@@ -24,13 +25,14 @@ def explained(source, target):
 def test_the_document_s_example():
     assert (
         explained("f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
-        == """\
-relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
+        == f"""\
+relayout f32[2,3]{{1,0}} -> f32[2,3]{{0,1:PD(3,5)}}
   read     24 bytes: 6 elements of 4 bytes
   written  60 bytes: 15 places, 9 of them padding (zeros, 60.0%)
   merged   2 dimensions into 2 axes, minor first in the target
     axis 0  y: 3 places (1 of them padding), a step is 12 bytes in the source, 4 in the target
     axis 1  x: 5 places (2 of them padding), a step is 4 bytes in the source, 12 in the target
+  engine   {native.engine()}
   numpy    one np.copyto over 2 axes and 1 fill of padding
   gpu      gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
     elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads

@@ -36,7 +36,7 @@ ADVICE = (
 ENGINE = Extension(
     "gpulayout.cpu._native",
     ["kernels/cpu/module.cpp", "kernels/cpu/strided_move.cpp"],
-    depends=sorted(glob.glob("kernels/cpu/*.h")),
+    depends=["setup.py", *sorted(glob.glob("kernels/cpu/*.h"))],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     language="c++",

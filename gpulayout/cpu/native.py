@@ -22,7 +22,7 @@ from gpulayout.moves.packed_move import PackedMove
 
 VARIABLE = "GPULAYOUT_NATIVE"
 _EXTENSION = "gpulayout.cpu._native"
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
 # Moves without native code, and what they do that it does not.
 _NOT_NATIVE: dict[type, str] = {
     PackedMove: "single bits",
@@ -38,7 +38,7 @@ class BadNativeChoice(ValueError):
 
 def module() -> ModuleType | None:
     """The extension; None where it is turned off or cannot be used.  BadNativeChoice as `missing`."""
-    found = None if _turned_off() else _loaded()
+    found = None if _turned_off() else loaded()
     return found if isinstance(found, ModuleType) else None
 
 
@@ -49,7 +49,7 @@ def missing() -> str:
     """
     if reason := _turned_off():
         return reason
-    found = _loaded()
+    found = loaded()
     return found if isinstance(found, str) else ""
 
 
@@ -84,7 +84,7 @@ def _turned_off() -> str:
 
 
 @cache
-def _loaded() -> ModuleType | str:
+def loaded() -> ModuleType | str:
     """The extension, or why it cannot be loaded.  Two threads that come first together get the same one."""
     if "t" in getattr(sys, "abiflags", ""):
         return "no free-threaded Python can load the native engine: use the usual build of Python, which has a GIL"
@@ -99,8 +99,8 @@ def _loaded() -> ModuleType | str:
 def _reason() -> str:
     """What the build said, or that there was none, and what to do."""
     try:
-        return (_FOLDER / "native_build.txt").read_text(encoding="utf-8").strip()
+        return (FOLDER / "native_build.txt").read_text(encoding="utf-8").strip()
     except OSError:
-        root = _FOLDER.parents[1]
+        root = FOLDER.parents[1]
         is_checkout = (root / "setup.py").exists()
         return f"run python setup.py build_ext --inplace in {root}" if is_checkout else "reinstall gpulayout"

@@ -77,7 +77,7 @@ def in_place(clone, **environment):
 
 
 def wheel(clone, before="", **environment):
-    """(name of the wheel, text of its WHEEL, reason in it, whether the engine is in it).  `before` is code to run first."""
+    """(name of the wheel, its WHEEL, the reason in it, whether it has the engine).  `before` is code to run first."""
     code = "from setuptools import build_meta; build_meta.build_wheel('out')"
     done = call(clone, "-c", f"{before}\n{code}", **environment)
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+SETUP = (ROOT / "setup.py").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
 WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 TESTED = [f"3.{minor}" for minor in range(11, 15)]
@@ -77,6 +78,20 @@ def test_workflows_call_scripts_that_exist_and_no_pull_request_reaches_a_runner_
         assert [script for script in scripts if not list(ROOT.glob(f"{script}*"))] == []
         assert not ("self-hosted" in text and "pull_request" in text), name
         assert text.count("permissions:") >= 1 and text.count("timeout-minutes:") == text.count("runs-on:")
+
+
+def test_a_release_has_wheels_with_the_native_engine_a_wheel_for_the_rest_and_the_sources():
+    release, lowest = WORKFLOWS["release.yml"], TESTED[0].replace(".", "")
+    assert "os: [ubuntu-latest, ubuntu-24.04-arm, macos-15, macos-15-intel]" in release
+    assert re.search(r"pypa/cibuildwheel@v\d+\.\d+\.\d+\b", release)
+    assert re.search(r'GPULAYOUT_BUILD_NATIVE: "0"\n +run: python -m build --wheel\n', release)
+    assert "python -m build --sdist" in release and "needs: [check, native]" in release
+    section = PROJECT.partition("[tool.cibuildwheel]")[2].partition("\n[")[0]
+    assert f'build = "cp{lowest}-*"' in section and 'GPULAYOUT_BUILD_NATIVE = "require"' in section
+    assert f'return tag if self.root_is_pure else ("cp{lowest}", "abi3", tag[2])' in SETUP
+    assert f'("Py_LIMITED_API", "0x03{int(TESTED[0][2:]):02X}0000")' in SETUP
+    compilers = supported(r"C\+\+ compiler")[0]
+    assert "g++ 12, clang 14 or newer" in SETUP and compilers.startswith("g++ 12 and newer, clang 14 and newer;")
 
 
 def test_the_hooks_pin_the_versions_that_ci_installs():

@@ -32,8 +32,8 @@ KINDS = {
 def loads(monkeypatch, tmp_path):
     """loads(found): what an import of the extension gives or raises.  The package lies in an empty folder."""
     monkeypatch.delenv(native.VARIABLE, raising=False)
-    monkeypatch.setattr(native, "_FOLDER", tmp_path / "gpulayout" / "cpu")
-    native._FOLDER.mkdir(parents=True)
+    monkeypatch.setattr(native, "FOLDER", tmp_path / "gpulayout" / "cpu")
+    native.FOLDER.mkdir(parents=True)
 
     def load(found):
         def importing(name):
@@ -43,10 +43,10 @@ def loads(monkeypatch, tmp_path):
             return found
 
         monkeypatch.setattr(native, "importlib", types.SimpleNamespace(import_module=importing))
-        native._loaded.cache_clear()
+        native.loaded.cache_clear()
 
     yield load
-    native._loaded.cache_clear()
+    native.loaded.cache_clear()
 
 
 # ---- the variable ----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ NOT_FOUND = ModuleNotFoundError("No module named 'gpulayout.cpu._native'", name=
 
 
 def test_what_the_build_said_is_said(loads):
-    (native._FOLDER / "native_build.txt").write_text("there is no C++ compiler: install one\n")
+    (native.FOLDER / "native_build.txt").write_text("there is no C++ compiler: install one\n")
     loads(NOT_FOUND)
     assert native.module() is None
     assert native.missing() == "the native engine was not built: there is no C++ compiler: install one"

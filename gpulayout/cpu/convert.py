@@ -18,13 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.cache_blocks import LEAST_BLOCKS, Recipe, block_sizes
 from gpulayout.cpu.caches import LINE_BYTES, machine_caches
 from gpulayout.cpu.casts import ElementConversion
 from gpulayout.cpu.float_mode import default_float_mode
-from gpulayout.cpu.grids import Box, Grid, boxes_of, grids_of
-from gpulayout.cpu.strided_copy import StridedPlan
-from gpulayout.cpu.strided_plan import SHARE_TIME, strided_plan_of
+from gpulayout.cpu.strided_plan import Box, StridedPlan, block_sizes, boxes_of, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
@@ -41,7 +38,8 @@ MOST_TEMPORARY = 1 << 17  # elements of a temporary array; malloc gives longer o
 SCRATCH = 3 << 20  # bytes of the scratch arrays of all threads
 MOST_SPARE = 2  # scratch arrays that are kept
 SHORT_SIDE = 128  # elements of a block with a scratch array, along the side that is not converted along
-ELEMENT_TIME = 0.5  # nanoseconds for an element, about
+LEAST_BLOCKS = 8  # for several threads
+SHARE = 1 << 18  # the fewest elements that justify another thread
 NEAR_BYTES = 16  # a step between elements that share lines
 LEAST_RUN = 256  # elements of a long run; NumPy's inner loops take some time to begin
 SMALL = 1 << 12  # elements; for fewer, a scratch array does not pay
@@ -56,7 +54,7 @@ class ConvertPlan(NamedTuple):
     order        the axes in the order of the conversion, major first
     block        sizes of a block in this order
     way          whether elements are gathered into a scratch array before the arithmetic, or scattered from one after
-    share        the fewest blocks for a thread; 0 uses no threads
+    share        the fewest blocks for a thread
     parameters   of a call: the arrays that the steps take
     """
 
@@ -76,19 +74,17 @@ class ConvertPlan(NamedTuple):
     @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
-        return min(max(self.block_count // self.share, 1), MOST_THREADS) if self.share else 1
+        return min(max(self.block_count // max(self.share, 1), 1), MOST_THREADS)
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
         if not self.move.element_count:
             return
         views = self._views(source, source_offset, target, target_offset)
-        grids = [Grid(tuple(views), (), self.block)] if self.block_count == 1 else grids_of(views, self.block)
-        if self._spreads_parameters:
-            grids = [_with_spread_parameters(grid) for grid in grids]
+        boxes = boxes_of(views[0].shape, self.block)
         # A block of a move in place is read before it is written.
         way = "gather" if self.way == "direct" and np.may_share_memory(source, target) else self.way
-        work = functools.partial(_convert_blocks, self, way, grids, boxes_of(grids))
+        work = functools.partial(_convert_blocks, self, way, views, self._spread(views[2:], boxes[0]), boxes)
         share(work, self.block_count, self.share, self.threads)
 
     def _views(
@@ -109,9 +105,21 @@ class ConvertPlan(NamedTuple):
             views.append(np.ndarray(shape, parameter.dtype, parameter, offset * size, steps))
         return views
 
+    def _spread(self, parameters: Sequence[np.ndarray], box: Box) -> list[np.ndarray | None]:
+        """A value for each element of a block, of parameters that are the same for all blocks, so that NumPy's inner
+        loops are not as short as the minor axis along which they step; None for other parameters.
+        """
+        if not self.spreads_parameters:
+            return [None] * len(parameters)
+        cut = [axis for axis, size in enumerate(self.block) if size < parameters[0].shape[axis]]
+        return [
+            None if any(parameter.strides[axis] for axis in cut) else np.ascontiguousarray(parameter[box])
+            for parameter in parameters
+        ]
+
     @property
-    def _spreads_parameters(self) -> bool:
-        """Whether a parameter steps along a short minor axis, over which NumPy's inner loops would be short."""
+    def spreads_parameters(self) -> bool:
+        """Whether a parameter steps along a short minor axis."""
         if not self.order or self.block[-1] >= SHORT_AXIS:
             return False
         return any(strides[self.order[-1]] for strides in self.move.parameter_strides)
@@ -148,9 +156,8 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     block = _block_of(move, by_source, way, threads)
     order = tuple(reversed(by_source if way == "scatter" else range(len(axes))))
     count = math.prod(-(-axis.extent // size) for axis, size in zip(axes, block))
-    time = move.element_count * ELEMENT_TIME
-    shared = math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0
-    return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), way, shared)
+    least = -(-count * SHARE // max(move.element_count, 1))
+    return ConvertPlan(move, threads, order, tuple([block[k] for k in order]), way, least)
 
 
 def _is_near(move: ConvertMove, by_source: Sequence[int]) -> bool:
@@ -188,14 +195,9 @@ def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way, threads: in
         size = min(size, move.element_count // LEAST_BLOCKS)
     if math.prod(whole) <= size:
         return whole
-    if way == "direct":  # along the source, where elements that are near along the target are neighbours
-        return block_sizes(move.axes, by_source, Recipe(1, size))
-    sides = (SHORT_SIDE, size // SHORT_SIDE) if way == "scatter" else (size // SHORT_SIDE, SHORT_SIDE)
-    while True:  # sides that share axes give smaller blocks
-        found = block_sizes(move.axes, by_source, Recipe(*sides))
-        if 2 * math.prod(found) > size:
-            return found
-        sides = 2 * sides[0], 2 * sides[1]
+    # Directly, a block runs along the source, where elements that are near along the target are neighbours.
+    along_target = {"direct": 1, "gather": max(size // SHORT_SIDE, 1), "scatter": SHORT_SIDE}[way]
+    return block_sizes(whole, by_source, along_target, size)
 
 
 def conversion_of(move: ConvertMove) -> ElementConversion:
@@ -212,35 +214,33 @@ def storage(element_type: ElementType) -> np.dtype[Any]:
     return element_type.carrier if element_type.is_extended else element_type.dtype
 
 
-def _with_spread_parameters(grid: Grid) -> Grid:
-    """The grid with a value for each element of a block in parameters that are the same for all blocks."""
-    source, target, *parameters = grid.arrays
-    count, spread = len(grid.counts), []
-    for parameter in parameters:
-        if not any(parameter.strides[:count]):
-            block = np.ascontiguousarray(parameter[(0,) * count])
-            parameter = np.broadcast_to(block, parameter.shape)
-        spread.append(parameter)
-    return grid._replace(arrays=(source, target, *spread))
-
-
 def _convert_blocks(
-    plan: ConvertPlan, way: Way, grids: Sequence[Grid], boxes: Sequence[Box], first: int, last: int
+    plan: ConvertPlan,
+    way: Way,
+    views: Sequence[np.ndarray],
+    spread: Sequence[np.ndarray | None],
+    boxes: Sequence[Box],
+    first: int,
+    last: int,
 ) -> None:
     """Convert some blocks."""
     convert = functools.partial(_convert_parts, conversion_of(plan.move))
-    memory = _taken_memory(plan, way, grids)
-    scratches = [_scratch(plan, way, grid, memory) for grid in grids]
+    memory = _taken_memory(plan, way)
     # The law says what becomes of nan, infinity and numbers out of range: no call warns of them.
     with default_float_mode(), np.errstate(all="ignore"):
-        for k, at in boxes[first:last]:
-            values, result, *parameters = [array[at + (...,)] for array in grids[k].arrays]
-            if plan._spreads_parameters:
-                parameters = [np.ascontiguousarray(parameter) for parameter in parameters]
-            scratch = scratches[k]
-            if scratch is None:
+        for box in boxes[first:last]:
+            values, result, *parameters = [view[box + (...,)] for view in views]
+            if plan.spreads_parameters:
+                inside = tuple([slice(size) for size in values.shape])
+                parameters = [
+                    np.ascontiguousarray(parameter if block is None else block[inside])
+                    for parameter, block in zip(parameters, spread)
+                ]
+            if way == "direct":
                 convert(values, parameters, result)
-            elif way == "gather":
+                continue
+            scratch = _scratch(plan, way, values.shape, memory)
+            if way == "gather":
                 _copy(values, scratch)
                 convert(scratch, parameters, result)
             else:
@@ -257,11 +257,11 @@ def _convert_blocks(
 _spare_memory: deque[np.ndarray] = deque(maxlen=MOST_SPARE)
 
 
-def _taken_memory(plan: ConvertPlan, way: Way, grids: Sequence[Grid]) -> np.ndarray:
-    """Memory for the largest scratch array of a call.  Nobody else has it, so a signal handler may convert, too."""
+def _taken_memory(plan: ConvertPlan, way: Way) -> np.ndarray:
+    """Memory for the scratch arrays of a call.  Nobody else has it, so a signal handler may convert, too."""
     if way == "direct":
         return np.empty(0, np.uint8)
-    most = max(math.prod(_scratch_sizes(plan, way, grid)) for grid in grids) * _scratch_type(plan, way).itemsize
+    most = math.prod(_scratch_sizes(plan, way, plan.block)) * _scratch_type(plan, way).itemsize
     try:
         memory = _spare_memory.pop()
     except IndexError:
@@ -269,12 +269,10 @@ def _taken_memory(plan: ConvertPlan, way: Way, grids: Sequence[Grid]) -> np.ndar
     return memory if memory.nbytes >= most else np.empty(most, np.uint8)
 
 
-def _scratch(plan: ConvertPlan, way: Way, grid: Grid, memory: np.ndarray) -> np.ndarray | None:
-    """The scratch array for the blocks of a grid, or None."""
-    if way == "direct":
-        return None
-    found: np.ndarray = np.ndarray(_scratch_sizes(plan, way, grid), _scratch_type(plan, way), memory)
-    return found[..., : grid.sizes[-1]] if grid.sizes else found
+def _scratch(plan: ConvertPlan, way: Way, shape: tuple[int, ...], memory: np.ndarray) -> np.ndarray:
+    """The scratch array of a block."""
+    found: np.ndarray = np.ndarray(_scratch_sizes(plan, way, shape), _scratch_type(plan, way), memory)
+    return found[..., : shape[-1]] if shape else found
 
 
 def _scratch_type(plan: ConvertPlan, way: Way) -> np.dtype[Any]:
@@ -282,15 +280,15 @@ def _scratch_type(plan: ConvertPlan, way: Way) -> np.dtype[Any]:
     return storage(types.source if way == "gather" else types.target)
 
 
-def _scratch_sizes(plan: ConvertPlan, way: Way, grid: Grid) -> tuple[int, ...]:
+def _scratch_sizes(plan: ConvertPlan, way: Way, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The sizes of a scratch array.  The rows above columns begin an odd number of lines apart, so that a column uses
     all sets of a cache.
     """
     if way == "gather" or not plan.has_columns:
-        return grid.sizes
+        return shape
     itemsize = _scratch_type(plan, way).itemsize
-    lines = -(-grid.sizes[-1] * itemsize // LINE_BYTES) | 1
-    return (*grid.sizes[:-1], lines * LINE_BYTES // itemsize)
+    lines = -(-shape[-1] * itemsize // LINE_BYTES) | 1
+    return (*shape[:-1], lines * LINE_BYTES // itemsize)
 
 
 def _convert_parts(

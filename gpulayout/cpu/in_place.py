@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
 from gpulayout.cpu.thread_count import thread_count
-from gpulayout.cpu.threads import share
+from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.moves.move import Move
 from gpulayout.moves.steps import BlockCycles, Step, Steps
 

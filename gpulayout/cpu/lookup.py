@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu import index_run
-from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
 from gpulayout.cpu.packed_run import packed, slots_at
-from gpulayout.cpu.threads import share
+from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.lookup_move import LookupMove

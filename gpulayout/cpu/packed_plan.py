@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
 from gpulayout.cpu.packed_run import PackedPlan
 from gpulayout.cpu.packed_stretches import periods
+from gpulayout.cpu.threads import SCRATCH_BYTES
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, turned
 

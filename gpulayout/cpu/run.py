@@ -13,7 +13,6 @@ from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.native_plan import NativePlan
-from gpulayout.cpu.strided_plan import host_pieces
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
@@ -121,7 +120,7 @@ def _planned(pieces: Pieces, threads: int) -> Planned:
     """
     plans: dict[AnyMove, MovePlan] = {}
     found = []
-    for move, source_offset, target_offset in host_pieces(pieces):
+    for move, source_offset, target_offset in pieces:
         if move not in plans:
             plans[move] = plan_of(move, threads)
         found.append((plans[move], source_offset, target_offset))

@@ -1,203 +1,229 @@
-"""How NumPy executes a move: one strided copy, cut into parts where the caches of a CPU need it.
+"""How NumPy executes a move: block by block, each of them one assignment.
 
-NumPy copies in the order of the target, one element at a time.  Five things make that slow, and each has a remedy:
+NumPy copies in the order of the target, one element at a time.  Some rules make that decently fast on every processor:
 
-- Contiguous runs are short.  A run of up to 512 bytes can move as one element of that size: f32[1024,512,16] with its
-  first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
-- The minor axes differ.  Cache blocks are copied, some of them through a scratch array; see `cache_blocks`.
-- The elements of short records have 1 or 2 bytes, on either side.  Arithmetic copies them faster; see `short_records`.
-- There is padding.  A separate pass would fetch it and write it back again, so it is filled chunk by chunk too.
-- There is padding between a few channels (3 planes to RGB in 4 bytes).  Channels are then copied one by one, in chunks
-  that stay in the cache until all channels are written.
+- A run of neighbours on both sides moves as one element: f32[1024,512,16] with its first two dimensions exchanged moves
+  as [1024,512] elements of 64 bytes.
+- If source and target run along different axes, each element of a target run comes from another line of the source.  A
+  block takes so few elements along the target that these lines stay in the caches until all of them is copied.  It is
+  long along the source, over several axes where they are short.
+- If the target then consists of short records, a block leaves their axis out.  NumPy's innermost loop runs along the
+  next one: planes to RGB go channel by channel.
+- All else is copied in the order of the target, in chunks.
 
-Threads share large moves: cache blocks, or parts along one axis.
+A block covers places of the target, with its padding, which is filled just before the elements are copied.  Threads
+share the blocks.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeGuard
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from gpulayout.cpu.cache_blocks import Way, best_way
-from gpulayout.cpu.short_records import ShortRecords, short_records
-from gpulayout.cpu.strided_copy import Fill, StridedPlan
-from gpulayout.moves.kinds import AnyMove, Piece, Pieces
+import numpy as np
+
+from gpulayout.cpu.thread_count import MOST_THREADS
+from gpulayout.cpu.threads import share
+from gpulayout.cpu.views import strided_view, word_of
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move, StridedPlaces
+from gpulayout.moves.texts import tile_text
 
-SMALL_BYTES = 1 << 16  # for smaller moves the remedies cost more than they save
-LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element
-FILL_WHOLE_BYTES = 1024  # with fewer bytes per run of padding, filling everything is faster than filling the runs
-RECORD_BYTES = 32  # records of up to this many bytes are written channel by channel
-CHUNK_BYTES = 3 << 19  # bytes of the target in a chunk
-SHORT_RUN = 64  # pixels; from this many on, a loop over pixels beats one over channels
-NEAR_BYTES = 256  # neighbours less than this apart share pages and often lines
-SHARE_TIME = 125e3  # nanoseconds of work that justify a thread; docs/performance.md has the figures
-FILL_TIME, CHANNEL_TIME = 0.05, 0.1  # nanoseconds for a byte: of padding, and of elements that go channel by channel
+SMALL_BYTES = 1 << 18  # a second-level cache holds both sides of smaller moves, so blocks would save nothing
+LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element; NumPy copies longer rows fast as they are
+# Elements of a block along the target.  Rows of the source a power of two apart share few sets of a cache, which hold
+# hardly more lines than this.
+TARGET_RUN = 16
+BLOCK_BYTES = 1 << 17  # of a block on each side: much more work than a call of NumPy, less than a second-level cache
+RECORD_BYTES = 32  # the most bytes of a short record
+CHUNK_BYTES = 3 << 19  # of a chunk on each side
+SHARE_BYTES = 1 << 20  # the fewest bytes that justify another thread
+
+Box = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class StridedPlan:
+    """How a move is cut into blocks.
+
+    move      the move to execute
+    threads   number of threads
+    itemsize  bytes of an element as NumPy moves it: one element of the move, or a run of them along the minor axis
+    block     sizes of a block in places of the target, major first
+    """
+
+    move: Move
+    threads: int
+    itemsize: int
+    block: tuple[int, ...]
+
+    @cached_property
+    def extents(self) -> tuple[int, ...]:
+        """Places along each axis of the move, major first."""
+        return tuple([axis.extent for axis in reversed(self.move.axes)])
+
+    @cached_property
+    def elements(self) -> StridedPlaces:
+        """All elements as NumPy moves them: without the minor axis if that is a part of them."""
+        places, count = self.move.element_places, len(self.extents) - (self.itemsize > self.move.itemsize)
+        return places._replace(
+            shape=places.shape[:count],
+            source_strides=places.source_strides[:count],
+            target_strides=places.target_strides[:count],
+        )
+
+    @cached_property
+    def block_count(self) -> int:
+        """Number of blocks."""
+        return math.prod([-(-extent // max(size, 1)) for extent, size in zip(self.extents, self.block)])
+
+    @cached_property
+    def least(self) -> int:
+        """The fewest blocks that justify another thread."""
+        return -(-self.block_count * SHARE_BYTES // max(self.move.bytes_written, 1))
+
+    @property
+    def most_threads(self) -> int:
+        """The most threads that speed the move up."""
+        return min(max(self.block_count // max(self.least, 1), 1), MOST_THREADS)
+
+    @cached_property
+    def _words(self) -> tuple[np.dtype, np.dtype, np.generic]:
+        """The dtype of an element as NumPy moves it, that of the move's elements, and the pad."""
+        word = word_of(self.move.itemsize)
+        return word_of(self.itemsize), word, np.frombuffer(self.move.pad, word)[0]
+
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between two arrays; offsets are bytes from the first element of each."""
+        elements, (element, word, _) = self.elements, self._words
+        reading = strided_view(source, element, elements.shape, source_offset, elements.source_strides)
+        writing = strided_view(target, element, elements.shape, target_offset, elements.target_strides)
+        if self.block == self.extents and not self.move.is_padded:
+            writing[...] = reading  # a small move would feel the calls below
+            return
+        places = strided_view(target, word, self.extents, target_offset, self.move.element_places.target_strides)
+        boxes = boxes_of(self.extents, self.block)
+        work = functools.partial(self._write, reading, writing, places, boxes)
+        share(work, len(boxes), self.least, self.threads)
+
+    def _write(
+        self,
+        reading: np.ndarray,
+        writing: np.ndarray,
+        places: np.ndarray,
+        boxes: Sequence[Box],
+        first: int,
+        last: int,
+    ) -> None:
+        """Write some blocks."""
+        for box in boxes[first:last]:
+            if self.move.is_padded:
+                self._fill(places, box)
+            box = box[: writing.ndim]
+            writing[box] = reading[box]  # a slice ends with the elements
+
+    def _fill(self, places: np.ndarray, box: Box) -> None:
+        """Write the padding of a block.
+
+        3 x 5 places with 2 x 3 elements: the third row, and the last two columns.
+        """
+        for k, (part, bound) in enumerate(zip(box, self.move.element_places.shape)):
+            if part.stop > bound:
+                places[(*box[:k], slice(max(part.start, bound), part.stop), *box[k + 1 :])] = self._words[2]
+
+    def describe(self) -> str:
+        """The plan in words."""
+        if self.block == self.extents:
+            text = f"one np.copyto over {counted(len(self.elements.shape), 'axis')}"
+        else:
+            text = f"cache blocks of {tile_text(self.block)}"
+        text += ", padding filled first" if self.move.is_padded else ""
+        text += f", runs of {self.itemsize} bytes as one element" if self.itemsize > self.move.itemsize else ""
+        return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values.  The copy can have fewer axes and larger elements than the move."""
+        names = "extent", "source_stride", "target_stride"
+        axes = zip(self.elements.shape, self.elements.source_strides, self.elements.target_strides)
+        return {
+            "element_bytes": self.itemsize,
+            "axes": [dict(zip(names, axis)) for axis in axes][::-1],
+            "cache_block": self.block[::-1] if self.block != self.extents else None,
+            "threads": self.most_threads,
+        }
 
 
 def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
-    """The plan of a move for NumPy.  Any plan gives the same bytes; this one is fast."""
-    by_channels = _goes_by_channels(move)
-    records = short_records(move.itemsize, _axes(move)) if move.bytes_read > SMALL_BYTES else None
-    way, time = _way_of(move, threads, by_channels or records is not None)
-    axes = way.axes
-    elements = StridedPlaces(
-        tuple(axis.bound for axis in reversed(axes)),
-        tuple(axis.source_stride for axis in reversed(axes)),
-        0,
-        tuple(axis.target_stride for axis in reversed(axes)),
-    )
-    return StridedPlan(
-        move,
-        threads,
-        way.itemsize,
-        elements,
-        by_channels,
-        records,
-        () if way.is_whole else way.block[::-1],
-        way.scratch[::-1],
-        *_WorkUnits.of(move, way, by_channels, records, time),
-        *_fills(move),
-    )
+    """The plan of a move for NumPy.  Any plan gives the same bytes; this one is decently fast."""
+    itemsize = _element_bytes(move)
+    block = _block_of(move, itemsize) if move.bytes_written > SMALL_BYTES else [axis.extent for axis in move.axes]
+    return StridedPlan(move, threads, itemsize, tuple(block[::-1]))
 
 
-def _way_of(move: Move, threads: int, by_channels: bool) -> tuple[Way, float]:
-    """The way to copy the elements, and the nanoseconds for them and the padding with one thread."""
-    axes = _axes(move)
-    whole = Way(move.itemsize, axes, tuple(axis.bound for axis in axes), ())
-    padding = (move.bytes_written - move.bytes_read) * FILL_TIME
-    if not axes or not move.bytes_read or move.bytes_read < SMALL_BYTES:
-        return whole, padding
-    if by_channels:
-        return whole, padding + move.bytes_read * CHANNEL_TIME
-    sizes = [(move.itemsize, axes), *_long_elements(move, axes)]
-    way, time = best_way(sizes, threads)
-    return way, time + padding
+def _element_bytes(move: Move) -> int:
+    """Bytes of an element as NumPy moves it."""
+    if len(move.axes) > 1:
+        minor = move.axes[0]
+        run = minor.bound * move.itemsize
+        if minor.source_stride == minor.target_stride == move.itemsize < run <= LONGEST_ELEMENT:
+            return run
+    return move.itemsize
 
 
-def _goes_by_channels(move: Move) -> bool:
-    """Whether the target consists of short records with padding between them, whose channels are far apart in the
-    source, or near each other too.
+def _block_of(move: Move, itemsize: int) -> list[int]:
+    """The sizes of a block, minor first."""
+    block = [move.axes[0].extent] if itemsize > move.itemsize else []
+    rest = move.axes[len(block) :]
+    width = move.itemsize * math.prod(block)  # bytes for each place along the other axes
+    if _is_turned(rest) and rest[0].extent * width <= RECORD_BYTES:
+        block.append(1)
+        width *= rest[0].extent  # the lines of records stay in a cache until all their places are written
+        rest = rest[1:]
+    turned = _is_turned(rest)
+    most = (BLOCK_BYTES if turned else CHUNK_BYTES) // width
+    by_source = sorted(range(len(rest)), key=lambda k: (not rest[k].source_stride, abs(rest[k].source_stride)))
+    return [*block, *block_sizes([axis.extent for axis in rest], by_source, TARGET_RUN if turned else most, most)]
 
-    Without padding, cache blocks that leave the channels out do the same.
+
+def _is_turned(axes: Sequence[Axis]) -> bool:
+    """Whether the source runs along another axis than the target.  It does not run along one that repeats it."""
+    steps = [abs(axis.source_stride) for axis in axes if axis.bound > 1]
+    return any(0 < step < steps[0] for step in steps)
+
+
+def block_sizes(extents: Sequence[int], by_source: Iterable[int], along_target: int, most: int) -> tuple[int, ...]:
+    """The sizes of a block of up to `along_target` elements along the target, then up to `most` along the source.
+
+    extents    of the axes, minor first in the target
+    by_source  their indices, minor first in the source
+
+    A block covers several axes where they are short.  Of 3 planes of 1000 x 1000 to pixels, one of 16 elements along
+    the target and 12000 in all takes the channels of 5 pixels, then all 1000 pixels of 4 rows.  Blocks along an axis
+    are about equally long.
+
+    >>> block_sizes([3, 1000, 1000], [1, 2, 0], 16, 12000)
+    (3, 1000, 4)
     """
-    axes = _axes(move)
-    if not move.is_padded or move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
-        return False
-    channel, pixel = axes[0], min(axes[1:], key=lambda axis: abs(axis.source_stride))
-    together = abs(channel.source_stride) <= abs(pixel.source_stride)
-    near = pixel.target_stride <= NEAR_BYTES and pixel.bound >= SHORT_RUN
-    if together:
-        return (
-            near
-            and channel.bound == 3
-            and move.itemsize <= 4
-            and channel.source_stride == move.itemsize
-            and pixel.source_stride <= NEAR_BYTES
-        )
-    return near and channel.bound * move.itemsize <= RECORD_BYTES
+    block = [1] * len(extents)
+    for order, limit in ((range(len(extents)), along_target), (by_source, most)):
+        for k in order:
+            block[k] = max(block[k], min(extents[k], limit * block[k] // math.prod(block)))
+    return tuple([-(-extent // -(-extent // size)) for extent, size in zip(extents, block)])
 
 
-def _axes(move: Move) -> tuple[Axis, ...]:
-    """The axes with more than one element, minor first."""
-    return tuple(axis for axis in move.axes if axis.bound != 1)
+def boxes_of(extents: Sequence[int], block: Sequence[int]) -> list[Box]:
+    """All blocks of an array, the last axis first.  Those at the end of an axis can be shorter.
 
-
-def _long_elements(move: Move, axes: tuple[Axis, ...]) -> Iterator[tuple[int, Sequence[Axis]]]:
-    """(bytes of an element, axes minor first) with the minor axis as part of the element, if that is possible."""
-    minor, others = axes[0], axes[1:]
-    size = minor.bound * move.itemsize
-    if others and minor.source_stride == minor.target_stride == move.itemsize and size <= LONGEST_ELEMENT:
-        yield size, others
-
-
-class _WorkUnits(NamedTuple):
-    """How the work is counted: fields of `StridedPlan`, with `places` for its `count`."""
-
-    cut: int
-    fill_cut: int
-    chunk: int
-    places: int
-    share: int
-
-    @staticmethod
-    def of(move: Move, way: Way, by_channels: bool, records: ShortRecords | None, time: float) -> _WorkUnits:
-        axes = way.axes
-        if not axes:
-            return _WorkUnits(0, 0, 0, 0, 0)
-        if not way.is_whole:
-            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, way.block))
-            return _WorkUnits(0, 0, 0, count, _share(count, time))
-        weight = max(move.bytes_read, move.bytes_written)
-        chunked = weight > CHUNK_BYTES and (by_channels or records is not None or move.is_padded)
-        fine = CHUNK_BYTES if chunked else weight // 64
-        # Never the channels: there are at most RECORD_BYTES of them, and at least SHORT_RUN pixels.
-        channels = len(axes) - 1 - records.axis if records else None
-        cuts = [k for k in range(len(axes)) if k != channels]
-        k = next((k for k in reversed(cuts) if axes[k].bound * fine >= weight), max(cuts, key=lambda k: axes[k].bound))
-        count = axes[k].extent
-        return _WorkUnits(
-            len(axes) - 1 - k,
-            len(move.axes) - 1 - move.axes.index(axes[k]),
-            max(CHUNK_BYTES * count // weight, 1) if chunked else 0,
-            count,
-            _share(count, time),
-        )
-
-
-def _share(count: int, time: float) -> int:
-    """How many of `count` parts, which together take `time` nanoseconds, justify a thread; 0 without work for two."""
-    return math.ceil(SHARE_TIME * count / time) if time >= 2 * SHARE_TIME else 0
-
-
-def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
-    """Where padding is written, and whether everything is filled before the copy.
-
-    Filling everything is faster when the padding consists of many short runs.
+    >>> boxes_of([5], [2])
+    [(slice(0, 2, None),), (slice(2, 4, None),), (slice(4, 5, None),)]
     """
-    padding, whole = move.padding_places, _are_scattered([move], [Piece(move)])
-    if whole:
-        padding = (
-            StridedPlaces(
-                tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.element_places.target_strides
-            ),
-        )
-    return tuple(Fill(places, _fill_share(move, places)) for places in padding), whole
-
-
-def host_pieces(pieces: Pieces) -> Pieces:
-    """The pieces in the order in which NumPy executes them.
-
-    If the padding is many short runs, one fill of the whole target comes first and replaces all other fills.
-    """
-    fills = [piece.move for piece in pieces if _is_fill(piece.move)]
-    if not fills or len(pieces) == 1 or not _are_scattered(fills, pieces):
-        return pieces
-    move = fills[0]
-    last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
-    everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
-    return (Piece(everything), *(piece for piece in pieces if not _is_fill(piece.move)))
-
-
-def _is_fill(move: AnyMove) -> TypeGuard[Move]:
-    """Whether a move writes only padding, in whole bytes.  In a partial byte, the other bits must stay 0."""
-    return isinstance(move, Move) and not move.element_count
-
-
-def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
-    """Whether filling the whole target, which `pieces` write, is faster than the short runs of padding of `fills`.
-
-    Runs of one place between long runs of elements do not count: NumPy fills them in one strided loop.
-    """
-    runs = sum(
-        math.prod(places.shape[:-1])
-        for move in fills
-        for places in move.padding_places
-        if places.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES
-    )
-    return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
-
-
-def _fill_share(move: Move, padding: StridedPlaces) -> int:
-    return _share(padding.shape[0], math.prod(padding.shape) * move.itemsize * FILL_TIME)
+    cuts = [
+        [slice(start, min(start + size, extent)) for start in range(0, extent, size)]
+        for extent, size in zip(extents, block)
+    ]
+    return list(itertools.product(*cuts))

@@ -32,6 +32,7 @@ from typing import Any
 
 from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 
+SCRATCH_BYTES = 4 << 20  # of the scratch arrays of all threads together
 PORTIONS = 4  # for each thread, if they are large enough
 LOSS = 0.0002  # seconds that a caller may wait for nothing; less does not justify a rest
 HAS_CLOCK = hasattr(time, "CLOCK_THREAD_CPUTIME_ID")  # of a thread's own time; that of Windows has steps of 16 ms

@@ -33,7 +33,7 @@ relayout f32[2,3]{{1,0}} -> f32[2,3]{{0,1:PD(3,5)}}
     axis 0  y: 3 places (1 of them padding), a step is 12 bytes in the source, 4 in the target
     axis 1  x: 5 places (2 of them padding), a step is 4 bytes in the source, 12 in the target
   engine   {native.engine()}
-  numpy    one np.copyto over 2 axes and 1 fill of padding
+  numpy    one np.copyto over 2 axes, padding filled first
   gpu      gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
     elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
     sectors of 32 bytes that a warp's request touches: read 1 (at least 1), written 2 (at least 2)
@@ -109,7 +109,11 @@ def test_the_pad_is_named(value, shown):
             "f32[0,3]{0,1:PD(2,3)}",
             ["  written  24 bytes: 6 places, 6 of them padding (zeros, 100.0%)", "  numpy    one fill of 6 places"],
         ),
-        ("f32[2,3]", "f32[2,3]{1,0:PD(2,4)}", ["  numpy    one np.copyto over 2 axes and 1 fill of padding"]),
+        (
+            "f32[2,3]",
+            "f32[2,3]{1,0:PD(2,4)}",
+            ["  numpy    one np.copyto over 1 axis, padding filled first, runs of 12 bytes as one element"],
+        ),
     ],
 )
 def test_plans_of_tiny_and_empty_arrays(source, target, lines):
@@ -124,9 +128,13 @@ def test_plans_of_tiny_and_empty_arrays(source, target, lines):
         ("f32[1003,4001]", "{0,1}", "tile of 64 x 64 elements (minor in the target last)"),  # 32 along the 1003
         ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"),
         ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
-        ("u8[9,300000]", "{0,1:PD(10,300000)}", "numpy    9 channels one after the other, over 2 axes and 1 fill"),
-        ("u8[8,300000]", "{0,1}", "numpy    8 channels one after the other, negated twice, over 2 axes, 2 chunks one"),
-        ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x "),
+        (
+            "u8[9,300000]",
+            "{0,1:PD(10,300000)}",
+            "cache blocks of 150000 x 1 elements (minor in the target last), padding filled first;",
+        ),
+        ("u8[8,300000]", "{0,1}", "cache blocks of 150000 x 1 elements (minor in the target last);"),
+        ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x 40 x 1 x 14 elements"),
     ],
 )
 def test_sizes_of_tiles_are_listed_in_a_stated_order(source, target, said):

@@ -1,11 +1,10 @@
 """Plans differ between processors, and the bytes do not: on 18 machines, of six kinds of caches and three numbers of
 cores.
 
-Arrays are small here.  The limits below which a move is not worth a plan are lowered, so each machine makes the plans
-of large arrays for them.
+Arrays are small here.  The limits below which a move is not worth a plan or a thread are lowered, so each machine makes
+the plans of large arrays for them.
 """
 
-import itertools
 import random
 
 import numpy as np
@@ -14,11 +13,9 @@ import pytest
 import gpulayout as gl
 from gpulayout.cpu import convert, packed_plan, run, strided_plan
 from gpulayout.cpu.choose_plan import plan_of
-from gpulayout.cpu.strided_copy import StridedPlan
 from gpulayout.cpu.thread_count import thread_count
-from gpulayout.moves.move import pack_move
 from tests import reference_arithmetic as model
-from tests.cpu.test_plan import pack_and_back, random_array, way_of
+from tests.cpu.test_plan import pack_and_back, random_array
 from tests.support import packed_reference, tiled_cases
 from tests.support.machine import machine
 from tests.support.processors import PROCESSORS
@@ -42,20 +39,15 @@ ELEMENT_TYPES = ("u8", "bf16", "f32", "c128")
 @pytest.fixture(autouse=True)
 def work_for_many_threads(monkeypatch):
     """Moves of some microseconds are planned as if they took milliseconds, in chunks of some hundred elements."""
-    monkeypatch.setattr(strided_plan, "SMALL_BYTES", 0)
-    for module in (strided_plan, convert):
-        monkeypatch.setattr(module, "SHARE_TIME", 2000)
+    for name, value in (("SMALL_BYTES", 0), ("BLOCK_BYTES", 4096), ("CHUNK_BYTES", 16384), ("SHARE_BYTES", 4096)):
+        monkeypatch.setattr(strided_plan, name, value)
+    monkeypatch.setattr(convert, "SHARE", 4096)
     for name, value in (("CHUNK", 512), ("LOOKED_UP_CHUNK", 256), ("LEAST_TURNED", 0), ("TURNED_BYTES", 512)):
         monkeypatch.setattr(packed_plan, name, value)
 
 
 def shape_of(element_type, dimensions, order, widths) -> gl.Shape:
     return gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
-
-
-def plan_here(shape: gl.Shape) -> StridedPlan:
-    strides = np.empty(shape.dimensions, shape.dtype).strides
-    return strided_plan.strided_plan_of(pack_move(strides, shape), thread_count())
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
@@ -99,19 +91,11 @@ def test_tiles_give_the_bytes_of_the_definition(itemsize, each_machine):
         assert found.tobytes() == tiled_cases.expected_buffer(target).tobytes(), (source, target)
 
 
-def plans_on(name) -> list[StridedPlan]:
-    """The plans that a processor makes of the moves."""
-    with machine.like(PROCESSORS[name]):
-        return [plan_here(shape_of(each, *move)) for each in ELEMENT_TYPES for move in MOVES]
-
-
-def test_the_machines_copy_in_all_ways_and_not_alike():
+def test_the_machines_cut_arithmetic_not_alike():
     """Else the tests above would try one machine under many names."""
-    found = {name: plans_on(name) for name in PROCESSORS}
-    assert {way_of(plan) for plan in found["tiny"]} == {"whole", "blocks", "scratch"}
-    for one, other in itertools.combinations(PROCESSORS, 2):
-        alike = [
-            (plan.cache_block, plan.share) == (another.cache_block, another.share)
-            for plan, another in zip(found[one], found[other])
-        ]
-        assert not all(alike), (one, other)
+    found = {}
+    for name, processor in PROCESSORS.items():
+        with machine.like(processor):
+            plan = gl.plan("f32[50000000]", "bf16[50000000]", dtype="bf16")
+            found[name] = plan_of(plan.move, thread_count()).block
+    assert len({*found.values()}) == len(PROCESSORS)

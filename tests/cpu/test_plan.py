@@ -1,26 +1,42 @@
-"""Every plan that NumPy executes gives the bytes of the definition.
+"""Every plan that NumPy executes gives the bytes of the definition, block by block, and each place once.
 
-Which plan a move gets is stated for the processor `common`, unless a test takes another.  `test_machines.py` compares
-bytes on 18 machines.
+`test_machines.py` compares bytes on 18 machines.
 """
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.cpu import cache_blocks, choose_plan, strided_plan
-from gpulayout.cpu.grids import grids_of
+from gpulayout.cpu import choose_plan, strided_plan
 from gpulayout.cpu.run import NumpyBackend
+from gpulayout.cpu.strided_plan import block_sizes, boxes_of, strided_plan_of
 from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import pack_move, relayout_move, strided_move
+from gpulayout.moves.move import pack_move, strided_move
 from tests.support.kept import forget_transfers
 
-pytestmark = pytest.mark.usefixtures("common")
-
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
+GUARD = 0xA5
+
+# What makes blocks of a few elements, in several ways.
+LIMITS = {
+    "blocks": {"BLOCK_BYTES": 24, "TARGET_RUN": 2, "CHUNK_BYTES": 20, "RECORD_BYTES": 0},
+    "records": {"BLOCK_BYTES": 48, "TARGET_RUN": 3, "CHUNK_BYTES": 1, "RECORD_BYTES": 12},
+    "single elements": {"BLOCK_BYTES": 1, "TARGET_RUN": 1, "CHUNK_BYTES": 50, "RECORD_BYTES": 0, "LONGEST_ELEMENT": 1},
+}
+
+
+@pytest.fixture(params=LIMITS)
+def small_blocks(request, monkeypatch, plans_anew):
+    """Each small array is cut into blocks, and each block justifies a thread."""
+    for name, value in {"SMALL_BYTES": 0, "SHARE_BYTES": 1, **LIMITS[request.param]}.items():
+        monkeypatch.setattr(strided_plan, name, value)
+    return request.param
 
 
 def random_array(shape: gl.Shape) -> np.ndarray:
@@ -43,22 +59,152 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
     assert gl.unpack(buffer, shape).tobytes() == array.tobytes()
 
 
+# ---- blocks --------------------------------------------------------------------------------------
+
+
+@given(
+    extents=st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    along_target=st.integers(1, 400),
+    more=st.integers(0, 3000),
+    data=st.data(),
+)
+def test_a_block_is_no_larger_than_it_may_be_and_not_much_smaller(extents, along_target, more, data):
+    by_source = data.draw(st.permutations(range(len(extents))))
+    most = along_target + more
+    block = block_sizes(extents, by_source, along_target, most)
+    assert all(1 <= size <= extent for size, extent in zip(block, extents))
+    assert math.prod(block) <= most
+    parts = [axis for axis, size in enumerate(block) if size < extents[axis]]
+    # An axis that is cut in half is at most four times as long as it may be: halves of places do not exist.
+    assert not parts or math.prod(block) * 4 ** min(len(parts), 2) > most
+
+
+@pytest.mark.parametrize("extents, block", [((7, 5), (3, 2)), ((4, 1, 6), (4, 1, 5)), ((), ()), ((3,), (3,))])
+def test_blocks_cover_every_place_once_the_last_axis_first(extents, block):
+    numbers = np.zeros(extents, int)
+    for box in boxes_of(extents, block):
+        assert all(
+            part.stop <= extent and part.stop - part.start <= size for part, size, extent in zip(box, block, extents)
+        )
+        numbers[box] += 1
+    assert (numbers == 1).all()
+    corners = [[part.start for part in box] for box in boxes_of(extents, block)]
+    assert corners == sorted(corners)
+
+
+SHAPES = (4, 5, 3), (2, 3, 2, 4), (7, 5), (6,), (), (3, 0)
+
+
+def small_moves(gap):
+    """(move, array, shape) of small arrays in all orders, with padding and without, into places `gap` bytes apart."""
+    shapes = SHAPES[: len(SHAPES) - (gap > 2)]  # an array without elements has no strides
+    for dimensions, grown in itertools.product(shapes, itertools.product((0, 1), (0, 5))):
+        widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
+        for order in itertools.permutations(range(len(dimensions))):
+            shape = gl.Shape("s16", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
+            array = np.arange(math.prod(dimensions), dtype=np.int16).reshape(dimensions)
+            strides = [stride // 2 * gap for stride in shape.byte_strides]
+            yield strided_move(shape, array.strides, strides, widths), array, shape
+
+
+@pytest.mark.parametrize("gap", [2, 6])
+def test_the_blocks_of_a_move_write_each_place_once_and_no_gap(gap, small_blocks, monkeypatch):
+    """So threads, which share blocks, never write the same place."""
+    calls = []
+    monkeypatch.setattr(strided_plan, "share", lambda work, count, least, threads: calls.append((work, count)))
+    blocks = set()
+    for move, array, shape in small_moves(gap):
+        target = np.empty(shape.buffer_size * gap, np.uint8)
+        calls.clear()
+        strided_plan_of(move).execute(array, 0, target, 0)
+        writes = np.zeros(target.shape, int)
+        for work, count in calls:
+            for block in range(count):
+                found = np.zeros(target.shape, bool)
+                for guard in (GUARD, GUARD ^ 0xFF):
+                    target[:] = guard
+                    work(block, block + 1)
+                    found |= target != guard
+                writes += found
+            blocks.add(count)
+        if calls:
+            places = np.arange(target.size) % gap < 2
+            assert (writes == places).all(), (shape, gap)
+    assert len(blocks) > 8 and max(blocks) > 20
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_small_move_in_small_blocks(threads, small_blocks):
+    for gap in (2, 6):
+        for move, array, shape in small_moves(gap):
+            target = np.full(shape.buffer_size * gap + 16, GUARD, np.uint8)
+            NumpyBackend().prepare((Piece(move, 0, 8),)).execute(array, target, threads=threads)
+            room = target[8:-8].reshape(-1, gap)
+            assert room[:, :2].tobytes() == expected_bytes(array, shape), (shape, gap)
+            assert (room[:, 2:] == GUARD).all() and (target[:8] == GUARD).all() and (target[-8:] == GUARD).all()
+
+
+def test_small_moves_go_through_pack_and_unpack_in_small_blocks(small_blocks, three_threads):
+    for _, array, shape in small_moves(2):
+        pack_and_back(array, shape)
+
+
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize(
     ("dimensions", "order", "widths"),
     [
-        ((1500, 1415), (1, 0), None),  # cache blocks with edges on both sides
-        ((1024, 1024), (1, 0), (1030, 1200)),  # cache blocks with padding around them
-        ((3, 1200, 600), (0, 2, 1), None),  # a cache block covers parts of two axes
+        ((1500, 1415), (1, 0), None),  # edges on both sides
+        ((1024, 1024), (1, 0), (1030, 1200)),  # padding around the elements
+        ((3, 1200, 600), (0, 2, 1), None),  # a block covers parts of two axes
         ((12, 11, 13, 50, 18), (4, 3, 2, 1, 0), None),  # over several axes on both sides
         ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
+        ((3, 300_001), (1, 0), None),  # a few channels
+        ((4, 2, 133_000), (2, 1, 0), None),
+        ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4)),
+        ((3, 200_001), (1, 0), (4, 200_005)),
+        ((400_001, 3), (1, 0), (400_008, 3)),  # and back
     ],
 )
-def test_moves_in_cache_blocks_give_the_bytes_of_the_definition(tiny, element_type, dimensions, order, widths):
+def test_large_moves_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).cache_block
+    plan = strided_plan_of(pack_move(array.strides, shape))
+    assert plan.block_count > 1 or shape.nbytes < strided_plan.CHUNK_BYTES
     pack_and_back(array, shape)
+
+
+def test_no_temporary_is_as_large_as_an_array():
+    """Not even where most of the target is padding."""
+    for text, target in (
+        ("f32[1500,1415]", "{0,1}"),
+        ("u8[1000,3]", "{1,0:PD(1000,4000)}"),
+        ("f32[3,500000]", "{0,1}"),
+    ):
+        plan = gl.plan(text, target)
+        source, out = (
+            np.zeros(plan.source.buffer_size, plan.source.dtype),
+            plan(np.zeros(plan.source.buffer_size, plan.source.dtype)),
+        )
+        tracemalloc.start()
+        try:
+            plan(source, out=out)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 18
+        finally:
+            tracemalloc.stop()
+
+
+def test_no_memory_for_the_list_of_blocks_leaves_the_target(monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(strided_plan, "boxes_of", full)
+    target = np.full(1000 * 1001, 7, np.float32)
+    with pytest.raises(MemoryError):
+        gl.relayout(np.zeros(1000 * 1000, np.float32), "f32[1000,1000]", "{0,1:PD(1001,1000)}", out=target)
+    assert (target == 7).all()
+
+
+# ---- elements ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
@@ -74,94 +220,8 @@ def test_moves_in_cache_blocks_give_the_bytes_of_the_definition(tiny, element_ty
 def test_short_contiguous_runs_move_as_one_element(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    run = dimensions[-1] * shape.itemsize
-    if run > 8:  # shorter ones are no better than their elements
-        assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).itemsize == run
+    assert strided_plan_of(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
     pack_and_back(array, shape)
-
-
-def by_channels(move) -> bool:
-    """Whether a move is copied channel by channel."""
-    return strided_plan.strided_plan_of(move).by_channels
-
-
-def pixels_to_planes(element_type, dimensions, order):
-    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order))
-    return relayout_move(shape.with_layout(None), shape)
-
-
-@pytest.mark.parametrize("element_type", ("u8", "bf16", "f32", "f64"))
-@pytest.mark.parametrize(
-    ("dimensions", "order", "widths", "found"),
-    [
-        ((3, 300_001), (1, 0), None, False),  # without padding, cache blocks leave the channels out
-        ((4, 2, 133_000), (2, 1, 0), None, False),
-        ((4, 100, 3_000), (1, 2, 0), None, False),
-        ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4), True),
-        ((3, 200_001), (1, 0), (4, 200_005), True),
-    ],
-)
-def test_moves_by_channels_give_the_bytes_of_the_definition(element_type, dimensions, order, widths, found):
-    """Several chunks of each channel, the last one shorter, with padding and without."""
-    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
-    array = random_array(shape)
-    assert by_channels(pack_move(array.strides, shape)) == (found and (element_type != "f64" or dimensions[-1] != 3))
-    pack_and_back(array, shape)
-
-
-@pytest.mark.parametrize(
-    ("element_type", "channels", "found"),
-    [
-        ("u8", 2, True),
-        ("u8", 32, True),
-        ("u8", 33, False),
-        ("bf16", 16, True),
-        ("bf16", 17, False),
-        ("f32", 8, True),
-        ("f32", 9, False),
-        ("f64", 4, True),
-        ("f64", 5, False),
-        ("c128", 2, True),
-        ("c128", 3, False),
-    ],
-)
-def test_short_padded_records_are_written_channel_by_channel(element_type, channels, found):
-    padded = gl.Shape(element_type, (channels, 100_000), gl.Layout((0, 1), padded_dimensions=(channels + 1, 100_000)))
-    assert by_channels(relayout_move(padded.with_layout(None), padded)) == found
-    assert not by_channels(relayout_move(padded, padded.with_layout(None)))
-
-
-def test_channels_of_few_pixels_or_with_gaps_are_not_copied_by_channels():
-    few, enough = (
-        by_channels(strided_move(shape, shape.byte_strides, (16 * (pixels + 1), 4, 16), (1000, 4, pixels + 1)))
-        for pixels in (63, 64)
-        for shape in [gl.Shape("f32", (1000, 4, pixels))]
-    )
-    assert (few, enough) == (False, True)
-    shape = gl.Shape("f32", (8, 4, 1024))
-    dense, gaps = (
-        by_channels(strided_move(shape, shape.byte_strides, (20480 * gap, 4 * gap, 20 * gap), (8, 5, 1024)))
-        for gap in (1, 2)
-    )
-    assert (dense, gaps) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("channels", "element_type", "width", "found"),
-    [
-        (3, "u8", 4, True),
-        (3, "bf16", 8, True),
-        (3, "f32", 4, True),
-        (3, "f64", 4, False),
-        (2, "f32", 4, False),
-        (4, "u8", 5, False),
-    ],
-)
-def test_records_of_three_channels_are_copied_by_channels_into_longer_ones(channels, element_type, width, found):
-    shape = gl.Shape(element_type, (300_000, channels), gl.Layout((1, 0), padded_dimensions=(300_000, width)))
-    dense = shape.with_layout(None)
-    assert by_channels(relayout_move(dense, shape)) == found
-    assert not by_channels(relayout_move(shape, dense))  # nothing to fill between the channels
 
 
 @pytest.mark.parametrize(
@@ -189,168 +249,142 @@ def test_strided_arrays_are_packed_and_unpacked_into(cut, element_type):
         assert target.tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("way", ["whole", "blocks", "scratch"])
-def test_every_small_move_in_tiny_cache_blocks_and_long_elements(way, monkeypatch, plans_anew):
-    """Each way to copy sends all orders and paddings of a small array through tiny blocks and long elements."""
-    monkeypatch.setattr(strided_plan, "SMALL_BYTES", 0)
-    monkeypatch.setattr(strided_plan, "LONGEST_ELEMENT", 12)
-    monkeypatch.setattr(strided_plan, "RECORD_BYTES", 0)
-    monkeypatch.setattr(cache_blocks, "LEAST_BLOCKS", 1)
-    monkeypatch.setattr(cache_blocks, "DIRECT", [cache_blocks.Recipe(2, 3), cache_blocks.Recipe(2, 3, 1)])
-    monkeypatch.setattr(cache_blocks, "SCRATCH", [cache_blocks.Recipe(3, 2), cache_blocks.Recipe(2, 4)])
-    seen = set()
-    for dimensions, grown, choice in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2), range(3)):
-        monkeypatch.setattr(cache_blocks, "copy_cost", cost_of_way(way, choice))
+CUTS = {
+    "everything": lambda a: a,
+    "pixels backwards": lambda a: a[::-1],
+    "channels backwards": lambda a: a[..., ::-1],
+    "every second pixel": lambda a: a[::2],
+    "every second channel": lambda a: a[..., ::2],
+    "all but the first pixel": lambda a: a[1:],
+    "all but the first channel": lambda a: a[..., 1:],
+    "one pixel again and again": lambda a: np.broadcast_to(a[:1], a.shape),
+}
+
+
+@given(
+    cut=st.sampled_from(sorted(CUTS)),
+    limits=st.sampled_from(sorted(LIMITS)),
+    element_type=st.sampled_from(["u8", "u16", "bf16", "f32", "c128"]),
+    dimensions=st.tuples(st.integers(2, 60), st.integers(1, 3), st.integers(2, 9)),
+    order=st.permutations(range(3)),
+    grown=st.tuples(*[st.integers(0, 2)] * 3),
+)
+def test_strided_arrays_in_any_order(cut, limits, element_type, dimensions, order, grown):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"SMALL_BYTES": 0, "SHARE_BYTES": 1, **LIMITS[limits]}.items():
+            patch.setattr(strided_plan, name, value)
         forget_transfers()
-        widths = tuple(size + grown * (dim % 2) for dim, size in enumerate(dimensions))
-        for order in itertools.permutations(range(len(dimensions))):
-            shape = gl.Shape("s32", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
-            array = np.arange(math.prod(dimensions), dtype=np.int32).reshape(dimensions)
-            move = strided_move(shape, array.strides, shape.byte_strides, widths)
-            target = np.full(shape.buffer_size, -2, np.int32)
-            NumpyBackend().prepare((Piece(move),)).execute(array, target)
-            assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
-            plan = strided_plan.strided_plan_of(move)
-            if way_of(plan) == way:
-                seen.add((dimensions, order, plan.cache_block))
-    assert len(seen) > 20
+        whole = random_array(gl.Shape(element_type, dimensions))
+        array = CUTS[cut](whole)
+        widths = tuple(size + more for size, more in zip(array.shape, grown))
+        shape = gl.Shape(element_type, array.shape, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+        buffer = gl.pack(array, shape)
+        assert buffer.tobytes() == expected_bytes(np.ascontiguousarray(array), shape)
+        if 0 not in array.strides:
+            target = CUTS[cut](np.zeros_like(whole))
+            gl.unpack(buffer, shape, out=target)
+            assert target.tobytes() == array.tobytes()
+    forget_transfers()
 
 
-def test_cache_blocks_of_more_axes_than_half_of_numpys_limit():
-    """48 axes of 2 places, whose 2^48 elements share their memory here: blocks of the 32 minor axes."""
-    source, target = (np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2,) * 48, (0,) * 48) for _ in range(2))
-    (grid,) = grids_of((source, target), (1,) * 16 + (2,) * 32)
-    for array in grid.arrays:
-        assert array[(0,) * 16].shape == (1,) * 16 + (2,) * 32
-    assert grid.counts == (2,) * 16
-    assert grid.sizes == (1,) * 16 + (2,) * 32
-    assert np.may_share_memory(grid.arrays[1], target)
-
-
-def cost_of_way(way, choice):
-    """A cost that makes the planner choose one kind of way, and different ones of a kind in turn."""
-    turns = itertools.count(choice)
-
-    def cost(itemsize, axes, block, scratch, caches, limit):
-        whole = all(size == axis.bound for size, axis in zip(block, axes))
-        found = "scratch" if scratch else "whole" if whole else "blocks"
-        return 1e9 * (found != way) + 1e8 + 1000 * (next(turns) % 3)
-
-    return cost
-
-
-def way_of(plan):
-    return "scratch" if plan.scratch else "blocks" if plan.cache_block else "whole"
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_anew):
-    """Slabs, fills of everything and channels, cut along every possible axis, in shares of every size."""
-    for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_TIME", 30 * strided_plan.FILL_TIME)):
-        monkeypatch.setattr(strided_plan, name, value)
-    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
-    seen = set()
-    for whole, dimensions, grown in itertools.product(
-        (0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)
+@pytest.mark.parametrize("start", range(1, 8))
+def test_moves_begin_at_any_address(start):
+    """Elements of 2 to 16 bytes, and runs of them, `start` bytes above a multiple of 16."""
+    for element_type, dimensions, order, width in itertools.product(
+        ("u8", "bf16", "f32", "c128"), ((30, 7, 4), (300, 50, 6)), ((1, 0, 2), (2, 1, 0)), (0, 1)
     ):
-        monkeypatch.setattr(strided_plan, "FILL_WHOLE_BYTES", whole)
-        forget_transfers()
-        widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
-        for order in itertools.permutations(range(len(dimensions))):
-            shape = gl.Shape("s16", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
-            array = np.arange(math.prod(dimensions), dtype=np.int16).reshape(dimensions)
-            guarded = np.full(shape.buffer_size + 8, -2, np.int16)
-            gl.pack(array, shape, out=guarded[4:-4])
-            assert guarded[4:-4].tobytes() == expected_bytes(array, shape), (dimensions, order, widths, whole)
-            assert (guarded[:4] == -2).all() and (guarded[-4:] == -2).all()
-            plan = strided_plan.strided_plan_of(pack_move(array.strides, shape))
-            seen.add((plan.by_channels, bool(plan.chunk), plan.fills_first, bool(plan.fills), plan.share > 0))
-    assert {
-        (True, True, True, True, True),
-        (True, True, False, True, True),
-        (False, True, True, True, True),
-        (False, True, False, True, True),
-    } <= seen
+        widths = (*dimensions[:2], dimensions[2] + width)
+        shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+        array = random_array(shape)
+        room = np.full((2, max(array.nbytes, shape.nbytes) + 48), GUARD, np.uint8)
+        first, second = (-row.ctypes.data % 16 + 16 + start for row in room)
+        source, buffer = room[0, first : first + array.nbytes], room[1, second : second + shape.nbytes]
+        source[:] = np.frombuffer(array.tobytes(), np.uint8)
+        strided_plan_of(pack_move(array.strides, shape)).execute(source, 0, buffer, 0)
+        assert buffer.tobytes() == expected_bytes(array, shape), shape
+        buffer[:] = GUARD
+        assert (room[1] == GUARD).all()
 
 
-def relayout_plan(text, order):
-    source = gl.parse_shape(text)
-    return strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
+# ---- which plan ----------------------------------------------------------------------------------
 
 
-def test_the_scratch_array_of_a_small_move_is_smaller_than_what_malloc_returns_to_the_system(each_processor):
-    for text in ("f32[256,256]", "f64[256,256]", "u8[64,4096]", "c128[128,256]"):
-        plan = relayout_plan(text, (1, 0))
-        assert 0 < cache_blocks.scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch) < 128 << 10, text
+@pytest.mark.parametrize(
+    "text, target, itemsize, block",
+    [
+        # the same minor axis: chunks along the target
+        ("f32[3000,3000]", "{1,0}", 4, (391305,)),
+        ("f32[512,256,256]", "{2,0,1}", 4, (3, 512, 256)),
+        ("f32[1000,1000]", "{1,0:PD(1000,1100)}", 4, (334, 1100)),
+        # other axes: 16 elements along the target, then along the source
+        ("f32[8192,8192]", "{0,1}", 4, (2048, 16)),
+        ("u8[8192,8192]", "{0,1}", 1, (8192, 16)),
+        ("c128[1000,1000]", "{0,1}", 16, (500, 16)),
+        ("f32[32,32,32,32,32]", "{0,1,2,3,4}", 4, (32, 32, 2, 1, 16)),
+        # runs, in the order of the target or not
+        ("f32[2000,2000,3]", "{2,1,0}", 4, (387097,)),
+        ("f32[2000,2000,3]", "{2,1,0:PD(2000,2000,4)}", 12, (97561, 4)),
+        ("f32[1024,512,16]", "{2,0,1}", 64, (128, 16, 16)),
+        ("f32[300,300,128]", "{2,0,1}", 512, (16, 16, 128)),
+        ("f32[300,300,129]", "{2,0,1}", 4, (10, 300, 129)),
+        # records of up to 32 bytes are written channel by channel, longer ones are not
+        ("u8[3,1000,1000]", "{0,2,1}", 1, (500000, 1)),
+        ("u8[32,100000]", "{0,1}", 1, (33334, 1)),
+        ("u8[33,100000]", "{0,1}", 1, (7693, 11)),
+        ("u8[3,1000,1000]", "{0,2,1:PD(4,1000,1000)}", 1, (333334, 1)),
+        ("u8[3,1000,1000]", "{0,1,2}", 1, (1000, 42, 1)),  # the rows and columns of channels are turned
+        # axes of one element are no minor ones
+        ("f32[1000,1000,1]", "{2,0,1:PD(1000,1000,9)}", 4, (1000, 3, 9)),
+        # small moves stay whole
+        ("f32[256,256]", "{0,1}", 4, (256, 256)),
+        ("f32[256,257]", "{0,1}", 4, (257, 86)),
+    ],
+)
+def test_moves_are_cut_by_these_rules(text, target, itemsize, block):
+    plan = strided_plan_of(gl.plan(text, target).move)
+    assert (plan.itemsize, plan.block) == (itemsize, block)
 
 
-def test_scratch_arrays_of_all_threads_fit_into_4_megabytes(each_processor):
-    for text in (
-        "u8[8192,8192]",
-        "f32[8192,8192]",
-        "c128[4096,4096]",
-        "c128[4095,4097]",
-        "f32[32,32,32,32,32]",
-        "f64[7,7,7,7,7,7,7,7]",
-    ):
-        source = gl.parse_shape(text)
-        move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
-        for threads in (1, 2, 4, 16):
-            plan = strided_plan.strided_plan_of(move, threads)
-            reach = cache_blocks.scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch)
-            assert reach * threads <= 4 << 20, (text, threads)
+def test_axes_that_repeat_the_source_are_not_its_minor_ones():
+    shape = gl.Shape("f32", (200, 300, 40), gl.Layout((1, 2, 0)))
+    repeated = strided_move(shape, (0, 160, 4), shape.byte_strides, shape.dimensions)
+    dense = strided_move(shape, (48000, 160, 4), shape.byte_strides, shape.dimensions)
+    assert strided_plan_of(repeated).block == strided_plan_of(dense).block == (2, 40, 300)
+    rows = gl.Shape("f32", (30, 300, 200))
+    assert strided_plan_of(strided_move(rows, (800, 0, 4), rows.byte_strides, rows.dimensions)).block == (6, 300, 200)
+    pixels = gl.Shape("f32", (200_000, 3))  # channels backwards: one side runs along them like the other
+    assert strided_plan_of(strided_move(pixels, (12, -4), pixels.byte_strides, pixels.dimensions)).block[1] == 3
 
 
-def test_short_rows_far_apart_leave_scratch_arrays_small_enough(each_processor):
-    """Rows of 336 bytes begin 448 apart, and they are not contiguous in the source."""
-    through_scratch = 0
-    for element_type, run in (("u8", 321), ("u16", 161), ("f32", 81), ("f64", 41), ("c128", 21)):
-        shape = gl.Shape(element_type, (run, 1600, 600))
-        itemsize = shape.itemsize
-        for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
-            source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
-            target = gl.Layout(tuple(reversed(order)))
-            plan = strided_plan.strided_plan_of(
-                strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads
-            )
-            if plan.scratch:
-                size = cache_blocks.scratch_bytes(itemsize, plan.cache_block, plan.scratch)
-                assert size * threads <= 4 << 20, (element_type, order, threads)
-                through_scratch += 1
-    assert through_scratch > 20
-
-
-def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart(each_processor):
-    for text in ("f32[4096,4096]", "f64[8192,8192]", "u8[8192,8192]"):
-        source = gl.parse_shape(text)
-        plan = strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
-        assert plan.scratch[1] % 128 == 64, text  # the minor axis of the target
-
-
-def test_only_scattered_padding_is_filled_with_everything_else(each_processor):
-    scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
-    gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
-    single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
-    records = gl.parse_shape("f32[80000,3]{1,0:PD(80000,4)}")
-    plans = [
-        strided_plan.strided_plan_of(pack_move(shape.with_layout(None).byte_strides, shape))
-        for shape in (scattered, gathered, single, records)
-    ]
-    assert [plan.fills_first for plan in plans] == [True, False, False, True]
-    assert [plan.by_channels for plan in plans] == [False, False, False, True]
-    assert all(plan.chunk for plan in plans[:3])
-
-
-def test_no_plan_is_worth_more_threads_than_the_limit(each_processor):
-    plans = [strided_plan.strided_plan_of(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
-    assert [plan.most_threads for plan in plans] == [1024, 1]
+def test_threads_are_worth_a_megabyte_each_and_no_more_than_the_limit():
+    moves = [gl.plan(*pair).move for pair in (("u8[3000000,1000]", "{0,1}"), ("f32[500,500]", "{0,1}"))]
+    assert [strided_plan_of(move).most_threads for move in moves] == [1024, 1]
+    assert strided_plan_of(gl.plan("f32[1024,1024]", "{0,1}").move).most_threads == 4
 
 
 @pytest.mark.parametrize(
     "source, target, text, fields",
     [
-        ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "cache_block": None, "fills": []}),
-        ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes and 1 fill of padding", {"fills": [30]}),
+        ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "cache_block": None, "threads": 1}),
+        ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes, padding filled first", {"cache_block": None}),
+        (
+            "f32[1024,512,16]",
+            "{2,0,1}",
+            "cache blocks of 128 x 16 x 16 elements (minor in the target last), runs of 64 bytes as one element; "
+            "worth up to 32 threads",
+            {"element_bytes": 64, "cache_block": (16, 16, 128), "threads": 32},
+        ),
+        (
+            "f32[1000,200]",
+            "{0,1:PD(1000,300)}",
+            "cache blocks of 300 x 100 elements (minor in the target last), padding filled first",
+            {
+                "axes": [
+                    {"extent": 1000, "source_stride": 800, "target_stride": 4},
+                    {"extent": 200, "source_stride": 4, "target_stride": 4000},
+                ]
+            },
+        ),
         (
             "s4[5,7]{1,0:E(4)}",
             "{1,0}",
@@ -376,4 +410,4 @@ def test_each_kind_of_plan_describes_itself(source, target, text, fields):
 def test_moves_without_elements_say_so():
     empty, fill = gl.plan("f32[0,3]", "{0,1}").move, gl.plan("f32[0,3]", "{1,0:PD(2,3)}").move
     assert (choose_plan.describe(empty), choose_plan.as_json(empty)) == ("nothing to do", None)
-    assert choose_plan.describe(fill) == "one fill of 6 places" and choose_plan.as_json(fill)["fills"] == [6]
+    assert choose_plan.describe(fill) == "one fill of 6 places" and choose_plan.as_json(fill)["threads"] == 1

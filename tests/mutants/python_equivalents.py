@@ -35,10 +35,6 @@ EQUIVALENTS = {
      'if length % size == 0:',
      'if length % size == -1:'):
         _CHOICE,
-    ("gpulayout/cpu/strided_plan.py",
-     'SMALL_BYTES = 1 << 16  # for smaller moves the remedies cost more than they save',
-     'SMALL_BYTES = 1 << 15  # for smaller moves the remedies cost more than they save'):
-        _CHOICE,
     ("gpulayout/cpu/packed_plan.py",
      'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)',
      'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), False, in_place)'):
@@ -70,10 +66,6 @@ EQUIVALENTS = {
     ("gpulayout/gpu/many_axes/shared_box.py",
      'even = {-(-extent // pieces) for pieces in range(2, 9)}',
      'even = {-(-extent // pieces) for pieces in range(1, 9)}'):
-        _CHOICE,
-    ("gpulayout/cpu/strided_plan.py",
-     'if places.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES',
-     'if places.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/bank_spacing.py",
      'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:',

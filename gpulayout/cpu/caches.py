@@ -6,32 +6,21 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
-LINE_BYTES = 64  # of every x86 processor and most others; the model of a copy needs no other size
+LINE_BYTES = 64  # of every x86 processor and most others
 FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
-class Cache(NamedTuple):
-    """A set-associative cache of lines of LINE_BYTES; each of its `sets` holds `ways` of them."""
-
-    sets: int
-    ways: int
-
-    @property
-    def nbytes(self) -> int:
-        return self.sets * self.ways * LINE_BYTES
-
-
 class Caches(NamedTuple):
-    """The first-level data cache, and the caches behind it."""
+    """Bytes of the first-level data cache, and of the caches behind it."""
 
-    first: Cache
-    second: Cache
-    third: Cache
+    first: int
+    second: int
+    third: int
 
 
-# 32 KB, 1 MB and 32 MB: an AMD EPYC of 2020 to 2023.  An error of a factor of two in one of them changes few plans.
-DEFAULT = Caches(Cache(64, 8), Cache(1024, 16), Cache(32768, 16))
+# An AMD EPYC of 2020 to 2023.  An error of a factor of two in one of them changes little.
+DEFAULT = Caches(32 << 10, 1 << 20, 32 << 20)
 
 
 @functools.cache
@@ -53,17 +42,11 @@ def described_caches(folder: Path) -> Caches:
     return Caches(first, second, found.get(3, second if 2 in found else DEFAULT.third))
 
 
-def _described(entry: Path) -> tuple[int, Cache] | None:
-    """(level, cache) of one entry; None if it holds instructions, or makes no sense."""
+def _described(entry: Path) -> tuple[int, int] | None:
+    """(level, bytes) of one entry; None if it holds instructions, or makes no sense."""
     try:
-        level, kind, size, ways = (
-            (entry / name).read_text().strip() for name in ("level", "type", "size", "ways_of_associativity")
-        )
-        if kind not in ("Data", "Unified"):
-            return None
-        lines = int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1) // LINE_BYTES
-        # A fully associative cache has 0 ways in some descriptions.
-        count = int(ways) or lines
-        return (int(level), Cache(lines // count, count)) if lines >= count > 0 else None
+        level, kind, size = ((entry / name).read_text().strip() for name in ("level", "type", "size"))
+        count = int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1)
+        return (int(level), count) if kind in ("Data", "Unified") and count >= LINE_BYTES else None
     except (OSError, ValueError):
         return None

@@ -188,7 +188,7 @@ def _block_of(move: ConvertMove, by_source: Sequence[int], way: Way, threads: in
     types, whole = move.arithmetic, tuple([axis.extent for axis in move.axes])
     if way == "direct":
         element_bytes = types.source.itemsize + types.target.itemsize + conversion_of(move).temporary_bytes
-        size = CACHE_SHARE * machine_caches().second.nbytes // element_bytes
+        size = CACHE_SHARE * machine_caches().second // element_bytes
     else:
         size = SCRATCH // threads // min(types.source.itemsize, types.target.itemsize)
     if threads > 1:

@@ -73,7 +73,7 @@ def test_the_library_sees_the_made_up_caches_and_memory():
         with machine.like(others):
             found = caches.machine_caches()
             assert memory.free_memory() == others.free << 20
-            assert [found.first.nbytes >> 10, found.first.ways] == [int(others.caches[0][0][:-1]), others.caches[0][1]]
+            assert found.first >> 10 == int(others.caches[0][:-1])
             assert (found.second == found.third) == (len(others.caches) == 2), name
     with machine.like(processors.PROCESSORS["common"]):
         assert caches.machine_caches() == caches.DEFAULT

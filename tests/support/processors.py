@@ -12,23 +12,23 @@ VARIABLE = "GPULAYOUT_TEST_PROCESSOR"  # names the processor of tests that name 
 class Processor(NamedTuple):
     """A processor.
 
-    caches   (size, ways) of each level, the first-level cache first
+    caches   the size of each level, the first-level cache first
     cores    how many a process may use
     free     MB of memory that are free
     """
 
-    caches: tuple[tuple[str, int], ...]
+    caches: tuple[str, ...]
     cores: int
     free: int
 
 
 PROCESSORS = {
-    "common": Processor((("32K", 8), ("1024K", 16), ("32768K", 16)), 2, 4096),  # the caches of `caches.DEFAULT`
-    "tiny": Processor((("16K", 4), ("128K", 8)), 1, 256),
-    "laptop": Processor((("32K", 8), ("256K", 4), ("3072K", 12)), 4, 2048),
-    "odd ways": Processor((("48K", 12), ("1280K", 20), ("107520K", 15)), 16, 8192),
-    "two levels": Processor((("128K", 8), ("12288K", 12)), 8, 8192),
-    "huge": Processor((("64K", 4), ("2048K", 8), ("1179648K", 16)), 64, 65536),
+    "common": Processor(("32K", "1024K", "32768K"), 2, 4096),  # the caches of `caches.DEFAULT`
+    "tiny": Processor(("16K", "128K"), 1, 256),
+    "laptop": Processor(("32K", "256K", "3072K"), 4, 2048),
+    "odd sizes": Processor(("48K", "1280K", "107520K"), 16, 8192),
+    "two levels": Processor(("128K", "12288K"), 8, 8192),
+    "huge": Processor(("64K", "2048K", "1179648K"), 64, 65536),
 }
 
 
@@ -41,11 +41,11 @@ def chosen() -> Processor:
 
 
 def describe_caches(folder: pathlib.Path, entries) -> pathlib.Path:
-    """Write a folder like /sys/devices/system/cpu/cpu0/cache, from (level, type, size, ways) of each cache."""
+    """Write a folder like /sys/devices/system/cpu/cpu0/cache, from (level, type, size) of each cache."""
     for number, values in enumerate(entries):
         entry = folder / f"index{number}"
         entry.mkdir(parents=True)
-        for name, value in zip(("level", "type", "size", "ways_of_associativity"), values):
+        for name, value in zip(("level", "type", "size"), values):
             (entry / name).write_text(f"{value}\n")
     return folder
 
@@ -53,5 +53,5 @@ def describe_caches(folder: pathlib.Path, entries) -> pathlib.Path:
 def describe(folder: pathlib.Path, processor: Processor) -> None:
     """Write what Linux says of a processor: `caches` as above, and `meminfo`."""
     levels = enumerate(processor.caches, 1)
-    describe_caches(folder / "caches", [(level, "Data" if level == 1 else "Unified", *each) for level, each in levels])
+    describe_caches(folder / "caches", [(level, "Data" if level == 1 else "Unified", size) for level, size in levels])
     (folder / "meminfo").write_text(f"MemAvailable: {processor.free << 10} kB\n")

@@ -74,7 +74,7 @@ def explain(
         lines.append("  bitcast  both are the same bytes: no move is needed")
     if move.place_count:
         lines.append(f"  engine   {native.engine(move)}")
-    lines.append(f"  numpy    {choose_plan.describe(move)}")
+    lines.append(f"  cpu      {choose_plan.describe(move)}")
     lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
 

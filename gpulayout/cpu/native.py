@@ -60,7 +60,7 @@ def engine(move: AnyMove | None = None) -> str:
         return f"NumPy: {missing()}"
     if without := _NOT_NATIVE.get(type(move)):
         return f"NumPy: the native engine does not move {without}"
-    return f"native, with the best instruction set of this processor that it knows: {extension.instruction_sets()[-1]}"
+    return f"native, with {extension.instruction_sets()[-1]}"
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class NativePlan(NamedTuple):
     def describe(self) -> str:
         """The plan in words."""
         found = self.compiled.describe()
-        text = f"native: {counted(found['boxes'], 'box')} of {found['along_target']}x{found['along_source']} places"
+        text = f"{counted(found['boxes'], 'box')} of {found['along_target']}x{found['along_source']} places"
         text += f" of {counted(found['element_bytes'], 'byte')}, {_WORDS[found['kernel']]}"
         text += ", through a scratch tile" if found["scratch_bytes"] else ""
         text += ", written around the caches" if found["streams"] else ""
@@ -59,5 +59,5 @@ def native_plan_of(move: Move, threads: int) -> NativePlan | None:
     module = native.module()
     if module is None:
         return None
-    module.set_caches(*[cache.nbytes for cache in machine_caches()])
+    module.set_caches(*machine_caches())
     return NativePlan(module.Plan(move.axes, move.itemsize, move.pad), threads)

@@ -33,7 +33,7 @@ relayout f32[2,3]{{1,0}} -> f32[2,3]{{0,1:PD(3,5)}}
     axis 0  y: 3 places (1 of them padding), a step is 12 bytes in the source, 4 in the target
     axis 1  x: 5 places (2 of them padding), a step is 4 bytes in the source, 12 in the target
   engine   {native.engine()}
-  numpy    one np.copyto over 2 axes, padding filled first
+  cpu      one np.copyto over 2 axes, padding filled first
   gpu      gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
     elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
     sectors of 32 bytes that a warp's request touches: read 1 (at least 1), written 2 (at least 2)
@@ -90,7 +90,7 @@ def test_the_pad_is_named(value, shown):
             [
                 "  read     4 bytes: 1 element of 4 bytes",
                 "  merged   0 dimensions into 0 axes, minor first in the target",
-                "  numpy    one np.copyto over 0 axes",
+                "  cpu      one np.copyto over 0 axes",
             ],
         ),
         ("u8[1]", "u8[1]", ["  read     1 byte: 1 element of 1 byte", "  written  1 byte: 1 place, no padding"]),
@@ -100,19 +100,19 @@ def test_the_pad_is_named(value, shown):
             [
                 "  read     0 bytes: 0 elements of 4 bytes",
                 "  written  0 bytes: 0 places, no padding",
-                "  numpy    nothing to do",
+                "  cpu      nothing to do",
                 "  gpu      no launch: nothing to write",
             ],
         ),
         (
             "f32[0,3]",
             "f32[0,3]{0,1:PD(2,3)}",
-            ["  written  24 bytes: 6 places, 6 of them padding (zeros, 100.0%)", "  numpy    one fill of 6 places"],
+            ["  written  24 bytes: 6 places, 6 of them padding (zeros, 100.0%)", "  cpu      one fill of 6 places"],
         ),
         (
             "f32[2,3]",
             "f32[2,3]{1,0:PD(2,4)}",
-            ["  numpy    one np.copyto over 1 axis, padding filled first, runs of 12 bytes as one element"],
+            ["  cpu      one np.copyto over 1 axis, padding filled first, runs of 12 bytes as one element"],
         ),
     ],
 )
@@ -285,7 +285,7 @@ def test_kernel_plans_are_frozen_hashable_values():
     [
         ("f32[2,0]", "f32[2,0]{1,0:PD(2,3)T(2,2,2)}", "  merged   2 dimensions into 1 axis,"),
         ("u4[1,0]", "u4[1,0]{1,0:PD(4,5)T(8)(1,4)E(4)}", "    axis 0  -: "),
-        ("u4[0]{0:E(4)}", "u4[0]{0:T(8)E(4)}", "  numpy    nothing to do"),
+        ("u4[0]{0:E(4)}", "u4[0]{0:T(8)E(4)}", "  cpu      nothing to do"),
         ("u4[0]{0:T(8)E(4)}", "u4[0]", "  gpu      no launch: nothing to write"),
     ],
 )

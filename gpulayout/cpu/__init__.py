@@ -1,1 +1,1 @@
-"""How NumPy executes moves: planning and execution side by side."""
+"""How the CPU executes moves, in native code or by NumPy: planning and execution side by side."""

@@ -1,18 +1,18 @@
-"""How NumPy executes a move: block by block, each of them one assignment.
+"""How NumPy executes a move: block by block.  It runs what no faster engine does, by a few rules without a model.
 
-NumPy copies in the order of the target, one element at a time.  Some rules make that decently fast on every processor:
+NumPy copies in the order of the target, one element at a time.  So:
 
 - A run of neighbours on both sides moves as one element: f32[1024,512,16] with its first two dimensions exchanged moves
   as [1024,512] elements of 64 bytes.
 - If source and target run along different axes, each element of a target run comes from another line of the source.  A
-  block takes so few elements along the target that these lines stay in the caches until all of them is copied.  It is
-  long along the source, over several axes where they are short.
+  block takes so few elements along the target that these lines stay in the caches until all of their elements are
+  copied.  It is long along the source, over several axes where they are short.
 - If the target then consists of short records, a block leaves their axis out.  NumPy's innermost loop runs along the
   next one: planes to RGB go channel by channel.
 - All else is copied in the order of the target, in chunks.
 
-A block covers places of the target, with its padding, which is filled just before the elements are copied.  Threads
-share the blocks.
+Each block is one assignment.  It fills its own padding just before, while its lines are in the caches.  Threads share
+the blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `executor` fixture: every test that takes it runs on NumPy, on the host-compiled kernels and on a GPU.
+"""The `executor` fixture: every test that takes it runs on NumPy, natively, on the host-compiled kernels and on a GPU.
 
 What cannot run here is skipped with its reason; `ci/gpu` fails when a GPU test was skipped.
 """
@@ -16,6 +16,7 @@ import pytest
 
 import gpulayout
 from gpulayout.api import backends
+from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from tests.support import effort, executors, fake_cuda, fake_cupy, foreign, machine
 from tests.support.device_arrays import ON_GPU
@@ -52,17 +53,28 @@ def _executors():
 
 
 @pytest.fixture(
-    params=["numpy", pytest.param("simt", marks=pytest.mark.simt), pytest.param("cupy", marks=pytest.mark.gpu)]
+    params=[
+        "numpy",
+        "native",
+        pytest.param("simt", marks=pytest.mark.simt),
+        pytest.param("cupy", marks=pytest.mark.gpu),
+    ]
 )
 def executor(request, _executors):
     """The executor that runs the library in this test."""
     name = request.param
-    problem = {"numpy": lambda: None, "simt": executors.simt_missing, "cupy": backends.gpu_problem}[name]()
+    problem = {
+        "numpy": lambda: None,
+        "native": native.missing,
+        "simt": executors.simt_missing,
+        "cupy": backends.gpu_problem,
+    }[name]()
     if problem:
         pytest.skip(problem)
     if name not in _executors:
         _executors[name] = {
             "numpy": lambda: executors.HostExecutor("numpy", NumpyBackend()),
+            "native": lambda: executors.HostExecutor("native", NumpyBackend()),
             "simt": lambda: executors.HostExecutor("simt", executors.SimtBackend()),
             "cupy": lambda: executors.CupyExecutor(),
         }[name]()
@@ -96,6 +108,15 @@ def cupy(monkeypatch):
 @pytest.fixture
 def plans_anew():
     """Make plans anew in this test, which changes planning, and after it."""
+    forget_transfers()
+    yield
+    forget_transfers()
+
+
+@pytest.fixture
+def numpy_alone(monkeypatch):
+    """NumPy runs all moves in this test, and in the processes that it starts."""
+    monkeypatch.setenv(native.VARIABLE, "0")
     forget_transfers()
     yield
     forget_transfers()

@@ -22,7 +22,7 @@ def explained(source, target):
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def test_the_document_s_example():
+def test_the_document_s_example(numpy_alone):
     assert (
         explained("f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
         == f"""\
@@ -116,7 +116,7 @@ def test_the_pad_is_named(value, shown):
         ),
     ],
 )
-def test_plans_of_tiny_and_empty_arrays(source, target, lines):
+def test_plans_of_tiny_and_empty_arrays(numpy_alone, source, target, lines):
     found = explained(source, target).split("\n")
     for line in lines:
         assert line in found
@@ -137,7 +137,7 @@ def test_plans_of_tiny_and_empty_arrays(source, target, lines):
         ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x 40 x 1 x 14 elements"),
     ],
 )
-def test_sizes_of_tiles_are_listed_in_a_stated_order(source, target, said):
+def test_sizes_of_tiles_are_listed_in_a_stated_order(numpy_alone, source, target, said):
     assert said in explained(source, target)
 
 

@@ -9,6 +9,13 @@ from tests.support.machine import machine
 from tests.support.processors import PROCESSORS
 
 
+@pytest.fixture(autouse=True)
+def plans_of_numpy(request):
+    """These tests are about NumPy, but for those of files that are called after the native engine."""
+    if "native" not in request.path.name:
+        request.getfixturevalue("numpy_alone")
+
+
 @pytest.fixture
 def three_threads(monkeypatch):
     monkeypatch.setenv(thread_count.VARIABLE, "3")

@@ -10,6 +10,7 @@ import types
 import numpy as np
 
 from gpulayout.api import backends
+from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.run import CudaBackend
@@ -83,7 +84,7 @@ class SimtBackend(CudaBackend, NumpyBackend):
 
 
 class HostExecutor:
-    """NumPy arrays, on NumPy's own backend or on the host-compiled kernels."""
+    """NumPy arrays: moved by the native engine, by NumPy alone, or by the host-compiled kernels."""
 
     def __init__(self, name, backend):
         self.name, self.backend = name, backend
@@ -93,7 +94,7 @@ class HostExecutor:
         """NumPy arrays, and calls without an array, go to this executor within the block, also beside a GPU."""
         before = backends.replace_host_backend(self.backend)
         try:
-            with backends.use_backend("numpy"):
+            with backends.use_backend("numpy"), native.chosen(self.name == "native"):
                 yield self
         finally:
             backends.replace_host_backend(before)

@@ -83,10 +83,10 @@ def shared_library(text, flags=()):
     return _product(".so", text, (*shim[0], *flags), shim[1], _LIBRARY_LINKING)
 
 
-def program(units, link_flags=()):
+def program(units, link_flags=(), compiler=None):
     """The path of a program linked from (C++ text, flags) units; each unit is compiled once."""
-    objects = [_product(".o", text, (*flags, "-c")) for text, flags in units]
-    return _product(".run", "", (), objects, ("-rdynamic", *link_flags))
+    objects = [_product(".o", text, (*flags, "-c"), compiler=compiler) for text, flags in units]
+    return _product(".run", "", (), objects, ("-rdynamic", *link_flags), compiler)
 
 
 def in_parallel(calls, workers=2):
@@ -114,9 +114,9 @@ def _compiler():
 
 
 @functools.cache
-def _fingerprint():
+def _fingerprint(compiler):
     """A hash of what every product depends on: the compiler and the shim's headers."""
-    version = subprocess.run([_compiler(), "-v"], capture_output=True, text=True, check=True).stderr
+    version = subprocess.run([compiler, "-v"], capture_output=True, text=True, check=True).stderr
     headers = [path.read_bytes() for path in sorted(HERE.glob("*.hpp"))]
     return hashlib.sha256(b"\0".join([version.encode(), *headers])).digest()
 
@@ -143,8 +143,9 @@ def _shim(flags):
     return ("-I", str(headers.parent)), (runtime,)
 
 
-def _product(suffix, text, flags, objects=(), link_flags=()):
-    key = hashlib.sha256(_fingerprint())
+def _product(suffix, text, flags, objects=(), link_flags=(), compiler=None):
+    compiler = compiler or _compiler()
+    key = hashlib.sha256(_fingerprint(compiler))
     named = (flag.version if isinstance(flag, Headers) else flag for flag in flags)
     for part in (suffix, *named, *(path.name for path in objects), *link_flags, text):
         key.update(part.encode() + b"\0")
@@ -153,7 +154,7 @@ def _product(suffix, text, flags, objects=(), link_flags=()):
         target.parent.mkdir(exist_ok=True)
         with _lock(target):
             if not target.exists():  # another worker may have built it while we waited
-                _compile(target, text, flags, objects, link_flags)
+                _compile(target, text, flags, objects, link_flags, compiler)
     return target
 
 
@@ -171,7 +172,7 @@ def _lock(target):
     return lock
 
 
-def _compile(target, text, flags, objects, link_flags):
+def _compile(target, text, flags, objects, link_flags, compiler):
     with tempfile.TemporaryDirectory(dir=build_folder()) as folder:
         output = pathlib.Path(folder, "output")
         sources = []
@@ -180,7 +181,7 @@ def _compile(target, text, flags, objects, link_flags):
             source.write_text(text)
             given = [f"-I{flag.folder}" if isinstance(flag, Headers) else flag for flag in flags]
             sources = [*COMMON_FLAGS, *given, "-I", str(HERE), str(source)]
-        command = [_compiler(), *sources, *map(str, objects), *link_flags, "-o", str(output)]
+        command = [compiler, *sources, *map(str, objects), *link_flags, "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise BuildError(done.stderr)

@@ -799,19 +799,31 @@ static gl_result run_alone(const Call& c, Worker& worker, int64_t portion, Clock
     return GL_DONE;
 }
 
+// A call with helpers.  Its end is a destructor, because Python ends a daemon thread within the poll when the process ends:
+// the thread's stack, where the call is, then goes while helpers are at work.
+struct Together {
+    Crew& crew;
+    Together(Crew& used, const Call& c, int64_t portion) : crew(used) { crew.invite(c, c.move->boxes, portion); }
+    ~Together() {
+        crew.dismiss();
+        if (!crew.lost) crew.busy = false;
+    }
+    Together(const Together&) = delete;
+};
+
 static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int threads, int64_t portion, Clock& clock) {
     crew.start(threads - 1);
     portion = std::max<int64_t>(1, std::min(portion, c.move->boxes / (threads * 16)));
-    crew.invite(c, c.move->boxes, portion);
     bool stopped = false;
-    for (int64_t first; !stopped && !crew.lost && (first = crew.next.fetch_add(portion)) < c.move->boxes;) {
-        run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
-        stopped = clock.stops();
+    {
+        Together together(crew, c, portion);
+        for (int64_t first; !stopped && !crew.lost && (first = crew.next.fetch_add(portion)) < c.move->boxes;) {
+            run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
+            stopped = clock.stops();
+        }
     }
-    crew.dismiss();
-    if (crew.lost) return stopped ? GL_STOPPED : run_alone(c, worker, portion, clock);
-    crew.busy = false;
-    return stopped ? GL_STOPPED : GL_DONE;
+    if (stopped) return GL_STOPPED;
+    return crew.lost ? run_alone(c, worker, portion, clock) : GL_DONE;
 }
 
 static int64_t most_threads(const gl_move& move) {

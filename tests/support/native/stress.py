@@ -18,7 +18,7 @@ from tests.support.waiting import HANG
 HERE = pathlib.Path(__file__).parent
 ENGINE = HERE.parents[2] / "kernels" / "cpu"
 FILES = ("strided_move.cpp", "strided_move.h", "register_kernels.h")
-KINDS = ("moves", "callers", "stops", "within", "forks")
+KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.
 FLAGS = ("-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fstrict-aliasing", "-Wno-psabi")
 ASAN = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1")

@@ -32,7 +32,9 @@ struct Plan {
 };
 PyObject *dtype_name, *base_name;  // interned
 
-bool read_axes(PyObject* given, std::vector<gl_axis>& axes) {
+constexpr const char* AN_AXIS = "an axis is a tuple (extent, bound, source stride, target stride)";
+
+bool read_axes(PyObject* given, int64_t size, std::vector<gl_axis>& axes) {
     Py_ssize_t rank = PySequence_Size(given);
     if (rank < 0) return false;
     if (rank > MOST_AXES) return PyErr_Format(PyExc_ValueError, "at most %d axes, not %zd", MOST_AXES, rank), false;
@@ -40,24 +42,31 @@ bool read_axes(PyObject* given, std::vector<gl_axis>& axes) {
         PyObject* axis = PySequence_GetItem(given, k);
         if (!axis) return false;
         long long extent, bound, source, target;
-        int ok = PyArg_ParseTuple(axis, "LLLL;an axis is (extent, bound, source stride, target stride)", &extent, &bound, &source, &target);
+        bool is_tuple = PyTuple_Check(axis) && PyTuple_Size(axis) == 4;
+        bool ok = is_tuple && PyArg_ParseTuple(axis, "LLLL", &extent, &bound, &source, &target);
         Py_DECREF(axis);
+        if (!is_tuple) PyErr_SetString(PyExc_TypeError, AN_AXIS);
         if (!ok) return false;
         if (bound < 0 || extent < bound) return PyErr_SetString(PyExc_ValueError, "0 <= bound <= extent"), false;
+        int64_t way;  // offsets and the bytes of all places are counted in 63 bits; a source stride of one element counts for nothing
+        if (__builtin_mul_overflow(size, extent ? extent : 1, &size) || __builtin_mul_overflow(extent, target, &way) ||
+            (bound > 1 && __builtin_mul_overflow(bound, source, &way)))
+            return PyErr_SetString(PyExc_ValueError, "a move has fewer than 2^63 bytes"), false;
         axes.push_back({extent, bound, source, target});
     }
     return true;
 }
 
-PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject*) {
+PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* words) {
     PyObject* given;
     long long size;
     const char* pad;
     Py_ssize_t pad_size;
-    if (!PyArg_ParseTuple(args, "OLy#:Plan", &given, &size, &pad, &pad_size)) return nullptr;
+    static const char* names[] = {"axes", "itemsize", "pad", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OLy#:Plan", const_cast<char**>(names), &given, &size, &pad, &pad_size)) return nullptr;
     if (size < 1 || pad_size != size) return PyErr_SetString(PyExc_ValueError, "the pad has the bytes of an element"), nullptr;
     std::vector<gl_axis> axes;
-    if (!read_axes(given, axes)) return nullptr;
+    if (!read_axes(given, size, axes)) return nullptr;
     gl_move* move = gl_plan(int(axes.size()), axes.data(), size, pad);
     if (!move) return PyErr_NoMemory();
     allocfunc alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
@@ -272,7 +281,7 @@ PyObject* instruction_sets(PyObject*, PyObject*) {
 PyObject* use(PyObject*, PyObject* number) {
     long wanted = PyLong_AsLong(number);
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
-    if (!gl_instruction_set(int(wanted))) return PyErr_Format(PyExc_ValueError, "no instruction set %ld", wanted);
+    if (wanted != int(wanted) || !gl_instruction_set(int(wanted))) return PyErr_Format(PyExc_ValueError, "no instruction set %ld", wanted);
     gl_use(int(wanted));
     Py_RETURN_NONE;
 }

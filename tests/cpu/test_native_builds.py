@@ -1,8 +1,8 @@
 """The native engine in C++: random moves against guard pages, under sanitizers, with every instruction set.
 
 tests/support/native/stress.cpp says what each kind of case does.  A usual run compiles the engine once: for all three
-instruction sets, which the compiler then makes of narrow vectors, with AddressSanitizer and UBSan, and with numbers that make
-small moves have many portions and threads.  GPULAYOUT_TEST_ALL=1 runs all builds, and more moves.
+instruction sets, which the compiler then makes of narrow vectors, with AddressSanitizer and UBSan, and with numbers
+that make small moves have many portions and threads.  GPULAYOUT_TEST_ALL=1 runs all builds, and more moves.
 """
 
 import functools

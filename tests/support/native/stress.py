@@ -7,6 +7,7 @@ To repeat a failure, which names its case:
 import functools
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -25,6 +26,9 @@ ASAN = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-
 # Calls instead of inline checks, and no checks that never fail for bytes: they take half of the compiler's time.
 QUICK = ("--param", "asan-instrumentation-with-call-threshold=0", "-fno-sanitize=null,object-size,alignment")
 AARCH64 = "aarch64-linux-gnu-g++"
+X86 = (
+    ("-mssse3",) if platform.machine() in ("x86_64", "AMD64") else ()
+)  # it has the permutations of bytes that zips need
 # With these, moves of kilobytes have many portions, threads, and looks for signals.
 SMALL = {"SHARE": "2 << 10", "PORTION": "8 << 10", "POLL_TIME": "std::chrono::milliseconds(0)"}
 
@@ -43,7 +47,7 @@ class Build(NamedTuple):
 # Without LOWERED the three instruction sets of x86-64 are only those that this processor has.
 BUILDS = {
     "usual": Build((), ("-O3",), numbers=None),
-    "first": Build((), ("-O0", "-DPORTABLE")),
+    "first": Build((), ("-O0", "-DPORTABLE", *X86)),
     "quick": Build((), ("-O0", "-DLOWERED")),
     "small": Build((), ("-O3",)),
     "lowered": Build((), ("-O3", "-DLOWERED")),

@@ -230,8 +230,8 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     key = None
     if type(axes) is str and not sizes and not is_compiling():
         key = axes, type(array), host_backend()
-        again = latest.get(key)
-        if again is not None and (done := again(array, out)) is not None:
+        recent = latest.get(key)
+        if recent is not None and (done := recent(array, out)) is not None:
             return done
     if type(array) is np.ndarray:
         ran: list[Prepared] = []

@@ -1,7 +1,4 @@
-"""Plans a move for the CPU: ordinary moves for the native engine, where it runs, and all others for NumPy.
-
-A table maps each kind of move to NumPy's planner.
-"""
+"""Plans a move for the CPU: a table maps each kind of move to its planner."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ import numpy as np
 
 from gpulayout.cpu.convert import convert_plan_of
 from gpulayout.cpu.lookup import lookup_plan_of
-from gpulayout.cpu.native_plan import native_plan_of
+from gpulayout.cpu.native_plan import ordinary_plan_of
 from gpulayout.cpu.packed_plan import packed_plan_of
-from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
@@ -23,7 +19,7 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
 _PLANNERS: dict[type, Callable[[Any, int], MovePlan]] = {
-    Move: strided_plan_of,
+    Move: ordinary_plan_of,
     PackedMove: packed_plan_of,
     LookupMove: lookup_plan_of,
     ConvertMove: convert_plan_of,
@@ -52,8 +48,6 @@ class MovePlan(Protocol):
 
 def plan_of(move: AnyMove, threads: int = 1) -> MovePlan:
     """The CPU's plan for a move, with at most `threads` threads."""
-    if type(move) is Move and (found := native_plan_of(move, threads)):
-        return found
     return _PLANNERS[type(move)](move, threads)
 
 

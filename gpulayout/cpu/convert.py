@@ -18,10 +18,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from gpulayout.cpu import native
 from gpulayout.cpu.caches import LINE_BYTES, machine_caches
 from gpulayout.cpu.casts import ElementConversion
 from gpulayout.cpu.float_mode import default_float_mode
-from gpulayout.cpu.strided_plan import Box, StridedPlan, block_sizes, boxes_of, strided_plan_of
+from gpulayout.cpu.native_plan import NativePlan, ordinary_plan_of
+from gpulayout.cpu.strided_plan import Box, StridedPlan, block_sizes, boxes_of
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
@@ -308,9 +310,13 @@ def _convert_parts(
 
 def _copy(source: np.ndarray, target: np.ndarray) -> None:
     """Copy to or from a scratch array by the plan of an ordinary move."""
-    _copy_plan(source.shape, source.strides, target.strides, source.itemsize).execute(source, 0, target, 0)
+    plan = _copy_plan(source.shape, source.strides, target.strides, source.itemsize, native.module())
+    plan.execute(source, 0, target, 0)
 
 
 @functools.lru_cache(maxsize=256)
-def _copy_plan(shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], itemsize: int) -> StridedPlan:
-    return strided_plan_of(move_of([Axis(size, size, *steps) for size, *steps in zip(shape, source, target)], itemsize))
+def _copy_plan(
+    shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], itemsize: int, engine: object
+) -> NativePlan | StridedPlan:
+    axes = [Axis(size, size, *steps) for size, *steps in zip(shape, source, target)]
+    return ordinary_plan_of(move_of(axes, itemsize))

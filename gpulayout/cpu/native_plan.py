@@ -1,4 +1,4 @@
-"""Plans of ordinary moves for the native engine, see kernels/cpu/strided_move.cpp."""
+"""Plans of ordinary moves: for the native engine, see kernels/cpu/strided_move.cpp, where it runs, else for NumPy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
+from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Move
@@ -54,10 +55,10 @@ class NativePlan(NamedTuple):
         return {"engine": "native", **self.compiled.describe()}
 
 
-def native_plan_of(move: Move, threads: int) -> NativePlan | None:
-    """The engine's plan of a move; None where the engine does not run."""
+def ordinary_plan_of(move: Move, threads: int = 1) -> NativePlan | StridedPlan:
+    """The plan of a move for the engine, or for NumPy where the engine does not run."""
     module = native.module()
     if module is None:
-        return None
+        return strided_plan_of(move, threads)
     module.set_caches(*machine_caches())
     return NativePlan(module.Plan(move.axes, move.itemsize, move.pad), threads)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
+from tests.support.effort import ALL
 from tests.support.simt import toolchain
 from tests.support.waiting import HANG
 
@@ -99,7 +100,8 @@ def program(build: Build, changed: dict[str, str] | None = None) -> pathlib.Path
     """The compiled program; `changed` files of the engine have another text."""
     text = files() | (changed or {})
     engine = with_headers(numbered(text["strided_move.cpp"], build.numbers), text)
-    main = with_headers((HERE / "stress.cpp").read_text(encoding="utf-8"), files())
+    main, cases = ((HERE / name).read_text(encoding="utf-8") for name in ("stress.cpp", "cases.h"))
+    main = with_headers(main, {"cases.h": cases, **files()})
     return toolchain.program(
         (
             (engine, (*FLAGS, *build.flags, *build.engine_flags)),
@@ -115,7 +117,7 @@ def run(build: Build, kind: str, seed: int, first: int, count: int, most_bytes: 
     command = [*build.runner, program(build, changed), kind, seed, first, count, most_bytes]
     environment = {
         **os.environ,
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",  # a child that is forked ends without its threads
+        "ASAN_OPTIONS": f"detect_leaks={int(ALL)}",  # where containers forbid to trace threads, this fails
         "TSAN_OPTIONS": "die_after_fork=0",
     }
     return subprocess.run(

@@ -5,7 +5,7 @@ import collections
 import itertools
 import sys
 
-from tests.mutants import kernels, python_code, trial
+from tests.mutants import kernels, native, python_code, trial
 
 NO_MUTANT = "no mutant has such a name"
 
@@ -18,6 +18,7 @@ def arguments(words):
     parser.add_argument(
         "--python", action="store_true", help="a random sample of Python mutants instead of the kernels' table"
     )
+    parser.add_argument("--native", action="store_true", help="the native engine's table instead of the kernels'")
     parser.add_argument("--seed", type=int, default=1, help="which sample of Python mutants (default 1)")
     parser.add_argument("--most", type=int, help="no more mutants than this")
     parser.add_argument(
@@ -39,10 +40,18 @@ def row(outcome):
     return f"{outcome.seconds:6.1f} s  {change.name}: {verdict}{shown}"
 
 
+def chosen(given):
+    """The mutants that were asked for, and what tries them."""
+    if given.native:
+        return native.changes(given.only), native.outcomes
+    changes = python_code.sample(given.seed, given.only) if given.python else list(kernels.changes(given.only))
+    return changes, trial.outcomes
+
+
 def main(words=None):
     """The exit status: 1 when a mutant survived or contradicts the table, or when no name matches."""
     given = arguments(words)
-    changes = python_code.sample(given.seed, given.only) if given.python else list(kernels.changes(given.only))
+    changes, try_all = chosen(given)
     if given.most is not None:
         changes = list(itertools.islice(changes, given.most))
     if given.list:
@@ -50,7 +59,7 @@ def main(words=None):
         print("\n".join(names) or NO_MUTANT)
         return 0 if names else 1
     found = []
-    for outcome in trial.outcomes(changes, given.minutes, given.workers):
+    for outcome in try_all(changes, given.minutes, given.workers):
         found.append(outcome)
         print(f"{len(found)}  {row(outcome)}", file=sys.stderr, flush=True)
     for outcome in sorted(found, key=lambda outcome: outcome.change.name):

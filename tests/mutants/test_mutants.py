@@ -3,13 +3,16 @@
 import ast
 import functools
 import pathlib
+import subprocess
 
 import pytest
 
 from gpulayout.gpu.kernel_source import kernel_files
 from tests.mutants import __main__ as command
-from tests.mutants import kernel_table, kernels, python_code, python_tests, trial
+from tests.mutants import kernel_table, kernels, native, native_table, python_code, python_tests, trial
 from tests.mutants.python_equivalents import EQUIVALENTS
+from tests.support.native import stress
+from tests.support.simt import toolchain
 
 KERNELS = trial.ROOT / "kernels"
 
@@ -152,6 +155,67 @@ def test_a_name_that_no_mutant_has(capsys):
     assert command.main(["--only", "no such file"]) == command.main(["--only", "no such file", "--list"]) == 1
     assert command.main(["--only", "copy.cu: tail", "--list"]) == 0
     assert capsys.readouterr().out == 2 * "no mutant has such a name\n" + "copy.cu: tail guard dropped\n"
+
+
+# ---- mutants of the native engine ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mutant", native_table.MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_text_to_replace_stands_once_in_the_native_engine(mutant):
+    text = stress.files()[mutant.file]
+    assert text.count(mutant.old) == 1, f"{mutant.name}: this stands {text.count(mutant.old)} times:\n{mutant.old}"
+    assert kernels.changed_text(text, mutant) not in (None, text)
+
+
+def test_native_mutants_have_names_of_their_own_and_a_file_each():
+    names = [mutant.name for mutant in native_table.MUTANTS]
+    assert len(set(names)) == len(names) == len(native.changes())
+    assert {mutant.file for mutant in native_table.MUTANTS} == {"register_kernels.h", "strided_move.cpp"}
+
+
+@pytest.mark.parametrize(
+    "end, equivalent, verdict, by",
+    [
+        (lambda build: 1, "", trial.KILLED, "moves (first)"),
+        (lambda build: -11, "", trial.KILLED, "moves (first)"),
+        (lambda build: build is stress.BUILDS["quick"], "", trial.KILLED, "moves (quick)"),
+        (lambda build: 0, "", trial.SURVIVED, ""),
+        (lambda build: 0, "same bytes", trial.EQUIVALENT, ""),
+        (lambda build: 1, "same bytes", trial.WRONGLY_EQUIVALENT, "moves (first)"),
+        (subprocess.TimeoutExpired("stress", 60), "", trial.KILLED, "moves (first), a time limit of 60 s"),
+        (toolchain.BuildError("expected ;"), "", trial.NOTHING_KNOWN, "the compiler rejects it"),
+    ],
+    ids=(
+        "fails",
+        "crashes",
+        "needs wide vectors",
+        "survives",
+        "equivalent",
+        "wrongly equivalent",
+        "hangs",
+        "no program",
+    ),
+)
+def test_what_became_of_a_native_mutant(monkeypatch, end, equivalent, verdict, by):
+    def run(build, kind, *case, changed, limit):
+        assert changed == {change.file: change.text} and limit == change.limit
+        if isinstance(end, Exception):
+            raise end
+        return subprocess.CompletedProcess((), int(end(build)))
+
+    change = native.changes()[0]._replace(equivalent=equivalent)
+    monkeypatch.setattr(stress, "run", run)
+    assert [outcome[1:3] for outcome in native.outcomes([change], 1, 2)] == [(verdict, by)]
+    assert native.tried(change._replace(text=None))[1] == trial.VANISHED
+    assert list(native.outcomes([change], 0, 2)) == []
+
+
+def test_the_command_knows_the_native_mutants(capsys):
+    assert command.main(["--native", "--list", "--only", "zip: channel"]) == 0
+    assert (
+        capsys.readouterr().out
+        == "register_kernels.h: zip: channel of a byte\nregister_kernels.h: unzip: channel of a byte\n"
+    )
 
 
 # ---- Python mutants -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.support.simt import toolchain
 
 LIMIT = 60  # seconds of a run that takes a few; a mutant that takes longer hangs, and so is noticed
 CASES = (  # kind, cases, most bytes
-    ("moves", 3000, 100_000),
+    ("moves", 6000, 100_000),
     ("callers", 400, 300_000),
     ("stops", 60, 1 << 20),
     ("within", 60, 1 << 20),

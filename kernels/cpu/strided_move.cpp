@@ -173,6 +173,7 @@ static const Kernels& kernels() {
 
 static std::atomic<int64_t> second_level{1 << 20}, third_level{32 << 20};
 constexpr int64_t ROW = 1024;              // bytes of a target row in a box, and of a source run
+constexpr int64_t LINE = 64, HALF_REGISTER = 8;  // bytes
 constexpr int64_t SHORT_BOX = 16 << 10;    // bytes of a box that is short on one side
 constexpr int64_t LONG_RUN = 2048;         // runs of so many bytes are copied, not moved as elements
 constexpr int64_t PADDED_ROW = 2048;       // padding within rows of up to so many bytes is written with them
@@ -268,6 +269,12 @@ static Axes contiguous(const Plan& p, const Axes& order, bool in_source) {
     return found;
 }
 
+static int64_t places(const Plan& p, const Axes& axes) {
+    int64_t n = 1;
+    for (int k : axes) n *= p.axes[k].n;
+    return n;
+}
+
 static int64_t count(const Plan& p, const Axes& axes) {
     int64_t n = 1;
     for (int k : axes) n *= p.axes[k].box;
@@ -354,7 +361,15 @@ static void cut_boxes(Plan& p) {
         for (int k : from_source)
             if (!has(of_j, k)) first_i.push_back(k);
     }
-    Axes minor_i(first_i.begin(), first_i.begin() + (first_i.empty() ? 0 : 1));
+    // Axes that J leaves to I, but for those with which J begins: up to a line of the source, if J begins with a line of the
+    // target; else no more than a register needs to be half full, because J would stay short.
+    Axes minor_i;
+    int64_t bytes = p.size, begin_j = p.size * places(p, of_j);
+    int64_t most_i = begin_j >= LINE ? LINE : begin_j >= HALF_REGISTER ? HALF_REGISTER + 1 : 0;
+    for (int k : first_i) {
+        if ((bytes >= most_i && !minor_i.empty()) || has(of_j, k)) break;
+        minor_i.push_back(k), bytes *= p.axes[k].n;
+    }
     want_i = std::max<int64_t>(std::min(want_i, most / (want_j * p.size)), std::min<int64_t>(want_i, 64 / p.size));
     take(p, p.j, first_j, minor_i, want_j);
     take(p, p.i, first_i, p.j, want_i);

@@ -702,6 +702,8 @@ static void run_portion(const Call& c, int64_t first, int64_t last, Worker& work
 // has no core at the moment delays the caller by no more than the portion that it is moving.  While a call is under way, the
 // calls of other threads, and of signal handlers, work alone.
 //
+// More helpers may be there than a call asks for, because an earlier one asked for more: as many as it has seats join it.
+//
 // A forked child has no helpers.  It starts a new crew, and a call that was under way in the forking thread does everything
 // again, because portions of the lost helpers may be half moved.
 
@@ -710,17 +712,17 @@ struct Crew {
     std::condition_variable wake;
     std::atomic<bool> busy{false}, lost{false};
     std::atomic<int64_t> ticket{0}, next{0};
-    std::atomic<int> inside{0};
-    std::atomic<const Call*> call{nullptr};
+    std::atomic<int> inside{0}, seats{0};  // helpers that look for a call or work on it; that may still join it
+    Call call{};                           // this and the next line: written while there are no seats and nobody is inside
     int64_t total = 0, portion = 0;
     int helpers = 0;
 
-    void work(const Call& c) {
-        Scratch scratch(c.move->scratch);
+    void work() {
+        Scratch scratch(call.move->scratch);
         Worker worker{scratch.at()};
-        if (c.move->scratch && !worker.scratch) return;  // the caller has its own
+        if (call.move->scratch && !worker.scratch) return;  // the caller has its own
         for (int64_t first; (first = next.fetch_add(portion)) < total;)
-            run_portion(c, first, std::min(first + portion, total), worker);
+            run_portion(call, first, std::min(first + portion, total), worker);
     }
 
     void serve() {
@@ -737,7 +739,7 @@ struct Crew {
             }
             seen = ticket.load();
             inside.fetch_add(1);
-            if (const Call* c = call.load()) work(*c);
+            if (seats.fetch_sub(1) > 0) work();
             inside.fetch_sub(1);
         }
     }
@@ -755,9 +757,9 @@ struct Crew {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
-    void invite(const Call& c, int64_t boxes, int64_t some) {
-        total = boxes, portion = some, next = 0;
-        call = &c;
+    void invite(const Call& c, int threads, int64_t some) {
+        call = c, total = c.move->boxes, portion = some, next = 0;
+        seats = threads - 1;
         {
             std::lock_guard<std::mutex> hold(lock);
             ticket.fetch_add(1);
@@ -768,7 +770,7 @@ struct Crew {
     // No helper touches the call after this.
     void dismiss() {
         next = INT64_MAX / 2;
-        call = nullptr;
+        seats = 0;
         while (inside.load() && !lost) std::this_thread::yield();
     }
 };
@@ -814,11 +816,11 @@ static gl_result run_alone(const Call& c, Worker& worker, int64_t portion, Clock
     return GL_DONE;
 }
 
-// A call with helpers.  Its end is a destructor, because Python ends a daemon thread within the poll when the process ends:
-// the thread's stack, where the call is, then goes while helpers are at work.
+// A call with helpers.  Its end is a destructor, because Python ends a daemon thread within the poll when the process ends.
+// Where that runs no destructors, as on macOS, helpers end the call alone: nothing that they use is on the thread's stack.
 struct Together {
     Crew& crew;
-    Together(Crew& used, const Call& c, int64_t portion) : crew(used) { crew.invite(c, c.move->boxes, portion); }
+    Together(Crew& used, const Call& c, int threads, int64_t portion) : crew(used) { crew.invite(c, threads, portion); }
     ~Together() {
         crew.dismiss();
         if (!crew.lost) crew.busy = false;
@@ -831,7 +833,7 @@ static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int thr
     portion = std::max<int64_t>(1, std::min(portion, c.move->boxes / (threads * 16)));
     bool stopped = false;
     {
-        Together together(crew, c, portion);
+        Together together(crew, c, threads, portion);
         for (int64_t first; !stopped && !crew.lost && (first = crew.next.fetch_add(portion)) < c.move->boxes;) {
             run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
             stopped = clock.stops();

@@ -442,6 +442,24 @@ print("end")
 """) == ["end"]
 
 
+@needs_signals
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not tell what each thread did")
+@pytest.mark.parametrize("threads", (1, 2, 3))
+def test_a_move_has_no_more_threads_than_it_asks_for(threads):
+    """Although an earlier one had more; those that wait for work look for it for a moment."""
+    assert printed_by(f"""
+def used():
+    tasks = os.listdir("/proc/self/task")
+    return {{task: int(open(f"/proc/self/task/{{task}}/schedstat").read().split()[0]) for task in tasks}}
+plan, target = native.Plan(turned(60), 1, b"0"), bytearray(len(source))
+plan.run(source, 0, target, 0, 6)
+before = used()
+plan.run(source, 0, target, 0, {threads})
+times = [time - before.get(task, 0) for task, time in used().items()]
+print(len(times) >= 6 or times, sum(time > 0.05 * sum(times) for time in times) <= {threads} or times)
+""") == ["True", "True"]
+
+
 def test_many_python_threads_move_at_once():
     def work(number):
         rng, right = random.Random(number), []

@@ -138,7 +138,8 @@ MUTANTS = (
     Mutant(ENGINE, "a part's boxes counted as the next one's", "first -= p.boxes, last -= p.boxes;", "last -= p.boxes;"),
     # ---- threads
     Mutant(ENGINE, "helpers leave the last portion", "for (int64_t first; (first = next.fetch_add(portion)) < total;)", "for (int64_t first; (first = next.fetch_add(portion)) < total - portion;)"),
-    Mutant(ENGINE, "portions overlap what is there", "run_portion(c, first, std::min(first + portion, total), worker);", "run_portion(c, first, std::min(first + portion - 1, total), worker);"),
+    Mutant(ENGINE, "portions overlap what is there", "run_portion(call, first, std::min(first + portion, total), worker);", "run_portion(call, first, std::min(first + portion - 1, total), worker);"),
+    Mutant(ENGINE, "helpers join a call that has ended", "next = INT64_MAX / 2;\n        seats = 0;", "next = INT64_MAX / 2;", "they find no portion, and the caller waits for those who look"),
     Mutant(ENGINE, "does not wait for helpers", "while (inside.load() && !lost) std::this_thread::yield();", ""),
     Mutant(ENGINE, "a child waits for its parent's helpers", "while (inside.load() && !lost)", "while (inside.load())"),
     Mutant(ENGINE, "a child takes its parent's helpers for its own", "process_crew = nullptr;  // the next call makes one", ""),

@@ -34,10 +34,10 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -744,15 +744,16 @@ struct Crew {
         }
     }
 
-    // Helpers take no signals, so that Python sees them.
+    // Helpers take no signals, so that Python sees them, but for their own faults, which faulthandler reports.
     void start(int wanted) {
         if (helpers >= wanted) return;
         sigset_t all, before;
         sigfillset(&all);
+        for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) sigdelset(&all, fault);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
             for (; helpers < wanted; helpers++) std::thread([this] { serve(); }).detach();
-        } catch (const std::system_error&) {  // the system allows no more
+        } catch (const std::exception&) {  // the system allows no more, or has no memory for one
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }

@@ -3,15 +3,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <vector>
+#include <initializer_list>
 
 #include "strided_move.h"
 
 namespace {
 
 constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a move that takes less time than to hand the lock over and back
-constexpr int MOST_AXES = 62;             // each has two places or more, of at most 2^63 bytes
-
+constexpr int MOST_AXES = 62;             // so many of two places have 2^62 elements: no move needs more
 constexpr int MOST_THREADS = 1024;
 constexpr int MOST_DIMENSIONS = 8;        // of arrays that a plan recognises
 
@@ -34,27 +33,27 @@ PyObject *dtype_name, *base_name;  // interned
 
 constexpr const char* AN_AXIS = "an axis is a tuple (extent, bound, source stride, target stride)";
 
-bool read_axes(PyObject* given, int64_t size, std::vector<gl_axis>& axes) {
+// The number of axes; -1: with an exception.
+Py_ssize_t read_axes(PyObject* given, int64_t size, gl_axis* axes) {
     Py_ssize_t rank = PySequence_Size(given);
-    if (rank < 0) return false;
-    if (rank > MOST_AXES) return PyErr_Format(PyExc_ValueError, "at most %d axes, not %zd", MOST_AXES, rank), false;
+    if (rank > MOST_AXES) return PyErr_Format(PyExc_ValueError, "at most %d axes, not %zd", MOST_AXES, rank), -1;
     for (Py_ssize_t k = 0; k < rank; k++) {
         PyObject* axis = PySequence_GetItem(given, k);
-        if (!axis) return false;
+        if (!axis) return -1;
         long long extent, bound, source, target;
         bool is_tuple = PyTuple_Check(axis) && PyTuple_Size(axis) == 4;
         bool ok = is_tuple && PyArg_ParseTuple(axis, "LLLL", &extent, &bound, &source, &target);
         Py_DECREF(axis);
         if (!is_tuple) PyErr_SetString(PyExc_TypeError, AN_AXIS);
-        if (!ok) return false;
-        if (bound < 0 || extent < bound) return PyErr_SetString(PyExc_ValueError, "0 <= bound <= extent"), false;
+        if (!ok) return -1;
+        if (bound < 0 || extent < bound) return PyErr_SetString(PyExc_ValueError, "0 <= bound <= extent"), -1;
         int64_t way;  // offsets and the bytes of all places are counted in 63 bits; a source stride of one element counts for nothing
         if (__builtin_mul_overflow(size, extent ? extent : 1, &size) || __builtin_mul_overflow(extent, target, &way) ||
             (bound > 1 && __builtin_mul_overflow(bound, source, &way)))
-            return PyErr_SetString(PyExc_ValueError, "a move has fewer than 2^63 bytes"), false;
-        axes.push_back({extent, bound, source, target});
+            return PyErr_SetString(PyExc_ValueError, "a move has fewer than 2^63 bytes"), -1;
+        axes[k] = {extent, bound, source, target};
     }
-    return true;
+    return rank;
 }
 
 PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* words) {
@@ -65,15 +64,15 @@ PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* words) {
     static const char* names[] = {"axes", "itemsize", "pad", nullptr};
     if (!PyArg_ParseTupleAndKeywords(args, words, "OLy#:Plan", const_cast<char**>(names), &given, &size, &pad, &pad_size)) return nullptr;
     if (size < 1 || pad_size != size) return PyErr_SetString(PyExc_ValueError, "the pad has the bytes of an element"), nullptr;
-    std::vector<gl_axis> axes;
-    if (!read_axes(given, size, axes)) return nullptr;
-    gl_move* move = gl_plan(int(axes.size()), axes.data(), size, pad);
+    gl_axis axes[MOST_AXES];
+    Py_ssize_t rank = read_axes(given, size, axes);
+    if (rank < 0) return nullptr;
+    gl_move* move = gl_plan(int(rank), axes, size, pad);
     if (!move) return PyErr_NoMemory();
     allocfunc alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
     Plan* self = reinterpret_cast<Plan*>(alloc(type, 0));
     if (!self) return gl_free(move), nullptr;
-    gl_description d = gl_describe(move);
-    self->move = move, self->bytes = d.bytes;
+    self->move = move, self->bytes = gl_describe(move).bytes;
     return reinterpret_cast<PyObject*>(self);
 }
 
@@ -202,6 +201,14 @@ bool owns_memory(PyObject* array) {
     return base == Py_None || (!base && (PyErr_Clear(), false));
 }
 
+// The call may run another thread, whose `remember` replaces what is called here.
+PyObject* make_target(Plan* plan) {
+    PyObject *empty = Py_NewRef(plan->empty), *result = Py_NewRef(plan->result);
+    PyObject* made = PyObject_Call(empty, result, nullptr);
+    Py_DECREF(empty), Py_DECREF(result);
+    return made;
+}
+
 PyObject* plan_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (count < 2 || count > 3) return PyErr_SetString(PyExc_TypeError, "again(source, target, threads=1)"), nullptr;
     Plan* plan = reinterpret_cast<Plan*>(self);
@@ -212,8 +219,7 @@ PyObject* plan_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (!plan->source.type || (makes && !plan->result)) Py_RETURN_NONE;
     if (!makes && !owns_memory(args[1])) Py_RETURN_NONE;
     if (!is_known(plan->source, args[0], source, PyBUF_STRIDED_RO)) Py_RETURN_NONE;
-    PyObject* written = makes ? PyObject_Call(plan->empty, plan->result, nullptr) : args[1];
-    if (!makes) Py_INCREF(written);
+    PyObject* written = makes ? make_target(plan) : Py_NewRef(args[1]);
     if (!written) return PyBuffer_Release(&source), nullptr;
     PyObject* result = Py_None;
     if (is_known(plan->target, written, target, PyBUF_STRIDED)) {

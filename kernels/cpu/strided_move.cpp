@@ -78,7 +78,7 @@ struct Tile {
     int64_t source_reach;    // the largest of source_j
     int64_t group;           // places that follow each other without a gap on the zipped side; 0: all of them
     bool pack;               // rows of the source fall into few sets of the cache: read each of their lines once
-    bool stream;             // write whole lines around the caches
+    bool stream;             // write whole lines around the caches: never to the scratch tile, which is read at once
     Fetch* fetch;
 };
 using Kernel = void (*)(const Tile&);
@@ -474,6 +474,7 @@ static void make(Plan& p, int64_t all) {
     for (const Axis& a : p.axes) p.padded |= a.extent > a.n;
     joined ? cut_long_runs(p) : cut_boxes(p);
     choose_way(p);
+    p.stream &= p.through || p.whole() || p.size % 64 == 0;  // no other kernel writes whole lines
     make_tables(p);
     choose_kernel(p);
 }
@@ -671,7 +672,7 @@ static void run_boxes(const Plan& p, const char* source, char* target, int64_t f
         Fetch fetch{source + from + ahead, p.chunks.data(), box + 1 < last ? int64_t(p.chunks.size()) : 0, (p.chunk_bytes + 63) / 64, 0};
         if (!p.fetches) fetch.chunks = 0;
         Tile t{source + from, p.through ? scratch : target + to, p.source_j.data(), p.source_i.data(), p.target_j.data(), p.target_i.data(),
-               1, 1, p.size, source + p.source_high, p.reach, p.group, p.pack, p.stream, &fetch};
+               1, 1, p.size, source + p.source_high, p.reach, p.group, p.pack, p.stream && !p.through, &fetch};
         move_box(p, count, t, target + to);
     }
 #if HAS_STREAMS

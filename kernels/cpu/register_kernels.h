@@ -57,7 +57,7 @@ INLINE void copy_line(char* to, const char* from) {
 INLINE void stream_line(char* to, const char* from) {  // `to` at the begin of a line
 #if LEVEL == 2 && !defined(LOWERED)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
-#elif HAS_STREAMS
+#elif IS_X86_64
     for (int k = 0; k < 64; k += 16)
         _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)));
 #else
@@ -66,7 +66,7 @@ INLINE void stream_line(char* to, const char* from) {  // `to` at the begin of a
 }
 
 static void copy(char* to, const char* from, int64_t n, bool stream) {
-    if (stream && HAS_STREAMS && n >= 64) {
+    if (stream && IS_X86_64 && n >= 64) {
         int64_t head = -reinterpret_cast<uintptr_t>(to) & 63;
         if (head) copy_run(to, from, head), to += head, from += head, n -= head;
         for (; n >= 64; n -= 64, to += 64, from += 64) stream_line(to, from);
@@ -90,7 +90,7 @@ static void whole_runs(const Tile& t) {
     }
 }
 
-enum RunLength { UP_TO_16, UP_TO_32, LONGER, LINES };
+enum RunLength { UP_TO_16, UP_TO_32, LONGER, LINES };  // LINES: whole lines, around the caches
 template <RunLength Length> INLINE void each_run(const Tile& t) {
     for (int64_t j = 0; j < t.nj; j++) {
         const char* from = t.source + t.source_j[j];
@@ -129,7 +129,7 @@ static void runs(const Tile& t) {
     each_run<LONGER>(t);
 }
 
-// Any strides: one element at a time, along the side of the box whose places lie closer together in the source.
+// Any strides: one element at a time.  The inner loop is along I, whose places lie closer together in the source.
 template <class T> static void any(const Tile& t) {
     for (int64_t j = 0; j < t.nj; j++) {
         const char* from = t.source + t.source_j[j];
@@ -238,13 +238,14 @@ template <class T, int L> INLINE bool turn_few_columns(const Tile& t, int64_t j)
     return true;
 }
 
-// The last rows, fewer than K: the last of them several times, and short stores; near the end of the source, single elements.
+// The last rows.  Fewer than K: the last of them several times, and short stores.  Near the end of the source, which is why
+// there may be more of them: single elements.
 template <class T> INLINE void turn_few_rows(const Tile& t, int64_t j) {
     constexpr int64_t size = sizeof(T), K = 16 / size;
     typename Vector<T, 1>::Type out[K];
     const char* row[K];
     int64_t i = 0, rows = t.nj - j;
-    if (K > 2 && rows > 1)
+    if (K > 2 && rows > 1 && rows < K)
         for (; i < t.ni; i += K) {
             if (i + K > t.ni && t.ni >= K) i = t.ni - K;
             bool fits = true;

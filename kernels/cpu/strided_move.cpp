@@ -47,9 +47,9 @@
 // then replaces wide vectors by narrow ones, so that tests run every kernel on every processor.
 #if defined(__x86_64__) && !defined(PORTABLE)
 #include <immintrin.h>
-#define HAS_STREAMS 1
+#define IS_X86_64 1
 #else
-#define HAS_STREAMS 0
+#define IS_X86_64 0
 #endif
 #define INLINE inline __attribute__((always_inline))
 
@@ -97,7 +97,7 @@ struct Kernels {
 #include "register_kernels.h"
 #undef INSTRUCTIONS
 #undef LEVEL
-#if HAS_STREAMS
+#if IS_X86_64
 #define INSTRUCTIONS avx2
 #define LEVEL 1
 #if defined(LOWERED)
@@ -142,7 +142,7 @@ struct InstructionSet {
 // The instruction sets of this machine, best last.
 static const std::vector<InstructionSet>& instruction_sets() {
     static const std::vector<InstructionSet> found = [] {
-#if HAS_STREAMS
+#if IS_X86_64
         std::vector<InstructionSet> all{{"SSE2", &baseline::table}};
 #ifdef LOWERED
         bool has_avx2 = true, has_avx512 = true;
@@ -182,12 +182,14 @@ constexpr int64_t CONFLICT = 1024;         // strides that are multiples of this
 constexpr int64_t MOST_CHUNKS = 4096;      // chunks of a box that are fetched ahead
 constexpr int64_t SHARE = 128 << 10;       // bytes that justify a thread
 constexpr int64_t PORTION = 16 << 20;      // bytes between two looks at the clock
+constexpr int PORTIONS = 16;               // so many for each thread, if there are as many boxes
+constexpr int SPINS = 20000;               // looks of a helper for the next call before it sleeps
 constexpr auto POLL_TIME = std::chrono::milliseconds(20);
 
 static int64_t most_of_box(int64_t bytes) {  // so many that a small move still has some boxes for each thread
     return std::min(second_level * 3 / 8, std::max<int64_t>(bytes / 16, 32 << 10));
 }
-static bool is_streamed(int64_t bytes) { return HAS_STREAMS && bytes >= std::max(third_level / 3, second_level * 4); }
+static bool is_streamed(int64_t bytes) { return IS_X86_64 && bytes >= std::max(third_level / 3, second_level * 4); }
 
 // ------------------------------------------------------------------------------------------------------------- the plan
 
@@ -211,12 +213,17 @@ struct Plan {
     int64_t chunk_bytes = 0, group = 1, reach = 0;
     int64_t unit = 0;                 // bytes of an element of the move
     int64_t size = 0, slot = 0;       // bytes of an element as it is moved, one or more units; of its place in the target
-    int64_t source_offset = 0, target_offset = 0, source_high = 0;
-    int64_t boxes = 0, bytes = 0, scratch = 0;
-    bool through = false, stream = false, pack = false, unzips = false, padded = false, fetches = true;
-    const char* name = "";
+    int64_t source_offset = 0, target_offset = 0;  // where the first element of the turned axes is
+    int64_t source_high = 0;          // from there, one past the highest byte of the source
+    int64_t boxes = 0, bytes = 0, scratch = 0;  // bytes: of all elements; scratch: bytes of the tile
+    bool through = false;             // boxes go through the scratch tile
+    bool stream = false;              // whole lines are written around the caches
+    bool pack = false, unzips = false;  // see Tile::pack; whether the kernel is one of `unzip`
+    bool padded = false;              // padding is written with the rows
+    bool fetches = true;              // what the next box reads is fetched
+    const char* name = "";            // of the kernel, see gl_description
     Kernel kernel = nullptr;
-    const Kernels* set = nullptr;
+    const Kernels* set = nullptr;     // of the instruction set
     bool whole() const { return kernel == set->whole_runs; }
 };
 
@@ -350,10 +357,13 @@ static void cut_boxes(Plan& p) {
     int64_t want_j = std::max<int64_t>(ROW * longer / p.size, 8);
     int64_t want_i = std::max<int64_t>(ROW * std::min<int64_t>(longer, 2) / p.size, 8);
     Axes first_j = target_side.empty() ? from_minor : target_side;
-    for (int k = 0; k < int(p.axes.size()); k++)  // padding within a row needs its axis whole, and all below it
-        if (p.axes[k].extent > p.axes[k].n)
-            for (int m = 0; m <= k; m++)
-                if (p.axes[m].box = p.axes[m].n, !has(p.j, m)) p.j.push_back(m);
+    for (int k = 0; k < int(p.axes.size()); k++) {  // padding within a row needs its axis whole, and all below it
+        if (p.axes[k].extent == p.axes[k].n) continue;
+        for (int m = 0; m <= k; m++) {
+            p.axes[m].box = p.axes[m].n;
+            if (!has(p.j, m)) p.j.push_back(m);
+        }
+    }
     Axes of_j = p.j.empty() && !first_j.empty() ? Axes{first_j[0]} : p.j;
     Axes first_i = source_side.empty() ? from_source : source_side;
     if (!first_i.empty() && has(of_j, first_i[0])) {  // J has the source's minor axis: I are the others, nearest first
@@ -464,15 +474,15 @@ static void make(Plan& p, int64_t all) {
         p.source_high += std::max<int64_t>(0, (a.n - 1) * a.source);
     }
     p.source_high += p.size;
-    bool joined = !p.axes.empty() && p.axes[0].source == p.size && p.axes[0].target == p.size;
-    if (joined && (p.axes[0].n * p.size < LONG_RUN || p.axes[0].extent > p.axes[0].n)) {  // the run becomes an element
+    bool is_run = !p.axes.empty() && p.axes[0].source == p.size && p.axes[0].target == p.size;
+    if (is_run && (p.axes[0].n * p.size < LONG_RUN || p.axes[0].extent > p.axes[0].n)) {  // the run becomes an element
         p.slot = p.axes[0].extent * p.size, p.size *= p.axes[0].n;
         p.axes.erase(p.axes.begin());
-        joined = false;
+        is_run = false;
     }
     p.padded = p.slot > p.size;
     for (const Axis& a : p.axes) p.padded |= a.extent > a.n;
-    joined ? cut_long_runs(p) : cut_boxes(p);
+    is_run ? cut_long_runs(p) : cut_boxes(p);
     choose_way(p);
     p.stream &= p.through || p.whole() || p.size % 64 == 0;  // no other kernel writes whole lines
     make_tables(p);
@@ -544,10 +554,8 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
     int64_t elements = size, all = size;
     for (int k = 0; k < rank; k++) elements *= axes[k].bound, all *= axes[k].extent;
     if (!all) return;
-    if (pad) {
-        move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
-        for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
-    }
+    move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
+    for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
     std::vector<Axis> copied;
     for (int k = 0; k < rank; k++)
         copied.push_back({axes[k].bound, k < inner ? axes[k].extent : axes[k].bound, axes[k].source, axes[k].target, 1, 0});
@@ -647,7 +655,7 @@ static void move_box(const Plan& p, const int64_t* count, Tile& t, char* target)
 // Moves boxes first..last-1 of a plan.
 static void run_boxes(const Plan& p, const char* source, char* target, int64_t first, int64_t last, char* scratch) {
     const int rank = int(p.axes.size());
-    int64_t at[64] = {}, count[64], left = first;
+    int64_t at[64] = {}, count[64], left = first;  // no more axes have two places each
     for (int k : p.order) {
         const Axis& a = p.axes[size_t(k)];
         int64_t boxes = (a.n + a.box - 1) / a.box;
@@ -675,7 +683,7 @@ static void run_boxes(const Plan& p, const char* source, char* target, int64_t f
                1, 1, p.size, source + p.source_high, p.reach, p.group, p.pack, p.stream && !p.through, &fetch};
         move_box(p, count, t, target + to);
     }
-#if HAS_STREAMS
+#if IS_X86_64
     if (p.stream) _mm_sfence();
 #endif
 }
@@ -729,8 +737,8 @@ struct Crew {
     void serve() {
         int64_t seen = 0;
         for (;;) {
-            for (int spin = 0; spin < 20000 && ticket.load(std::memory_order_acquire) == seen; spin++) {
-#if HAS_STREAMS
+            for (int spin = 0; spin < SPINS && ticket.load(std::memory_order_acquire) == seen; spin++) {
+#if IS_X86_64
                 _mm_pause();
 #endif
             }
@@ -832,7 +840,7 @@ struct Together {
 
 static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int threads, int64_t portion, Clock& clock) {
     crew.start(threads - 1);
-    portion = std::max<int64_t>(1, std::min(portion, c.move->boxes / (threads * 16)));
+    portion = std::max<int64_t>(1, std::min(portion, c.move->boxes / (threads * PORTIONS)));
     bool stopped = false;
     {
         Together together(crew, c, threads, portion);

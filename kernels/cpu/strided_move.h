@@ -17,7 +17,7 @@ typedef struct gl_move gl_move;
 
 // What a plan does, for people and tests.
 typedef struct {
-    const char* kernel;         // "any", "run", "copy", "turn", "zip", "unzip" or "fill"
+    const char* kernel;         // "any", "run", "copy", "turn", "zip", "unzip" or "fill"; NULL: there is nothing to move
     int64_t element, slot;      // bytes that a kernel moves as one element, and of the place that it has in the target
     int64_t along_target, along_source, walked;  // places of a box along each side, and axes that are walked in it
     int64_t boxes, scratch;     // number of boxes; bytes of the scratch tile, 0: written directly
@@ -32,18 +32,20 @@ enum gl_result { GL_DONE = 0, GL_STOPPED = 1, GL_NO_MEMORY = 2 };
 // Called by the thread that called gl_run, every 20 milliseconds or so; not 0: stop as soon as possible.
 typedef int (*gl_poll)(void* about);
 
-// A plan for axes that are minor first in the target; `pad` has `size` bytes.  NULL: no memory.
+// A plan for up to 62 axes that are minor first in the target, 0 <= bound <= extent; `pad` has `size` bytes.  NULL: no memory.
 gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad);
 void gl_free(gl_move* plan);
 gl_description gl_describe(const gl_move* plan);
 
-// Executes a plan with at most `threads` threads.  Addresses are those of coordinate 0 on all axes.
+// Executes a plan with at most `threads` threads.  Addresses are those of coordinate 0 on all axes; what is read and what is
+// written do not overlap.
 enum gl_result gl_run(const gl_move* plan, const void* source, void* target, int threads, gl_poll poll, void* about);
 
-// Bytes of the first-, second- and third-level cache, for plans made from now on.
+// Bytes of the first-, second- and third-level cache, for plans made from now on.  (Nothing depends on the first.)
 void gl_set_caches(int64_t first, int64_t second, int64_t third);
 
-// The name of instruction set 0, 1, ... that this machine has; NULL past the best.  gl_use picks one for plans made from now on.
+// The name of instruction set 0, 1, ... that this machine has; NULL past the best.  gl_use picks one of these for plans made
+// from now on.
 const char* gl_instruction_set(int number);
 void gl_use(int number);
 

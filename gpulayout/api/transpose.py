@@ -227,6 +227,11 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
             return traced(TracedCall("transpose", None, axes, sizes, options), array, out, again)
         if asked := Asked(options):
             return _converted(axes, sizes, asked, array, out)
+    return _unchanged(axes, sizes, array, out)
+
+
+def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: Any, out: Any) -> Any:
+    """`transpose` without arithmetic."""
     key = None
     if type(axes) is str and not sizes and not is_compiling():
         key = axes, type(array), host_backend()

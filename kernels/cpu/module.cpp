@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a move that takes less time than to hand the lock over and back
 constexpr int MOST_AXES = 62;             // so many of two places have 2^62 elements: no move needs more
+constexpr int64_t MOST_CACHE = int64_t(1) << 40;
 constexpr int MOST_THREADS = 1024;
 constexpr int MOST_DIMENSIONS = 8;        // of arrays that a plan recognises
 
@@ -267,6 +268,8 @@ PyType_Spec plan_spec = {"gpulayout.cpu._native.Plan", sizeof(Plan), 0, Py_TPFLA
 PyObject* set_caches(PyObject*, PyObject* args) {
     long long first, second, third;
     if (!PyArg_ParseTuple(args, "LLL", &first, &second, &third)) return nullptr;
+    if (first < 0 || second < 0 || third < 0 || second > MOST_CACHE || third > MOST_CACHE)
+        return PyErr_SetString(PyExc_ValueError, "a cache has 0 to 2^40 bytes"), nullptr;
     gl_set_caches(first, second, third);
     Py_RETURN_NONE;
 }

@@ -554,7 +554,7 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
     int64_t elements = size, all = size;
     for (int k = 0; k < rank; k++) elements *= axes[k].bound, all *= axes[k].extent;
     if (!all) return;
-    move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
+    if (all > elements) move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
     for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
     std::vector<Axis> copied;
     for (int k = 0; k < rank; k++)
@@ -793,9 +793,10 @@ static void forget_threads() {
     process_crew = nullptr;  // the next call makes one
 }
 
+// When the file is loaded, not at the first call: a fork in the middle of that would leave the child without it.
+[[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
+
 static Crew* crew() {
-    static const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
-    (void)registered;
     Crew* found = process_crew.load();
     if (found) return found;
     Crew* made = new (std::nothrow) Crew;

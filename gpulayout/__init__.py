@@ -1,4 +1,4 @@
-"""Describe array layouts and move arrays between them: on NVIDIA GPUs with CuPy, on the CPU with NumPy.
+"""Describe array layouts and move arrays between them: on NVIDIA GPUs with CuPy, on CPUs in native code or with NumPy.
 
 >>> import numpy as np, gpulayout as gl
 >>> image = np.zeros((1080, 1920, 3), np.uint8)

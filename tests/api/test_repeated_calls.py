@@ -1,0 +1,212 @@
+"""A call that resembles the one before skips the checks; whatever a check would refuse is still refused, or right."""
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.cpu import native
+from tests.support.kept import forget_transfers
+
+SHAPE = (6, 5)
+PATTERN = "a b -> b a"
+
+pytestmark = pytest.mark.skipif(bool(native.missing()), reason=native.missing())
+
+
+def transposed(array, out=None):
+    return gl.transpose(array, PATTERN, out=out)
+
+
+def planned(array, out=None):
+    flat = array.reshape(-1) if type(array) is not np.ndarray or array.flags.c_contiguous else array
+    return gl.plan(gl.Shape("f32", SHAPE), "{0,1}")(flat, out=None if out is None else out.reshape(-1)).reshape(5, 6)
+
+
+def relaid(array, out=None):
+    return gl.relayout(array.reshape(-1), "f32[6,5]", "{0,1}", out=None if out is None else out.reshape(-1)).reshape(
+        5, 6
+    )
+
+
+CALLS = {"transpose": transposed, "plan": planned, "relayout": relaid}
+
+
+@pytest.fixture(params=CALLS)
+def call(request):
+    """A call that has passed its checks, into new memory and into existing memory."""
+    forget_transfers()
+    run = CALLS[request.param]
+    for _ in range(2):
+        run(values(0))
+        run(values(0), np.empty((5, 6), np.float32))
+    yield run
+    forget_transfers()
+
+
+def values(first):
+    return np.arange(first, first + 30, dtype=np.float32).reshape(SHAPE)
+
+
+def test_every_call_has_its_own_result(call):
+    results = [call(values(first)) for first in (0, 100, 200)]
+    for result, first in zip(results, (0, 100, 200)):
+        assert (result == values(first).T).all()
+    assert not np.may_share_memory(results[1], results[2])
+
+
+def test_new_and_given_memory_take_turns(call):
+    out = np.zeros((5, 6), np.float32)
+    for first in range(4):
+        assert (call(values(first), out) == values(first).T).all()
+        assert (out == values(first).T).all()
+        assert (call(values(first)) == values(first).T).all()
+
+
+def test_a_read_only_target_is_refused(call):
+    out = np.zeros((5, 6), np.float32)
+    out.flags.writeable = False
+    with pytest.raises(BufferError, match="read-only"):
+        call(values(0), out)
+    assert not out.any()
+
+
+def test_a_read_only_source_is_read(call):
+    source = values(3)
+    source.flags.writeable = False
+    assert (call(source) == source.T).all()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", ">f4"])
+def test_another_type_is_read_anew(call, dtype):
+    source = values(0).astype(dtype)
+    if call is transposed:
+        assert (call(source) == source.T).all() and call(source).dtype == source.dtype
+        with pytest.raises(TypeError, match="dtype"):
+            call(source, np.zeros((5, 6), np.float32))
+    else:
+        with pytest.raises(TypeError, match="dtype"):
+            call(source)
+    with pytest.raises(TypeError, match="dtype"):
+        call(values(0), np.zeros((5, 6), dtype))
+
+
+def test_targets_that_overlap_the_source_are_refused(call):
+    memory = np.zeros(60, np.float32)
+    for start in (1, 7, 29):
+        source, out = memory[:30].reshape(SHAPE), memory[start : start + 30].reshape(5, 6)
+        source[...] = values(0)
+        before = memory.copy()
+        with pytest.raises(BufferError, match="overlap"):
+            call(source, out)
+        assert (memory == before).all()
+    source, out = memory[:30].reshape(SHAPE), memory[30:].reshape(5, 6)
+    source[...] = values(5)
+    assert (call(source, out) == values(5).T).all()
+
+
+def test_two_maps_of_one_file_are_refused(call, tmp_path):
+    path = tmp_path / "array"
+    path.write_bytes(values(0).tobytes())
+    first, second = (np.memmap(path, np.float32, "r+", shape=shape) for shape in (SHAPE, (5, 6)))
+    with pytest.raises(BufferError, match="file"):
+        call(np.asarray(first), np.asarray(second))
+    assert path.read_bytes() == values(0).tobytes()
+
+
+def test_an_array_that_changed_its_shape_in_place_is_read_anew():
+    source = values(0)
+    assert transposed(source).shape == (5, 6)
+    source.shape = 5, 6
+    assert transposed(source).shape == (6, 5)
+    assert (transposed(source) == source.T).all()
+
+
+def test_strides_count():
+    wide = np.arange(60, dtype=np.float32).reshape(6, 10)
+    for source in (values(0), wide[:, ::2], wide[::-1, :5], values(0), np.broadcast_to(values(0)[:1], SHAPE)):
+        assert (transposed(source) == source.T).all()
+        out = np.zeros((5, 12), np.float32)[:, ::2]
+        assert (transposed(source, out) == source.T).all()
+
+
+def test_a_subclass_is_no_array_of_before(call):
+    class Own(np.ndarray):
+        pass
+
+    assert (call(values(2).view(Own)) == values(2).T).all()
+
+
+def test_turning_the_engine_off_is_seen_by_new_plans(call):
+    with native.chosen(False):
+        forget_transfers()
+        assert (call(values(2)) == values(2).T).all()
+        assert (call(values(3)) == values(3).T).all()
+
+
+# ------------------------------------------------------------------------------------------------------------ tensors
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def tensor_call(call, torch):
+    for _ in range(2):
+        call(torch.arange(30.0).reshape(SHAPE))
+        call(torch.arange(30.0).reshape(SHAPE), torch.empty(5, 6))
+    return call
+
+
+def test_tensors_have_their_own_results(tensor_call, torch):
+    for first in range(3):
+        source, out = torch.arange(first, first + 30.0).reshape(SHAPE), torch.zeros(5, 6)
+        made = tensor_call(source)
+        assert type(made) is torch.Tensor and torch.equal(made, source.T)
+        version = out._version
+        assert torch.equal(tensor_call(source, out), source.T) and torch.equal(out, source.T)
+        assert out._version > version  # autograd knows that it was written
+
+
+def test_tensors_of_other_types_and_strides_are_read_anew(torch):
+    for source in (
+        torch.arange(30.0).reshape(SHAPE),
+        torch.arange(30.0).reshape(SHAPE),
+        torch.arange(30, dtype=torch.int32).reshape(SHAPE),
+        torch.arange(60.0).reshape(6, 10)[:, ::2],
+        torch.arange(30.0).reshape(5, 6).T,
+        torch.arange(30.0).reshape(SHAPE),
+    ):
+        assert torch.equal(transposed(source), source.T)
+
+
+def test_tensors_that_share_memory_are_refused(tensor_call, torch):
+    memory = np.zeros(60, np.float32)
+    whole = torch.from_numpy(memory)
+    again = torch.from_numpy(memory[7:])  # another storage of the same memory
+    with pytest.raises(BufferError, match="overlap"):
+        tensor_call(whole[:30].reshape(SHAPE), again[:30].reshape(5, 6))
+    assert not memory.any()
+
+
+def test_gradients_follow_tensors_that_require_them(tensor_call, torch):
+    source = torch.arange(30.0).reshape(SHAPE).requires_grad_()
+    tensor_call(source).sum().backward()
+    assert torch.equal(source.grad, torch.ones(SHAPE))
+
+
+def test_tensors_without_memory_of_their_own_are_traced(tensor_call, torch):
+    batch = torch.arange(60.0).reshape(2, *SHAPE)
+    assert torch.equal(torch.func.vmap(tensor_call)(batch), batch.transpose(1, 2))
+    negative = torch.arange(30.0).to(torch.complex64).conj().imag.reshape(SHAPE)  # its neg bit is set
+    assert negative.is_neg()
+    with pytest.raises(BufferError, match="neg"):
+        tensor_call(negative)
+
+
+def test_a_resized_storage_is_refused(tensor_call, torch):
+    source = torch.arange(30.0).reshape(SHAPE)
+    source.untyped_storage().resize_(8)
+    with pytest.raises(BufferError, match="storage"):
+        tensor_call(source)

@@ -160,10 +160,8 @@ class TensorCall:
 
     def again(self, source: Any, target: Any) -> Any:
         """See `Prepared.again`."""
-        if source.dtype is not self._kind[0] or (source.shape, source.stride()) != self._given:
-            return None
-        start = plain_address(source)
-        if not start:
+        start = plain_address(source)  # first: while torch records, sizes are tensors
+        if not start or source.dtype is not self._kind[0] or (source.shape, source.stride()) != self._given:
             return None
         if target is None:
             target = _torch().empty_strided(*self._result, dtype=self._kind[1])
@@ -178,12 +176,10 @@ class TensorCall:
     def _opened(self, start: int, target: Any) -> int:
         """The address of a target that passes all checks, and lies in other memory; 0 says nothing."""
         torch = _torch()
-        if type(target) is not torch.Tensor or target.dtype is not self._kind[1]:
+        address = plain_address(target) if type(target) is torch.Tensor else 0
+        if not address or target.dtype is not self._kind[1] or (target.shape, target.stride()) != self._result:
             return 0
-        if (target.shape, target.stride()) != self._result:
-            return 0
-        address = plain_address(target)
-        if not address or (address < start + self._bytes[0] and start < address + self._bytes[1]):
+        if address < start + self._bytes[0] and start < address + self._bytes[1]:
             return 0
         _TORCH.will_be_written(target)
         return address

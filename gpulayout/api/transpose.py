@@ -238,22 +238,21 @@ def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: A
         recent = latest.get(key)
         if recent is not None and (done := recent(array, out)) is not None:
             return done
-    if type(array) is np.ndarray:
-        ran: list[Prepared] = []
-        result = _transposed(axes, sizes, host_backend(), array, out, host_backend(), ran)
-        if ran and key:
-            _keep_latest(key, ran[0])
-        return result
+    ran: list[Prepared] = []
     library = library_of(array)
     if library is not None:
-        ran = []
         work = functools.partial(_transposed, axes, sizes, ran=ran)
         result = same_kind(library, array, "array", out, work, ("transpose", None, axes, sizes))
-        if ran and key and (found := recognised(library, ran[0], array, result)):
-            _keep_latest(key, found)
-        return result
-    backend, source = arrays.open_array(array, "array")
-    return _transposed(axes, sizes, backend, source, out, backend)
+        found = recognised(library, ran[0], array, result) if ran and key else None
+    else:
+        backend, source = arrays.open_array(array, "array")
+        result = _transposed(axes, sizes, backend, source, out, backend, ran)
+        found = ran[0] if ran and type(array) is np.ndarray else None
+    if key and found is not None:
+        if len(latest) >= MOST_LATEST:
+            latest.clear()
+        latest[key] = found.again
+    return result
 
 
 def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: Asked, given: Any, out: Any) -> Any:
@@ -417,12 +416,6 @@ def _transposed(
 # what its arrays said.  Three quarters of the time of a small call go into checks.
 latest: dict[tuple[str, type, Backend], Callable[[Any, Any], Any]] = {}
 MOST_LATEST = 256
-
-
-def _keep_latest(key: tuple[str, type, Backend], prepared: Any) -> None:
-    if len(latest) >= MOST_LATEST:
-        latest.clear()
-    latest[key] = prepared.again
 
 
 def axis_numbers(axes: Any, sizes: Mapping[str, Any], source: Any) -> tuple[int, ...]:

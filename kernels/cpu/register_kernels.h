@@ -324,7 +324,14 @@ template <class T> static void turn(const Tile& t) {
     turn_from<T, LANES>(t, 0);
 }
 
-// Elements of 16 bytes need no interleaving: four rows at a time write a line of the target.
+// Elements of 16 bytes need no interleaving: four rows at a time write a line of the target, and the last rows follow.
+template <int Rows> INLINE void turn_16_last(const Tile& t, int64_t j) {
+    for (int64_t i = 0; i < t.ni; i++) {
+        t.fetch->go(1);
+        char* at = t.target + 16 * j + t.target_i[i];
+        for (int k = 0; k < Rows; k++) store(at + 16 * k, load<Two>(t.source + t.source_j[j + k] + 16 * i));
+    }
+}
 static void turn_16(const Tile& t) {
     int64_t j = 0;
     for (; j + 4 <= t.nj; j += 4) {
@@ -338,11 +345,9 @@ static void turn_16(const Tile& t) {
             store(at, w), store(at + 16, x), store(at + 32, y), store(at + 48, z);
         }
     }
-    if (j < t.nj)
-        for (int64_t i = 0; i < t.ni; i++) {
-            t.fetch->go(1);
-            for (int64_t k = j; k < t.nj; k++) store(t.target + 16 * k + t.target_i[i], load<Two>(t.source + t.source_j[k] + 16 * i));
-        }
+    if (t.nj - j == 3) turn_16_last<3>(t, j);
+    else if (t.nj - j == 2) turn_16_last<2>(t, j);
+    else if (t.nj - j == 1) turn_16_last<1>(t, j);
 }
 
 // ------------------------------------------------------------------------------------------------------------------ zips

@@ -174,7 +174,7 @@ print(gl.show_config("dicts")["threads"])
 @pytest.mark.one_in(2)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize(("init", "row"), [("one_thread", "1 1 0"), ("None", "1 3 2")])
-def test_workers_of_a_data_loader_have_their_own_number_and_threads(init, row):
+def test_workers_of_a_data_loader_have_their_own_number_and_threads(init, row, numpy_alone):
     """Each row: right bytes, the number of threads, and how many of them the worker had to start."""
     pytest.importorskip("torch")
     assert printed_by(LOADER.replace("INIT", init)) == [row, row, "3"]

@@ -372,14 +372,14 @@ def test_index_refuses_indices_out_of_bounds(args):
     assert "f32[2,3]{0,1:PD(3,5)}" in failure("index", PADDED, *args)
 
 
-def test_explain_prints_the_plan():
+def test_explain_prints_the_plan(numpy_alone):
     plan = gl.plan("f32[2,3]", PADDED)
     wanted = explain(plan.pieces, plan.source, plan.target, DEVICES[REFERENCE])
     assert run("explain", "f32[2,3]", PADDED).stdout == f"{wanted}\n"
     found = json.loads(run("explain", "f32[2,3]", PADDED, "--json").stdout)
     assert (found["bytes_read"], found["bytes_written"], found["gpu"]["family"]) == (24, 60, "gather")
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
-    assert found["numpy"] == {
+    assert found["cpu"] == {
         "element_bytes": 4,
         "axes": [
             {"extent": 2, "source_stride": 12, "target_stride": 4},
@@ -391,7 +391,7 @@ def test_explain_prints_the_plan():
     model = found["gpu"]["model"]
     assert (model["measured"], model["device"], model["binds"][0]) == (False, REFERENCE, "the launch")
     nothing = json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)
-    assert nothing["gpu"] is nothing["numpy"] is None
+    assert nothing["gpu"] is nothing["cpu"] is None
 
 
 def test_explain_says_how_a_limit_cuts_files():
@@ -447,14 +447,14 @@ def test_explain_takes_a_device():
 def test_explain_as_json_describes_packed_moves(source, target, elements, places, chunk):
     found = json.loads(run("explain", source, target, "--json").stdout)
     assert (found["element_count"], found["place_count"], found["itemsize"]) == (elements, places, 1)
-    assert (found["numpy"] or {}).get("chunk") == chunk
+    assert (found["cpu"] or {}).get("chunk") == chunk
 
 
-def test_explain_as_json_has_numpy_s_tiles_minor_first():
-    found = json.loads(run("explain", "f32[4096,16384]", "{0,1}", "--json").stdout)["numpy"]
+def test_explain_as_json_has_numpy_s_tiles_minor_first(numpy_alone):
+    found = json.loads(run("explain", "f32[4096,16384]", "{0,1}", "--json").stdout)["cpu"]
     assert [axis["extent"] for axis in found["axes"]] == [4096, 16384]
     assert found["cache_block"] == [16, 2048]  # shorter along the target
-    found = json.loads(run("explain", "u8[9,300000]", "{0,1:PD(10,300000)}", "--json").stdout)["numpy"]
+    found = json.loads(run("explain", "u8[9,300000]", "{0,1:PD(10,300000)}", "--json").stdout)["cpu"]
     assert found["cache_block"] == [1, 150000]
 
 

@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(KERNELS, "places with gaps stored too wide", "safe = t.group ? 0 : t.ni", "safe = t.ni"),
     Mutant(KERNELS, "places: last ones of the wrong place", "if (i + N > t.ni) i = t.ni - N;", ""),
     Mutant(KERNELS, "places: row past the last", "a[k] = load<V>(t.source + t.source_j[least(k, t.nj - 1)] + i * size);", "a[k] = load<V>(t.source + t.source_j[k] + i * size);"),
-    Mutant(KERNELS, "turn of 16 bytes: rows after whole lines dropped", "for (int64_t k = j; k < t.nj; k++) store(t.target + 16 * k", "for (int64_t k = j + 1; k < t.nj; k++) store(t.target + 16 * k"),
+    Mutant(KERNELS, "turn of 16 bytes: rows after whole lines dropped", "if (t.nj - j == 3) turn_16_last<3>(t, j);", "if (t.nj - j == 3) turn_16_last<2>(t, j);"),
     Mutant(KERNELS, "turn of 16 bytes: two rows swapped", "store(at + 16, x), store(at + 32, y)", "store(at + 16, y), store(at + 32, x)"),
     # ---- zips
     Mutant(KERNELS, "zip: channel of a byte", "return at / size % C; }", "return at / size % C ^ (C == 4); }"),

@@ -16,7 +16,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 RECORDED = tuple(
     RESULTS / name
     for name in (
-        "cpu-goals-epyc-zen5-2core.json",
+        "cpu-goals-native-epyc-zen3-2core.json",
         "cpu-epyc-zen4-2core-2threads.json",
         "cpu-curves-xeon-2core.json",
         "gpu-h100.json",

@@ -233,7 +233,7 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
 def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: Any, out: Any) -> Any:
     """`transpose` without arithmetic."""
     key = None
-    if type(axes) is str and not sizes and not is_compiling():
+    if (axes is None or type(axes) is str) and not sizes and not is_compiling():
         key = axes, type(array), host_backend()
         recent = latest.get(key)
         if recent is not None and (done := recent(array, out)) is not None:
@@ -414,7 +414,7 @@ def _transposed(
 
 # By pattern, type of array and the host's backend: runs the latest call again without its checks, for arrays that say
 # what its arrays said.  Three quarters of the time of a small call go into checks.
-latest: dict[tuple[str, type, Backend], Callable[[Any, Any], Any]] = {}
+latest: dict[tuple[str | None, type, Backend], Callable[[Any, Any], Any]] = {}
 MOST_LATEST = 256
 
 

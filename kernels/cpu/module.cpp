@@ -195,11 +195,14 @@ bool is_known(const Facts& facts, PyObject* array, Py_buffer& view, int flags) {
     return known;
 }
 
-// An array that refers to nothing but its own memory: no map of a file, which another map could show at another address.
-bool owns_memory(PyObject* array) {
+// An array in memory of its own, or in that of an array of the same type: no map of a file, which another map could show at
+// another address.
+bool owns_memory(PyObject* array, bool is_base = false) {
     PyObject* base = PyObject_GetAttr(array, base_name);
-    Py_XDECREF(base);
-    return base == Py_None || (!base && (PyErr_Clear(), false));
+    if (!base) return PyErr_Clear(), false;
+    bool owns = base == Py_None || (!is_base && Py_TYPE(base) == Py_TYPE(array) && owns_memory(base, true));
+    Py_DECREF(base);
+    return owns;
 }
 
 // The call may run another thread, whose `remember` replaces what is called here.

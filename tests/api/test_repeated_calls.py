@@ -28,7 +28,11 @@ def relaid(array, out=None):
     )
 
 
-CALLS = {"transpose": transposed, "plan": planned, "relayout": relaid}
+def reversed_axes(array, out=None):
+    return gl.transpose(array, out=out)
+
+
+CALLS = {"transpose": transposed, "reversed": reversed_axes, "plan": planned, "relayout": relaid}
 
 
 @pytest.fixture(params=CALLS)
@@ -79,7 +83,7 @@ def test_a_read_only_source_is_read(call):
 @pytest.mark.parametrize("dtype", ["f8", "i4", ">f4"])
 def test_another_type_is_read_anew(call, dtype):
     source = values(0).astype(dtype)
-    if call is transposed:
+    if call in (transposed, reversed_axes):
         assert (call(source) == source.T).all() and call(source).dtype == source.dtype
         with pytest.raises(TypeError, match="dtype"):
             call(source, np.zeros((5, 6), np.float32))

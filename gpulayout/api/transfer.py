@@ -15,6 +15,7 @@ from gpulayout.api.backends import host_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, Result, recognised, same_kind
 from gpulayout.api.sides import BufferSide, Side
+from gpulayout.cpu.native_plan import NativeCall
 from gpulayout.moves.backend import AnyArray, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
 
@@ -46,7 +47,11 @@ class Transfer:
             if found is not None:
                 return found
         if kind is np.ndarray:
-            return self.run(host_backend(), buffer, out)
+            done = self.run(host_backend(), buffer, out)
+            prepared = self.prepared.get(host_backend())
+            if type(done) is kind and (compiled := getattr(prepared, "compiled", None)):
+                prepared.call = NativeCall.of(compiled, buffer, done, is_new=out is None)  # type: ignore[union-attr]
+            return done
         role, library = self.sides[0].role, library_of(buffer)
         if library is not None:
             done = same_kind(library, buffer, role, out, self.run, self.traced_call())

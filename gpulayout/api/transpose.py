@@ -22,6 +22,7 @@ from gpulayout.api.same_kind import Maker, Result, recognised, same_kind
 from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_strides
 from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import SEPARATE, Transfer
+from gpulayout.cpu.native_plan import NativeCall
 from gpulayout.layout import checks
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import ElementType
@@ -247,7 +248,8 @@ def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: A
     else:
         backend, source = arrays.open_array(array, "array")
         result = _transposed(axes, sizes, backend, source, out, backend, ran)
-        found = ran[0] if ran and type(array) is np.ndarray else None
+        compiled = getattr(ran[0], "compiled", None) if ran and type(array) is type(result) is np.ndarray else None
+        found = compiled and NativeCall.of(compiled, array, result, is_new=out is None)
     if key and found is not None:
         if len(latest) >= MOST_LATEST:
             latest.clear()
@@ -396,8 +398,8 @@ def _transposed(
     # Sizes such as True or 2.0, which equal ints, must not reach the cache.
     find = rearranged if not sizes or {*map(type, sizes.values())} == {int} else rearranged.__wrapped__
     found = find(axes, source.dtype, source.shape, source.strides, tuple(sizes.items()))
-    transfer, is_new = found.transfer, out is None
-    if is_new:
+    transfer = found.transfer
+    if out is None:
         result = out = maker.empty(found.shape, source.dtype, source)
     else:
         result = _opened_out(backend, source, found.shape, out)
@@ -406,7 +408,7 @@ def _transposed(
         arrays.will_be_written(out)
     if transfer is not None:
         prepared = transfer.prepared_by(backend)
-        prepared.execute(source, result, is_new=is_new)
+        prepared.execute(source, result)
         if ran is not None:
             ran.append(prepared)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
-from gpulayout.cpu.thread_count import MOST_THREADS
+from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Move
 
@@ -53,6 +54,29 @@ class NativePlan(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
         return {"engine": "native", **self.compiled.describe()}
+
+
+class NativeCall:
+    """A call that passed all checks, ready to run again for arrays that say what its arrays said.
+
+    It belongs to the caller that checked: other callers of the same plan take other arrays.
+    """
+
+    __slots__ = ("_again", "_asks")
+
+    def __init__(self, again: Callable[..., np.ndarray | None], asks: bool):
+        self._again, self._asks = again, asks
+
+    @classmethod
+    def of(cls, compiled: Any, source: np.ndarray, target: np.ndarray, *, is_new: bool) -> NativeCall | None:
+        """The call that moved from `source` to `target`, if arrays like these can be recognised."""
+        made = (np.empty, (target.shape, target.dtype)) if is_new else (None, None)
+        call = compiled.call(source, target, *made)
+        return None if call is None else cls(call.again, compiled.describe()["most_threads"] > 1)
+
+    def again(self, source: np.ndarray, target: np.ndarray | None) -> np.ndarray | None:
+        """See `Prepared.again`."""
+        return self._again(source, target, thread_count() if self._asks else 1)
 
 
 def ordinary_plan_of(move: Move, threads: int = 1) -> NativePlan | StridedPlan:

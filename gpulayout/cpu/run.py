@@ -12,7 +12,7 @@ from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.native_plan import NativePlan
+from gpulayout.cpu.native_plan import NativeCall, NativePlan
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
@@ -44,7 +44,7 @@ class _Described:
 class HostMoves:
     """`Prepared` and `PreparedArithmetic` of the CPU."""
 
-    __slots__ = ("pieces", "compiled", "_alone", "_shared", "_asks")
+    __slots__ = ("pieces", "compiled", "call", "_alone", "_shared", "_asks")
 
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
@@ -52,6 +52,7 @@ class HostMoves:
         self._shared = 1, self._alone  # the last number of threads above 1, and the plans for it
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
         self.compiled = _only_native(self._alone)
+        self.call: NativeCall | None = None  # the latest of the transfer that prepared these pieces
 
     def execute(
         self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
@@ -60,9 +61,6 @@ class HostMoves:
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
             plan.execute(source, source_offset, target, target_offset)
-        if self.compiled is not None and type(source) is type(target) is np.ndarray:
-            made = (np.empty, (target.shape, target.dtype)) if is_new else (None, None)
-            self.compiled.remember(source, target, *made)
 
     def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostArithmetic:
         """See `PreparedArithmetic.with_parameters`."""
@@ -77,10 +75,7 @@ class HostMoves:
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> np.ndarray | None:
         """See `Prepared.again`.  NumPy's own moves take no longer to check arrays than to recognise an earlier call."""
-        if self.compiled is None:
-            return None
-        found: np.ndarray | None = self.compiled.again(source, target, thread_count() if self._asks else 1)
-        return found
+        return None if self.call is None else self.call.again(source, target)
 
     def _plans_for(self, threads: int) -> Planned:
         if threads == 1:

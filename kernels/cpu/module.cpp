@@ -17,7 +17,7 @@ constexpr int MOST_DIMENSIONS = 8;        // of arrays that a plan recognises
 
 // What an array that passed all checks of a call said of itself.
 struct Facts {
-    PyObject *type, *dtype;  // type: nullptr before the first call
+    PyObject *type, *dtype;
     int ndim;
     Py_ssize_t sizes[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];
     int64_t low, high;  // bytes from its first element: the lowest, and one past the highest
@@ -27,9 +27,16 @@ struct Plan {
     PyObject_HEAD
     gl_move* move;
     int64_t bytes;
+};
+
+// A call that passed all checks.  It belongs to one caller: other callers of its plan check other things.
+struct Call {
+    PyObject_HEAD
+    Plan* plan;
     Facts source, target;
     PyObject *empty, *result;  // numpy.empty and its arguments for a new target; nullptr: none was made
 };
+PyObject* call_type;
 PyObject *dtype_name, *base_name;  // interned
 
 constexpr const char* AN_AXIS = "an axis is a tuple (extent, bound, source stride, target stride)";
@@ -79,10 +86,7 @@ PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* words) {
 
 void plan_free(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
-    Plan* plan = reinterpret_cast<Plan*>(self);
-    gl_free(plan->move);
-    for (PyObject* held : {plan->source.type, plan->source.dtype, plan->target.type, plan->target.dtype, plan->empty, plan->result})
-        Py_XDECREF(held);
+    gl_free(reinterpret_cast<Plan*>(self)->move);
     reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -137,14 +141,8 @@ PyObject* plan_run_at(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 }
 
 // --------------------------------------------------------------------------------------------- calls that passed before
-// `remember` keeps what two arrays said of themselves that had passed all checks of a call.  `again` recognises arrays that
+// `call` keeps what two arrays said of themselves that had passed all checks of a call.  `again` recognises arrays that
 // say the same; if they also lie apart, it moves without the checks.
-
-void replace(PyObject*& place, PyObject* value) {  // takes the reference
-    PyObject* before = place;
-    place = value;
-    Py_XDECREF(before);
-}
 
 bool take_facts(Facts& facts, PyObject* array) {
     Py_buffer view;
@@ -158,28 +156,33 @@ bool take_facts(Facts& facts, PyObject* array) {
         known = view.shape[k] > 0;
     }
     PyBuffer_Release(&view);
-    PyObject* dtype = known ? PyObject_GetAttr(array, dtype_name) : nullptr;
-    if (!dtype) return PyErr_Clear(), false;
-    replace(facts.dtype, dtype);
-    PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(array));
-    Py_INCREF(type);
-    replace(facts.type, type);
+    facts.dtype = known ? PyObject_GetAttr(array, dtype_name) : nullptr;
+    if (!facts.dtype) return PyErr_Clear(), false;
+    facts.type = Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(array)));
     return true;
 }
 
-PyObject* plan_remember(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count != 4) return PyErr_SetString(PyExc_TypeError, "remember(source, target, empty, result)"), nullptr;
-    Plan* plan = reinterpret_cast<Plan*>(self);
-    bool is_new = args[2] != Py_None;
-    if (!take_facts(plan->source, args[0]) || !take_facts(plan->target, args[1])) {
-        replace(plan->source.type, nullptr);
+PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    if (count != 4) return PyErr_SetString(PyExc_TypeError, "call(source, target, empty, result)"), nullptr;
+    PyTypeObject* type = reinterpret_cast<PyTypeObject*>(call_type);
+    Call* call = reinterpret_cast<Call*>(reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0));
+    if (!call) return nullptr;
+    call->plan = reinterpret_cast<Plan*>(Py_NewRef(self));
+    if (!take_facts(call->source, args[0]) || !take_facts(call->target, args[1])) {
+        Py_DECREF(call);
         Py_RETURN_NONE;
     }
-    if (is_new) {  // else a target that was made before may still do: `again` looks at what it made
-        Py_INCREF(args[2]), Py_INCREF(args[3]);
-        replace(plan->empty, args[2]), replace(plan->result, args[3]);
-    }
-    Py_RETURN_NONE;
+    if (args[2] != Py_None) call->empty = Py_NewRef(args[2]), call->result = Py_NewRef(args[3]);
+    return reinterpret_cast<PyObject*>(call);
+}
+
+void call_free(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    Call* call = reinterpret_cast<Call*>(self);
+    for (PyObject* held : {reinterpret_cast<PyObject*>(call->plan), call->source.type, call->source.dtype, call->target.type, call->target.dtype, call->empty, call->result})
+        Py_XDECREF(held);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
 }
 
 // True if the array says the same; `view` is then to be released.
@@ -205,33 +208,24 @@ bool owns_memory(PyObject* array, bool is_base = false) {
     return owns;
 }
 
-// The call may run another thread, whose `remember` replaces what is called here.
-PyObject* make_target(Plan* plan) {
-    PyObject *empty = Py_NewRef(plan->empty), *result = Py_NewRef(plan->result);
-    PyObject* made = PyObject_Call(empty, result, nullptr);
-    Py_DECREF(empty), Py_DECREF(result);
-    return made;
-}
-
-PyObject* plan_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (count < 2 || count > 3) return PyErr_SetString(PyExc_TypeError, "again(source, target, threads=1)"), nullptr;
-    Plan* plan = reinterpret_cast<Plan*>(self);
+    Call* call = reinterpret_cast<Call*>(self);
     long threads = count == 3 ? PyLong_AsLong(args[2]) : 1;
     if (threads == -1 && PyErr_Occurred()) return nullptr;
     Py_buffer source, target;
     bool makes = args[1] == Py_None;
-    if (!plan->source.type || (makes && !plan->result)) Py_RETURN_NONE;
+    if (makes && !call->empty) Py_RETURN_NONE;
     if (!makes && !owns_memory(args[1])) Py_RETURN_NONE;
-    if (!is_known(plan->source, args[0], source, PyBUF_STRIDED_RO)) Py_RETURN_NONE;
-    PyObject* written = makes ? make_target(plan) : Py_NewRef(args[1]);
+    if (!is_known(call->source, args[0], source, PyBUF_STRIDED_RO)) Py_RETURN_NONE;
+    PyObject* written = makes ? PyObject_Call(call->empty, call->result, nullptr) : Py_NewRef(args[1]);
     if (!written) return PyBuffer_Release(&source), nullptr;
     PyObject* result = Py_None;
-    if (is_known(plan->target, written, target, PyBUF_STRIDED)) {
+    if (is_known(call->target, written, target, PyBUF_STRIDED)) {
         const char* from = static_cast<const char*>(source.buf);
         char* to = static_cast<char*>(target.buf);
-        if (from + plan->source.high <= to + plan->target.low || to + plan->target.high <= from + plan->source.low) {
-            result = execute(plan, from, to, threads_of(threads)) ? written : nullptr;
-        }
+        if (from + call->source.high <= to + call->target.low || to + call->target.high <= from + call->source.low)
+            result = execute(call->plan, from, to, threads_of(threads)) ? written : nullptr;
         PyBuffer_Release(&target);
     }
     PyBuffer_Release(&source);
@@ -252,10 +246,8 @@ PyMethodDef plan_methods[] = {
      "run(source, source_offset, target, target_offset, threads)\n--\n\nMove between two buffers; offsets are bytes from the first element of each."},
     {"run_at", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run_at)), METH_FASTCALL,
      "run_at(source, target, threads)\n--\n\nThe same between two addresses of memory that nobody frees meanwhile."},
-    {"remember", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_remember)), METH_FASTCALL,
-     "remember(source, target, empty, result)\n--\n\nKeep what arrays that passed all checks say of themselves; empty(*result) makes such a target, or both are None."},
-    {"again", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_again)), METH_FASTCALL,
-     "again(source, target, threads=1)\n--\n\nMove between arrays that say what remembered ones said, and lie apart; return the target.  Else None.  A target of None is made."},
+    {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_call)), METH_FASTCALL,
+     "call(source, target, empty, result)\n--\n\nA call of these arrays, which passed all checks, or None; empty(*result) makes such a target, or both are None."},
     {"describe", plan_describe, METH_NOARGS, "describe()\n--\n\nWhat the plan does, as a dict."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -267,6 +259,14 @@ PyType_Slot plan_slots[] = {
     {0, nullptr},
 };
 PyType_Spec plan_spec = {"gpulayout.cpu._native.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
+
+PyMethodDef call_methods[] = {
+    {"again", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_again)), METH_FASTCALL,
+     "again(source, target, threads=1)\n--\n\nMove between arrays that say what those of the call said, and lie apart; return the target.  Else None.  A target of None is made."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot call_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(call_free)}, {Py_tp_methods, call_methods}, {0, nullptr}};
+PyType_Spec call_spec = {"gpulayout.cpu._native.Call", sizeof(Call), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
 
 PyObject* set_caches(PyObject*, PyObject* args) {
     long long first, second, third;
@@ -308,7 +308,8 @@ PyMethodDef methods[] = {
 int add_plan(PyObject* module) {
     dtype_name = PyUnicode_InternFromString("dtype"), base_name = PyUnicode_InternFromString("base");
     PyObject* type = PyType_FromSpec(&plan_spec);
-    if (!type || !dtype_name || !base_name) return -1;
+    call_type = PyType_FromSpec(&call_spec);
+    if (!type || !call_type || !dtype_name || !base_name) return -1;
     int failed = PyModule_AddObjectRef(module, "Plan", type);
     Py_DECREF(type);
     return failed;

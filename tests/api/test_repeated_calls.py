@@ -125,6 +125,31 @@ def test_an_array_that_changed_its_shape_in_place_is_read_anew():
     assert (transposed(source) == source.T).all()
 
 
+def test_calls_whose_move_is_the_same_are_other_calls():
+    """Two patterns can share a plan, and take arrays of other shapes."""
+    flat = np.arange(30, dtype=np.float32)
+    for array in (flat, flat[::-1]):
+        gl.transpose(array.reshape(6, 5))
+        gl.transpose(array, "(a=6 b) -> b a")
+        assert gl.transpose(array).shape == (30,)
+        cube, square = array.reshape(2, 3, 5), array.reshape(6, 5)
+        gl.transpose(cube, "a c b -> b a c")
+        gl.transpose(square, "(a=2 c) b -> b a c")
+        with pytest.raises(gl.LayoutError, match="3"):
+            gl.transpose(square, "a c b -> b a c")
+
+
+def test_blocks_of_a_stream_are_other_calls():
+    """They move bytes; the plan of the same shapes takes elements."""
+    forget_transfers()
+    plan, array = gl.plan("f32[6,5]", "{0,1}"), np.arange(30, dtype=np.float32)
+    plan(array)
+    plan.stream(array, out=np.empty(30, np.float32))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="uint8"):
+            plan(np.zeros(120, np.uint8))
+
+
 def test_strides_count():
     wide = np.arange(60, dtype=np.float32).reshape(6, 10)
     for source in (values(0), wide[:, ::2], wide[::-1, :5], values(0), np.broadcast_to(values(0)[:1], SHAPE)):

@@ -33,9 +33,20 @@ INLINE void copy_32(char* to, const char* from, int64_t n) {  // 17 to 32 bytes
     store(to, a), store(to + n - 16, b);
 }
 
+INLINE void copy_64(char* to, const char* from, int64_t n) {  // 33 to 64 bytes
+    Four a = load<Four>(from), b = load<Four>(from + n - 32);
+    store(to, a), store(to + n - 32, b);
+}
+
+INLINE void copy_128(char* to, const char* from, int64_t n) {  // 65 to 128 bytes
+    Four a = load<Four>(from), b = load<Four>(from + 32), c = load<Four>(from + n - 64), d = load<Four>(from + n - 32);
+    store(to, a), store(to + 32, b), store(to + n - 64, c), store(to + n - 32, d);
+}
+
 INLINE void copy_run(char* to, const char* from, int64_t n) {
     if (n <= 16) return copy_16(to, from, n);
     if (n <= 32) return copy_32(to, from, n);
+    if (n <= 64) return copy_64(to, from, n);
     int64_t k = 0;
     for (; k + 64 <= n; k += 64) {
         Four a = load<Four>(from + k), b = load<Four>(from + k + 32);
@@ -77,7 +88,7 @@ static void copy(char* to, const char* from, int64_t n, bool stream) {
 }
 
 // One run for each i, J whole: what follows is fetched meanwhile.
-static void whole_runs(const Tile& t) {
+static void whole_runs(Tile t) {
     for (int64_t i = 0; i < t.ni; i++) {
         char* to = t.target + t.target_i[i];
         const char* from = t.source + t.source_i[i];
@@ -90,7 +101,7 @@ static void whole_runs(const Tile& t) {
     }
 }
 
-enum RunLength { UP_TO_16, UP_TO_32, LONGER, LINES };  // LINES: whole lines, around the caches
+enum RunLength { UP_TO_16, UP_TO_32, UP_TO_64, UP_TO_128, LONGER, LINES };  // LINES: whole lines, around the caches
 template <RunLength Length> INLINE void each_run(const Tile& t) {
     for (int64_t j = 0; j < t.nj; j++) {
         const char* from = t.source + t.source_j[j];
@@ -100,6 +111,8 @@ template <RunLength Length> INLINE void each_run(const Tile& t) {
             char* at = to + t.target_i[i];
             if (Length == UP_TO_16) copy_16(at, from + t.source_i[i], t.size);
             else if (Length == UP_TO_32) copy_32(at, from + t.source_i[i], t.size);
+            else if (Length == UP_TO_64) copy_64(at, from + t.source_i[i], t.size);
+            else if (Length == UP_TO_128) copy_128(at, from + t.source_i[i], t.size);
             else if (Length == LONGER) copy_run(at, from + t.source_i[i], t.size);
             else copy(at, from + t.source_i[i], t.size, true);
         }
@@ -121,16 +134,18 @@ template <class Wide> INLINE void neighbour_runs(const Tile& t) {
     }
 }
 
-static void runs(const Tile& t) {
+static void runs(Tile t) {
     if (t.size <= 16 && t.nj > 8 && t.group == 0) return t.size <= 8 ? neighbour_runs<uint64_t>(t) : neighbour_runs<Two>(t);
     if (t.size <= 16) return each_run<UP_TO_16>(t);
     if (t.size <= 32) return each_run<UP_TO_32>(t);
     if (t.stream && t.size % 64 == 0) return each_run<LINES>(t);
+    if (t.size <= 64) return each_run<UP_TO_64>(t);
+    if (t.size <= 128) return each_run<UP_TO_128>(t);
     each_run<LONGER>(t);
 }
 
 // Any strides: one element at a time.  The inner loop is along I, whose places lie closer together in the source.
-template <class T> static void any(const Tile& t) {
+template <class T> static void any(Tile t) {
     for (int64_t j = 0; j < t.nj; j++) {
         const char* from = t.source + t.source_j[j];
         char* to = t.target + t.target_j[j];
@@ -265,7 +280,7 @@ template <class T> INLINE void turn_few_rows(const Tile& t, int64_t j) {
             store(t.target + (j + r) * size + t.target_i[i], load<T>(t.source + t.source_j[j + r] + i * size));
 }
 
-template <class T, int L> static void turn_from(const Tile& t, int64_t j) {
+template <class T, int L> static void turn_from(Tile t, int64_t j) {
     constexpr int64_t K = 16 / sizeof(T), B = K * L;
     if (t.ni >= K)
         for (; j + B <= t.nj || (L == 1 && j < t.nj && t.nj >= B); j += B) {
@@ -281,7 +296,7 @@ template <class T, int L> static void turn_from(const Tile& t, int64_t j) {
 
 // Fewer rows than a vector of 16 bytes has places: log2(R) rounds give whole places of R elements, R >= nj.  Each is stored
 // with what follows it, which the next place then overwrites.
-template <class T, int R, int L> static void turn_to_places(const Tile& t) {
+template <class T, int R, int L> static void turn_to_places(Tile t) {
     constexpr int64_t size = sizeof(T), K = 16 / size, N = K * L, place = R * size;
     typedef typename Vector<T, L>::Type V;
     typedef typename std::conditional<place == 16, Two, typename std::conditional<place == 8, uint64_t, uint32_t>::type>::type Place;
@@ -310,7 +325,7 @@ template <class T, int R, int L> static void turn_to_places(const Tile& t) {
     }
 }
 
-template <class T> static void turn(const Tile& t) {
+template <class T> static void turn(Tile t) {
     constexpr int64_t K = 16 / sizeof(T);
     if constexpr (K == 16) {
         if (t.nj > 2 && t.nj <= 4) return turn_to_places<T, 4, LANES>(t);
@@ -332,7 +347,7 @@ template <int Rows> INLINE void turn_16_last(const Tile& t, int64_t j) {
         for (int k = 0; k < Rows; k++) store(at + 16 * k, load<Two>(t.source + t.source_j[j + k] + 16 * i));
     }
 }
-static void turn_16(const Tile& t) {
+static void turn_16(Tile t) {
     int64_t j = 0;
     for (; j + 4 <= t.nj; j += 4) {
         const char *a = t.source + t.source_j[j], *b = t.source + t.source_j[j + 1], *c = t.source + t.source_j[j + 2],
@@ -416,7 +431,7 @@ template <class T, int C, int W> INLINE void zip_by(const Tile& t) {
     for (; done < t.ni; done++)
         for (int c = 0; c < C; c++) store(t.target + t.target_i[done] + c * size, load<T>(t.source + t.source_j[c] + done * size));
 }
-template <class T, int C> static void zip(const Tile& t) { t.nj == C ? zip_by<T, C, WIDE>(t) : turn<T>(t); }
+template <class T, int C> static void zip(Tile t) { t.nj == C ? zip_by<T, C, WIDE>(t) : turn<T>(t); }
 
 template <class T, int C, int W> INLINE void unzip_block(const char* from, const Tile& t, int64_t j) {
     constexpr int size = sizeof(T);
@@ -453,7 +468,7 @@ template <class T, int C, int W> INLINE void unzip_by(const Tile& t) {
     for (; done < t.nj; done++)
         for (int c = 0; c < C; c++) store(t.target + done * size + t.target_i[c], load<T>(t.source + t.source_j[done] + c * size));
 }
-template <class T, int C> static void unzip(const Tile& t) { t.ni == C ? unzip_by<T, C, WIDE>(t) : turn<T>(t); }
+template <class T, int C> static void unzip(Tile t) { t.ni == C ? unzip_by<T, C, WIDE>(t) : turn<T>(t); }
 
 #define CHANNELS(f, T) {f<T, 2>, f<T, 3>, f<T, 4>}
 #define EACH_SIZE(f) {CHANNELS(f, uint8_t), CHANNELS(f, uint16_t), CHANNELS(f, uint32_t), CHANNELS(f, uint64_t)}

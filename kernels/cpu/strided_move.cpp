@@ -17,7 +17,7 @@
 //      J and I can each cover several axes: tables give the offset of every place, so short axes cost nothing.  Axes that
 //      fill the lines of one side, but are on neither, are walked inside the box.
 //   3. Meanwhile the source of the next box is fetched, in the order of the source.
-//   4. Threads claim portions of the boxes from a counter.
+//   4. Each thread has a range of the boxes, and helps with those of others.
 //
 // Padding within short rows is in the scratch tile from the start, so rows are written with it.  All other padding is filled
 // by moves whose source is a pattern, with strides of 0.
@@ -81,7 +81,9 @@ struct Tile {
     bool stream;             // write whole lines around the caches: never to the scratch tile, which is read at once
     Fetch* fetch;
 };
-using Kernel = void (*)(const Tile&);
+// By value: elements are stored as bytes, which may alias a tile in memory, so each offset would be read from there again (1.24
+// times the time of turns in cache).
+using Kernel = void (*)(Tile);
 
 struct Kernels {
     Kernel any[5], runs, whole_runs;  // any: by log2 of the size; runs of other sizes; long runs, one for each i
@@ -183,7 +185,8 @@ constexpr int64_t MOST_CHUNKS = 4096;      // chunks of a box that are fetched a
 constexpr int64_t SHARE = 128 << 10;       // bytes that justify a thread
 constexpr int64_t PORTION = 16 << 20;      // bytes between two looks at the clock
 constexpr int PORTIONS = 16;               // so many for each thread, if there are as many boxes
-constexpr int SPINS = 20000;               // looks of a helper for the next call before it sleeps
+constexpr int MOST_THREADS = 256;
+constexpr auto SPIN_TIME = std::chrono::microseconds(100);  // a helper looks so long for the next call before it sleeps
 constexpr auto POLL_TIME = std::chrono::milliseconds(20);
 
 static int64_t most_of_box(int64_t bytes) {  // so many that a small move still has some boxes for each thread
@@ -707,39 +710,57 @@ static void run_portion(const Call& c, int64_t first, int64_t last, Worker& work
 }
 
 // --------------------------------------------------------------------------------------------------------------- threads
-// One helper for each further thread.  The caller and the helpers claim portions of a call from a counter, so a helper that
-// has no core at the moment delays the caller by no more than the portion that it is moving.  While a call is under way, the
-// calls of other threads, and of signal handlers, work alone.
-//
-// More helpers may be there than a call asks for, because an earlier one asked for more: as many as it has seats join it.
+// One helper for each further thread.  Each thread has a range of the boxes, the same of call after call, so that what it
+// writes is still in its own cache.  It claims portions of its range, and then of those of others: a helper that has no
+// core at the moment delays the caller by no more than the portion that it is moving.  While a call is under way, the calls of
+// other threads, and of signal handlers, work alone.
 //
 // A forked child has no helpers.  It starts a new crew, and a call that was under way in the forking thread does everything
 // again, because portions of the lost helpers may be half moved.
+
+struct alignas(64) Range {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+};
 
 struct Crew {
     std::mutex lock;
     std::condition_variable wake;
     std::atomic<bool> busy{false}, lost{false};
-    std::atomic<int64_t> ticket{0}, next{0};
-    std::atomic<int> inside{0}, seats{0};  // helpers that look for a call or work on it; that may still join it
-    Call call{};                           // this and the next line: written while there are no seats and nobody is inside
-    int64_t total = 0, portion = 0;
-    int helpers = 0;
+    std::atomic<int64_t> ticket{0};
+    std::atomic<int> inside{0}, open{0};  // helpers that look for a call or work on it; threads that may work on it
+    Call call{};                          // this and the next lines: written while `open` is 0 and nobody is inside
+    int64_t portion = 0;
+    int threads = 0, helpers = 0;
+    Range ranges[MOST_THREADS];
 
-    void work() {
+    // The next portion for thread `who`; false: there is none left.
+    bool claim(int who, int64_t& first, int64_t& last) {
+        for (int k = 0; k < threads; k++) {
+            Range& range = ranges[(who + k) % threads];
+            if (range.next.load() >= range.end) continue;
+            first = range.next.fetch_add(portion), last = std::min(first + portion, range.end);
+            if (first < last) return true;
+        }
+        return false;
+    }
+
+    void work(int who) {
         Scratch scratch(call.move->scratch);
         Worker worker{scratch.at()};
         if (call.move->scratch && !worker.scratch) return;  // the caller has its own
-        for (int64_t first; (first = next.fetch_add(portion)) < total;)
-            run_portion(call, first, std::min(first + portion, total), worker);
+        for (int64_t first, last; claim(who, first, last);) run_portion(call, first, last, worker);
     }
 
-    void serve() {
+    void serve(int who) {
         int64_t seen = 0;
         for (;;) {
-            for (int spin = 0; spin < SPINS && ticket.load(std::memory_order_acquire) == seen; spin++) {
+            auto sleeps = std::chrono::steady_clock::now() + SPIN_TIME;
+            while (ticket.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < sleeps) {
 #if IS_X86_64
                 _mm_pause();
+#elif defined(__aarch64__)
+                __asm__ volatile("yield");
 #endif
             }
             if (ticket.load() == seen) {
@@ -748,7 +769,7 @@ struct Crew {
             }
             seen = ticket.load();
             inside.fetch_add(1);
-            if (seats.fetch_sub(1) > 0) work();
+            if (who < open.load()) work(who);
             inside.fetch_sub(1);
         }
     }
@@ -761,15 +782,19 @@ struct Crew {
         for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) sigdelset(&all, fault);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
-            for (; helpers < wanted; helpers++) std::thread([this] { serve(); }).detach();
+            for (; helpers < wanted; helpers++) std::thread([this, who = helpers + 1] { serve(who); }).detach();
         } catch (const std::exception&) {  // the system allows no more, or has no memory for one
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
-    void invite(const Call& c, int threads, int64_t some) {
-        call = c, total = c.move->boxes, portion = some, next = 0;
-        seats = threads - 1;
+    void invite(const Call& c, int wanted, int64_t some) {
+        call = c, portion = some, threads = std::min(wanted, helpers + 1);
+        for (int k = 0; k < threads; k++) {
+            ranges[k].next = c.move->boxes * k / threads;
+            ranges[k].end = c.move->boxes * (k + 1) / threads;
+        }
+        open = threads;
         {
             std::lock_guard<std::mutex> hold(lock);
             ticket.fetch_add(1);
@@ -779,8 +804,8 @@ struct Crew {
 
     // No helper touches the call after this.
     void dismiss() {
-        next = INT64_MAX / 2;
-        seats = 0;
+        open = 0;
+        for (int k = 0; k < threads; k++) ranges[k].next = INT64_MAX / 2;
         while (inside.load() && !lost) std::this_thread::yield();
     }
 };
@@ -845,8 +870,8 @@ static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int thr
     bool stopped = false;
     {
         Together together(crew, c, threads, portion);
-        for (int64_t first; !stopped && !crew.lost && (first = crew.next.fetch_add(portion)) < c.move->boxes;) {
-            run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
+        for (int64_t first, last; !stopped && !crew.lost && crew.claim(0, first, last);) {
+            run_portion(c, first, last, worker);
             stopped = clock.stops();
         }
     }
@@ -855,7 +880,7 @@ static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int thr
 }
 
 static int64_t most_threads(const gl_move& move) {
-    return std::max<int64_t>(1, std::min(move.boxes, move.bytes / SHARE));
+    return std::max<int64_t>(1, std::min({move.boxes, move.bytes / SHARE, int64_t(MOST_THREADS)}));
 }
 
 }  // namespace gpulayout

@@ -137,9 +137,10 @@ MUTANTS = (
     Mutant(ENGINE, "pads only in part of the scratch", "for (int64_t k = 0; k < p.scratch; k += chunk)", "for (int64_t k = 0; k < p.scratch / 2; k += chunk)"),
     Mutant(ENGINE, "a part's boxes counted as the next one's", "first -= p.boxes, last -= p.boxes;", "last -= p.boxes;"),
     # ---- threads
-    Mutant(ENGINE, "helpers leave the last portion", "for (int64_t first; (first = next.fetch_add(portion)) < total;)", "for (int64_t first; (first = next.fetch_add(portion)) < total - portion;)"),
-    Mutant(ENGINE, "portions overlap what is there", "run_portion(call, first, std::min(first + portion, total), worker);", "run_portion(call, first, std::min(first + portion - 1, total), worker);"),
-    Mutant(ENGINE, "helpers join a call that has ended", "next = INT64_MAX / 2;\n        seats = 0;", "next = INT64_MAX / 2;", "they find no portion, and the caller waits for those who look"),
+    Mutant(ENGINE, "the last box of a range is left out", "ranges[k].end = c.move->boxes * (k + 1) / threads;", "ranges[k].end = c.move->boxes * (k + 1) / threads - 1;"),
+    Mutant(ENGINE, "nobody helps with the ranges of others", "for (int k = 0; k < threads; k++) {\n            Range&", "for (int k = 0; k < 1; k++) {\n            Range&"),
+    Mutant(ENGINE, "portions a box too short", "last = std::min(first + portion, range.end);", "last = std::min(first + portion - 1, range.end);"),
+    Mutant(ENGINE, "helpers join a call that has ended", "void dismiss() {\n        open = 0;", "void dismiss() {", "they find no portion, and the caller waits for those who look"),
     Mutant(ENGINE, "does not wait for helpers", "while (inside.load() && !lost) std::this_thread::yield();", ""),
     Mutant(ENGINE, "a child waits for its parent's helpers", "while (inside.load() && !lost)", "while (inside.load())"),
     Mutant(ENGINE, "a child takes its parent's helpers for its own", "process_crew = nullptr;  // the next call makes one", ""),
@@ -148,7 +149,7 @@ MUTANTS = (
     Mutant(ENGINE, "two calls share a crew", "if (Crew* found = crew(); found && !found->busy.exchange(true))", "if (Crew* found = crew())"),
     Mutant(ENGINE, "a stop is not told, alone", "&& clock.stops()) return GL_STOPPED;", "&& clock.stops()) return GL_DONE;"),
     Mutant(ENGINE, "a stop is not told, with helpers", "if (stopped) return GL_STOPPED;\n", "if (stopped) return GL_DONE;\n"),
-    Mutant(ENGINE, "goes on after a stop, with helpers", "for (int64_t first; !stopped && !crew.lost", "for (int64_t first; !crew.lost"),
+    Mutant(ENGINE, "goes on after a stop, with helpers", "for (int64_t first, last; !stopped && !crew.lost", "for (int64_t first, last; !crew.lost"),
     Mutant(ENGINE, "a call that ends stays with the helpers", "    ~Together() {\n        crew.dismiss();", "    ~Together() {"),
 )
 # fmt: on

@@ -168,22 +168,23 @@ INLINE typename Vector<T, L>::Type interleave(typename Vector<T, L>::Type a, typ
     return __builtin_shufflevector(a, b, int(E / K * K + E % K / 2 + Half * K / 2 + E % 2 * N)...);
 }
 
-template <class T, int L> INLINE typename Vector<T, L>::Type load_lanes(const char* const* row, int k, int64_t at) {
-    constexpr int K = 16 / sizeof(T);
+// One vector from the 16 bytes at `at` of rows 0, step, 2 * step ..
+template <class T, int L> INLINE typename Vector<T, L>::Type load_lanes(const char* const* row, int step, int64_t at) {
     typedef typename Vector<T, L>::Type V;
-    if constexpr (L == 1) return load<V>(row[k] + at);
-    else if constexpr (L == 2) return (V)__builtin_shufflevector(load<Two>(row[k] + at), load<Two>(row[K + k] + at), 0, 1, 2, 3);
+    if constexpr (L == 1) return load<V>(row[0] + at);
+    else if constexpr (L == 2) return (V)__builtin_shufflevector(load<Two>(row[0] + at), load<Two>(row[step] + at), 0, 1, 2, 3);
     else {
-        Four a = __builtin_shufflevector(load<Two>(row[k] + at), load<Two>(row[K + k] + at), 0, 1, 2, 3);
-        Four b = __builtin_shufflevector(load<Two>(row[2 * K + k] + at), load<Two>(row[3 * K + k] + at), 0, 1, 2, 3);
+        Four a = __builtin_shufflevector(load<Two>(row[0] + at), load<Two>(row[step] + at), 0, 1, 2, 3);
+        Four b = __builtin_shufflevector(load<Two>(row[2 * step] + at), load<Two>(row[3 * step] + at), 0, 1, 2, 3);
         return (V)__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
     }
 }
 
-template <class T, int L, int Rows> INLINE void interleave_rounds(typename Vector<T, L>::Type* a) {
+constexpr int log2_of_power(int n) { return n > 1 ? 1 + log2_of_power(n / 2) : 0; }
+template <class T, int L, int Rows> INLINE void interleave_rounds(typename Vector<T, L>::Type* a, int rounds = log2_of_power(Rows)) {
     constexpr int N = 16 / sizeof(T) * L;
     typename Vector<T, L>::Type b[Rows];
-    for (int round = 1; round < Rows; round *= 2) {
+    for (int round = 0; round < rounds; round++) {
         for (int m = 0; m < Rows / 2; m++) {
             b[2 * m] = interleave<T, L, 0>(a[m], a[m + Rows / 2], std::make_index_sequence<N>());
             b[2 * m + 1] = interleave<T, L, 1>(a[m], a[m + Rows / 2], std::make_index_sequence<N>());
@@ -195,7 +196,7 @@ template <class T, int L, int Rows> INLINE void interleave_rounds(typename Vecto
 // Columns at..at+K-1 of K * L rows, as K vectors.
 template <class T, int L> INLINE void block(const char* const* row, int64_t at, typename Vector<T, L>::Type* out) {
     constexpr int K = 16 / sizeof(T);
-    for (int k = 0; k < K; k++) out[k] = load_lanes<T, L>(row, k, at);
+    for (int k = 0; k < K; k++) out[k] = load_lanes<T, L>(row + k, K, at);
     interleave_rounds<T, L, K>(out);
 }
 
@@ -366,43 +367,76 @@ static void turn_16(Tile t) {
 }
 
 // ------------------------------------------------------------------------------------------------------------------ zips
-// Two to four places on one side: C vectors in, C vectors out.  r0 r1 r2 .. | g0 g1 g2 .. | b0 b1 b2 ..  zipped is
-// r0 g0 b0 r1 | g1 b1 r2 g2 | ..; unzip is the way back.  These need a permutation of bytes in one instruction.
+// Two to four places on one side: C vectors in, C vectors out, in each lane.  r0 r1 r2 .. | g0 g1 g2 .. | b0 b1 b2 ..  zipped is
+// r0 g0 b0 r1 | g1 b1 r2 g2 | ..; unzip is the way back.
+//
+// A round of interleaving takes element n of all rows, in order, to 2 n modulo their number less one.  So log2(C) rounds zip 2
+// or 4 rows of K, and log2(K) more bring them back: those unzip.
+//
+// With C = 3, element k of row c goes to place 3 k + c, which is (3 k + c) % K in its vector: another one for each k.  So each
+// row is permuted once, and every vector takes the elements that belong to it from their places.  This needs a permutation of
+// bytes in one instruction.
 #if LEVEL || defined(__SSSE3__) || defined(__ARM_NEON)
-enum { WIDE = LEVEL == 2 ? 64 : 16 };
-template <int W> struct Bytes { typedef uint8_t Type __attribute__((vector_size(W))); };
 
-// Byte `at` of the zipped side is element at / size: place element / C of channel element % C.
-constexpr int channel_of(int at, int size, int C) { return at / size % C; }
-constexpr int within_of(int at, int size, int C) { return at / size / C * size + at % size; }
-constexpr int zipped_of(int channel, int at, int size, int C) { return (at / size * C + channel) * size + at % size; }
+// Element e of a vector is place e % K of its lane.  Row whose element comes to that place of zipped vector m, and back.
+constexpr int row_of(int m, int e, int K) { return (m * K + e % K) % 3; }
+constexpr int vector_of(int row, int e, int K) { return (row + 3 * K - e % K) * K % 3; }  // K * K % 3 is 1
+constexpr int spread(int row, int e, int K) { return e / K * K + (e % K + K * 3 - row) * 11 % K; }  // 3 * 11 % K is 1
+constexpr int gather(int row, int e, int K) { return e / K * K + (e % K * 3 + row) % K; }
 
-// After step m, bytes from vectors 0..m are in place.
-template <int W, int C, int Size, bool Zip> constexpr int pick(int out, int at, int m) {
-    int vector = Zip ? channel_of(out * W + at, Size, C) : zipped_of(out, at, Size, C) / W;
-    int byte = Zip ? within_of(out * W + at, Size, C) : zipped_of(out, at, Size, C) % W;
-    if (m == 1) return vector == 0 ? byte : vector == 1 ? W + byte : at;
-    return vector == m ? W + byte : at;
+template <class T, int L, int Row, bool Zip, size_t... E>
+INLINE typename Vector<T, L>::Type permute(typename Vector<T, L>::Type v, std::index_sequence<E...>) {
+    constexpr int K = 16 / sizeof(T);
+    return __builtin_shufflevector(v, v, (Zip ? spread(Row, E, K) : gather(Row, E, K))...);
 }
-template <int W, int C, int Size, bool Zip, int Out, int M, class V, size_t... E>
-INLINE V step(V a, V b, std::index_sequence<E...>) {
-    return __builtin_shufflevector(a, b, pick<W, C, Size, Zip>(Out, E, M)...);
+template <class T, int L, int Out, bool Zip, size_t... E>
+INLINE typename Vector<T, L>::Type blend(const typename Vector<T, L>::Type* v, std::index_sequence<E...>) {
+    constexpr int K = 16 / sizeof(T), N = K * L;
+    auto a = __builtin_shufflevector(v[0], v[1], int((Zip ? row_of(Out, E, K) : vector_of(Out, E, K)) == 1 ? N + E : E)...);
+    return __builtin_shufflevector(a, v[2], int((Zip ? row_of(Out, E, K) : vector_of(Out, E, K)) == 2 ? N + E : E)...);
 }
-template <int W, int C, int Size, bool Zip, int Out, class V> INLINE V shuffled(const V* in) {
-    auto all = std::make_index_sequence<W>();
-    V v = step<W, C, Size, Zip, Out, 1>(in[0], in[1], all);
-    if constexpr (C > 2) v = step<W, C, Size, Zip, Out, 2>(v, in[2], all);
-    if constexpr (C > 3) v = step<W, C, Size, Zip, Out, 3>(v, in[3], all);
-    return v;
+
+template <class T, int C, int L> INLINE void zip_vectors(typename Vector<T, L>::Type* v) {
+    if constexpr (C == 3) {
+        constexpr auto all = std::make_index_sequence<16 / sizeof(T) * L>();
+        v[0] = permute<T, L, 0, true>(v[0], all), v[1] = permute<T, L, 1, true>(v[1], all), v[2] = permute<T, L, 2, true>(v[2], all);
+        auto a = blend<T, L, 0, true>(v, all), b = blend<T, L, 1, true>(v, all), c = blend<T, L, 2, true>(v, all);
+        v[0] = a, v[1] = b, v[2] = c;
+    } else interleave_rounds<T, L, C>(v);
+}
+template <class T, int C, int L> INLINE void unzip_vectors(typename Vector<T, L>::Type* v) {
+    if constexpr (C == 3) {
+        constexpr auto all = std::make_index_sequence<16 / sizeof(T) * L>();
+        auto a = blend<T, L, 0, false>(v, all), b = blend<T, L, 1, false>(v, all), c = blend<T, L, 2, false>(v, all);
+        v[0] = permute<T, L, 0, false>(a, all), v[1] = permute<T, L, 1, false>(b, all), v[2] = permute<T, L, 2, false>(c, all);
+    } else interleave_rounds<T, L, C>(v, log2_of_power(16 / sizeof(T)));
+}
+
+// On the zipped side, lane l of vector m is number l * C + m of the pieces of 16 bytes.
+template <class T, int C, int L> INLINE typename Vector<T, L>::Type load_zipped(const char* from, int m) {
+    const char* row[4];
+    for (int l = 0; l < L; l++) row[l] = from + 16 * (l * C + m);
+    return load_lanes<T, L>(row, 1, 0);
+}
+template <int C, int P, class V> INLINE Four pair(const V* v) {  // pieces 2 P and 2 P + 1
+    constexpr int a = 2 * P, b = a + 1, words = sizeof(V) / 8;
+    typedef typename Vector<uint64_t, sizeof(V) / 16>::Type Words;
+    return __builtin_shufflevector((Words)v[a % C], (Words)v[b % C], a / C * 2, a / C * 2 + 1, words + b / C * 2, words + b / C * 2 + 1);
+}
+template <int C, class V, size_t... P> INLINE void store_pairs(char* to, const V* v, std::index_sequence<P...>) {
+    (store(to + 32 * P, pair<C, P>(v)), ...);
+}
+template <int C, class V> INLINE void store_zipped(char* to, const V* v) {
+    if constexpr (sizeof(V) > 16) store_pairs<C>(to, v, std::make_index_sequence<C * sizeof(V) / 32>());
+    else
+        for (int c = 0; c < C; c++) store(to + 16 * c, v[c]);
 }
 
 template <class T, int C, int W> INLINE void zip_block(char* to, const Tile& t, int64_t i) {
-    constexpr int size = sizeof(T);
-    typename Bytes<W>::Type in[C];
-    for (int c = 0; c < C; c++) in[c] = load<typename Bytes<W>::Type>(t.source + t.source_j[c] + i * size);
-    store(to, shuffled<W, C, size, true, 0>(in)), store(to + W, shuffled<W, C, size, true, 1>(in));
-    if constexpr (C > 2) store(to + 2 * W, shuffled<W, C, size, true, 2>(in));
-    if constexpr (C > 3) store(to + 3 * W, shuffled<W, C, size, true, 3>(in));
+    typename Vector<T, W / 16>::Type v[C];
+    for (int c = 0; c < C; c++) v[c] = load<typename Vector<T, W / 16>::Type>(t.source + t.source_j[c] + i * int(sizeof(T)));
+    zip_vectors<T, C, W / 16>(v);
+    store_zipped<C>(to, v);
 }
 
 // Groups of places without a gap are zipped in place; of shorter ones, as many as a vector holds at a time.
@@ -431,16 +465,13 @@ template <class T, int C, int W> INLINE void zip_by(const Tile& t) {
     for (; done < t.ni; done++)
         for (int c = 0; c < C; c++) store(t.target + t.target_i[done] + c * size, load<T>(t.source + t.source_j[c] + done * size));
 }
-template <class T, int C> static void zip(Tile t) { t.nj == C ? zip_by<T, C, WIDE>(t) : turn<T>(t); }
+template <class T, int C> static void zip(Tile t) { t.nj == C ? zip_by<T, C, 16 * LANES>(t) : turn<T>(t); }
 
 template <class T, int C, int W> INLINE void unzip_block(const char* from, const Tile& t, int64_t j) {
-    constexpr int size = sizeof(T);
-    typename Bytes<W>::Type in[C];
-    for (int c = 0; c < C; c++) in[c] = load<typename Bytes<W>::Type>(from + c * W);
-    char* to = t.target + j * size;
-    store(to + t.target_i[0], shuffled<W, C, size, false, 0>(in)), store(to + t.target_i[1], shuffled<W, C, size, false, 1>(in));
-    if constexpr (C > 2) store(to + t.target_i[2], shuffled<W, C, size, false, 2>(in));
-    if constexpr (C > 3) store(to + t.target_i[3], shuffled<W, C, size, false, 3>(in));
+    typename Vector<T, W / 16>::Type v[C];
+    for (int c = 0; c < C; c++) v[c] = load_zipped<T, C, W / 16>(from, c);
+    unzip_vectors<T, C, W / 16>(v);
+    for (int c = 0; c < C; c++) store(t.target + t.target_i[c] + j * int(sizeof(T)), v[c]);
 }
 
 template <class T, int C, int W> INLINE void unzip_by(const Tile& t) {
@@ -468,7 +499,7 @@ template <class T, int C, int W> INLINE void unzip_by(const Tile& t) {
     for (; done < t.nj; done++)
         for (int c = 0; c < C; c++) store(t.target + done * size + t.target_i[c], load<T>(t.source + t.source_j[done] + c * size));
 }
-template <class T, int C> static void unzip(Tile t) { t.ni == C ? unzip_by<T, C, WIDE>(t) : turn<T>(t); }
+template <class T, int C> static void unzip(Tile t) { t.ni == C ? unzip_by<T, C, 16 * LANES>(t) : turn<T>(t); }
 
 #define CHANNELS(f, T) {f<T, 2>, f<T, 3>, f<T, 4>}
 #define EACH_SIZE(f) {CHANNELS(f, uint8_t), CHANNELS(f, uint16_t), CHANNELS(f, uint32_t), CHANNELS(f, uint64_t)}

@@ -119,23 +119,36 @@ template <RunLength Length> INLINE void each_run(const Tile& t) {
     }
 }
 
-// Runs of up to 16 bytes that are neighbours in the target: a store is wider than a run, and the next run overwrites what
-// is too much.  The last runs of a row are stored exactly.
-template <class Wide> INLINE void neighbour_runs(const Tile& t) {
-    const int64_t n = t.size, safe = t.nj - 16 / n - 1;
+// Runs of up to 16 bytes whose places are neighbours in the target: a store is wider than a run, and the next one overwrites
+// what is too much.  The last runs of a row are stored exactly.  Padding between runs is in the scratch tile already, and is
+// written again.
+template <class Wide, bool Padded> INLINE void neighbour_runs(const Tile& t) {
+    const int64_t n = t.size, slot = t.slot, safe = t.nj - 16 / slot - 1;
+    char past[16];
+    for (int k = 0; k < 16; k++) past[k] = k < n ? 0 : -1;
+    const Wide is_pad = load<Wide>(past);
     for (int64_t i = 0; i < t.ni; i++) {
         const char* from = t.source + t.source_i[i];
         char* to = t.target + t.target_i[i];
         int64_t j = 0;
         t.fetch->go((n * t.nj + 63) / 64);
-        if (t.source_end - from > t.source_reach + 16)
-            for (; j < safe; j++) store(to + j * n, load<Wide>(from + t.source_j[j]));
-        for (; j < t.nj; j++) copy_16(to + j * n, from + t.source_j[j], n);
+        if (t.source_end - from > t.source_reach + 16) {
+            Wide pads{};
+            if (Padded) pads = load<Wide>(to) & is_pad;
+            for (; j < safe; j++) {
+                Wide run = load<Wide>(from + t.source_j[j]);
+                store(to + j * slot, Padded ? (run & ~is_pad) | pads : run);
+            }
+        }
+        for (; j < t.nj; j++) copy_16(to + j * slot, from + t.source_j[j], n);
     }
+}
+template <bool Padded> INLINE void all_neighbour_runs(const Tile& t) {
+    t.size <= 8 ? neighbour_runs<uint64_t, Padded>(t) : neighbour_runs<Two, Padded>(t);
 }
 
 static void runs(Tile t) {
-    if (t.size <= 16 && t.nj > 8 && t.group == 0) return t.size <= 8 ? neighbour_runs<uint64_t>(t) : neighbour_runs<Two>(t);
+    if (t.size <= 16 && t.nj > 8 && t.group == 0) return t.slot > t.size ? all_neighbour_runs<true>(t) : all_neighbour_runs<false>(t);
     if (t.size <= 16) return each_run<UP_TO_16>(t);
     if (t.size <= 32) return each_run<UP_TO_32>(t);
     if (t.stream && t.size % 64 == 0) return each_run<LINES>(t);

@@ -73,7 +73,8 @@ struct Tile {
     const char* source;
     char* target;
     const int64_t *source_j, *source_i, *target_j, *target_i;
-    int64_t nj, ni, size;    // size: bytes of an element
+    int64_t nj, ni;
+    int64_t size, slot;      // bytes of an element, and of its place in the target
     const char* source_end;  // one past the highest byte that may be read
     int64_t source_reach;    // the largest of source_j
     int64_t group;           // places that follow each other without a gap on the zipped side; 0: all of them
@@ -393,7 +394,7 @@ static void cut_boxes(Plan& p) {
     extend(p, target_side, ROW, most);
     extend(p, source_side, ROW, most);
     p.order = from_source;
-    int kind = log2_of(p.size);
+    int kind = p.slot > p.size ? -1 : log2_of(p.size);
     p.kernel = kind >= 0 ? p.set->any[kind] : p.set->runs, p.name = kind >= 0 ? "any" : "run";
 }
 
@@ -437,7 +438,7 @@ static int64_t group_of(const Plan& p, const Offsets& offsets, int axis, int64_t
 static void choose_kernel(Plan& p) {
     int kind = log2_of(p.size);
     int64_t nj = int64_t(p.source_j.size()), ni = int64_t(p.source_i.size());
-    if (p.kernel == p.set->runs && dense(p.target_j, p.size)) p.group = 0;
+    if (p.kernel == p.set->runs && dense(p.target_j, p.slot)) p.group = 0;
     if (p.whole() || kind < 0 || nj < 2 || ni < 2 || !dense(p.source_i, p.size) || !dense(p.target_j, p.size)) return;
     p.kernel = p.set->turn[kind], p.name = "turn";
     p.group = dense(p.target_i, nj * p.size) ? 0 : 1;
@@ -683,7 +684,7 @@ static void run_boxes(const Plan& p, const char* source, char* target, int64_t f
         Fetch fetch{source + from + ahead, p.chunks.data(), box + 1 < last ? int64_t(p.chunks.size()) : 0, (p.chunk_bytes + 63) / 64, 0};
         if (!p.fetches) fetch.chunks = 0;
         Tile t{source + from, p.through ? scratch : target + to, p.source_j.data(), p.source_i.data(), p.target_j.data(), p.target_i.data(),
-               1, 1, p.size, source + p.source_high, p.reach, p.group, p.pack, p.stream && !p.through, &fetch};
+               1, 1, p.size, p.slot, source + p.source_high, p.reach, p.group, p.pack, p.stream && !p.through, &fetch};
         move_box(p, count, t, target + to);
     }
 #if IS_X86_64

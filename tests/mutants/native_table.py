@@ -34,11 +34,14 @@ MUTANTS = (
            "for (int64_t i = 0; i < t.ni - (t.ni > 2); i++) {\n        char* to = t.target + t.target_i[i];\n        const char* from = t.source + t.source_i[i];\n        for (int64_t left"),
     Mutant(KERNELS, "runs: source of place i of place j", "copy_32(at, from + t.source_i[i], t.size)", "copy_32(at, from + t.source_i[j], t.size)"),
     Mutant(KERNELS, "runs of up to 16 bytes moved as longer", "if (t.size <= 32) return each_run<UP_TO_32>(t);", "if (t.size <= 33) return each_run<UP_TO_32>(t);"),
-    Mutant(KERNELS, "neighbours: last runs of a row stored too wide", "safe = t.nj - 16 / n - 1;", "safe = t.nj - 1;"),
+    Mutant(KERNELS, "neighbours: last runs of a row stored too wide", "safe = t.nj - 16 / slot - 1;", "safe = t.nj - 1;"),
     Mutant(KERNELS, "neighbours: reads past the source", "if (t.source_end - from > t.source_reach + 16)", ""),
     Mutant(KERNELS, "neighbours: the reach of a row not asked", "if (t.source_end - from > t.source_reach + 16)", "if (t.source_end - from > 16)"),
-    Mutant(KERNELS, "neighbours although rows have gaps", "t.nj > 8 && t.group == 0) return t.size", "t.nj > 8) return t.size"),
-    Mutant(KERNELS, "neighbours of more than 8 bytes moved as 8", "t.size <= 8 ? neighbour_runs<uint64_t>", "t.size <= 16 ? neighbour_runs<uint64_t>"),
+    Mutant(KERNELS, "neighbours: pads overwritten", "Padded ? (run & ~is_pad) | pads : run", "run"),
+    Mutant(KERNELS, "neighbours: places as long as runs", "store(to + j * slot, Padded", "store(to + j * n, Padded"),
+    Mutant(KERNELS, "neighbours: the first pad belongs to the run", "past[k] = k < n ? 0 : -1;", "past[k] = k <= n ? 0 : -1;"),
+    Mutant(KERNELS, "neighbours although rows have gaps", "t.nj > 8 && t.group == 0) return t.slot", "t.nj > 8) return t.slot"),
+    Mutant(KERNELS, "neighbours of more than 8 bytes moved as 8", "t.size <= 8 ? neighbour_runs<uint64_t, Padded>", "t.size <= 16 ? neighbour_runs<uint64_t, Padded>"),
     # ---- any
     Mutant(KERNELS, "any: last column dropped", "for (int64_t i = 0; i < t.ni; i++) store(to + t.target_i[i], load<T>", "for (int64_t i = 0; i < t.ni - (t.ni > 1); i++) store(to + t.target_i[i], load<T>"),
     # ---- turns

@@ -100,12 +100,13 @@ def main() -> None:
         check_sdist(sdist)
         shutil.unpack_archive(sdist, work / "unpacked")
         print(f"wheel check: {sdist.name} holds every file")
+        quick = make_quick_compiler(work / "quick-compiler")
         for number, kind in enumerate(KINDS):
             if kind == "with the native engine" and (reason := cannot_compile()):
                 print(f"wheel check: left out what is installed {kind}: {reason}")
                 continue
             (work / str(number)).mkdir()
-            check_kind(kind, work / str(number), tree, next((work / "unpacked").iterdir()), dependencies)
+            check_kind(kind, work / str(number), tree, next((work / "unpacked").iterdir()), dependencies, quick)
 
 
 def cannot_compile() -> str:
@@ -118,14 +119,27 @@ def cannot_compile() -> str:
     return "" if pathlib.Path(sysconfig.get_path("include"), "Python.h").exists() else "there are no headers of Python"
 
 
+def make_quick_compiler(path: pathlib.Path) -> pathlib.Path:
+    """A C++ compiler that leaves out optimization: only the wheel is compiled as users compile it."""
+    path.write_text(f'#!/bin/sh\nexec {os.environ.get("CXX") or "g++"} "$@" -O0\n')
+    path.chmod(0o755)
+    return path
+
+
 def check_kind(
-    kind: str, work: pathlib.Path, tree: pathlib.Path, unpacked: pathlib.Path, dependencies: pathlib.Path
+    kind: str,
+    work: pathlib.Path,
+    tree: pathlib.Path,
+    unpacked: pathlib.Path,
+    dependencies: pathlib.Path,
+    quick: pathlib.Path,
 ) -> None:
     """The wheel and each way of installing, of one kind."""
     environ, tag, own, missing = KINDS[kind]
     wheel = build(unpacked, "build_wheel", work / "dist", environ)  # from the sdist, as an installer would
     check_wheel(wheel, tag, own)
     print(f"wheel check: {kind}: {wheel.name} holds every file")
+    environ = {"CXX": str(quick)} | environ
     for way, arguments, home in (
         ("wheel", [str(wheel)], work / "env_wheel"),
         ("folder", [str(tree)], work / "env_folder"),

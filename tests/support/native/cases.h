@@ -198,9 +198,21 @@ Loops draw_grouped(int64_t size, const Run& run, Random& random) {
     return l;
 }
 
+// Short runs in places that are longer, without gaps between those in the target.
+Loops draw_placed(int64_t size, const Run& run, Random& random) {
+    int64_t n = 1 + random.below(5), place = n + 1 + random.below(4), few = 1 + random.below(4);
+    int64_t many = 1 + random.below(std::max<int64_t>(some_bytes(run, random) / size / place / few, 1));
+    Loops l;
+    l.bound = {n, many, few}, l.extent = {place, many, few};
+    l.source = laid_out(l.bound, size, random.one_in(2) ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 2, 1}, 1, random);
+    l.target = laid_out(l.extent, size, {0, 1, 2}, 2, random);
+    return l;
+}
+
 void draw_axes(Case& c, const Run& run, Random& random) {
     bool turns = random.one_in(2);
-    Loops l = random.one_in(10) ? draw_grouped(c.size, run, random) : turns ? draw_turned(c.size, run, random) : draw_any(c.size, run, random);
+    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : turns ? draw_turned : draw_any;
+    Loops l = draw(c.size, run, random);
     for (size_t k = 0; k < l.rank(); k++) {
         if (random.one_in(turns ? 30 : 10)) l.target[k] = -l.target[k];
         if (l.bound[k] <= 1 && random.one_in(4)) l.source[k] = (random.below(1000) - 500) * (1 << random.below(31));  // never used

@@ -154,7 +154,7 @@ def run_pytest(*arguments, **environment):
 def test_a_run_says_how_many_cases_it_left_out(workers):
     pytest.importorskip("xdist")
     usual = {"GPULAYOUT_TEST_ALL": "", "GPULAYOUT_TEST_EVERY_CASE": ""}
-    chosen = ("-n", workers, "-m", "not simt and not gpu", "tests/xla/test_hlo.py")
+    chosen = ("-n", workers, "-m", "not simt and not gpu", "tests/memory/test_mapped_files.py")
     done = run_pytest(*chosen, **usual)
     ran, (gone,) = (
         int(re.search(r"(\d+) passed", done.stdout)[1]),

@@ -214,7 +214,7 @@ template <class T, int L> INLINE void block(const char* const* row, int64_t at, 
 }
 
 // B = K * L rows from j on, all columns.  With `pack` each line of the source is read once, into a place of its own: rows
-// whose distance is a multiple of 1 KB would push each other out of the cache.
+// whose distance is a multiple of 1 KB would push each other out of the cache, if there are more than a set has places.
 template <class T, int L> INLINE void turn_rows(const Tile& t, int64_t j) {
     constexpr int64_t size = sizeof(T), K = 16 / size, B = K * L;
     typename Vector<T, L>::Type out[K];
@@ -222,7 +222,7 @@ template <class T, int L> INLINE void turn_rows(const Tile& t, int64_t j) {
     for (int k = 0; k < B; k++) row[k] = t.source + t.source_j[j + k];
     char* to = t.target + j * size;
     int64_t i = 0;
-    if (t.pack && B >= 4) {
+    if (t.pack && B > 8) {
         alignas(64) char line[B * 64];
         const char* packed[B];
         for (int k = 0; k < B; k++) packed[k] = line + 64 * k;

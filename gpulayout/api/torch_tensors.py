@@ -148,28 +148,34 @@ class TorchTensors:
 class TensorCall:
     """A call on tensors, ready to run again for others of the same type, shape and strides.  See `Prepared.again`."""
 
-    __slots__ = ("_compiled", "_asks", "_kind", "_given", "_result", "_bytes")
+    __slots__ = ("_compiled", "_asks", "_kind", "_given", "_result", "_is_dense", "_itemsize", "_bytes")
 
     def __init__(self, compiled: Any, given: Any, result: Any):
         self._compiled, self._asks = compiled, compiled.describe()["most_threads"] > 1
         self._kind = given.dtype, result.dtype
         self._given = given.shape, given.stride()
         self._result = result.shape, result.stride()
+        self._is_dense, self._itemsize = result.is_contiguous(), given.element_size()
         # strides of tensors are never negative
         self._bytes = [_bytes_reached(each) - each.storage_offset() * each.element_size() for each in (given, result)]
 
     def again(self, source: Any, target: Any) -> Any:
         """See `Prepared.again`."""
-        start = plain_address(source)  # first: while torch records, sizes are tensors
+        start = _plain_start(source)  # first: while torch records, sizes are tensors
         if not start or source.dtype is not self._kind[0] or (source.shape, source.stride()) != self._given:
             return None
-        if target is None:
-            target = _torch().empty_strided(*self._result, dtype=self._kind[1])
-            end = target.data_ptr()
-        else:
+        if source.storage_offset() * self._itemsize + self._bytes[0] > source.untyped_storage().nbytes():
+            return None
+        if target is not None:
             end = self._opened(start, target)
             if not end:
                 return None
+        elif self._is_dense:  # the usual case, in which torch takes a third less time
+            target = source.new_empty(*self._result[0] or ((),), dtype=self._kind[1])
+            end = target.data_ptr()
+        else:
+            target = source.new_empty_strided(*self._result, dtype=self._kind[1])
+            end = target.data_ptr()
         self._compiled.run_at(start, end, thread_count() if self._asks else 1)
         return target
 
@@ -200,7 +206,14 @@ def _torch() -> Any:
 
 def plain_address(given: Any) -> int:
     """The address of a tensor that passes `check_memory`, the usual case, asked in fewer words; 0 says nothing."""
+    address = _plain_start(given)
+    return address if address and _bytes_reached(given) <= given.untyped_storage().nbytes() else 0
+
+
+def _plain_start(given: Any) -> int:
+    """The same without a look at the size of its storage."""
     torch = _torch()
+    own = torch._C
     if (
         type(given) is not torch.Tensor
         or given.requires_grad
@@ -208,18 +221,18 @@ def plain_address(given: Any) -> int:
         or given.is_conj()
         or given.is_neg()
         or given.is_nested
-        or torch._C._get_tracing_state() is not None
-        or torch._C._len_torch_dispatch_stack()
+        or own._get_tracing_state() is not None
+        or own._len_torch_dispatch_stack()
+        or own._len_torch_function_stack()  # one may put new tensors elsewhere, as `with torch.device("meta")` does
         or torch.autograd.forward_ad._current_level >= 0
         or torch._is_functional_tensor(given)
     ):
         return 0
     try:
         address: int = given.data_ptr()
-        held: int = given.untyped_storage().nbytes()
     except (RuntimeError, ValueError):
         return 0
-    return address if _bytes_reached(given) <= held else 0
+    return address
 
 
 def _bytes_reached(given: Any) -> int:

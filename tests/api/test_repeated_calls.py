@@ -239,3 +239,19 @@ def test_a_resized_storage_is_refused(tensor_call, torch):
     source.untyped_storage().resize_(8)
     with pytest.raises(BufferError, match="storage"):
         tensor_call(source)
+
+
+def test_new_tensors_are_memory_whatever_a_mode_makes_of_them(tensor_call, torch):
+    """`with torch.device("meta")` puts new tensors of the caller where there is no memory, and a mode may do anything."""
+    given = torch.arange(30.0).reshape(SHAPE)
+
+    class Elsewhere(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, arguments=(), options=None):
+            if function in (torch.empty, torch.empty_strided, torch.Tensor.new_empty):
+                options = {**(options or {}), "device": options.get("device") or "meta"}
+            return function(*arguments, **(options or {}))
+
+    for mode in (torch.device("meta"), Elsewhere()):
+        with mode:
+            result = tensor_call(given)
+        assert result.device.type == "cpu" and result.tolist() == given.T.tolist()

@@ -225,6 +225,7 @@ struct Plan {
     bool pack = false, unzips = false;  // see Tile::pack; whether the kernel is one of `unzip`
     bool padded = false;              // padding is written with the rows
     bool fetches = true;              // what the next box reads is fetched
+    bool in_lines = false;            // a target that begins with a line has only whole lines in each element
     const char* name = "";            // of the kernel, see gl_description
     Kernel kernel = nullptr;
     const Kernels* set = nullptr;     // of the instruction set
@@ -408,7 +409,7 @@ static void choose_way(Plan& p) {
         if (a.box < a.n) break;
     }
     bool has_rows = !p.whole() && row > p.size;
-    p.through = has_rows && (p.stream ? p.size % 64 != 0 : row < 32);
+    p.through = has_rows && (p.stream ? !p.in_lines : row < 32);
     for (int k : p.j) p.pack |= p.axes[k].box >= 8 && p.axes[k].source % CONFLICT == 0;
     for (int k = p.row_axes; k < int(p.axes.size()); k++)
         if (has_rows && p.size < 64 && p.axes[k].box >= 8 && p.axes[k].target % (2 * CONFLICT) == 0) p.through = true;
@@ -484,8 +485,8 @@ static void make(Plan& p, int64_t all) {
         p.axes.erase(p.axes.begin());
         is_run = false;
     }
-    p.padded = p.slot > p.size;
-    for (const Axis& a : p.axes) p.padded |= a.extent > a.n;
+    p.padded = p.slot > p.size, p.in_lines &= p.size % LINE == 0;
+    for (const Axis& a : p.axes) p.padded |= a.extent > a.n, p.in_lines &= a.target % LINE == 0;
     is_run ? cut_long_runs(p) : cut_boxes(p);
     choose_way(p);
     p.stream &= p.through || p.whole() || p.size % 64 == 0;  // no other kernel writes whole lines
@@ -499,8 +500,13 @@ static void make(Plan& p, int64_t all) {
 struct gl_move {
     struct Part {
         gpulayout::Plan plan;
+        std::vector<gpulayout::Plan> off_lines;  // empty, or the plan for targets that do not begin with a line, in the same boxes
         bool is_fill;
         int64_t target_offset;
+        const gpulayout::Plan& plan_for(const char* target) const {
+            bool is_off = reinterpret_cast<uintptr_t>(target + plan.target_offset) % gpulayout::LINE;
+            return is_off && !off_lines.empty() ? off_lines[0] : plan;
+        }
     };
     std::vector<Part> parts;
     std::vector<char> pattern;  // pads without a gap
@@ -524,12 +530,20 @@ static int inner_axes(int rank, const gl_axis* axes, int64_t size) {
 static void add_part(gl_move& move, std::vector<Axis> axes, int64_t size, bool is_fill, int64_t target_offset, int64_t all) {
     for (const Axis& a : axes)
         if (!a.n) return;
-    Plan plan;
+    Plan plan, tiled;
     plan.axes = std::move(axes), plan.unit = plan.size = size, plan.fetches = !is_fill;
+    tiled = plan, plan.in_lines = true;
     make(plan, all);
-    move.boxes += plan.boxes;
-    move.scratch = std::max(move.scratch, plan.scratch);
-    move.parts.push_back({std::move(plan), is_fill, target_offset});
+    gl_move::Part part{std::move(plan), {}, is_fill, target_offset};
+    // Whole lines from the tile are faster than short elements that begin and end within lines: 1.1 to 1.8 times.
+    if (part.plan.stream && part.plan.in_lines && !part.plan.through && !part.plan.whole() && part.plan.size < ROW) {
+        make(tiled, all);
+        part.off_lines.push_back(std::move(tiled));
+        move.scratch = std::max(move.scratch, part.off_lines[0].scratch);
+    }
+    move.boxes += part.plan.boxes;
+    move.scratch = std::max(move.scratch, part.plan.scratch);
+    move.parts.push_back(std::move(part));
 }
 
 // Fills these places with the pattern: runs without a gap in chunks as long as the pattern, and the rest of each.
@@ -596,6 +610,7 @@ class Scratch {
 
 public:
     explicit Scratch(int64_t wanted) {
+        if (!wanted) return;
         std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);
         if (own.bytes >= wanted) return;
         std::free(own.at);
@@ -695,7 +710,7 @@ static void run_boxes(const Plan& p, const char* source, char* target, int64_t f
 // Moves boxes first..last-1 of all parts, counted through.
 static void run_portion(const Call& c, int64_t first, int64_t last, Worker& worker) {
     for (const gl_move::Part& part : c.move->parts) {
-        const Plan& p = part.plan;
+        const Plan& p = part.plan_for(c.target + part.target_offset);
         if (first < p.boxes && last > 0) {
             if (p.padded && worker.padded != &p) {
                 int64_t chunk = int64_t(c.move->pattern.size());

@@ -112,6 +112,7 @@ MUTANTS = (
     Mutant(ENGINE, "padding written straight", "p.through |= p.padded;", ""),
     Mutant(ENGINE, "rows of padding begin anywhere in the pattern", "pitch = row < 64 || (p.padded && 64 * pitch % p.unit) ? row : 64 * pitch;", "pitch = row < 64 ? row : 64 * pitch;"),
     Mutant(ENGINE, "scratch of half the size", "p.scratch = p.through ? step + 256 : 0;", "p.scratch = p.through ? step / 2 : 0;"),
+    Mutant(ENGINE, "scratch of the plan for lines only", "move.scratch = std::max(move.scratch, part.off_lines[0].scratch);", ""),
     Mutant(ENGINE, "groups over a gap", "dense(offsets, step) ? 0 : stride == step ? p.axes[axis].box : 1;", "dense(offsets, step) ? 0 : p.axes[axis].box;"),
     Mutant(ENGINE, "turn of a source that is not dense", "!dense(p.source_i, p.size) || !dense(p.target_j, p.size)) return;", "!dense(p.target_j, p.size)) return;"),
     Mutant(ENGINE, "turn to a target that is not dense", "!dense(p.source_i, p.size) || !dense(p.target_j, p.size)) return;", "!dense(p.source_i, p.size)) return;"),

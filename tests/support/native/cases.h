@@ -209,9 +209,20 @@ Loops draw_placed(int64_t size, const Run& run, Random& random) {
     return l;
 }
 
+// Runs of whole lines.
+Loops draw_lined(int64_t size, const Run& run, Random& random) {
+    int64_t n = 64 / std::gcd(int64_t(64), size) * (1 + random.below(12)), left = std::max<int64_t>(some_bytes(run, random) / size / n, 4);
+    int64_t few = std::min<int64_t>(2 + random.below(30), left / 2);
+    Loops l;
+    l.bound = l.extent = {n, few, 1 + random.below(left / few)};
+    l.source = laid_out(l.bound, size, {0, 2, 1}, 3, random);
+    l.target = laid_out(l.extent, size, {0, 1, 2}, 3, random);
+    return l;
+}
+
 void draw_axes(Case& c, const Run& run, Random& random) {
     bool turns = random.one_in(2);
-    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : turns ? draw_turned : draw_any;
+    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : random.one_in(12) ? draw_lined : turns ? draw_turned : draw_any;
     Loops l = draw(c.size, run, random);
     for (size_t k = 0; k < l.rank(); k++) {
         if (random.one_in(turns ? 30 : 10)) l.target[k] = -l.target[k];

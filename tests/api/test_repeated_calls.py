@@ -242,7 +242,7 @@ def test_a_resized_storage_is_refused(tensor_call, torch):
 
 
 def test_new_tensors_are_memory_whatever_a_mode_makes_of_them(tensor_call, torch):
-    """`with torch.device("meta")` puts new tensors of the caller where there is no memory, and a mode may do anything."""
+    """`with torch.device("meta")` puts new tensors where there is no memory, and a mode may do anything."""
     given = torch.arange(30.0).reshape(SHAPE)
 
     class Elsewhere(torch.overrides.TorchFunctionMode):

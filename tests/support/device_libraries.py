@@ -217,6 +217,7 @@ def torch_module(cp):
         _get_dispatch_mode=lambda mode: None,
         _get_tracing_state=lambda: None,
         _len_torch_dispatch_stack=lambda: 0,
+        _len_torch_function_stack=lambda: 0,
     )
     torch.autograd = types.SimpleNamespace(
         graph=types.SimpleNamespace(increment_version=lambda tensor: None),

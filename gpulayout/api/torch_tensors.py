@@ -127,7 +127,10 @@ class TorchTensors:
             kind = kind or getattr(torch, element_type.carrier.name)
         sizes = shape or ((),)  # separate numbers, because torch takes longer to read a tuple of them
         made = torch.empty(*sizes, dtype=kind, device=given.device)
-        return made, host_array(made.data_ptr(), shape, None, dtype, made) if type(like) is np.ndarray else None
+        address = _new_address(made)
+        if not address and made.numel():
+            raise TracedArray(f"the result would be a tensor without memory of its own: {WORK_THERE}")
+        return made, host_array(address, shape, None, dtype, made) if type(like) is np.ndarray else None
 
     def give_back(self, made: Any, given: Any) -> Any:
         return made
@@ -168,14 +171,14 @@ class TensorCall:
             return None
         if target is not None:
             end = self._opened(start, target)
-            if not end:
-                return None
-        elif self._is_dense:  # the usual case, in which torch takes a third less time
-            target = source.new_empty(*self._result[0] or ((),), dtype=self._kind[1])
-            end = target.data_ptr()
         else:
-            target = source.new_empty_strided(*self._result, dtype=self._kind[1])
-            end = target.data_ptr()
+            if self._is_dense:  # the usual case, in which torch takes a third less time
+                target = source.new_empty(*self._result[0] or ((),), dtype=self._kind[1])
+            else:
+                target = source.new_empty_strided(*self._result, dtype=self._kind[1])
+            end = _new_address(target)
+        if not end:
+            return None
         self._compiled.run_at(start, end, thread_count() if self._asks else 1)
         return target
 
@@ -233,6 +236,14 @@ def _plain_start(given: Any) -> int:
     except (RuntimeError, ValueError):
         return 0
     return address
+
+
+def _new_address(made: Any) -> int:
+    """The address of a new tensor; 0 inside torch.func, whose new tensors may be no memory."""
+    with contextlib.suppress(RuntimeError):
+        address: int = made.data_ptr()
+        return address
+    return 0
 
 
 def _bytes_reached(given: Any) -> int:

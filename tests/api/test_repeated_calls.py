@@ -255,3 +255,24 @@ def test_new_tensors_are_memory_whatever_a_mode_makes_of_them(tensor_call, torch
         with mode:
             result = tensor_call(given)
         assert result.device.type == "cpu" and result.tolist() == given.T.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", ["functionalize", "grad", "jvp", "vmap"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_tensor_from_outside_of_a_transform_is_read(tensor_call, torch, name, is_first):
+    """New tensors may be no memory there, though the given one is."""
+    source, weights, factors = torch.arange(30.0).reshape(SHAPE), torch.ones(3), torch.arange(30.0).reshape(5, 6)
+    runs = {
+        "functionalize": lambda f: torch.func.functionalize(f)(weights),
+        "grad": lambda f: torch.func.grad(lambda weights: f(weights).sum())(weights),
+        "jvp": lambda f: torch.func.jvp(f, (weights,), (weights,))[1],
+        "vmap": lambda f: torch.func.vmap(f)(weights),
+    }
+
+    def weighted(transpose):
+        return runs[name](lambda weights: weights * (transpose(source) * factors).sum())
+
+    if is_first:
+        forget_transfers()
+    assert torch.equal(weighted(tensor_call), weighted(torch.t))

@@ -117,8 +117,8 @@ class JaxArrays:
         with backend.on_device_of(made):
             return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
 
-    def recognised(self, compiled: Any, given: Any, result: Any) -> None:
-        """See `Library.recognised`.  JAX hands its memory out in a way that costs more than the checks."""
+    def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> None:
+        """See `Library.again`.  JAX hands its memory out in a way that costs more than the checks."""
 
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]

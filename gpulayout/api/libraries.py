@@ -15,7 +15,7 @@ import numpy as np
 from gpulayout.api.jax_arrays import JaxArrays
 from gpulayout.api.torch_tensors import TorchTensors
 from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.backend import Again, AnyArray, Backend
 
 
 class Library(Protocol):
@@ -93,10 +93,11 @@ class Library(Protocol):
         """What `empty` made, as an array of the library over the same memory."""
         ...
 
-    def recognised(self, compiled: Any, given: Any, result: Any) -> Any:
+    def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> Again | None:
         """What runs a call again without its checks, as `Prepared.again`, for arrays that say what these arrays say.
 
         given, result   the arrays of a call that the native engine has just run with `compiled`
+        is_new          the result was made for the call, and others will be
 
         None if the library's arrays have to be checked each time.
         """

@@ -14,8 +14,9 @@ from gpulayout.api.followed import followed
 from gpulayout.api.libraries import Library
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.traced import TracedCall, traced
+from gpulayout.cpu.native_plan import Make, native_again
 from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.moves.backend import AnyArray, Backend, Prepared
+from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 
 Work = Callable[[Backend, AnyArray, Any, Any], Any]
 
@@ -88,13 +89,22 @@ def same_kind(library: Library, given: Any, role: str, out: Any, work: Work, cal
     return traced(TracedCall(*call), given, out) if is_traced else followed(TracedCall(*call), given, out)
 
 
-def recognised(library: Library, prepared: Prepared | None, given: Any, done: Any) -> Any:
-    """What runs a call of `same_kind` again without its checks, as `Prepared.again`; None if there is no such thing.
+def again_of(
+    library: Library | None, prepared: Prepared | None, given: Any, done: Any, *, is_new: bool
+) -> Again | None:
+    """What runs a call again without its checks, as `Prepared.again`; None if there is no such thing.
 
-    prepared   the pieces that the host has moved, if it has
+    library    of the array, as `library_of` finds it
+    prepared   the pieces that the host has moved from `given` to `done`, if it has
+    is_new     `done` was made for the call
     """
     compiled = getattr(prepared, "compiled", None)
-    return None if compiled is None else library.recognised(compiled, given, done)
+    if compiled is None or type(done) is not type(given):
+        return None
+    if library is None:
+        make = Make(np.empty, (done.shape, done.dtype)) if is_new else None
+        return native_again(compiled, given, done, make) if type(given) is np.ndarray else None
+    return library.again(compiled, given, done, is_new)
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.api.backends import gpu_module
 from gpulayout.api.not_memory import WORK_THERE, FollowedArray, TracedArray
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu import native
+from gpulayout.cpu.native_plan import Make, native_again
 from gpulayout.layout.element_type import ElementType
 from gpulayout.memory.host_arrays import host_array
-from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.backend import Again, AnyArray, Backend
 
 _ON_MEMORY = "this call of gpulayout needs the memory of tensors: call it outside of the compiled function"
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
@@ -127,7 +129,7 @@ class TorchTensors:
             kind = kind or getattr(torch, element_type.carrier.name)
         sizes = shape or ((),)  # separate numbers, because torch takes longer to read a tuple of them
         made = torch.empty(*sizes, dtype=kind, device=given.device)
-        address = _new_address(made)
+        address = _address(made)
         if not address and made.numel():
             raise TracedArray(f"the result would be a tensor without memory of its own: {WORK_THERE}")
         return made, host_array(address, shape, None, dtype, made) if type(like) is np.ndarray else None
@@ -135,63 +137,21 @@ class TorchTensors:
     def give_back(self, made: Any, given: Any) -> Any:
         return made
 
-    def recognised(self, compiled: Any, given: Any, result: Any) -> TensorCall | None:
-        """See `Library.recognised`."""
-        if not (given.is_cpu and plain_address(given) and type(result) is _torch().Tensor and plain_address(result)):
+    def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> Again | None:
+        """See `Library.again`."""
+        torch = _torch()
+        tensors = _plain(torch).tensors
+        if tensors is None or type(given) is not torch.Tensor or type(result) is not torch.Tensor:
             return None
-        return TensorCall(compiled, given, result)
+        # Separate numbers, because torch takes longer to read a tuple of them; no mode is there to choose a device.
+        make = Make(torch.empty, tuple(result.shape) or ((),), {"dtype": result.dtype}) if is_new else None
+        return native_again(compiled, given, result, make, tensors, None if is_new else self.will_be_written)
 
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> Any:
         itemsize = array.itemsize
         return given.as_strided(shape, tuple([stride // itemsize for stride in strides]))
-
-
-class TensorCall:
-    """A call on tensors, ready to run again for others of the same type, shape and strides.  See `Prepared.again`."""
-
-    __slots__ = ("_compiled", "_asks", "_kind", "_given", "_result", "_is_dense", "_itemsize", "_bytes")
-
-    def __init__(self, compiled: Any, given: Any, result: Any):
-        self._compiled, self._asks = compiled, compiled.describe()["most_threads"] > 1
-        self._kind = given.dtype, result.dtype
-        self._given = given.shape, given.stride()
-        self._result = result.shape, result.stride()
-        self._is_dense, self._itemsize = result.is_contiguous(), given.element_size()
-        # strides of tensors are never negative
-        self._bytes = [_bytes_reached(each) - each.storage_offset() * each.element_size() for each in (given, result)]
-
-    def again(self, source: Any, target: Any) -> Any:
-        """See `Prepared.again`."""
-        start = _plain_start(source)  # first: while torch records, sizes are tensors
-        if not start or source.dtype is not self._kind[0] or (source.shape, source.stride()) != self._given:
-            return None
-        if source.storage_offset() * self._itemsize + self._bytes[0] > source.untyped_storage().nbytes():
-            return None
-        if target is not None:
-            end = self._opened(start, target)
-        else:
-            if self._is_dense:  # the usual case, in which torch takes a third less time
-                target = source.new_empty(*self._result[0] or ((),), dtype=self._kind[1])
-            else:
-                target = source.new_empty_strided(*self._result, dtype=self._kind[1])
-            end = _new_address(target)
-        if not end:
-            return None
-        self._compiled.run_at(start, end, thread_count() if self._asks else 1)
-        return target
-
-    def _opened(self, start: int, target: Any) -> int:
-        """The address of a target that passes all checks, and lies in other memory; 0 says nothing."""
-        torch = _torch()
-        address = plain_address(target) if type(target) is torch.Tensor else 0
-        if not address or target.dtype is not self._kind[1] or (target.shape, target.stride()) != self._result:
-            return 0
-        if address < start + self._bytes[0] and start < address + self._bytes[1]:
-            return 0
-        _TORCH.will_be_written(target)
-        return address
 
 
 @functools.cache
@@ -209,41 +169,59 @@ def _torch() -> Any:
 
 def plain_address(given: Any) -> int:
     """The address of a tensor that passes `check_memory`, the usual case, asked in fewer words; 0 says nothing."""
-    address = _plain_start(given)
+    torch = _torch()
+    if type(given) is not torch.Tensor or not _plain(torch).asks(given):
+        return 0
+    address = _address(given)
     return address if address and _bytes_reached(given) <= given.untyped_storage().nbytes() else 0
 
 
-def _plain_start(given: Any) -> int:
-    """The same without a look at the size of its storage."""
-    torch = _torch()
-    own = torch._C
-    if (
-        type(given) is not torch.Tensor
-        or given.requires_grad
-        or given.layout is not torch.strided
-        or given.is_conj()
-        or given.is_neg()
-        or given.is_nested
-        or own._get_tracing_state() is not None
-        or own._len_torch_dispatch_stack()
-        or own._len_torch_function_stack()  # one may put new tensors elsewhere, as `with torch.device("meta")` does
-        or torch.autograd.forward_ad._current_level >= 0
-        or torch._is_functional_tensor(given)
-    ):
-        return 0
+class _Plain(NamedTuple):
+    """How tensors are asked whether they are plain memory.
+
+    questions   (function, its arguments or None for the tensor, answer); they say no more than `check_memory` does
+    tensors     the engine's `Tensors`, which asks them; None without it, and for releases of torch before 2.9
+    """
+
+    questions: Sequence[tuple[Callable[..., Any], tuple[Any, ...] | None, Any]]
+    tensors: Any
+
+    def asks(self, given: Any) -> bool:
+        """True if the answers are those of plain memory."""
+        if self.tensors is not None:
+            return bool(self.tensors.are_plain(given))
+        return all(
+            function(*((given,) if arguments is None else arguments)) == answer
+            for function, arguments, answer in self.questions
+        )
+
+
+@functools.cache
+def _plain(torch: Any) -> _Plain:
+    core = torch._C
+    questions = (
+        (operator.attrgetter("requires_grad"), None, False),
+        (operator.attrgetter("layout"), None, torch.strided),
+        (operator.attrgetter("is_nested"), None, False),
+        (torch.Tensor.is_conj, None, False),
+        (torch.Tensor.is_neg, None, False),
+        (torch._is_functional_tensor, None, False),
+        (core._get_tracing_state, (), None),
+        (core._len_torch_dispatch_stack, (), 0),
+        (core._len_torch_function_stack, (), 0),  # `with torch.device("meta")` puts new tensors elsewhere
+        (operator.attrgetter("_current_level"), (torch.autograd.forward_ad,), -1),
+    )
+    engine, exchange = native.module(), getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    return _Plain(questions, engine.Tensors(exchange, questions) if engine and exchange else None)
+
+
+def _address(given: Any) -> int:
+    """The address of a tensor; 0 if it is no memory, as wrapped tensors and new ones inside torch.func may be."""
     try:
         address: int = given.data_ptr()
     except (RuntimeError, ValueError):
         return 0
     return address
-
-
-def _new_address(made: Any) -> int:
-    """The address of a new tensor; 0 inside torch.func, whose new tensors may be no memory."""
-    with contextlib.suppress(RuntimeError):
-        address: int = made.data_ptr()
-        return address
-    return 0
 
 
 def _bytes_reached(given: Any) -> int:

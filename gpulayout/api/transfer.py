@@ -13,10 +13,9 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Maker, Result, recognised, same_kind
+from gpulayout.api.same_kind import Maker, Result, again_of, same_kind
 from gpulayout.api.sides import BufferSide, Side
-from gpulayout.cpu.native_plan import NativeCall
-from gpulayout.moves.backend import AnyArray, Backend, Prepared
+from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
 
 SEPARATE = "separate memory, because only gl.relayout and plans work in place"  # the rule for an `out` that overlaps
@@ -27,42 +26,48 @@ class Transfer:
 
     sides      the source and the target
     pieces     moves between parts of both
-    prepared   the pieces as prepared by each backend; also by the type of CuPy's arrays, all of which have one backend
+    prepared   the pieces as prepared by each backend
     """
 
-    __slots__ = ("sides", "pieces", "prepared", "_keeps_dtype", "_call")
+    __slots__ = ("sides", "pieces", "prepared", "_latest", "_latest_into", "_keeps_dtype", "_call")
 
     def __init__(self, source: Side, target: Side, pieces: Pieces):
         self.sides, self.pieces = (source, target), pieces
-        self.prepared: dict[Backend | type[Any], Prepared] = {}
+        self.prepared: dict[Backend, Prepared] = {}
+        # The latest call that passed all checks, into new memory and into `out`, by the type of its arrays; NumPy's by
+        # their backend, which tests replace.
+        self._latest: dict[Backend | type[Any], Again] = {}
+        self._latest_into: dict[Backend | type[Any], Again] = {}
         self._keeps_dtype = source.is_packed == target.is_packed
         self._call = "relayout" if isinstance(target, BufferSide) else "unpack", source.shape, target.shape
 
     def __call__(self, buffer: Any, out: Any = None) -> AnyArray:
         """Move `buffer` into `out`, or into a new array where `buffer` lives; returns that array."""
         kind = type(buffer)
-        prepared = self.prepared.get(host_backend() if kind is np.ndarray else kind)
-        if prepared is not None and (out is None or type(out) is kind):
-            found = prepared.again(buffer, out)
+        key = host_backend() if kind is np.ndarray else kind
+        latest = self._latest if out is None else self._latest_into
+        again = latest.get(key)
+        if again is not None and (out is None or type(out) is kind):
+            found = again(buffer, out)
             if found is not None:
                 return found
-        if kind is np.ndarray:
-            done = self.run(host_backend(), buffer, out)
-            prepared = self.prepared.get(host_backend())
-            if type(done) is kind and (compiled := getattr(prepared, "compiled", None)):
-                prepared.call = NativeCall.of(compiled, buffer, done, is_new=out is None)  # type: ignore[union-attr]
-            return done
-        role, library = self.sides[0].role, library_of(buffer)
+        role, library, backend = self.sides[0].role, library_of(buffer), host_backend()
         if library is not None:
             done = same_kind(library, buffer, role, out, self.run, self.traced_call())
-            found = recognised(library, self.prepared.get(host_backend()), buffer, done)
-            if found is not None:
-                self.prepared[kind] = found
-            return done
-        backend, array = arrays.open_array(buffer, role)
-        if array is buffer:
-            self.prepared[kind] = self.prepared_by(backend)
-        return self.run(backend, array, out)
+        elif kind is np.ndarray:
+            done = self.run(backend, buffer, out)
+        else:
+            backend, array = arrays.open_array(buffer, role)
+            done = self.run(backend, array, out)
+            if array is not buffer:
+                return done
+        prepared = self.prepared.get(backend)
+        again = again_of(library, prepared, buffer, done, is_new=out is None)
+        if again is None and library is None and prepared is not None:
+            again = prepared.again
+        if again is not None:
+            latest[key] = again
+        return done
 
     def traced_call(self) -> tuple[Any, ...]:
         """The fields of the `TracedCall` that has these sides, for an array that is no memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -18,11 +18,10 @@ from gpulayout.api.backends import host_backend
 from gpulayout.api.convert_transfer import convert_transfer
 from gpulayout.api.copies import copy_between
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Maker, Result, recognised, same_kind
+from gpulayout.api.same_kind import Maker, Result, again_of, same_kind
 from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_strides
 from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import SEPARATE, Transfer
-from gpulayout.cpu.native_plan import NativeCall
 from gpulayout.layout import checks
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import ElementType
@@ -31,7 +30,7 @@ from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Backend, Prepared
+from gpulayout.moves.backend import Again, Backend, Prepared
 from gpulayout.moves.convert_pieces import ConvertSide
 from gpulayout.moves.move import MAX_AXES
 
@@ -235,7 +234,7 @@ def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: A
     """`transpose` without arithmetic."""
     key = None
     if (axes is None or type(axes) is str) and not sizes and not is_compiling():
-        key = axes, type(array), host_backend()
+        key = axes, type(array), host_backend(), out is None
         recent = latest.get(key)
         if recent is not None and (done := recent(array, out)) is not None:
             return done
@@ -244,16 +243,14 @@ def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: A
     if library is not None:
         work = functools.partial(_transposed, axes, sizes, ran=ran)
         result = same_kind(library, array, "array", out, work, ("transpose", None, axes, sizes))
-        found = recognised(library, ran[0], array, result) if ran and key else None
     else:
         backend, source = arrays.open_array(array, "array")
         result = _transposed(axes, sizes, backend, source, out, backend, ran)
-        compiled = getattr(ran[0], "compiled", None) if ran and type(array) is type(result) is np.ndarray else None
-        found = compiled and NativeCall.of(compiled, array, result, is_new=out is None)
-    if key and found is not None:
+    again = again_of(library, ran[0], array, result, is_new=out is None) if ran and key else None
+    if key and again is not None:
         if len(latest) >= MOST_LATEST:
             latest.clear()
-        latest[key] = found.again
+        latest[key] = again
     return result
 
 
@@ -414,9 +411,9 @@ def _transposed(
     return out
 
 
-# By pattern, type of array and the host's backend: runs the latest call again without its checks, for arrays that say
-# what its arrays said.  Three quarters of the time of a small call go into checks.
-latest: dict[tuple[str | None, type, Backend], Callable[[Any, Any], Any]] = {}
+# By pattern, type of array, the host's backend and whether the result is new: runs the latest call again without its
+# checks, for arrays that say what its arrays said.  Three quarters of the time of a small call go into checks.
+latest: dict[tuple[str | None, type, Backend, bool], Again] = {}
 MOST_LATEST = 256
 
 

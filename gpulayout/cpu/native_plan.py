@@ -12,6 +12,7 @@ from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 from gpulayout.layout.checks import counted
+from gpulayout.moves.backend import Again
 from gpulayout.moves.move import Move
 
 # What a kernel does with the elements of a box, by its name.
@@ -56,27 +57,32 @@ class NativePlan(NamedTuple):
         return {"engine": "native", **self.compiled.describe()}
 
 
-class NativeCall:
-    """A call that passed all checks, ready to run again for arrays that say what its arrays said.
+class Make(NamedTuple):
+    """How a call makes its target: `function(*arguments, **words)`."""
 
-    It belongs to the caller that checked: other callers of the same plan take other arrays.
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    words: dict[str, Any] | None = None
+
+
+def native_again(
+    compiled: Any, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
+) -> Again | None:
+    """What runs a call again, as `Prepared.again`, that passed all checks and moved from `source` to `target`.
+
+    It belongs to the caller that checked: other callers of the same plan take other arrays.  None if arrays like these
+    cannot be recognised.
+
+    make      None if the target was given, as others will be
+    tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
     """
-
-    __slots__ = ("_again", "_asks")
-
-    def __init__(self, again: Callable[..., np.ndarray | None], asks: bool):
-        self._again, self._asks = again, asks
-
-    @classmethod
-    def of(cls, compiled: Any, source: np.ndarray, target: np.ndarray, *, is_new: bool) -> NativeCall | None:
-        """The call that moved from `source` to `target`, if arrays like these can be recognised."""
-        made = (np.empty, (target.shape, target.dtype)) if is_new else (None, None)
-        call = compiled.call(source, target, *made)
-        return None if call is None else cls(call.again, compiled.describe()["most_threads"] > 1)
-
-    def again(self, source: np.ndarray, target: np.ndarray | None) -> np.ndarray | None:
-        """See `Prepared.again`."""
-        return self._again(source, target, thread_count() if self._asks else 1)
+    call = compiled.call(source, target, *(make or (None, None, None)), tensors, writes)
+    if call is None:
+        return None
+    if compiled.describe()["most_threads"] > 1:
+        return lambda source, target: call.again(source, target, thread_count())
+    again: Again = call.again
+    return again
 
 
 def ordinary_plan_of(move: Move, threads: int = 1) -> NativePlan | StridedPlan:

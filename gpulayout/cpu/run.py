@@ -12,7 +12,7 @@ from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.native_plan import NativeCall, NativePlan
+from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
@@ -44,7 +44,7 @@ class _Described:
 class HostMoves:
     """`Prepared` and `PreparedArithmetic` of the CPU."""
 
-    __slots__ = ("pieces", "compiled", "call", "_alone", "_shared", "_asks")
+    __slots__ = ("pieces", "compiled", "_alone", "_shared", "_asks")
 
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
@@ -52,7 +52,6 @@ class HostMoves:
         self._shared = 1, self._alone  # the last number of threads above 1, and the plans for it
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
         self.compiled = _only_native(self._alone)
-        self.call: NativeCall | None = None  # the latest of the transfer that prepared these pieces
 
     def execute(
         self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
@@ -73,9 +72,8 @@ class HostMoves:
                 plan = plan._replace(parameters=parameters)
             plan.execute(source, source_offset, target, target_offset)
 
-    def again(self, source: np.ndarray, target: np.ndarray | None) -> np.ndarray | None:
-        """See `Prepared.again`.  NumPy's own moves take no longer to check arrays than to recognise an earlier call."""
-        return None if self.call is None else self.call.again(source, target)
+    def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
+        """Always None: the engine's calls are known by `native_again`, and NumPy's moves take no longer to check."""
 
     def _plans_for(self, threads: int) -> Planned:
         if threads == 1:

@@ -14,6 +14,7 @@ from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.steps import Steps
 
 AnyArray = Any  # a NumPy or a CuPy array; CuPy has no types
+Again = Callable[[AnyArray, AnyArray | None], AnyArray | None]  # as `Prepared.again`
 
 
 class Prepared(Protocol):

@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <initializer_list>
+#include <utility>
 
 #include "strided_move.h"
 
@@ -13,31 +14,12 @@ constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a move that takes less tim
 constexpr int MOST_AXES = 62;             // so many of two places have 2^62 elements: no move needs more
 constexpr int64_t MOST_CACHE = int64_t(1) << 40;
 constexpr int MOST_THREADS = 1024;
-constexpr int MOST_DIMENSIONS = 8;        // of arrays that a plan recognises
-
-// What an array that passed all checks of a call said of itself.
-struct Facts {
-    PyObject *type, *dtype;
-    int ndim;
-    Py_ssize_t sizes[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];
-    int64_t low, high;  // bytes from its first element: the lowest, and one past the highest
-};
 
 struct Plan {
     PyObject_HEAD
     gl_move* move;
     int64_t bytes;
 };
-
-// A call that passed all checks.  It belongs to one caller: other callers of its plan check other things.
-struct Call {
-    PyObject_HEAD
-    Plan* plan;
-    Facts source, target;
-    PyObject *empty, *result;  // numpy.empty and its arguments for a new target; nullptr: none was made
-};
-PyObject* call_type;
-PyObject *dtype_name, *base_name;  // interned
 
 constexpr const char* AN_AXIS = "an axis is a tuple (extent, bound, source stride, target stride)";
 
@@ -130,108 +112,245 @@ PyObject* plan_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     Py_RETURN_NONE;
 }
 
-PyObject* plan_run_at(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count != 3) return PyErr_SetString(PyExc_TypeError, "run_at(source, target, threads)"), nullptr;
-    long long source = PyLong_AsLongLong(args[0]), target = PyLong_AsLongLong(args[1]);
-    long threads = PyLong_AsLong(args[2]);
-    if (PyErr_Occurred()) return nullptr;
-    if (!execute(reinterpret_cast<Plan*>(self), reinterpret_cast<const char*>(source), reinterpret_cast<char*>(target), threads_of(threads)))
-        return nullptr;
-    Py_RETURN_NONE;
-}
-
 // --------------------------------------------------------------------------------------------- calls that passed before
 // `call` keeps what two arrays said of themselves that had passed all checks of a call.  `again` recognises arrays that
 // say the same; if they also lie apart, it moves without the checks.
 
-bool take_facts(Facts& facts, PyObject* array) {
-    Py_buffer view;
-    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)) return PyErr_Clear(), false;
-    bool known = view.ndim <= MOST_DIMENSIONS;
-    facts.ndim = view.ndim, facts.low = 0, facts.high = view.itemsize;
-    for (int k = 0; known && k < view.ndim; k++) {
-        facts.sizes[k] = view.shape[k], facts.strides[k] = view.strides[k];
-        int64_t reach = (view.shape[k] - 1) * view.strides[k];
-        (reach < 0 ? facts.low : facts.high) += reach;
-        known = view.shape[k] > 0;
-    }
-    PyBuffer_Release(&view);
-    facts.dtype = known ? PyObject_GetAttr(array, dtype_name) : nullptr;
-    if (!facts.dtype) return PyErr_Clear(), false;
-    facts.type = Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(array)));
+constexpr int MOST_DIMENSIONS = 8, MOST_QUESTIONS = 16;  // of arrays that are recognised
+PyObject* call_type;
+PyObject *dtype_name, *base_name, *storage_name, *nbytes_name, *offset_name;  // interned
+
+// DLPack, version 1: a tensor, and the functions of its library, of which `show` fills a DLTensor.
+struct DLTensor {
+    char* data;
+    int32_t device, device_number, rank;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *sizes, *strides;  // strides in elements
+    uint64_t offset;
+};
+struct Exchange {
+    uint32_t major, minor;
+    const Exchange* older;
+    void* others[3];
+    int (*show)(PyObject* tensor, DLTensor* shown);
+};
+constexpr int32_t DLPACK_CPU = 1;
+
+// How tensors are asked whether they are plain memory: api/torch_tensors.py has the questions.
+struct Question {
+    PyObject *function, *argument, *answer;  // argument: nullptr for none
+    bool is_of_tensor;
+};
+struct Tensors {
+    PyObject_HEAD
+    const Exchange* exchange;
+    PyObject* kept;  // owns the questions
+    Py_ssize_t count;
+    Question questions[MOST_QUESTIONS];
+};
+
+// What an array says of itself.
+struct Facts {
+    PyObject *type = nullptr, *dtype = nullptr;  // dtype: of NumPy's arrays
+    uint32_t code = 0;                           // of tensors: DLPack's type
+    int rank = 0;
+    int64_t itemsize = 0, sizes[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];  // strides in bytes
+    int64_t low = 0, high = 0;                   // bytes from the first element to the lowest, and to one past the highest
+};
+
+// An array that is open to be read or written.
+struct View {
+    Py_buffer buffer{};  // of NumPy's arrays
+    char* data = nullptr;
+    ~View() { PyBuffer_Release(&buffer); }  // nothing if it was not filled
+};
+
+struct Call {
+    PyObject_HEAD
+    Plan* plan;
+    Facts source, target;
+    PyObject *make, *arguments, *words, *writes;  // make(*arguments, **words) is a new target, writes(target) comes before it is written, or nullptr
+    Tensors* tensors;                             // nullptr: NumPy's arrays
+};
+
+// False, without an exception: a question that cannot be answered.  An interrupt stays.
+bool unanswered() {
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+    return false;
+}
+
+template <typename Size> bool take_sizes(Facts& facts, int64_t rank, const Size* sizes, const Size* strides, int64_t step) {
+    if (rank > MOST_DIMENSIONS) return false;
+    facts.rank = int(rank);
+    for (int k = 0; k < facts.rank; k++) facts.sizes[k] = sizes[k], facts.strides[k] = strides[k] * step;
     return true;
 }
 
-PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count != 4) return PyErr_SetString(PyExc_TypeError, "call(source, target, empty, result)"), nullptr;
-    PyTypeObject* type = reinterpret_cast<PyTypeObject*>(call_type);
-    Call* call = reinterpret_cast<Call*>(reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0));
-    if (!call) return nullptr;
-    call->plan = reinterpret_cast<Plan*>(Py_NewRef(self));
-    if (!take_facts(call->source, args[0]) || !take_facts(call->target, args[1])) {
-        Py_DECREF(call);
-        Py_RETURN_NONE;
+bool open_array(PyObject* array, int flags, Facts& facts, View& view) {
+    facts.dtype = PyObject_GetAttr(array, dtype_name);
+    if (!facts.dtype) return unanswered();
+    Py_DECREF(facts.dtype);  // the array holds it
+    if (PyObject_GetBuffer(array, &view.buffer, flags)) return unanswered();
+    view.data = static_cast<char*>(view.buffer.buf), facts.itemsize = view.buffer.itemsize;
+    return take_sizes(facts, view.buffer.ndim, view.buffer.shape, view.buffer.strides, 1);
+}
+
+// Whether the answers of a tensor are those of plain memory.
+bool is_plain(const Tensors* tensors, PyObject* tensor) {
+    for (const Question* q = tensors->questions; q < tensors->questions + tensors->count; q++) {
+        PyObject* found = PyObject_CallFunctionObjArgs(q->function, q->is_of_tensor ? tensor : q->argument, nullptr);
+        if (!found) return unanswered();
+        int same = found == q->answer ? 1 : PyObject_RichCompareBool(found, q->answer, Py_EQ);
+        Py_DECREF(found);
+        if (same != 1) return unanswered();
     }
-    if (args[2] != Py_None) call->empty = Py_NewRef(args[2]), call->result = Py_NewRef(args[3]);
-    return reinterpret_cast<PyObject*>(call);
+    return true;
 }
 
-void call_free(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
-    Call* call = reinterpret_cast<Call*>(self);
-    for (PyObject* held : {reinterpret_cast<PyObject*>(call->plan), call->source.type, call->source.dtype, call->target.type, call->target.dtype, call->empty, call->result})
-        Py_XDECREF(held);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+bool open_tensor(const Tensors* tensors, PyObject* tensor, bool is_new, Facts& facts, View& view) {
+    DLTensor shown{};
+    if ((!is_new && !is_plain(tensors, tensor)) || tensors->exchange->show(tensor, &shown)) return unanswered();
+    view.data = shown.data + shown.offset, facts.itemsize = shown.bits / 8;
+    facts.code = shown.code | uint32_t(shown.bits) << 8 | uint32_t(shown.lanes) << 16;
+    bool is_plain_type = shown.lanes == 1 && shown.bits % 8 == 0;
+    return shown.data && shown.device == DLPACK_CPU && is_plain_type && take_sizes(facts, shown.rank, shown.sizes, shown.strides, facts.itemsize);
 }
 
-// True if the array says the same; `view` is then to be released.
-bool is_known(const Facts& facts, PyObject* array, Py_buffer& view, int flags) {
-    if (reinterpret_cast<PyObject*>(Py_TYPE(array)) != facts.type) return false;
-    PyObject* dtype = PyObject_GetAttr(array, dtype_name);
-    Py_XDECREF(dtype);  // the facts hold the one that it is compared with
-    if (dtype != facts.dtype) return PyErr_Clear(), false;
-    if (PyObject_GetBuffer(array, &view, flags)) return PyErr_Clear(), false;
-    bool known = view.ndim == facts.ndim;
-    for (int k = 0; known && k < facts.ndim; k++) known = view.shape[k] == facts.sizes[k] && view.strides[k] == facts.strides[k];
-    if (!known) PyBuffer_Release(&view);
-    return known;
+// is_new: the call has just made the array, in the state of the thread in which its source was plain.
+bool opened(const Call* call, PyObject* array, bool is_new, int flags, Facts& facts, View& view) {
+    facts.type = reinterpret_cast<PyObject*>(Py_TYPE(array));
+    return call->tensors ? open_tensor(call->tensors, array, is_new, facts, view) : open_array(array, flags, facts, view);
+}
+
+// A tensor whose storage was resized shows more than it has.
+bool has_storage(PyObject* tensor, int64_t itemsize, int64_t needed) {
+    PyObject* storage = PyObject_CallMethodObjArgs(tensor, storage_name, nullptr);
+    PyObject* nbytes = storage ? PyObject_CallMethodObjArgs(storage, nbytes_name, nullptr) : nullptr;
+    PyObject* offset = nbytes ? PyObject_CallMethodObjArgs(tensor, offset_name, nullptr) : nullptr;
+    int64_t from = offset ? PyLong_AsLongLong(offset) : 0, held = nbytes ? PyLong_AsLongLong(nbytes) : 0;
+    for (PyObject* each : {storage, nbytes, offset}) Py_XDECREF(each);
+    return !PyErr_Occurred() ? from * itemsize + needed <= held : unanswered();
+}
+
+bool is_known(const Call* call, const Facts& known, PyObject* array, bool is_new, int flags, View& view) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(array)) != known.type) return false;
+    Facts facts;
+    if (!opened(call, array, is_new, flags, facts, view) || facts.dtype != known.dtype || facts.code != known.code || facts.rank != known.rank) return false;
+    for (int k = 0; k < known.rank; k++)
+        if (facts.sizes[k] != known.sizes[k] || facts.strides[k] != known.strides[k]) return false;
+    return !call->tensors || is_new || has_storage(array, known.itemsize, known.high);
 }
 
 // An array in memory of its own, or in that of an array of the same type: no map of a file, which another map could show at
 // another address.
 bool owns_memory(PyObject* array, bool is_base = false) {
     PyObject* base = PyObject_GetAttr(array, base_name);
-    if (!base) return PyErr_Clear(), false;
+    if (!base) return unanswered();
     bool owns = base == Py_None || (!is_base && Py_TYPE(base) == Py_TYPE(array) && owns_memory(base, true));
     Py_DECREF(base);
     return owns;
 }
 
+bool take_facts(const Call* call, PyObject* array, Facts& known) {
+    Facts facts;
+    View view;
+    if (!opened(call, array, false, PyBUF_STRIDED_RO, facts, view)) return false;
+    facts.high = facts.itemsize;
+    for (int k = 0; k < facts.rank; k++) {
+        if (facts.sizes[k] < 1) return false;
+        int64_t reach = (facts.sizes[k] - 1) * facts.strides[k];
+        (reach < 0 ? facts.low : facts.high) += reach;
+    }
+    known = facts;
+    Py_INCREF(known.type), Py_XINCREF(known.dtype);
+    return true;
+}
+
+PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    if (count != 7) return PyErr_SetString(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes)"), nullptr;
+    PyTypeObject* type = reinterpret_cast<PyTypeObject*>(call_type);
+    Call* call = reinterpret_cast<Call*>(reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0));
+    if (!call) return nullptr;
+    auto kept = [&](int k) { return args[k] == Py_None ? nullptr : Py_NewRef(args[k]); };
+    call->plan = reinterpret_cast<Plan*>(Py_NewRef(self));
+    call->make = kept(2), call->arguments = kept(3), call->words = kept(4), call->tensors = reinterpret_cast<Tensors*>(kept(5)), call->writes = kept(6);
+    if (take_facts(call, args[0], call->source) && take_facts(call, args[1], call->target)) return reinterpret_cast<PyObject*>(call);
+    Py_DECREF(call);
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
+}
+
+void call_free(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    Call* call = reinterpret_cast<Call*>(self);
+    for (PyObject* held : {reinterpret_cast<PyObject*>(call->plan), reinterpret_cast<PyObject*>(call->tensors), call->source.type, call->source.dtype,
+                           call->target.type, call->target.dtype, call->make, call->arguments, call->words, call->writes})
+        Py_XDECREF(held);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
 PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (count < 2 || count > 3) return PyErr_SetString(PyExc_TypeError, "again(source, target, threads=1)"), nullptr;
-    Call* call = reinterpret_cast<Call*>(self);
+    const Call* call = reinterpret_cast<Call*>(self);
     long threads = count == 3 ? PyLong_AsLong(args[2]) : 1;
     if (threads == -1 && PyErr_Occurred()) return nullptr;
-    Py_buffer source, target;
-    bool makes = args[1] == Py_None;
-    if (makes && !call->empty) Py_RETURN_NONE;
-    if (!makes && !owns_memory(args[1])) Py_RETURN_NONE;
-    if (!is_known(call->source, args[0], source, PyBUF_STRIDED_RO)) Py_RETURN_NONE;
-    PyObject* written = makes ? PyObject_Call(call->empty, call->result, nullptr) : Py_NewRef(args[1]);
-    if (!written) return PyBuffer_Release(&source), nullptr;
-    PyObject* result = Py_None;
-    if (is_known(call->target, written, target, PyBUF_STRIDED)) {
-        const char* from = static_cast<const char*>(source.buf);
-        char* to = static_cast<char*>(target.buf);
-        if (from + call->source.high <= to + call->target.low || to + call->target.high <= from + call->source.low)
-            result = execute(call->plan, from, to, threads_of(threads)) ? written : nullptr;
-        PyBuffer_Release(&target);
+    bool makes = args[1] == Py_None, is_done = false;
+    View source, target;
+    PyObject* written = nullptr;
+    if (makes == !!call->make && (makes || call->tensors || owns_memory(args[1])) && is_known(call, call->source, args[0], false, PyBUF_STRIDED_RO, source))
+        written = makes ? PyObject_Call(call->make, call->arguments, call->words) : Py_NewRef(args[1]);
+    if (written && is_known(call, call->target, written, makes, PyBUF_STRIDED, target)) {
+        bool is_apart = source.data + call->source.high <= target.data + call->target.low || target.data + call->target.high <= source.data + call->source.low;
+        PyObject* said = is_apart && call->writes ? PyObject_CallFunctionObjArgs(call->writes, written, nullptr) : nullptr;
+        if (is_apart && !PyErr_Occurred()) is_done = execute(call->plan, source.data, target.data, threads_of(threads));
+        Py_XDECREF(said);
     }
-    PyBuffer_Release(&source);
-    Py_XINCREF(result);
-    Py_DECREF(written);
-    return result;
+    if (is_done) return written;
+    Py_XDECREF(written);
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
+}
+
+// DLPack's table of a library, and (function, its argument in a tuple, or None for the tensor, answer) of each question.
+PyObject* tensors_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject *capsule, *questions;
+    if (!PyArg_ParseTuple(args, "OO!:Tensors", &capsule, &PyTuple_Type, &questions)) return nullptr;
+    const Exchange* exchange = static_cast<const Exchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+    if (!exchange) return nullptr;
+    while (exchange && exchange->major != 1) exchange = exchange->older;
+    if (!exchange || !exchange->show) return PyErr_SetString(PyExc_ValueError, "the library shows no tensors by DLPack 1"), nullptr;
+    Tensors* self = reinterpret_cast<Tensors*>(reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0));
+    if (!self) return nullptr;
+    self->exchange = exchange, self->kept = Py_NewRef(questions), self->count = PyTuple_Size(questions);
+    bool ok = self->count <= MOST_QUESTIONS;
+    for (Py_ssize_t k = 0; ok && k < self->count; k++) {
+        Question& q = self->questions[k];
+        PyObject* arguments;
+        ok = PyArg_ParseTuple(PyTuple_GetItem(questions, k), "OOO", &q.function, &arguments, &q.answer);
+        if (!ok) break;
+        q.is_of_tensor = arguments == Py_None;
+        if (!q.is_of_tensor && PyTuple_Check(arguments) && PyTuple_Size(arguments)) q.argument = PyTuple_GetItem(arguments, 0);
+    }
+    if (!ok) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "at most %d questions", MOST_QUESTIONS);
+        Py_DECREF(self);
+        return nullptr;
+    }
+    return reinterpret_cast<PyObject*>(self);
+}
+
+void tensors_free(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    Py_XDECREF(reinterpret_cast<Tensors*>(self)->kept);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+PyObject* tensors_are_plain(PyObject* self, PyObject* tensor) {
+    bool found = is_plain(reinterpret_cast<Tensors*>(self), tensor);
+    return PyErr_Occurred() ? nullptr : PyBool_FromLong(found);
 }
 
 PyObject* plan_describe(PyObject* self, PyObject*) {
@@ -244,10 +363,9 @@ PyObject* plan_describe(PyObject* self, PyObject*) {
 PyMethodDef plan_methods[] = {
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run)), METH_FASTCALL,
      "run(source, source_offset, target, target_offset, threads)\n--\n\nMove between two buffers; offsets are bytes from the first element of each."},
-    {"run_at", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run_at)), METH_FASTCALL,
-     "run_at(source, target, threads)\n--\n\nThe same between two addresses of memory that nobody frees meanwhile."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_call)), METH_FASTCALL,
-     "call(source, target, empty, result)\n--\n\nA call of these arrays, which passed all checks, or None; empty(*result) makes such a target, or both are None."},
+     "call(source, target, make, arguments, words, tensors, writes)\n--\n\nA call of these arrays, which passed all checks, or None.\n\n"
+     "make(*arguments, **words) makes such a target, writes(target) comes before it is written; tensors: how both are opened."},
     {"describe", plan_describe, METH_NOARGS, "describe()\n--\n\nWhat the plan does, as a dict."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -266,6 +384,18 @@ PyMethodDef call_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot call_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(call_free)}, {Py_tp_methods, call_methods}, {0, nullptr}};
+PyMethodDef tensors_methods[] = {
+    {"are_plain", tensors_are_plain, METH_O, "are_plain(tensor)\n--\n\nWhether the answers of a tensor are those of plain memory."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot tensors_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Tensors(exchange, questions)\n--\n\nHow tensors are opened: DLPack's table, and (function, arguments or None for the tensor, answer) of each question.")},
+    {Py_tp_new, reinterpret_cast<void*>(tensors_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(tensors_free)},
+    {Py_tp_methods, tensors_methods},
+    {0, nullptr},
+};
+PyType_Spec tensors_spec = {"gpulayout.cpu._native.Tensors", sizeof(Tensors), 0, Py_TPFLAGS_DEFAULT, tensors_slots};
 PyType_Spec call_spec = {"gpulayout.cpu._native.Call", sizeof(Call), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
 
 PyObject* set_caches(PyObject*, PyObject* args) {
@@ -306,12 +436,16 @@ PyMethodDef methods[] = {
 };
 
 int add_plan(PyObject* module) {
-    dtype_name = PyUnicode_InternFromString("dtype"), base_name = PyUnicode_InternFromString("base");
-    PyObject* type = PyType_FromSpec(&plan_spec);
+    const std::pair<PyObject**, const char*> names[] = {
+        {&dtype_name, "dtype"}, {&base_name, "base"}, {&storage_name, "untyped_storage"}, {&nbytes_name, "nbytes"}, {&offset_name, "storage_offset"}};
+    for (auto& [name, text] : names)
+        if (!(*name = PyUnicode_InternFromString(text))) return -1;
+    PyObject* plan_type = PyType_FromSpec(&plan_spec);
+    PyObject* tensors_type = PyType_FromSpec(&tensors_spec);
     call_type = PyType_FromSpec(&call_spec);
-    if (!type || !call_type || !dtype_name || !base_name) return -1;
-    int failed = PyModule_AddObjectRef(module, "Plan", type);
-    Py_DECREF(type);
+    if (!plan_type || !tensors_type || !call_type) return -1;
+    int failed = PyModule_AddObjectRef(module, "Plan", plan_type) || PyModule_AddObjectRef(module, "Tensors", tensors_type) ? -1 : 0;
+    Py_DECREF(plan_type), Py_DECREF(tensors_type);
     return failed;
 }
 PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_plan)}, {0, nullptr}};

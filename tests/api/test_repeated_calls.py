@@ -1,9 +1,12 @@
 """A call that resembles the one before skips the checks; whatever a check would refuse is still refused, or right."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.api import torch_tensors
 from gpulayout.cpu import native
 from tests.support.kept import forget_transfers
 
@@ -276,3 +279,101 @@ def test_a_tensor_from_outside_of_a_transform_is_read(tensor_call, torch, name, 
     if is_first:
         forget_transfers()
     assert torch.equal(weighted(tensor_call), weighted(torch.t))
+
+
+def emptied(shape):
+    return np.empty(shape, np.float32)
+
+
+def test_targets_say_nothing_of_new_results(torch):
+    """One may be longer than a new result, or have other strides."""
+    plan = gl.plan("f32[6,5]", "{0,1}")
+    for made, empty in ((values(3), emptied), (torch.from_numpy(values(3)), torch.empty)):
+        forget_transfers()
+        for _ in range(3):
+            plan(made.reshape(-1), out=empty(37))
+            assert plan(made.reshape(-1)).shape == (30,)
+            gl.transpose(made, out=empty((6, 5)).T)
+            result = np.asarray(gl.transpose(made))
+            assert result.flags.c_contiguous and (result == values(3).T).all()
+
+
+def tensors_of_all_kinds(torch):
+    """(name, tensor, the state of the thread in which it is asked about)."""
+    plain = torch.arange(30.0).reshape(SHAPE)
+    own = type("Own", (torch.Tensor,), {})
+    kinds = {
+        "plain": plain,
+        "turned": plain.T,
+        "parameter": torch.nn.Parameter(plain),
+        "followed": plain.clone().requires_grad_(),
+        "conjugate": torch.ones(SHAPE, dtype=torch.complex64).conj(),
+        "negative": torch.ones(SHAPE, dtype=torch.complex64).conj().imag,
+        "sparse": plain.to_sparse(),
+        "meta": plain.to("meta"),
+        "functional": torch._to_functional_tensor(plain),
+        "own": plain.as_subclass(own),
+        "empty": torch.empty(0),
+        "bf16": plain.bfloat16(),
+    }
+    for name, tensor in kinds.items():
+        yield name, tensor, contextlib.nullcontext()
+    for name, state in {
+        "inference": torch.inference_mode(),
+        "no gradients": torch.no_grad(),
+        "forward": torch.autograd.forward_ad.dual_level(),
+        "elsewhere": torch.device("meta"),
+        "fake": torch._subclasses.FakeTensorMode(),
+    }.items():
+        yield name, plain, state
+
+
+def test_the_engine_asks_tensors_as_python_does(torch):
+    asked = torch_tensors._plain(torch)
+    assert asked.tensors is not None
+    plain = set()
+    for name, tensor, state in tensors_of_all_kinds(torch):
+        with state:
+            answer = asked.asks(tensor)
+            assert answer is asked._replace(tensors=None).asks(tensor), name
+            if answer and type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.numel():
+                torch_tensors.check_memory(tensor, "array")
+                plain.add(name)
+    assert plain == {"plain", "turned", "bf16", "inference", "no gradients"}
+
+
+def test_a_release_of_torch_without_the_table_of_dlpack_is_asked_in_python(torch, monkeypatch):
+    without = torch_tensors._plain(torch)._replace(tensors=None)
+    monkeypatch.setattr(torch_tensors, "_plain", lambda torch: without)
+    forget_transfers()
+    for first in range(3):
+        source = torch.from_numpy(values(first))
+        assert torch.equal(gl.transpose(source), source.T)
+        assert torch.equal(gl.transpose(source, out=torch.empty(5, 6)), source.T)
+    with pytest.raises(BufferError, match="neg"):
+        gl.transpose(torch.ones(SHAPE, dtype=torch.complex64).conj().imag)
+    forget_transfers()
+
+
+def test_a_clone_that_copies_when_written_keeps_its_source(tensor_call, torch):
+    source, kept = torch.arange(30.0).reshape(SHAPE), torch.zeros(5, 6)
+    target = torch._lazy_clone(kept)
+    assert torch.equal(tensor_call(source, target), source.T) and torch.equal(target, source.T)
+    assert not kept.any()
+
+
+def test_the_questions_are_checked_by_the_engine(torch):
+    engine, capsule = native.module(), torch.Tensor.__dlpack_c_exchange_api__
+    for wrong in [(capsule,), (capsule, [(len, (), 0)]), (capsule, ((len, ()),)), (object(), ())]:
+        with pytest.raises((TypeError, ValueError)):
+            engine.Tensors(*wrong)
+    with pytest.raises(ValueError, match="16 questions"):
+        engine.Tensors(capsule, ((len, (), 0),) * 17)
+    with pytest.raises(KeyboardInterrupt):
+        engine.Tensors(capsule, ((interrupted, None, 0),)).are_plain(None)
+    assert not engine.Tensors(capsule, ((len, None, 0),)).are_plain(None)  # it has no length
+    assert engine.Tensors(capsule, ()).are_plain(None)
+
+
+def interrupted(_):
+    raise KeyboardInterrupt

@@ -301,6 +301,7 @@ PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     PyObject* written = nullptr;
     if (makes == !!call->make && (makes || call->tensors || owns_memory(args[1])) && is_known(call, call->source, args[0], false, PyBUF_STRIDED_RO, source))
         written = makes ? PyObject_Call(call->make, call->arguments, call->words) : Py_NewRef(args[1]);
+    if (!written) unanswered();
     if (written && is_known(call, call->target, written, makes, PyBUF_STRIDED, target)) {
         bool is_apart = source.data + call->source.high <= target.data + call->target.low || target.data + call->target.high <= source.data + call->source.low;
         PyObject* said = is_apart && call->writes ? PyObject_CallFunctionObjArgs(call->writes, written, nullptr) : nullptr;

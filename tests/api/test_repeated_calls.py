@@ -7,7 +7,9 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api import torch_tensors
+from gpulayout.api.backends import host_backend
 from gpulayout.cpu import native
+from gpulayout.cpu.native_plan import Make, native_again
 from tests.support.kept import forget_transfers
 
 SHAPE = (6, 5)
@@ -377,3 +379,52 @@ def test_the_questions_are_checked_by_the_engine(torch):
 
 def interrupted(_):
     raise KeyboardInterrupt
+
+
+def test_sizes_and_rank_count_where_strides_are_the_same(torch):
+    wide = np.arange(80, dtype=np.float32).reshape(8, 10)
+    for array in (wide, torch.from_numpy(wide)):
+        parts = [array[:rows, :columns] for rows in (6, 5) for columns in (5, 4)]
+        for part in [*parts, *(part[..., None] for part in parts), array[:6, 0], *parts]:
+            for _ in range(2):
+                assert np.array_equal(np.asarray(gl.transpose(part)), np.asarray(part).T)
+    nine = np.arange(256 * 3, dtype=np.float32).reshape(*(2,) * 8, 3)
+    for part in (nine[..., :2], nine, nine[..., :2]):
+        assert np.array_equal(gl.transpose(part), part.T)
+
+
+def test_overlap_below_the_first_element_is_refused():
+    memory = np.arange(90, dtype=np.float32)
+    source, apart = memory[30:60].reshape(SHAPE)[::-1, ::-1], np.empty((5, 6), np.float32)
+    for _ in range(2):
+        gl.transpose(source, out=apart)
+    before = memory.copy()
+    for start in (1, 15, 30, 45, 59):
+        with pytest.raises(BufferError, match="overlap"):
+            gl.transpose(source, out=memory[start : start + 30].reshape(5, 6))
+    assert (memory == before).all() and (apart == source.T).all()
+    for start in (0, 60):
+        assert (gl.transpose(source, out=memory[start : start + 30].reshape(5, 6)) == source.T).all()
+
+
+def test_targets_are_asked_as_sources_are(tensor_call, torch):
+    source = torch.arange(30.0).reshape(SHAPE)
+    short = torch.zeros(5, 6)
+    short.untyped_storage().resize_(8)
+    negative = torch.zeros(5, 6, dtype=torch.complex64).conj().imag
+    leaf = torch.zeros(5, 6, requires_grad=True)
+    for out, words in ((short, "storage"), (negative, "neg"), (leaf, "gradient|leaf")):
+        with pytest.raises((BufferError, TypeError, RuntimeError), match=words):
+            tensor_call(source, out)
+    assert not leaf.any()
+
+
+def test_a_call_with_a_target_makes_none():
+    plan = gl.plan("f32[6,5]", "{0,1}")
+    flat, out = values(0).reshape(-1), np.empty(30, np.float32)
+    plan(flat, out=out)
+    compiled = plan.transfer.prepared_by(host_backend()).compiled
+    given, new = native_again(compiled, flat, out, None), native_again(compiled, flat, out, Make(np.empty, (30, "f4")))
+    assert given(flat, None) is None and new(flat, out) is None
+    assert given(flat, out) is out and (new(flat, None) == out).all()
+    assert native_again(compiled, flat, out, Make(len, (3,)))(flat, None) is None  # which raises

@@ -159,7 +159,6 @@ def _dtype(kind: Any) -> np.dtype[Any]:
     return ElementType.of(kind).dtype
 
 
-_TORCH = TorchTensors()
 _untraced: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of functools, about which torch.compile warns
 
 

@@ -29,9 +29,9 @@ if WANTED not in ("auto", "require", "0"):
     )
 if os.environ.get("CXX") == "":  # setuptools would run a compiler without a name
     del os.environ["CXX"]
-ADVICE = (
-    "install a C++ compiler (g++ 12, clang 14 or newer) and Python's headers, then reinstall gpulayout from its source"
-)
+# Without these options pip takes the wheel without the engine that it kept.
+REINSTALL = "reinstall gpulayout: pip install --force-reinstall --no-cache-dir --no-binary gpulayout gpulayout"
+ADVICE = f"install a C++ compiler (g++ 12, clang 14 or newer) and Python's headers, then {REINSTALL}"
 
 ENGINE = Extension(
     "gpulayout.cpu._native",
@@ -52,7 +52,7 @@ ENGINE = Extension(
 def hindrance() -> str:
     """Why the engine is not even compiled; empty if it is."""
     if WANTED == "0":
-        return f"{VARIABLE} was 0: {ADVICE}"
+        return f"{VARIABLE} was 0: unset it, then {REINSTALL}"
     if sys.platform == "win32":
         return "Microsoft's compiler lacks the vectors that it is written with, so Windows has only NumPy"
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):

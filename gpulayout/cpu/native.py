@@ -80,7 +80,7 @@ def _turned_off() -> str:
     wanted = os.environ.get(VARIABLE)
     if wanted not in (None, "", "0", "1"):
         raise BadNativeChoice(f"{VARIABLE} is {wanted[:40]!r}: it must be 0, which turns the native engine off, or 1")
-    return f"{VARIABLE} is 0, and unset it lets the native engine run" if wanted == "0" else ""
+    return f"{VARIABLE} is 0: unset it, and the native engine runs" if wanted == "0" else ""
 
 
 @cache

@@ -103,7 +103,7 @@ def test_a_wheel_with_the_engine_serves_every_later_python_on_one_platform(clone
     [
         ({"CXX": "no-such-compiler"}, NO_COMPILER),
         ({"CXX": "false"}, FAILS),
-        ({"GPULAYOUT_BUILD_NATIVE": "0"}, "GPULAYOUT_BUILD_NATIVE was 0: install a C++ compiler"),
+        ({"GPULAYOUT_BUILD_NATIVE": "0"}, "GPULAYOUT_BUILD_NATIVE was 0: unset it, then reinstall gpulayout: pip install"),
         ({"before": FREE_THREADED}, "it is for CPython with a GIL, which "),
     ],
     ids=["no compiler", "fails", "0", "free-threaded"],
@@ -181,7 +181,7 @@ def test_nothing_hinders_it_here(hindrance, value):
 
 
 def test_zero_is_named(hindrance):
-    assert hindrance("0").startswith("GPULAYOUT_BUILD_NATIVE was 0: install ")
+    assert hindrance("0").startswith("GPULAYOUT_BUILD_NATIVE was 0: unset it, then ")
 
 
 def test_windows_has_only_numpy(hindrance, monkeypatch):

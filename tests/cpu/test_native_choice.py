@@ -64,7 +64,7 @@ def test_zero_turns_it_off(loads, monkeypatch):
     loads(ENGINE)
     monkeypatch.setenv("GPULAYOUT_NATIVE", "0")
     assert native.module() is None
-    assert native.missing() == "GPULAYOUT_NATIVE is 0, and unset it lets the native engine run"
+    assert native.missing() == "GPULAYOUT_NATIVE is 0: unset it, and the native engine runs"
 
 
 WRONG = "no", "2", "off", "true", " 1", "00", "a" * 50

@@ -103,7 +103,7 @@ def test_a_wheel_with_the_engine_serves_every_later_python_on_one_platform(clone
     [
         ({"CXX": "no-such-compiler"}, NO_COMPILER),
         ({"CXX": "false"}, FAILS),
-        ({"GPULAYOUT_BUILD_NATIVE": "0"}, "GPULAYOUT_BUILD_NATIVE was 0: unset it, then reinstall gpulayout: pip install"),
+        ({"GPULAYOUT_BUILD_NATIVE": "0"}, "GPULAYOUT_BUILD_NATIVE was 0: unset it, then reinstall gpulayout: pip"),
         ({"before": FREE_THREADED}, "it is for CPython with a GIL, which "),
     ],
     ids=["no compiler", "fails", "0", "free-threaded"],

@@ -140,7 +140,7 @@ class TorchTensors:
     def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> Again | None:
         """See `Library.again`."""
         torch = _torch()
-        tensors = _plain(torch).tensors
+        tensors = plain_memory(torch).tensors
         if tensors is None or type(given) is not torch.Tensor or type(result) is not torch.Tensor:
             return None
         # Separate numbers, because torch takes longer to read a tuple of them; no mode is there to choose a device.
@@ -169,13 +169,13 @@ def _torch() -> Any:
 def plain_address(given: Any) -> int:
     """The address of a tensor that passes `check_memory`, the usual case, asked in fewer words; 0 says nothing."""
     torch = _torch()
-    if type(given) is not torch.Tensor or not _plain(torch).asks(given):
+    if type(given) is not torch.Tensor or not plain_memory(torch).asks(given):
         return 0
     address = _address(given)
     return address if address and _bytes_reached(given) <= given.untyped_storage().nbytes() else 0
 
 
-class _Plain(NamedTuple):
+class PlainMemory(NamedTuple):
     """How tensors are asked whether they are plain memory.
 
     questions   (function, its arguments or None for the tensor, answer); they say no more than `check_memory` does
@@ -196,7 +196,8 @@ class _Plain(NamedTuple):
 
 
 @functools.cache
-def _plain(torch: Any) -> _Plain:
+def plain_memory(torch: Any) -> PlainMemory:
+    """The questions to tensors of a `torch`."""
     core = torch._C
     questions = (
         (operator.attrgetter("requires_grad"), None, False),
@@ -211,7 +212,7 @@ def _plain(torch: Any) -> _Plain:
         (operator.attrgetter("_current_level"), (torch.autograd.forward_ad,), -1),
     )
     engine, exchange = native.module(), getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    return _Plain(questions, engine.Tensors(exchange, questions) if engine and exchange else None)
+    return PlainMemory(questions, engine.Tensors(exchange, questions) if engine and exchange else None)
 
 
 def _address(given: Any) -> int:

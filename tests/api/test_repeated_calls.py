@@ -182,7 +182,7 @@ def test_turning_the_engine_off_is_seen_by_new_plans(call):
 
 @pytest.fixture
 def torch():
-    torch_tensors._plain.cache_clear()  # another test may have come first with the engine turned off
+    torch_tensors.plain_memory.cache_clear()  # another test may have come first with the engine turned off
     return pytest.importorskip("torch")
 
 
@@ -332,7 +332,7 @@ def tensors_of_all_kinds(torch):
 
 
 def test_the_engine_asks_tensors_as_python_does(torch):
-    asked = torch_tensors._plain(torch)
+    asked = torch_tensors.plain_memory(torch)
     assert asked.tensors is not None
     plain = set()
     for name, tensor, state in tensors_of_all_kinds(torch):
@@ -346,8 +346,8 @@ def test_the_engine_asks_tensors_as_python_does(torch):
 
 
 def test_a_release_of_torch_without_the_table_of_dlpack_is_asked_in_python(torch, monkeypatch):
-    without = torch_tensors._plain(torch)._replace(tensors=None)
-    monkeypatch.setattr(torch_tensors, "_plain", lambda torch: without)
+    without = torch_tensors.plain_memory(torch)._replace(tensors=None)
+    monkeypatch.setattr(torch_tensors, "plain_memory", lambda torch: without)
     forget_transfers()
     for first in range(3):
         source = torch.from_numpy(values(first))

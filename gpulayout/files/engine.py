@@ -33,17 +33,17 @@ import numpy as np
 
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.plan_blocks import Block, Blocks
-from gpulayout.files.linux_files import start_write_back
-from gpulayout.files.pieces import RunPart, RunThreads, move_at_once
+from gpulayout.files.linux_files import open_around_cache, start_write_back
+from gpulayout.files.pieces import RunGroup, RunPart, RunThreads, move_at_once
 from gpulayout.files.source import Bytes, Source
-from gpulayout.files.target import Target
+from gpulayout.files.target import Tails, Target
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call
 
-READERS = 8  # for short runs: fewer read more slowly, and more read no faster
-WRITERS = 2  # more write no faster: the system writes for them
+READERS = 16  # for short runs: fewer read more slowly, and more read no faster
+WRITERS = 4  # more write no faster: the system writes for them, and one may be starting the disk
 TICK = 0.1  # seconds between two reports
 PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 STREAM_SHARE = 8  # of a block, the part that is on its way through a GPU
@@ -58,6 +58,7 @@ class Job(NamedTuple):
 
     run        runs the plan of the block from one buffer to the other
     is_small   it is the only block of its plan, of at most `SMALL` bytes
+    is_part    it is one of several, which may not fit in memory together
     """
 
     block: Block
@@ -65,6 +66,7 @@ class Job(NamedTuple):
     target: Target
     run: Callable[[Block, Bytes, Bytes], None]
     is_small: bool
+    is_part: bool
 
 
 def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
@@ -72,7 +74,7 @@ def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
     count = len(blocks)
     run = _run_through_gpu(blocks) if count > 1 and default_backend() is not host_backend() else _run
     is_small = count == 1 and blocks.block_bytes <= SMALL
-    return (Job(blocks[number], source, target, run, is_small) for number in range(count))
+    return (Job(blocks[number], source, target, run, is_small, count > 1) for number in range(count))
 
 
 def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
@@ -107,8 +109,8 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
                 reading = reader.begin(following, number + 1)
         wait_for([future for each in writing for future in each], report)
     finally:
-        for threads in (reader.threads, writer.threads):
-            threads.stop()
+        reader.stop()
+        writer.threads.stop()
 
 
 def _without_small(jobs: Iterable[Job], report: Report) -> Iterator[Job]:
@@ -191,6 +193,7 @@ class _BlockReader(_BlockBuffers):
     def __init__(self, pairs: int) -> None:
         super().__init__(pairs)
         self.threads = RunThreads(READERS)
+        self._around: tuple[BinaryIO | None, int] = None, -1  # a file, and its descriptor around the page cache
         self.advised: tuple[BinaryIO | None, bool] = None, False
 
     def begin(self, job: Job, number: int) -> list[Future[int]]:
@@ -198,11 +201,37 @@ class _BlockReader(_BlockBuffers):
         source, runs = job.source, job.block.source_runs
         memory = self.buffer(number, runs.nbytes).data
         self._advise(source.stream, random=runs.length < LONG_RUN)
+        around = self._descriptor(source.stream, job, runs.length)
 
         def read(run: RunPart) -> None:
             source.read_into(memory[run.place : run.end], run.start)
 
-        return self.threads.share(runs, read)
+        def read_many(group: RunGroup) -> int:
+            return source.read_runs(memory[group.place :], group.starts, group.length, around)
+
+        return self.threads.share(runs, read, read_many)
+
+    def stop(self) -> None:
+        """End the threads, and close what they used."""
+        self.threads.stop()
+        self._close()
+
+    def _descriptor(self, stream: BinaryIO | None, job: Job, length: int) -> int:
+        """That of a file around the page cache, which takes the system more time than the reading itself.
+
+        -1 for a file that may fit in memory, for long runs, and for those of which a page has several.
+        """
+        if stream is None or not job.is_part or not 2 * PAGE <= length < LONG_RUN:
+            return -1
+        if self._around[0] is not stream:  # nothing is being read now
+            self._close()
+            self._around = stream, open_around_cache(stream)
+        return self._around[1]
+
+    def _close(self) -> None:
+        if self._around[1] >= 0:
+            os.close(self._around[1])
+        self._around = None, -1
 
     def _advise(self, stream: BinaryIO | None, *, random: bool) -> None:
         """Tell Linux how a file is read.  Else it also reads what follows a short run, and again for a later block."""
@@ -225,30 +254,40 @@ class _BlockWriter(_BlockBuffers):
 
     def __init__(self, pairs: int) -> None:
         super().__init__(pairs)
-        self.waits = pairs == 1  # a block is written before the next one begins
-        self.tails: list[bytes] = []  # of the runs of the last block; none if they were written
         self.threads = RunThreads(WRITERS)
+        self.waits = pairs == 1  # a block is written before the next one begins
+        self.has_tails = False  # of the runs of the last block; else they were written
+        self._tails: Bytes = np.empty(0, np.uint8)  # a page for each run
+        self._begun: list[
+            Future[int]
+        ] = []  # what starts the disk for the last block; the next one need not wait for it
 
     def begin(self, job: Job, following: Job | None, number: int) -> list[Future[int]]:
         """Begin to write a block."""
         target, runs, memory = job.target, job.block.target_runs, self.buffer(number).data
         goes_on = following is not None and following.target is target
-        keeps = self.waits and following is not None and goes_on and _continue(runs, following.block.target_runs)
-        tails, self.tails = self.tails, [b""] * runs.run_count if keeps else []
-        kept = self.tails
+        keeps = self.waits and goes_on and following is not None and _continue(runs, following.block.target_runs)
+        if keeps and self._tails.size < runs.run_count * PAGE:
+            self._tails = np.empty(runs.run_count * PAGE, np.uint8)
+        tails = Tails(self._tails.data, self.has_tails, keeps)
+        self.has_tails = keeps
 
         def write(run: RunPart) -> None:
-            end = run.end - (target.offset + run.start + run.end - run.place) % PAGE if kept else run.end
-            part, start = memory[run.place : end], run.start
-            if tails:
-                start -= len(tails[run.number])
-                part = memoryview(tails[run.number] + part)
-            if kept:
-                kept[run.number] = bytes(memory[end : run.end])
-            target.write_from(part, start)
+            place = target.offset + run.start
+            before = place % PAGE if tails.has else 0
+            end = run.end - ((place + run.end - run.place) % PAGE if keeps else 0)
+            tail = tails.memory[run.number * PAGE :]
+            part = memory[run.place : end]
+            target.write_from(memoryview(bytes(tail[:before]) + part) if before else part, run.start - before)
+            tail[: run.end - end] = memory[end : run.end]
 
-        futures = self.threads.share(runs, write)
-        return [*futures, self.threads.begin(functools.partial(_start_write_back, target))]
+        def write_many(group: RunGroup) -> int:
+            own = tails._replace(memory=tails.memory[group.number * PAGE :])
+            return target.write_runs(memory[group.place :], group.starts, group.length, own)
+
+        futures = self.threads.share(runs, write, write_many)
+        begun, self._begun = self._begun, [self.threads.begin(functools.partial(_start_write_back, target))]
+        return [*futures, *begun, *(() if goes_on else self._begun)]
 
 
 def _start_write_back(target: Target) -> int:

@@ -1,13 +1,16 @@
-"""Two requests about open files that Linux answers and Python does not offer.  Elsewhere they do nothing."""
+"""What Linux does with open files and Python does not offer.  Elsewhere these functions do nothing."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import os
 import sys
 from collections.abc import Callable
 from typing import BinaryIO
+
+import numpy as np
 
 OFFSET = ctypes.c_int64
 SYNC_FILE_RANGE_WRITE = 2
@@ -34,6 +37,33 @@ def forget_content(stream: BinaryIO) -> None:
     if size:
         mode = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE
         _call("fallocate", ctypes.c_int, ctypes.c_int, OFFSET, OFFSET)(stream.fileno(), mode, 0, size)
+
+
+def open_around_cache(stream: BinaryIO) -> int:
+    """Another descriptor of a file, which reads whole pages from the disk without the system's page cache.
+
+    -1 where there is none, and for a file that is mostly in memory already.
+    """
+    if not hasattr(os, "O_DIRECT") or _is_cached(stream):
+        return -1
+    try:
+        return os.open(f"/proc/self/fd/{stream.fileno()}", os.O_DIRECT | os.O_RDONLY)
+    except OSError:  # of a file system that has no such way
+        return -1
+
+
+def _is_cached(stream: BinaryIO) -> bool:
+    """True if most pages of a file are in memory, or nobody may know."""
+    size = os.fstat(stream.fileno()).st_size
+    if not size:
+        return True
+    ask = _call("mincore", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    found = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
+    with mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) as pages:  # of which none is read
+        mapped = np.frombuffer(pages, np.uint8)
+        failed = ask(mapped.ctypes.data, size, found.ctypes.data)
+        del mapped  # it would keep the map open
+    return bool(failed or 2 * np.count_nonzero(found & 1) > found.size)
 
 
 @functools.cache

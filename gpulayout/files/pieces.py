@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
+
 from gpulayout.moves.runs import Runs
 
 PIECE = 1 << 19  # bytes that a thread moves between two looks at whether to stop
@@ -23,6 +25,17 @@ class RunPart(NamedTuple):
     end: int
 
 
+class RunGroup(NamedTuple):
+    """Runs, or a part of one, that a thread moves at a time: the number of the first, where it begins in the block's
+    buffer, where each begins in the file, and their length.
+    """
+
+    number: int
+    place: int
+    starts: np.ndarray
+    length: int
+
+
 class RunThreads:
     """Threads that share the runs of one block after the other."""
 
@@ -30,9 +43,14 @@ class RunThreads:
         self._threads = ThreadPoolExecutor(size)
         self._stopped = False
 
-    def share(self, runs: Runs, move: Callable[[RunPart], None]) -> list[Future[int]]:
-        """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes."""
-        return [self._threads.submit(self._move_all, runs, move, *each) for each in _pieces(runs)]
+    def share(
+        self, runs: Runs, move: Callable[[RunPart], None], move_many: Callable[[RunGroup], int] = lambda group: 0
+    ) -> list[Future[int]]:
+        """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes.
+
+        move_many   moves the first runs of a piece, as many as it can, and returns how many
+        """
+        return [self._threads.submit(self._move_all, runs, move, move_many, each) for each in _pieces(runs)]
 
     def begin(self, work: Callable[[], int]) -> Future[int]:
         """Begin something else, after what has been shared out."""
@@ -44,10 +62,18 @@ class RunThreads:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _move_all(
-        self, runs: Runs, move: Callable[[RunPart], None], first: int, last: int, begin: int, end: int
+        self,
+        runs: Runs,
+        move: Callable[[RunPart], None],
+        move_many: Callable[[RunGroup], int],
+        bounds: tuple[int, int, int, int],
     ) -> int:
-        """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
-        for part in _parts(runs, first, last, begin, end):
+        """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`, which are the bounds."""
+        first, last, begin, end = bounds
+        if self._stopped:
+            return 0
+        group = RunGroup(first, first * runs.length + begin, runs.starts(first, last) + begin, end - begin)
+        for part in _parts(runs, first + move_many(group), last, begin, end):
             if self._stopped:
                 break
             move(part)

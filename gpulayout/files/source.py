@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from gpulayout.cpu import native
 from gpulayout.files.errors import FileError
 from gpulayout.files.npy import MAGIC, Header, check_native, check_size, is_npy_name, parse_header
 from gpulayout.files.other_formats import refuse_other_format
@@ -55,6 +56,19 @@ class Source:
                 f"{self.header.name}: the file has become shorter while it was read: it has {counted(size, 'byte')}, "
                 f"but {self.header.needed} needs {self.offset + self.header.nbytes}"
             )
+
+    def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> int:
+        """Fill `memory` with the first of many runs, as far as the native engine can.  Returns how many it read.
+
+        It reads without Python's lock.  The others are for `read_into`, which also says what is wrong with them.
+
+        around   a descriptor of the file around the page cache, or -1
+        """
+        engine = native.module()
+        if self.stream is None or engine is None:
+            return 0
+        done: int = engine.read_runs(self.stream.fileno(), around, memory, starts + self.offset, length)
+        return done
 
 
 @contextlib.contextmanager

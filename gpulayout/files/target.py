@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from gpulayout.cpu import native
 from gpulayout.files.errors import Note, warn
 from gpulayout.files.linux_files import forget_content
 from gpulayout.files.new_file import new_file
@@ -18,6 +19,18 @@ from gpulayout.files.npy import Header, header_bytes
 from gpulayout.files.positioned import write_at
 from gpulayout.files.source import Bytes
 from gpulayout.files.standard_streams import File, write_standard_output
+
+
+class Tails(NamedTuple):
+    """What lies behind the last page boundary of each run: it waits for the block that continues the run.
+
+    memory        a page for each run
+    has, keeps    whether runs begin with such a tail, and whether they leave one
+    """
+
+    memory: memoryview
+    has: bool
+    keeps: bool
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,14 @@ class Target:
             self.memory.data[start : start + len(part)] = part
         else:
             write_at(self.stream, part, self.offset + start, self.header.name)
+
+    def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails) -> int:
+        """Write the first of many runs, as `Source.read_runs` reads them.  `tails` are those of these runs."""
+        engine = native.module()
+        if self.stream is None or engine is None:
+            return 0
+        done: int = engine.write_runs(self.stream.fileno(), memory, starts + self.offset, length, *tails)
+        return done
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "file_runs.h"
 #include "strided_move.h"
 
 namespace {
@@ -429,7 +430,52 @@ PyObject* use(PyObject*, PyObject* number) {
     Py_RETURN_NONE;
 }
 
+// --------------------------------------------------------------------------------------------------------- runs of files
+
+struct Held {  // the memory of an object, until the call returns
+    Py_buffer view{};
+    bool is_open = false;
+    bool open(PyObject* object, int flags) { return is_open = !PyObject_GetBuffer(object, &view, flags); }
+    ~Held() {
+        if (is_open) PyBuffer_Release(&view);
+    }
+};
+
+// read_runs, or write_runs if there are tails.
+PyObject* move_runs(PyObject* args, bool writes) {
+    int file, around = -1;
+    PyObject *memory, *places, *tails = nullptr;
+    long long length;
+    int has_tails = 0, keeps_tails = 0;
+    Held bytes, starts, kept;
+    if (writes ? !PyArg_ParseTuple(args, "iOOLOpp:write_runs", &file, &memory, &places, &length, &tails, &has_tails, &keeps_tails)
+               : !PyArg_ParseTuple(args, "iiOOL:read_runs", &file, &around, &memory, &places, &length))
+        return nullptr;
+    if (!bytes.open(memory, writes ? PyBUF_SIMPLE : PyBUF_WRITABLE) || !starts.open(places, PyBUF_SIMPLE) || (writes && !kept.open(tails, PyBUF_WRITABLE)))
+        return nullptr;
+    int64_t count = starts.view.len / 8, needed;
+    if (length < 1 || __builtin_mul_overflow(count, length, &needed) || needed > bytes.view.len ||
+        (keeps_tails && length < gl_page()) || ((has_tails || keeps_tails) && count > kept.view.len / gl_page()))
+        return PyErr_SetString(PyExc_ValueError, "memory has all runs and tails a page for each; runs that keep tails are as long as a page"), nullptr;
+    char* first = static_cast<char*>(bytes.view.buf);
+    const int64_t* each = static_cast<const int64_t*>(starts.view.buf);
+    PyThreadState* state = PyEval_SaveThread();
+    int64_t done = writes ? gl_write_runs(file, first, each, count, length, static_cast<char*>(kept.view.buf), has_tails, keeps_tails)
+                          : gl_read_runs(file, around, first, each, count, length);
+    PyEval_RestoreThread(state);
+    return PyLong_FromLongLong(done);
+}
+
+PyObject* read_runs(PyObject*, PyObject* args) { return move_runs(args, false); }
+PyObject* write_runs(PyObject*, PyObject* args) { return move_runs(args, true); }
+
 PyMethodDef methods[] = {
+    {"read_runs", read_runs, METH_VARARGS,
+     "read_runs(descriptor, around, memory, places, length)\n--\n\nFill memory with runs at these places (int64) of a file.  Returns how many could be read.\n\n"
+     "around: another descriptor of the file, around the page cache, or -1."},
+    {"write_runs", write_runs, METH_VARARGS,
+     "write_runs(descriptor, memory, places, length, tails, has_tails, keeps_tails)\n--\n\nWrite runs of memory to these places of a file.  Returns how many could be written.\n\n"
+     "tails: a page for each run; it has what is written before the run, and keeps what the run leaves for the next one."},
     {"set_caches", set_caches, METH_VARARGS, "set_caches(first, second, third)\n--\n\nBytes of the caches, for plans made from now on."},
     {"instruction_sets", instruction_sets, METH_NOARGS, "instruction_sets()\n--\n\nThose of this machine, best last."},
     {"use", use, METH_O, "use(number)\n--\n\nThe instruction set of plans made from now on."},

@@ -52,8 +52,8 @@ def clone(tmp_path):
     sources = clone / "kernels" / "cpu"
     sources.mkdir(parents=True)
     (sources / "module.cpp").write_text(MODULE)
-    (sources / "strided_move.cpp").write_text("")
-    (sources / "strided_move.h").write_text("")
+    for name in ("strided_move.cpp", "strided_move.h", "file_runs.cpp"):
+        (sources / name).write_text("")
     return clone
 
 

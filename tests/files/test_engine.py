@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
+from gpulayout.cpu import native
 from gpulayout.files import engine, least_memory, move, pieces
 from gpulayout.files.memory import block_limit
 
@@ -85,19 +86,24 @@ def test_two_pairs_of_buffers_where_runs_are_long(folder, monkeypatch, target, m
 
 @settings(max_examples=30, deadline=None)
 @given(
-    rows=st.integers(1, 200), columns=st.integers(1, 20_000), memory=st.integers(3 << 17, 3 << 21), header=st.booleans()
+    rows=st.integers(1, 200),
+    columns=st.integers(1, 20_000),
+    memory=st.integers(3 << 17, 3 << 21),
+    header=st.booleans(),
+    native_engine=st.booleans(),
 )
-def test_runs_that_blocks_continue_within_a_page(tmp_path_factory, rows, columns, memory, header):
+def test_runs_that_blocks_continue_within_a_page(tmp_path_factory, rows, columns, memory, header, native_engine):
     """Runs of two pages and more leave their tails to the next block, wherever the pages of the file lie."""
     folder = tmp_path_factory.mktemp("runs")
     values = np.arange(rows * columns, dtype=np.uint32).reshape(columns, rows)
     np.save(folder / "in.npy", values)
     out = folder / ("out.npy" if header else "out.bin")
-    gl.relayout_file(folder / "in.npy", out, target="{0,1}", max_bytes=memory)
+    with native.chosen(native_engine):
+        gl.relayout_file(folder / "in.npy", out, target="{0,1}", max_bytes=memory)
     assert out.read_bytes()[128 if header else 0 :] == values.tobytes(order="F")
 
 
-def test_every_write_but_the_last_ends_at_a_page(folder, monkeypatch):
+def test_every_write_but_the_last_ends_at_a_page(folder, monkeypatch, numpy_alone):
     ends = []
     write = engine.Target.write_from
     monkeypatch.setattr(
@@ -158,7 +164,7 @@ def test_a_source_that_becomes_shorter_is_an_error_with_numbers(folder):
     assert os.listdir(folder) == ["in.npy"]
 
 
-def test_a_full_disk_is_an_error_that_names_the_file(folder, monkeypatch):
+def test_a_full_disk_is_an_error_that_names_the_file(folder, monkeypatch, numpy_alone):
     def full(descriptor, parts, place):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

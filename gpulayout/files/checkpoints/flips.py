@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from gpulayout.files.source import Source
-from gpulayout.files.target import Target
+from gpulayout.files.target import Tails, Target
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups, read_pattern
@@ -71,6 +73,10 @@ class FlippedSource(Source):
         for begin, end, place in _mirrored(start, len(part), self.header.nbytes, self.parts):
             super().read_into(part[begin:end], place)
 
+    def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> int:
+        """None at once: a run may lie in several parts."""
+        return 0
+
 
 @dataclass(frozen=True)
 class FlippedTarget(Target):
@@ -82,6 +88,10 @@ class FlippedTarget(Target):
         """Write the bytes from byte `start` on of the parts in reverse order."""
         for begin, end, place in _mirrored(start, len(part), self.header.nbytes, self.parts):
             super().write_from(part[begin:end], place)
+
+    def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails) -> int:
+        """None at once: a run may lie in several parts."""
+        return 0
 
 
 def _mirrored(start: int, count: int, nbytes: int, parts: int) -> Iterator[tuple[int, int, int]]:

@@ -93,7 +93,7 @@ def test_copies_that_the_system_cuts_short_go_on(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["copy_file_range", "pwritev", "posix_fallocate"])
-def test_a_full_disk_is_an_error_that_names_the_new_file(folder, monkeypatch, name):
+def test_a_full_disk_is_an_error_that_names_the_new_file(folder, monkeypatch, numpy_alone, name):
     def full(*given):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

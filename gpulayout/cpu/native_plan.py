@@ -76,12 +76,9 @@ def native_again(
     make      None if the target was given, as others will be
     tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
     """
-    call = compiled.call(source, target, *(make or (None, None, None)), tensors, writes)
-    if call is None:
-        return None
-    if compiled.describe()["most_threads"] > 1:
-        return lambda source, target: call.again(source, target, thread_count())
-    again: Again = call.again
+    threads = thread_count if compiled.describe()["most_threads"] > 1 else None
+    call = compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads)
+    again: Again | None = None if call is None else call.again
     return again
 
 

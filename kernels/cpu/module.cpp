@@ -160,19 +160,21 @@ struct Facts {
     int64_t low = 0, high = 0;                   // bytes from the first element to the lowest, and to one past the highest
 };
 
-// An array that is open to be read or written.
+// An array that is open to be read or written, until it is closed.  (Not by a destructor: when the process ends, a thread that
+// waits for Python's lock is unwound without it.)
 struct View {
     Py_buffer buffer{};  // of NumPy's arrays
     char* data = nullptr;
-    ~View() { PyBuffer_Release(&buffer); }  // nothing if it was not filled
+    void close() { PyBuffer_Release(&buffer); }  // nothing if it was not filled
 };
 
 struct Call {
     PyObject_HEAD
     Plan* plan;
     Facts source, target;
-    PyObject *make, *arguments, *words, *writes;  // make(*arguments, **words) is a new target, writes(target) comes before it is written, or nullptr
-    Tensors* tensors;                             // nullptr: NumPy's arrays
+    PyObject *make, *arguments, *words;  // make(*arguments, **words) is a new target; nullptr: targets are given
+    PyObject *writes, *threads;          // writes(target) comes before it is written, threads() of them may move; or nullptr
+    Tensors* tensors;                    // nullptr: NumPy's arrays
 };
 
 // False, without an exception: a question that cannot be answered.  An interrupt stays.
@@ -256,7 +258,9 @@ bool owns_memory(PyObject* array, bool is_base = false) {
 bool take_facts(const Call* call, PyObject* array, Facts& known) {
     Facts facts;
     View view;
-    if (!opened(call, array, false, PyBUF_STRIDED_RO, facts, view)) return false;
+    bool is_open = opened(call, array, false, PyBUF_STRIDED_RO, facts, view);
+    view.close();
+    if (!is_open) return false;
     facts.high = facts.itemsize;
     for (int k = 0; k < facts.rank; k++) {
         if (facts.sizes[k] < 1) return false;
@@ -269,13 +273,14 @@ bool take_facts(const Call* call, PyObject* array, Facts& known) {
 }
 
 PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count != 7) return PyErr_SetString(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes)"), nullptr;
+    if (count != 8) return PyErr_SetString(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes, threads)"), nullptr;
     PyTypeObject* type = reinterpret_cast<PyTypeObject*>(call_type);
     Call* call = reinterpret_cast<Call*>(reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0));
     if (!call) return nullptr;
     auto kept = [&](int k) { return args[k] == Py_None ? nullptr : Py_NewRef(args[k]); };
     call->plan = reinterpret_cast<Plan*>(Py_NewRef(self));
-    call->make = kept(2), call->arguments = kept(3), call->words = kept(4), call->tensors = reinterpret_cast<Tensors*>(kept(5)), call->writes = kept(6);
+    call->make = kept(2), call->arguments = kept(3), call->words = kept(4), call->tensors = reinterpret_cast<Tensors*>(kept(5));
+    call->writes = kept(6), call->threads = kept(7);
     if (take_facts(call, args[0], call->source) && take_facts(call, args[1], call->target)) return reinterpret_cast<PyObject*>(call);
     Py_DECREF(call);
     if (PyErr_Occurred()) return nullptr;
@@ -286,29 +291,36 @@ void call_free(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     Call* call = reinterpret_cast<Call*>(self);
     for (PyObject* held : {reinterpret_cast<PyObject*>(call->plan), reinterpret_cast<PyObject*>(call->tensors), call->source.type, call->source.dtype,
-                           call->target.type, call->target.dtype, call->make, call->arguments, call->words, call->writes})
+                           call->target.type, call->target.dtype, call->make, call->arguments, call->words, call->writes, call->threads})
         Py_XDECREF(held);
     reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
+// Moves between arrays that are known, if they lie apart; true if it did.
+bool move_apart(const Call* call, const View& source, const View& target, PyObject* written) {
+    if (source.data + call->source.high > target.data + call->target.low && target.data + call->target.high > source.data + call->source.low) return false;
+    PyObject* number = call->threads ? PyObject_CallNoArgs(call->threads) : nullptr;
+    long threads = number ? PyLong_AsLong(number) : 1;
+    PyObject* said = call->writes && !PyErr_Occurred() ? PyObject_CallFunctionObjArgs(call->writes, written, nullptr) : nullptr;
+    Py_XDECREF(number), Py_XDECREF(said);
+    return !PyErr_Occurred() && execute(call->plan, source.data, target.data, threads_of(threads));
+}
+
 PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count < 2 || count > 3) return PyErr_SetString(PyExc_TypeError, "again(source, target, threads=1)"), nullptr;
+    if (count != 2) return PyErr_SetString(PyExc_TypeError, "again(source, target)"), nullptr;
     const Call* call = reinterpret_cast<Call*>(self);
-    long threads = count == 3 ? PyLong_AsLong(args[2]) : 1;
-    if (threads == -1 && PyErr_Occurred()) return nullptr;
     bool makes = args[1] == Py_None, is_done = false;
+    if (makes != !!call->make) Py_RETURN_NONE;
+    if (!makes && (reinterpret_cast<PyObject*>(Py_TYPE(args[1])) != call->target.type || (!call->tensors && !owns_memory(args[1])))) Py_RETURN_NONE;
     View source, target;
     PyObject* written = nullptr;
-    if (makes == !!call->make && (makes || call->tensors || owns_memory(args[1])) && is_known(call, call->source, args[0], false, PyBUF_STRIDED_RO, source))
+    if (is_known(call, call->source, args[0], false, PyBUF_STRIDED_RO, source)) {
         written = makes ? PyObject_Call(call->make, call->arguments, call->words) : Py_NewRef(args[1]);
-    if (!written) unanswered();
-    if (written && is_known(call, call->target, written, makes, PyBUF_STRIDED, target)) {
-        bool is_apart = source.data + call->source.high <= target.data + call->target.low || target.data + call->target.high <= source.data + call->source.low;
-        PyObject* said = is_apart && call->writes ? PyObject_CallFunctionObjArgs(call->writes, written, nullptr) : nullptr;
-        if (is_apart && !PyErr_Occurred()) is_done = execute(call->plan, source.data, target.data, threads_of(threads));
-        Py_XDECREF(said);
+        if (!written) unanswered();
     }
+    if (written && is_known(call, call->target, written, makes, PyBUF_STRIDED, target)) is_done = move_apart(call, source, target, written);
+    source.close(), target.close();
     if (is_done) return written;
     Py_XDECREF(written);
     if (PyErr_Occurred()) return nullptr;
@@ -366,8 +378,9 @@ PyMethodDef plan_methods[] = {
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_run)), METH_FASTCALL,
      "run(source, source_offset, target, target_offset, threads)\n--\n\nMove between two buffers; offsets are bytes from the first element of each."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(plan_call)), METH_FASTCALL,
-     "call(source, target, make, arguments, words, tensors, writes)\n--\n\nA call of these arrays, which passed all checks, or None.\n\n"
-     "make(*arguments, **words) makes such a target, writes(target) comes before it is written; tensors: how both are opened."},
+     "call(source, target, make, arguments, words, tensors, writes, threads)\n--\n\nA call of these arrays, which passed all checks, or None.\n\n"
+     "make(*arguments, **words) makes such a target, writes(target) comes before it is written, threads() is how many may move;\n"
+     "tensors: how both are opened."},
     {"describe", plan_describe, METH_NOARGS, "describe()\n--\n\nWhat the plan does, as a dict."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -382,7 +395,7 @@ PyType_Spec plan_spec = {"gpulayout.cpu._native.Plan", sizeof(Plan), 0, Py_TPFLA
 
 PyMethodDef call_methods[] = {
     {"again", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_again)), METH_FASTCALL,
-     "again(source, target, threads=1)\n--\n\nMove between arrays that say what those of the call said, and lie apart; return the target.  Else None.  A target of None is made."},
+     "again(source, target)\n--\n\nMove between arrays that say what those of the call said, and lie apart; return the target.  Else None.  A target of None is made."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot call_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(call_free)}, {Py_tp_methods, call_methods}, {0, nullptr}};
@@ -432,38 +445,31 @@ PyObject* use(PyObject*, PyObject* number) {
 
 // --------------------------------------------------------------------------------------------------------- runs of files
 
-struct Held {  // the memory of an object, until the call returns
-    Py_buffer view{};
-    bool is_open = false;
-    bool open(PyObject* object, int flags) { return is_open = !PyObject_GetBuffer(object, &view, flags); }
-    ~Held() {
-        if (is_open) PyBuffer_Release(&view);
-    }
-};
-
-// read_runs, or write_runs if there are tails.
+// read_runs, or write_runs if there are tails.  Buffers are closed as in `View`.
 PyObject* move_runs(PyObject* args, bool writes) {
-    int file, around = -1;
+    int file, around = -1, has_tails = 0, keeps_tails = 0;
     PyObject *memory, *places, *tails = nullptr;
     long long length;
-    int has_tails = 0, keeps_tails = 0;
-    Held bytes, starts, kept;
     if (writes ? !PyArg_ParseTuple(args, "iOOLOpp:write_runs", &file, &memory, &places, &length, &tails, &has_tails, &keeps_tails)
                : !PyArg_ParseTuple(args, "iiOOL:read_runs", &file, &around, &memory, &places, &length))
         return nullptr;
-    if (!bytes.open(memory, writes ? PyBUF_SIMPLE : PyBUF_WRITABLE) || !starts.open(places, PyBUF_SIMPLE) || (writes && !kept.open(tails, PyBUF_WRITABLE)))
-        return nullptr;
-    int64_t count = starts.view.len / 8, needed;
-    if (length < 1 || __builtin_mul_overflow(count, length, &needed) || needed > bytes.view.len ||
-        (keeps_tails && length < gl_page()) || ((has_tails || keeps_tails) && count > kept.view.len / gl_page()))
-        return PyErr_SetString(PyExc_ValueError, "memory has all runs and tails a page for each; runs that keep tails are as long as a page"), nullptr;
-    char* first = static_cast<char*>(bytes.view.buf);
-    const int64_t* each = static_cast<const int64_t*>(starts.view.buf);
-    PyThreadState* state = PyEval_SaveThread();
-    int64_t done = writes ? gl_write_runs(file, first, each, count, length, static_cast<char*>(kept.view.buf), has_tails, keeps_tails)
-                          : gl_read_runs(file, around, first, each, count, length);
-    PyEval_RestoreThread(state);
-    return PyLong_FromLongLong(done);
+    Py_buffer bytes{}, starts{}, kept{};
+    bool is_open = !PyObject_GetBuffer(memory, &bytes, writes ? PyBUF_SIMPLE : PyBUF_WRITABLE) && !PyObject_GetBuffer(places, &starts, PyBUF_SIMPLE) &&
+                   (!writes || !PyObject_GetBuffer(tails, &kept, PyBUF_WRITABLE));
+    int64_t count = starts.len / 8, needed, done = -1;
+    if (is_open && (length < 1 || __builtin_mul_overflow(count, length, &needed) || needed > bytes.len || (keeps_tails && length < gl_page()) ||
+                    ((has_tails || keeps_tails) && count > kept.len / gl_page())))
+        PyErr_SetString(PyExc_ValueError, "memory has all runs and tails a page for each; runs that keep tails are as long as a page");
+    else if (is_open) {
+        char* first = static_cast<char*>(bytes.buf);
+        const int64_t* each = static_cast<const int64_t*>(starts.buf);
+        PyThreadState* state = PyEval_SaveThread();
+        done = writes ? gl_write_runs(file, first, each, count, length, static_cast<char*>(kept.buf), has_tails, keeps_tails)
+                      : gl_read_runs(file, around, first, each, count, length);
+        PyEval_RestoreThread(state);
+    }
+    PyBuffer_Release(&bytes), PyBuffer_Release(&starts), PyBuffer_Release(&kept);
+    return done < 0 ? nullptr : PyLong_FromLongLong(done);
 }
 
 PyObject* read_runs(PyObject*, PyObject* args) { return move_runs(args, false); }

@@ -429,3 +429,26 @@ def test_a_call_with_a_target_makes_none():
     assert given(flat, None) is None and new(flat, out) is None
     assert given(flat, out) is out and (new(flat, None) == out).all()
     assert native_again(compiled, flat, out, Make(len, (3,)))(flat, None) is None  # which raises
+
+
+def test_objects_that_are_no_arrays_are_refused_as_at_first():
+    class Out:
+        @property
+        def base(self):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            gl.transpose(values(0), PATTERN, out=Out())
+        gl.transpose(values(0), PATTERN, out=np.empty((5, 6), np.float32))
+
+
+def test_a_bad_number_of_threads_hides_no_other_error(monkeypatch):
+    large, out = np.ones((1500, 1400), np.float32), np.zeros((1400, 1500), np.float32)
+    for _ in range(2):
+        gl.transpose(large, PATTERN, out=out)
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "0")
+    with pytest.raises(TypeError, match="dtype"):
+        gl.transpose(large, PATTERN, out=out.view(np.int32))
+    with pytest.raises(ValueError, match="GPULAYOUT_NUM_THREADS"):
+        gl.transpose(large, PATTERN, out=out)

@@ -87,11 +87,11 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
         ("odd tile", "min(spot + step, spot + step + turn)", "spot + step"),
         ("odd tile", "rest = all % E", "rest = 0 * all"),
         ("odd tile", "column < pieces ?", "true ?"),
-        ("odd tile", "if (in.bound_a < in.extent_a || in.bound_b < in.extent_b)", "if (false)"),
+        ("odd tile", "if (in.bound_a < in.extent_a || in.bound_b < in.extent_b ||\n      (", "if (false && ("),
         ("odd tile", "if (left <= GPL_THREADS) left += area, spot += above;", ""),
         ("words", "  __syncthreads();", ""),
         ("words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = 0;"),  # right except for alignment
-        ("words", "above = GPL_E - 1 - p + i", "above = GPL_E - 1 + i"),
+        ("words", "above = GPL_G - 1 - p + i", "above = GPL_G - 1 + i"),
         ("words", "q = gpl_phase(gpl_low(first))", "q = 0"),
         ("words", "tile.place.inside ? move.axis[1].bound : 0", "move.axis[1].bound"),
         ("words", "end > row ? end - row : 0", "GPL_ROWS - row"),
@@ -139,7 +139,9 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
 )
 def test_a_broken_kernel_is_seen(family, right, wrong):
     """Wrong bytes, bytes outside the target, or a launch that does not end."""
-    texts = ((case, kernel_text(case.plan.file)) for case in cases(1, (family,)) if case.plan.element_bytes == 1)
-    assert any(goes_wrong(case, text.replace(right, wrong)) for case, text in texts if right in text), (
+    every = [(case, kernel_text(case.plan.file)) for case in cases(1, (family,)) if case.plan.element_bytes == 1]
+    texts = [(case, text) for case, text in every if right in text]
+    assert texts, f"{right!r} is in none of the files"
+    assert any(goes_wrong(case, text.replace(right, wrong)) for case, text in texts), (
         f"no case tells {right!r} from {wrong!r}"
     )

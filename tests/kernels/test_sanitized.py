@@ -222,7 +222,6 @@ TWINS = [
         "data race",
     ),
     ("asan_ubsan", "many axes", "whole = whole && left >= tile;", "", ""),
-    ("asan_ubsan", "many axes", "data = data && corner.first[i] < bound;", "", ""),
     ("asan_ubsan", "many axes", "(unsigned)min(left, tile) - 1", "(unsigned)min(left, tile)", ""),
     ("asan_ubsan", "many axes", "(rows + GPL_WARPS - 1 - threadIdx", "(rows + GPL_WARPS - threadIdx", ""),
     ("asan_ubsan", "many axes", "#define GPL_SHARED_BYTES 24064", "#define GPL_SHARED_BYTES 8192", ""),

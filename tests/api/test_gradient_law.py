@@ -176,9 +176,7 @@ def check_in_torch(forms, function):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.filterwarnings(
-    "ignore:bf16 and fp16 are mixed:UserWarning"
-)  # of Inductor where a processor computes in bf16
+@pytest.mark.filterwarnings("ignore:bf16 and fp16 are mixed:UserWarning")  # of Inductor, where a processor has bf16
 @each_source
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=SLOW)])
 def test_torch_compile(source, backend):

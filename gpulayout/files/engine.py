@@ -219,9 +219,9 @@ class _BlockReader(_BlockBuffers):
     def _descriptor(self, stream: BinaryIO | None, job: Job, length: int) -> int:
         """That of a file around the page cache, which takes the system more time than the reading itself.
 
-        -1 for a file that may fit in memory, for long runs, and for those of which a page has several.
+        -1 for a file that may fit in memory, and for runs of which a page has several.
         """
-        if stream is None or not job.is_part or not 2 * PAGE <= length < LONG_RUN:
+        if stream is None or not job.is_part or not 2 * PAGE <= length:
             return -1
         if self._around[0] is not stream:  # nothing is being read now
             self._close()

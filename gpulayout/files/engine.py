@@ -88,7 +88,7 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
     An exception, such as that of a signal, stops the threads between two runs.  `FileError` when a source has become
     shorter; OSError with the name of the file when a disk fails or is full.
     """
-    reader, writer = _BlockReader(pairs), _BlockWriter(pairs)
+    reader, writer = BlockReader(pairs), BlockWriter(pairs)
     waiting = _without_small(jobs, report)
     try:
         reading: list[Future[int]] = []
@@ -187,7 +187,7 @@ class _BlockBuffers:
         return self._all[place]
 
 
-class _BlockReader(_BlockBuffers):
+class BlockReader(_BlockBuffers):
     """Reads blocks into its buffers."""
 
     def __init__(self, pairs: int) -> None:
@@ -241,7 +241,7 @@ class _BlockReader(_BlockBuffers):
             self.advised = stream, random
 
 
-class _BlockWriter(_BlockBuffers):
+class BlockWriter(_BlockBuffers):
     """Writes blocks from its buffers, in whole pages of the file.
 
     A page that two blocks write in parts is read in between, if the system does not hold it any more.  Blocks in

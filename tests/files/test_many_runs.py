@@ -106,7 +106,7 @@ def test_blocks_that_continue_runs_write_all_of_them(
 
 def write(target, blocks, elements):
     """Write blocks of elements one after the other, as a move does."""
-    writer = engine._BlockWriter(1)
+    writer = engine.BlockWriter(1)
     jobs = [SimpleNamespace(target=target, block=SimpleNamespace(target_runs=runs)) for runs in blocks]
     for job, following in zip(jobs, [*jobs[1:], None]):
         runs = job.block.target_runs
@@ -147,7 +147,7 @@ def test_errors_of_the_system_name_the_file(tmp_path, native_engine):
         assert caught.value.errno == errno.EBADF
         with open(tmp_path / "file", "wb", buffering=0) as stream, pytest.raises(OSError, match="in.bin") as caught:
             job = SimpleNamespace(source=source_of(stream, 0), block=SimpleNamespace(source_runs=runs), is_part=True)
-            reader = engine._BlockReader(1)
+            reader = engine.BlockReader(1)
             reader.buffer(0, runs.nbytes)
             engine.wait_for(reader.begin(job, 0), lambda more: None)
         reader.stop()

@@ -21,7 +21,7 @@
 namespace {
 
 const int64_t PAGE = sysconf(_SC_PAGESIZE);
-constexpr int64_t BUFFER = 64 << 10;              // bytes, and a whole number of pages
+const int64_t BUFFER = std::max<int64_t>(PAGE, 64 << 10);  // bytes, and a whole number of pages
 constexpr int64_t MOST = 1 << 30;                 // bytes in one call of the system: macOS takes no more than 2^31 - 1
 constexpr int64_t LAST_PLACE = int64_t(1) << 62;  // sums of places and lengths stay within 63 bits
 
@@ -46,7 +46,10 @@ bool read_around(int around, char* buffer, char* memory, int64_t place, int64_t 
     for (int64_t next; place < end; memory += next - place, place = next) {
         int64_t first = page_start(place);
         next = std::min(end, first + BUFFER);
-        if (pread(around, buffer, size_t(page_start(next + PAGE - 1) - first), off_t(first)) < next - first) return false;
+        int64_t size = page_start(next + PAGE - 1) - first, found;
+        do found = pread(around, buffer, size_t(size), off_t(first));
+        while (found < 0 && errno == EINTR);
+        if (found < next - first) return false;
         memcpy(memory, buffer + (place - first), size_t(next - place));
     }
     return true;

@@ -217,7 +217,8 @@ bool open_tensor(const Tensors* tensors, PyObject* tensor, bool is_new, Facts& f
     view.data = shown.data + shown.offset, facts.itemsize = shown.bits / 8;
     facts.code = shown.code | uint32_t(shown.bits) << 8 | uint32_t(shown.lanes) << 16;
     bool is_plain_type = shown.lanes == 1 && shown.bits % 8 == 0;
-    return shown.data && shown.device == DLPACK_CPU && is_plain_type && take_sizes(facts, shown.rank, shown.sizes, shown.strides, facts.itemsize);
+    bool has_strides = shown.strides || !shown.rank;  // older releases leave them out
+    return shown.data && shown.device == DLPACK_CPU && is_plain_type && has_strides && take_sizes(facts, shown.rank, shown.sizes, shown.strides, facts.itemsize);
 }
 
 // is_new: the call has just made the array, in the state of the thread in which its source was plain.
@@ -312,7 +313,11 @@ PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     const Call* call = reinterpret_cast<Call*>(self);
     bool makes = args[1] == Py_None, is_done = false;
     if (makes != !!call->make) Py_RETURN_NONE;
-    if (!makes && (reinterpret_cast<PyObject*>(Py_TYPE(args[1])) != call->target.type || (!call->tensors && !owns_memory(args[1])))) Py_RETURN_NONE;
+    if (!makes && reinterpret_cast<PyObject*>(Py_TYPE(args[1])) != call->target.type) Py_RETURN_NONE;
+    if (!makes && !call->tensors && !owns_memory(args[1])) {
+        if (PyErr_Occurred()) return nullptr;
+        Py_RETURN_NONE;
+    }
     View source, target;
     PyObject* written = nullptr;
     if (is_known(call, call->source, args[0], false, PyBUF_STRIDED_RO, source)) {

@@ -452,3 +452,18 @@ def test_a_bad_number_of_threads_hides_no_other_error(monkeypatch):
         gl.transpose(large, PATTERN, out=out.view(np.int32))
     with pytest.raises(ValueError, match="GPULAYOUT_NUM_THREADS"):
         gl.transpose(large, PATTERN, out=out)
+
+
+def test_an_interrupt_while_a_target_is_asked_is_raised():
+    class Out(np.ndarray):
+        @property
+        def base(self):
+            raise KeyboardInterrupt
+
+    out = np.empty((5, 6), np.float32)
+    plan = gl.plan("f32[6,5]", "{0,1}")
+    plan(values(0).reshape(-1), out=out.reshape(-1))
+    compiled = plan.transfer.prepared_by(host_backend()).compiled
+    again = native_again(compiled, values(0).reshape(-1), np.empty(30, np.float32).view(Out), None)
+    with pytest.raises(KeyboardInterrupt):
+        again(values(0).reshape(-1), np.empty(30, np.float32).view(Out))

@@ -258,9 +258,8 @@ class BlockWriter(_BlockBuffers):
         self.waits = pairs == 1  # a block is written before the next one begins
         self.has_tails = False  # of the runs of the last block; else they were written
         self._tails: Bytes = np.empty(0, np.uint8)  # a page for each run
-        self._begun: list[
-            Future[int]
-        ] = []  # what starts the disk for the last block; the next one need not wait for it
+        # What starts the disk for the last block; the next one need not wait for it.
+        self._begun: list[Future[int]] = []
 
     def begin(self, job: Job, following: Job | None, number: int) -> list[Future[int]]:
         """Begin to write a block."""

@@ -15,6 +15,7 @@ import numpy as np
 OFFSET = ctypes.c_int64
 SYNC_FILE_RANGE_WRITE = 2
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE = 1, 16
+MOST_ASKED = 1 << 34  # bytes of a file; an answer takes a byte for each page, here 4 MB
 
 
 def start_write_back(stream: BinaryIO) -> None:
@@ -44,17 +45,17 @@ def open_around_cache(stream: BinaryIO) -> int:
 
     -1 where there is none, and for a file that is mostly in memory already.
     """
-    if not hasattr(os, "O_DIRECT") or _is_cached(stream):
-        return -1
     try:
-        return os.open(f"/proc/self/fd/{stream.fileno()}", os.O_DIRECT | os.O_RDONLY)
-    except OSError:  # of a file system that has no such way
-        return -1
+        if hasattr(os, "O_DIRECT") and not _is_cached(stream):
+            return os.open(f"/proc/self/fd/{stream.fileno()}", os.O_DIRECT | os.O_RDONLY)
+    except (OSError, ValueError):  # of a file system that has no such way or no maps, and of a file that became shorter
+        pass
+    return -1
 
 
 def _is_cached(stream: BinaryIO) -> bool:
-    """True if most pages of a file are in memory, or nobody may know."""
-    size = os.fstat(stream.fileno()).st_size
+    """True if most pages of a file, or of its beginning, are in memory, or nobody may know."""
+    size = min(os.fstat(stream.fileno()).st_size, MOST_ASKED)
     if not size:
         return True
     ask = _call("mincore", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)

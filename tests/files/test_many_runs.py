@@ -209,3 +209,14 @@ def test_a_move_around_the_page_cache_gives_the_same_bytes_and_closes_the_file(t
     done = gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", target="{0,1}", max_bytes="16M")
     assert done.blocks[0] > 1 and len(opened) == 1 and len(os.listdir("/proc/self/fd")) == before
     assert np.array_equal(np.load(tmp_path / "out.npy"), rows)
+
+
+@pytest.mark.parametrize("error", [OSError(19, "no such device"), ValueError("mmap length is greater than file size")])
+def test_a_file_that_cannot_be_mapped_is_read_the_usual_way(tmp_path, monkeypatch, error):
+    def refused(*given, **named):
+        raise error
+
+    monkeypatch.setattr(linux_files.mmap, "mmap", refused)
+    (tmp_path / "file").write_bytes(bytes(5000))
+    with open(tmp_path / "file", "rb") as stream:
+        assert linux_files.open_around_cache(stream) == -1

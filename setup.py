@@ -35,7 +35,7 @@ ADVICE = f"install a C++ compiler (g++ 12, clang 14 or newer) and Python's heade
 
 ENGINE = Extension(
     "gpulayout.cpu._native",
-    ["kernels/cpu/module.cpp", "kernels/cpu/strided_move.cpp", "kernels/cpu/file_runs.cpp"],
+    sorted(glob.glob("kernels/cpu/*.cpp")),
     depends=["setup.py", *sorted(glob.glob("kernels/cpu/*.h"))],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,

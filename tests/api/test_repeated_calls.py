@@ -1,6 +1,7 @@
 """A call that resembles the one before skips the checks; whatever a check would refuse is still refused, or right."""
 
 import contextlib
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.api import torch_tensors
 from gpulayout.api.backends import host_backend
+from gpulayout.api.torch_tensors import plain_memory
 from gpulayout.cpu import native
 from gpulayout.cpu.native_plan import Make, native_again
 from tests.support.kept import forget_transfers
@@ -429,6 +431,46 @@ def test_a_call_with_a_target_makes_none():
     assert given(flat, None) is None and new(flat, out) is None
     assert given(flat, out) is out and (new(flat, None) == out).all()
     assert native_again(compiled, flat, out, Make(len, (3,)))(flat, None) is None  # which raises
+
+
+@pytest.mark.parametrize("when", ["make", "writes"])
+def test_a_tensor_that_gets_other_memory_during_a_call_is_asked_again(torch, when):
+    """Making and announcing a target runs code of Python's, and other threads meanwhile."""
+    plan = gl.plan("f32[6,5]", "{0,1}")
+    source, out = torch.arange(30.0), torch.empty(30)
+    plan(source, out=out)
+    compiled, tensors = plan.transfer.prepared_by(host_backend()).compiled, plain_memory(torch).tensors
+    events = []
+
+    def changed(*_):
+        if events:
+            source.set_(torch.full((30,), 7.0))
+        return torch.empty(30)
+
+    make = Make(changed, ()) if when == "make" else None
+    again = native_again(compiled, source, out, make, tensors, None if make else changed)
+    target = None if make else torch.empty(30)
+    assert torch.equal(again(source, target), out)
+    events.append(when)
+    assert again(source, target) is None
+    events.clear()
+    assert torch.equal(again(source, target), torch.full((30,), 7.0))
+
+
+def test_a_tensor_keeps_its_memory_while_it_moves(torch):
+    """Another thread may give it other memory meanwhile."""
+    plan = gl.plan("f32[6,5]", "{0,1}")
+    source, out = torch.arange(30.0), torch.empty(30)
+    plan(source, out=out)
+    compiled, tensors = plan.transfer.prepared_by(host_backend()).compiled, plain_memory(torch).tensors
+    held = []
+
+    def count(_):
+        held.append([sys.getrefcount(each.untyped_storage()) for each in (source, out)])
+
+    assert native_again(compiled, source, out, None, tensors, count)(source, out) is out
+    count(out)
+    assert held[0] == [uses + 1 for uses in held[1]]
 
 
 def test_objects_that_are_no_arrays_are_refused_as_at_first():

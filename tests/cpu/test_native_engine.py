@@ -3,6 +3,7 @@
 import array
 import concurrent.futures
 import contextlib
+import gc
 import mmap
 import os
 import random
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 
 import hypothesis
 import numpy as np
@@ -78,6 +80,9 @@ def chosen(number=BEST, caches=CACHES):
         (((1 << 40, 1, 1, 1), (1 << 40, 1, 1, 1)), 1, b"0", ValueError, "fewer than 2^63 bytes"),
         (((1 << 40, 1, 1, 1 << 40),), 1, b"0", ValueError, "fewer than 2^63 bytes"),
         (((1 << 40, 1 << 40, -(1 << 40), 1),), 1, b"0", ValueError, "fewer than 2^63 bytes"),
+        (((2, 1, 1, 1 << 61),) * 3, 1, b"0", ValueError, "fewer than 2^63 bytes"),
+        (((2, 2, 1 << 61, 1), (2, 2, -(1 << 61), 2), (2, 2, 1 << 61, 4)), 1, b"0", ValueError, "fewer than 2^63 bytes"),
+        (((2, 2, -(1 << 62), 1),), 1, b"0", ValueError, "fewer than 2^63 bytes"),
         (((2, 2, -(1 << 63), 1),), 1, b"0", ValueError, "fewer than 2^63 bytes"),
     ],
 )
@@ -130,6 +135,18 @@ def test_a_run_with_wrong_arguments_writes_nothing_and_keeps_nothing(arguments, 
     assert len(arguments) < 3 or bytes(arguments[2]) in (bytes(4), b"0000")
     if len(arguments) > 2 and isinstance(arguments[2], bytearray):
         arguments[2].append(0)  # no buffer is held, which would forbid it
+
+
+@pytest.mark.parametrize(
+    "wrong, value",
+    [("arguments", [3]), ("arguments", None), ("words", ()), ("tensors", native.Plan(ROW, 1, b"0")), ("tensors", "cpu")],
+)
+def test_a_call_refuses_wrong_arguments(wrong, value):
+    plan, array = native.Plan(ROW, 1, b"0"), np.zeros(4, np.uint8)
+    right = {"make": np.empty, "arguments": (4,), "words": {"dtype": "u1"}, "tensors": None, "writes": None, "threads": None}
+    with pytest.raises(TypeError, match="arguments are a tuple"):
+        plan.call(array, array, *(right | {wrong: value}).values())
+    assert (plan.call(np.ones_like(array), array, *right.values()).again(np.ones_like(array), None) == 1).all()
 
 
 def test_a_read_only_array_is_a_source_and_no_target():
@@ -261,6 +278,57 @@ def test_nothing_is_kept_of_plans_and_of_what_they_moved():
     # None is immortal since Python 3.12, and counted by anything before.
     found = [sys.getrefcount(each) for each in things]
     assert found[:-1] == before[:-1] and abs(found[-1] - before[-1]) < 20
+
+
+class Labelled(np.ndarray):
+    """An array whose type is another object each time."""
+
+    @property
+    def dtype(self):
+        return np.dtype([("red", "u1")])
+
+
+def test_a_type_that_is_made_when_asked_for_is_not_kept():
+    plan, array = native.Plan(ROW, 1, b"0"), np.zeros(4, np.uint8)
+    call = plan.call(array.view(Labelled), array, None, None, None, None, None, None)
+    for _ in range(100):
+        assert call.again(array.view(Labelled), np.empty(4, np.uint8)) is None
+
+
+def test_a_call_in_a_cycle_is_collected():
+    def make():
+        return np.empty_like(array)
+
+    plan, array = native.Plan(ROW, 1, b"0"), np.arange(4, dtype=np.uint8)
+    make.call = plan.call(array, make(), make, (), None, None, None, None)
+    assert (make.call.again(array, None) == array).all()
+    make.kept = weakref.WeakSet([make])
+    kept = make.kept
+    del make
+    gc.collect()
+    assert not kept
+
+
+def test_another_interpreter_has_types_of_its_own():
+    """They end with it; those of this interpreter go on."""
+    testing = pytest.importorskip("_testcapi", reason="Python came without its own tests")
+    plan, array = native.Plan(ROW, 1, b"0"), np.arange(4, dtype=np.uint8)
+
+    def called():
+        call = plan.call(array, np.zeros_like(array), np.empty, (4, "u1"), None, None, None, None)
+        assert (call.again(array, None) == array).all()
+        return type(call)
+
+    program = """
+plan = native.Plan(((4, 4, 1, 1),), 1, b"0")
+target = bytearray(4)
+plan.run(b"abcd", 0, target, 0, 1)
+assert target == b"abcd"
+assert plan.call(source, target, None, None, None, None, None, None) is None
+"""
+    before = called()
+    assert testing.run_in_subinterp(PRELUDE + program) == 0
+    assert called() is before
 
 
 # ---- the lock, signals and forks ------------------------------------------------------------------------------------

@@ -77,6 +77,14 @@ def test_runs_are_read_wherever_the_pages_of_a_file_lie(path, is_direct, data):
     assert np.array_equal(found, np.concatenate([*expected, [0]]))
 
 
+@needs_engine
+def test_places_that_are_no_numbers_in_memory_are_refused(path):
+    odd = np.zeros(17, np.uint8)
+    for places in (odd[1:9], odd[:9]):
+        with open(path, "rb") as stream, pytest.raises(ValueError, match="places are int64"):
+            native.module().read_runs(stream.fileno(), -1, np.empty(PAGE, np.uint8), places, 1)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     offset=st.sampled_from([0, 128, PAGE - 1, 3 * PAGE]),

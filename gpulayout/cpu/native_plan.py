@@ -20,6 +20,7 @@ _WORDS = {
     "any": "one element at a time",
     "run": "runs as they are",
     "copy": "long runs as they are",
+    "step": "reversed, stepped or repeated in rows",
     "turn": "turned in registers",
     "zip": "channels zipped in registers",
     "unzip": "channels parted in registers",

@@ -108,7 +108,7 @@ class ElementType(enum.StrEnum, metaclass=ListedEnum):
         ----------
         value : str, DTypeLike or torch.dtype
             Text is one of XLA's names, which count bits ("u8"), or what `numpy.dtype(...).name` prints ("uint8",
-            "bfloat16"), or NumPy's code with a byte order, which counts bytes ("<u8", "|u1").  Objects are
+            "bfloat16"), or NumPy's code with a byte order, which counts bytes (``"<u8"``, ``"|u1"``).  Objects are
             `numpy.dtype`, a type such as `numpy.float32` or `float`, `torch.dtype`, or an object with a `dtype`.
 
         Raises

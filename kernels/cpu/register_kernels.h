@@ -166,13 +166,59 @@ template <class T> static void any(Tile t) {
     }
 }
 
+// ----------------------------------------------------------------------------------------------------------------- steps
+// Rows of J places that lie evenly apart in the source: reversed, every other one, one for all, or any step.
+
+enum { LANES = 1 << LEVEL };
+template <class T, int L> struct Vector { typedef T Type __attribute__((vector_size(16 * L))); };
+
+// Elements of W words, which are what a shuffle moves.
+template <int W, class V, size_t... E> INLINE V reversed(V v, std::index_sequence<E...>) {
+    return __builtin_shufflevector(v, v, int(sizeof...(E) - W - E / W * W + E % W)...);
+}
+template <int W, class V, size_t... E> INLINE V every_other(V a, V b, std::index_sequence<E...>) {
+    return __builtin_shufflevector(a, b, int(E / W * W * 2 + E % W)...);
+}
+template <class V, class T> INLINE V repeated(T element) {
+    if constexpr (sizeof(T) < 16) return V{} | element;
+    else if constexpr (sizeof(V) == 16) return element;
+    else if constexpr (sizeof(V) == 32) return __builtin_shufflevector(element, element, 0, 1, 0, 1);
+    else return __builtin_shufflevector(element, element, 0, 1, 0, 1, 0, 1, 0, 1);
+}
+
+template <class T> INLINE void step_row(char* to, const char* from, int64_t n, int64_t step) {
+    typedef typename std::conditional<sizeof(T) == 16, uint64_t, T>::type Word;
+    typedef typename Vector<Word, LANES>::Type V;
+    constexpr int64_t size = sizeof(T), N = sizeof(V) / size;
+    constexpr int W = size / sizeof(Word);
+    constexpr auto words = std::make_index_sequence<sizeof(V) / sizeof(Word)>();
+    int64_t k = 0;
+    if (step == -size)
+        for (; k + N <= n; k += N) store(to + k * size, reversed<W>(load<V>(from - (k + N - 1) * size), words));
+    else if (step == 2 * size)  // not the last ones: nothing is read past the last place
+        for (; k + N < n; k += N) store(to + k * size, every_other<W>(load<V>(from + 2 * k * size), load<V>(from + (2 * k + N) * size), words));
+    else if (step == 0)
+        for (V same = repeated<V>(load<T>(from)); k + N <= n; k += N) store(to + k * size, same);
+    for (; k + 4 <= n; k += 4) {
+        const char* at = from + k * step;
+        T a = load<T>(at), b = load<T>(at + step), c = load<T>(at + 2 * step), d = load<T>(at + 3 * step);
+        store(to + k * size, a), store(to + (k + 1) * size, b), store(to + (k + 2) * size, c), store(to + (k + 3) * size, d);
+    }
+    for (; k < n; k++) store(to + k * size, load<T>(from + k * step));
+}
+
+template <class T> static void step(Tile t) {
+    const int64_t step = t.source_j[1] - t.source_j[0], size = sizeof(T);
+    for (int64_t i = 0; i < t.ni; i++) {
+        t.fetch->go((t.nj * size + 63) / 64);
+        step_row<T>(t.target + t.target_i[i], t.source + t.source_i[i], t.nj, step);
+    }
+}
+
 // ----------------------------------------------------------------------------------------------------------------- turns
 // The source is dense along I and the target along J.  A vector holds L lanes of 16 bytes, each from another group of K rows;
 // log2(K) rounds of interleaving within lanes turn K x K elements in every lane, so a store writes K * L neighbours of the
 // target.  For K = 4 rows a b c d of 4 elements:   a0 c0 a1 c1 | a2 c2 a3 c3 | b0 d0 b1 d1 | ...   then   a0 b0 c0 d0 | a1 b1 ...
-
-enum { LANES = 1 << LEVEL };
-template <class T, int L> struct Vector { typedef T Type __attribute__((vector_size(16 * L))); };
 
 template <class T, int L, int Half, size_t... E>
 INLINE typename Vector<T, L>::Type interleave(typename Vector<T, L>::Type a, typename Vector<T, L>::Type b,
@@ -520,8 +566,9 @@ template <class T, int C> static void unzip(Tile t) { t.ni == C ? unzip_by<T, C,
 #define EACH_SIZE(f) {}
 #endif
 
-static const Kernels table = {
+static constexpr Kernels table = {
     {any<uint8_t>, any<uint16_t>, any<uint32_t>, any<uint64_t>, any<Two>}, runs, whole_runs,
+    {step<uint8_t>, step<uint16_t>, step<uint32_t>, step<uint64_t>, step<Two>},
     {turn<uint8_t>, turn<uint16_t>, turn<uint32_t>, turn<uint64_t>, turn_16},
     EACH_SIZE(zip), EACH_SIZE(unzip), copy,
 };

@@ -16,7 +16,7 @@
 //
 //      J and I can each cover several axes: tables give the offset of every place, so short axes cost nothing.  Axes that
 //      fill the lines of one side, but are on neither, are walked inside the box.
-//   3. Meanwhile the source of the next box is fetched, in the order of the source.
+//   3. Meanwhile the source of the next box is fetched, in the order of the source, if the target is written around the caches.
 //   4. Each thread has a range of the boxes, and helps with those of others.
 //
 // Padding within short rows is in the scratch tile from the start, so rows are written with it.  All other padding is filled
@@ -59,11 +59,13 @@ namespace gpulayout {
 struct Fetch {
     const char* source;
     const int64_t* chunk;  // offsets of contiguous chunks
-    int64_t chunks, lines, line;
+    int64_t chunks, bytes, done;
     INLINE void go(int64_t count) {
         for (; count > 0 && chunks; count--) {
-            __builtin_prefetch(source + *chunk + 64 * line, 0, 2);
-            if (++line == lines) line = 0, chunk++, chunks--;
+            const char* at = source + *chunk + done;
+            __builtin_prefetch(at, 0, 2);
+            done += 64 - (reinterpret_cast<uintptr_t>(at) & 63);  // to the begin of the next line
+            if (done >= bytes) done = 0, chunk++, chunks--;
         }
     }
 };
@@ -77,7 +79,7 @@ struct Tile {
     int64_t size, slot;      // bytes of an element, and of its place in the target
     const char* source_end;  // one past the highest byte that may be read
     int64_t source_reach;    // the largest of source_j
-    int64_t group;           // places that follow each other without a gap on the zipped side; 0: all of them
+    int64_t group;           // so many neighbours of the zipped side lie without a gap, then a gap may follow; 0: no gaps at all
     bool pack;               // rows of the source fall into few sets of the cache: read each of their lines once
     bool stream;             // write whole lines around the caches: never to the scratch tile, which is read at once
     Fetch* fetch;
@@ -88,6 +90,7 @@ using Kernel = void (*)(Tile);
 
 struct Kernels {
     Kernel any[5], runs, whole_runs;  // any: by log2 of the size; runs of other sizes; long runs, one for each i
+    Kernel step[5];                   // target contiguous along j, source evenly apart
     Kernel turn[5];                   // source contiguous along i, target along j
     Kernel zip[4][3], unzip[4][3];    // the same with 2, 3, 4 places in j, or in i
     void (*copy)(char* target, const char* source, int64_t bytes, bool stream);
@@ -137,37 +140,35 @@ struct Kernels {
 
 namespace gpulayout {
 
+// Those for which there are kernels, best last; a machine that has one has all before it.
 struct InstructionSet {
     const char* name;
     const Kernels* kernels;
 };
-
-// The instruction sets of this machine, best last.
-static const std::vector<InstructionSet>& instruction_sets() {
-    static const std::vector<InstructionSet> found = [] {
+static constexpr InstructionSet INSTRUCTION_SETS[] = {
 #if IS_X86_64
-        std::vector<InstructionSet> all{{"SSE2", &baseline::table}};
-#ifdef LOWERED
-        bool has_avx2 = true, has_avx512 = true;
+    {"SSE2", &baseline::table}, {"AVX2", &avx2::table}, {"AVX-512", &avx512::table}};
 #else
-        bool has_avx2 = __builtin_cpu_supports("avx2");
-        bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi");
+    {"portable", &baseline::table}};
 #endif
-        if (has_avx2) all.push_back({"AVX2", &avx2::table});
-        if (has_avx512) all.push_back({"AVX-512", &avx512::table});
-        return all;
+
+// How many of them this machine has.
+static int instruction_sets() {
+#if !IS_X86_64
+    return 1;
+#elif defined(LOWERED)
+    return 3;
 #else
-        return std::vector<InstructionSet>{{"portable", &baseline::table}};
+    bool has_avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vbmi");
+    return !__builtin_cpu_supports("avx2") ? 1 : has_avx512 ? 3 : 2;
 #endif
-    }();
-    return found;
 }
-static std::atomic<const Kernels*> chosen_kernels{nullptr};
+static std::atomic<const Kernels*> chosen_kernels{nullptr};  // nullptr: the best
 
 static const Kernels& kernels() {
     const Kernels* chosen = chosen_kernels.load();
-    return *(chosen ? chosen : instruction_sets().back().kernels);
+    return *(chosen ? chosen : INSTRUCTION_SETS[instruction_sets() - 1].kernels);
 }
 
 // ---------------------------------------------------------------------------------------------------------- its numbers
@@ -180,6 +181,7 @@ constexpr int64_t LINE = 64, HALF_REGISTER = 8;  // bytes
 constexpr int64_t SHORT_BOX = 16 << 10;    // bytes of a box that is short on one side
 constexpr int64_t LONG_RUN = 2048;         // runs of so many bytes are copied, not moved as elements
 constexpr int64_t PADDED_ROW = 2048;       // padding within rows of up to so many bytes is written with them
+constexpr int64_t STEPS = 8, STEPS_BYTES = 32;  // places that lie evenly apart, so many or of so many bytes, are moved as such
 constexpr int64_t PIECE = 64 << 10;        // bytes of a long run in a box
 constexpr int64_t CONFLICT = 1024;         // strides that are multiples of this fall into few sets of a first-level cache
 constexpr int64_t MOST_CHUNKS = 4096;      // chunks of a box that are fetched ahead
@@ -193,7 +195,8 @@ constexpr auto POLL_TIME = std::chrono::milliseconds(20);
 static int64_t most_of_box(int64_t bytes) {  // so many that a small move still has some boxes for each thread
     return std::min(second_level * 3 / 8, std::max<int64_t>(bytes / 16, 32 << 10));
 }
-static bool is_streamed(int64_t bytes) { return IS_X86_64 && bytes >= std::max(third_level / 3, second_level * 4); }
+// touched: bytes that the move reads and writes.
+static bool is_streamed(int64_t touched) { return IS_X86_64 && touched >= std::max(third_level * 2 / 3, second_level * 8); }
 
 // ------------------------------------------------------------------------------------------------------------- the plan
 
@@ -223,6 +226,8 @@ struct Plan {
     bool through = false;             // boxes go through the scratch tile
     bool stream = false;              // whole lines are written around the caches
     bool pack = false, unzips = false;  // see Tile::pack; whether the kernel is one of `unzip`
+    bool steps = false;               // whether it is one of `step`
+    bool backwards = false;           // the source is dense along I from its last place to its first
     bool padded = false;              // padding is written with the rows
     bool fetches = true;              // what the next box reads is fetched
     bool in_lines = false;            // a target that begins with a line has only whole lines in each element
@@ -230,6 +235,7 @@ struct Plan {
     Kernel kernel = nullptr;
     const Kernels* set = nullptr;     // of the instruction set
     bool whole() const { return kernel == set->whole_runs; }
+    int64_t nj = 1, ni = 1;           // places of a whole box
 };
 
 static int log2_of(int64_t size) {
@@ -281,13 +287,13 @@ static Axes contiguous(const Plan& p, const Axes& order, bool in_source) {
     return found;
 }
 
-static int64_t places(const Plan& p, const Axes& axes) {
+static int64_t whole_places(const Plan& p, const Axes& axes) {
     int64_t n = 1;
     for (int k : axes) n *= p.axes[k].n;
     return n;
 }
 
-static int64_t count(const Plan& p, const Axes& axes) {
+static int64_t box_places(const Plan& p, const Axes& axes) {
     int64_t n = 1;
     for (int k : axes) n *= p.axes[k].box;
     return n;
@@ -296,7 +302,7 @@ static int64_t count(const Plan& p, const Axes& axes) {
 // Takes places of `from`, in order and each axis whole before the next, until there are `want`; stops at an axis of `stop`.
 static void take(Plan& p, Axes& into, const Axes& from, const Axes& stop, int64_t want) {
     for (int k : from) {
-        int64_t have = count(p, into);
+        int64_t have = box_places(p, into);
         if (has(stop, k) || have >= want) break;
         if (!has(into, k)) into.push_back(k);
         Axis& a = p.axes[k];
@@ -340,16 +346,17 @@ static bool dense(const Offsets& offsets, int64_t step) {
     return true;
 }
 
-// Whole runs: J is a run, in pieces for threads; I are some runs.
-static void cut_long_runs(Plan& p) {
-    Axis& run = p.axes[0];
+// Whole rows, which are runs or lie evenly apart in the source: J is a row, in pieces for threads; I are some rows.  Rows with
+// padding are so short that a box has them whole.
+static_assert(PIECE / 8 >= PADDED_ROW, "cut_rows would cut padded rows");
+static void cut_rows(Plan& p, int64_t piece) {
+    Axis& row = p.axes[0];
     p.j = {0};
-    run.box = std::min(run.n, std::max<int64_t>(PIECE / p.size, 1));
+    row.box = std::min(row.n, std::max<int64_t>(piece / p.size, 1));
     Axes others;
     for (int k = 1; k < int(p.axes.size()); k++) others.push_back(k);
-    take(p, p.i, others, {}, std::max<int64_t>(PIECE / 2 / (run.box * p.size), 1));
+    take(p, p.i, others, {}, std::max<int64_t>(piece / 2 / (row.box * p.size), 1));
     for (int k = 0; k < int(p.axes.size()); k++) p.order.push_back(k);
-    p.kernel = p.set->whole_runs, p.name = "copy";
 }
 
 // J begins at the target's minor axis, I at the source's; both get what a box has room for.
@@ -377,9 +384,9 @@ static void cut_boxes(Plan& p) {
             if (!has(of_j, k)) first_i.push_back(k);
     }
     // Axes that J leaves to I, but for those with which J begins: up to a line of the source, if J begins with a line of the
-    // target; else no more than a register needs to be half full, because J would stay short.
+    // target; else, because J would stay short, until they have more than half of a register; none if J has less than that.
     Axes minor_i;
-    int64_t bytes = p.size, begin_j = p.size * places(p, of_j);
+    int64_t bytes = p.size, begin_j = p.size * whole_places(p, of_j);
     int64_t most_i = begin_j >= LINE ? LINE : begin_j >= HALF_REGISTER ? HALF_REGISTER + 1 : 0;
     for (int k : first_i) {
         if ((bytes >= most_i && !minor_i.empty()) || has(of_j, k)) break;
@@ -388,15 +395,13 @@ static void cut_boxes(Plan& p) {
     want_i = std::max<int64_t>(std::min(want_i, most / (want_j * p.size)), std::min<int64_t>(want_i, 64 / p.size));
     take(p, p.j, first_j, minor_i, want_j);
     take(p, p.i, first_i, p.j, want_i);
-    int64_t nj = count(p, p.j), ni = count(p, p.i);
+    int64_t nj = box_places(p, p.j), ni = box_places(p, p.i);
     if (ni < want_i) take(p, p.j, first_j, p.i, std::max<int64_t>(SHORT_BOX / (ni * p.size), nj));
-    nj = count(p, p.j);
+    nj = box_places(p, p.j);
     if (nj < want_j) take(p, p.i, first_i, p.j, std::max<int64_t>(SHORT_BOX / (nj * p.size), ni));
     extend(p, target_side, ROW, most);
     extend(p, source_side, ROW, most);
     p.order = from_source;
-    int kind = p.slot > p.size ? -1 : log2_of(p.size);
-    p.kernel = kind >= 0 ? p.set->any[kind] : p.set->runs, p.name = kind >= 0 ? "any" : "run";
 }
 
 // Whether a box is written straight to the target, or into a scratch tile whose rows are copied afterwards; and the strides
@@ -410,9 +415,9 @@ static void choose_way(Plan& p) {
     }
     bool has_rows = !p.whole() && row > p.size;
     p.through = has_rows && (p.stream ? !p.in_lines : row < 32);
-    for (int k : p.j) p.pack |= p.axes[k].box >= 8 && p.axes[k].source % CONFLICT == 0;
+    for (int k : p.j) p.pack |= p.axes[k].box >= 8 && p.axes[k].source && p.axes[k].source % CONFLICT == 0;
     for (int k = p.row_axes; k < int(p.axes.size()); k++)
-        if (has_rows && p.size < 64 && p.axes[k].box >= 8 && p.axes[k].target % (2 * CONFLICT) == 0) p.through = true;
+        if (has_rows && !p.steps && p.size < 64 && p.axes[k].box >= 8 && p.axes[k].target % (2 * CONFLICT) == 0) p.through = true;
     p.through |= p.padded;
     // With padding, rows are whole elements apart, because the tile is one pattern of pads.
     int64_t pitch = (row + 63) / 64 | 1;
@@ -438,40 +443,48 @@ static int64_t group_of(const Plan& p, const Offsets& offsets, int axis, int64_t
 // Kernels for sides that are dense: turns, and zips where one side has 2 to 4 places.
 static void choose_kernel(Plan& p) {
     int kind = log2_of(p.size);
-    int64_t nj = int64_t(p.source_j.size()), ni = int64_t(p.source_i.size());
     if (p.kernel == p.set->runs && dense(p.target_j, p.slot)) p.group = 0;
-    if (p.whole() || kind < 0 || nj < 2 || ni < 2 || !dense(p.source_i, p.size) || !dense(p.target_j, p.size)) return;
+    if (p.kernel != p.set->any[std::max(kind, 0)] || p.nj < 2 || p.ni < 2 || !dense(p.target_j, p.size)) return;
+    p.backwards = dense(p.source_i, -p.size);
+    if (!(p.backwards || dense(p.source_i, p.size))) return;
+    if (p.backwards) std::reverse(p.target_i.begin(), p.target_i.end());
     p.kernel = p.set->turn[kind], p.name = "turn";
-    p.group = dense(p.target_i, nj * p.size) ? 0 : 1;
-    if (kind < 4 && nj <= 4 && p.set->zip[kind][nj - 2]) {
-        p.kernel = p.set->zip[kind][nj - 2], p.name = "zip";
-        p.group = group_of(p, p.target_i, p.i[0], nj * p.size, p.axes[size_t(p.i[0])].step);
-    } else if (kind < 4 && ni <= 4 && p.set->unzip[kind][ni - 2]) {
-        int64_t group = group_of(p, p.source_j, p.j[0], ni * p.size, p.axes[size_t(p.j[0])].source);
-        if (group != 1) p.kernel = p.set->unzip[kind][ni - 2], p.name = "unzip", p.group = group, p.unzips = true;
+    p.group = dense(p.target_i, p.nj * p.size) ? 0 : 1;
+    if (kind < 4 && p.nj <= 4 && p.set->zip[kind][p.nj - 2]) {
+        p.kernel = p.set->zip[kind][p.nj - 2], p.name = "zip";
+        p.group = p.backwards ? 1 : group_of(p, p.target_i, p.i[0], p.nj * p.size, p.axes[size_t(p.i[0])].step);
+    } else if (kind < 4 && p.ni <= 4 && p.set->unzip[kind][p.ni - 2]) {
+        int64_t group = group_of(p, p.source_j, p.j[0], p.ni * p.size, p.axes[size_t(p.j[0])].source);
+        if (group != 1) p.kernel = p.set->unzip[kind][p.ni - 2], p.name = "unzip", p.group = group, p.unzips = true;
     }
 }
 
 static void make_tables(Plan& p) {
     p.boxes = 1;
     for (const Axis& a : p.axes) p.boxes *= (a.n + a.box - 1) / a.box;
-    p.source_j = table(p, p.j, &Axis::source), p.target_j = table(p, p.j, &Axis::step);
+    p.nj = box_places(p, p.j), p.ni = box_places(p, p.i);
+    if (p.whole() || p.steps) p.source_j = {0, p.axes[0].source}, p.target_j = {0, p.axes[0].step};  // all that their kernels ask for
+    else p.source_j = table(p, p.j, &Axis::source), p.target_j = table(p, p.j, &Axis::step);
     p.source_i = table(p, p.i, &Axis::source), p.target_i = table(p, p.i, &Axis::step);
     for (int64_t offset : p.source_j) p.reach = std::max(p.reach, offset);
     Axes apart;
     p.chunk_bytes = p.size;
-    for (int k : by_source(p))
-        if (p.axes[k].source == p.chunk_bytes) p.chunk_bytes *= p.axes[k].box;
-        else if (p.axes[k].box > 1) apart.push_back(k);
-    p.fetches &= count(p, apart) <= MOST_CHUNKS;
+    int64_t lowest = 0;
+    for (int k : by_source(p)) {
+        const Axis& a = p.axes[k];
+        if (std::abs(a.source) == p.chunk_bytes) p.chunk_bytes *= a.box, lowest += std::min<int64_t>(0, (a.box - 1) * a.source);
+        else if (a.box > 1) apart.push_back(k);
+    }
+    p.fetches &= box_places(p, apart) <= MOST_CHUNKS;
     if (p.fetches) p.chunks = table(p, apart, &Axis::source);
+    for (int64_t& chunk : p.chunks) chunk += lowest;
 }
 
-// A plan for these axes; `all` are the bytes that the whole move writes.
-static void make(Plan& p, int64_t all) {
+// A plan for these axes; touched: bytes that the whole move reads and writes.
+static void make(Plan& p, int64_t touched) {
     p.set = &kernels();
     p.slot = p.size;
-    p.stream = is_streamed(all), p.fetches &= p.stream;
+    p.stream = is_streamed(touched), p.fetches &= p.stream;
     normalize(p);
     p.bytes = p.size;
     for (Axis& a : p.axes) {
@@ -487,7 +500,13 @@ static void make(Plan& p, int64_t all) {
     }
     p.padded = p.slot > p.size, p.in_lines &= p.size % LINE == 0;
     for (const Axis& a : p.axes) p.padded |= a.extent > a.n, p.in_lines &= a.target % LINE == 0;
-    is_run ? cut_long_runs(p) : cut_boxes(p);
+    int kind = p.slot > p.size ? -1 : log2_of(p.size);
+    const Axis* row = p.axes.empty() ? nullptr : &p.axes[0];
+    bool is_long = row && (row->n >= STEPS || row->n * p.size >= STEPS_BYTES);
+    p.steps = !is_run && kind >= 0 && is_long && row->target == p.size && by_source(p)[0] == 0;
+    if (is_run) p.kernel = p.set->whole_runs, p.name = "copy", cut_rows(p, PIECE);
+    else if (p.steps) p.kernel = p.set->step[kind], p.name = "step", cut_rows(p, PIECE / 4);
+    else p.kernel = kind >= 0 ? p.set->any[kind] : p.set->runs, p.name = kind >= 0 ? "any" : "run", cut_boxes(p);
     choose_way(p);
     p.stream &= p.through || p.whole() || p.size % 64 == 0;  // no other kernel writes whole lines
     make_tables(p);
@@ -527,17 +546,17 @@ static int inner_axes(int rank, const gl_axis* axes, int64_t size) {
     return found;
 }
 
-static void add_part(gl_move& move, std::vector<Axis> axes, int64_t size, bool is_fill, int64_t target_offset, int64_t all) {
+static void add_part(gl_move& move, std::vector<Axis> axes, int64_t size, bool is_fill, int64_t target_offset, int64_t touched) {
     for (const Axis& a : axes)
         if (!a.n) return;
     Plan plan, tiled;
     plan.axes = std::move(axes), plan.unit = plan.size = size, plan.fetches = !is_fill;
     tiled = plan, plan.in_lines = true;
-    make(plan, all);
+    make(plan, touched);
     gl_move::Part part{std::move(plan), {}, is_fill, target_offset};
     // Whole lines from the tile are faster than short elements that begin and end within lines: 1.1 to 1.8 times.
     if (part.plan.stream && part.plan.in_lines && !part.plan.through && !part.plan.whole() && part.plan.size < ROW) {
-        make(tiled, all);
+        make(tiled, touched);
         part.off_lines.push_back(std::move(tiled));
         move.scratch = std::max(move.scratch, part.off_lines[0].scratch);
     }
@@ -547,7 +566,7 @@ static void add_part(gl_move& move, std::vector<Axis> axes, int64_t size, bool i
 }
 
 // Fills these places with the pattern: runs without a gap in chunks as long as the pattern, and the rest of each.
-static void add_fill(gl_move& move, std::vector<Axis> axes, int64_t target_offset, int64_t all) {
+static void add_fill(gl_move& move, std::vector<Axis> axes, int64_t target_offset, int64_t touched) {
     Plan joined;  // only for its axes
     joined.axes = std::move(axes);
     normalize(joined);
@@ -561,7 +580,7 @@ static void add_fill(gl_move& move, std::vector<Axis> axes, int64_t target_offse
         std::vector<Axis> some{{bytes / move.size, bytes / move.size, move.size, move.size, 1, 0},
                                {times, times, 0, chunk, 1, 0}};
         some.insert(some.end(), axes.begin(), axes.end());
-        add_part(move, std::move(some), move.size, true, target_offset + from, all);
+        add_part(move, std::move(some), move.size, true, target_offset + from, touched);
         if (run <= chunk) break;
     }
 }
@@ -569,15 +588,21 @@ static void add_fill(gl_move& move, std::vector<Axis> axes, int64_t target_offse
 static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size, const void* pad) {
     int inner = inner_axes(rank, axes, size);
     move.size = size;
-    int64_t elements = size, all = size;
-    for (int k = 0; k < rank; k++) elements *= axes[k].bound, all *= axes[k].extent;
+    int64_t elements = size, all = size, reach = size, read = std::max(size, LINE);  // read: if each element has lines of its own
+    for (int k = 0; k < rank; k++) {
+        elements *= axes[k].bound, all *= axes[k].extent;
+        reach += std::max<int64_t>(0, axes[k].bound - 1) * std::abs(axes[k].source);
+        if (axes[k].source && __builtin_mul_overflow(read, axes[k].bound, &read)) read = INT64_MAX;
+    }
+    int64_t touched = std::min(reach, read);
+    if (__builtin_add_overflow(touched, all, &touched)) touched = INT64_MAX;
     if (!all) return;
     if (all > elements) move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
     for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
     std::vector<Axis> copied;
     for (int k = 0; k < rank; k++)
         copied.push_back({axes[k].bound, k < inner ? axes[k].extent : axes[k].bound, axes[k].source, axes[k].target, 1, 0});
-    if (elements) add_part(move, copied, size, false, 0, all);
+    if (elements) add_part(move, copied, size, false, 0, touched);
     // Each place of padding once: past the bound of axis k, all extents below it, up to the bounds above it.
     for (int k = elements ? inner : 0; k < rank; k++) {
         if (axes[k].extent == axes[k].bound) continue;
@@ -588,7 +613,7 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
         }
         bool any = true;
         for (const Axis& a : places) any &= a.n > 0;
-        if (any) add_fill(move, places, axes[k].bound * axes[k].target, all);
+        if (any) add_fill(move, places, axes[k].bound * axes[k].target, touched);
     }
     move.bytes = all;
 }
@@ -662,8 +687,9 @@ static void move_box(const Plan& p, const int64_t* count, Tile& t, char* target)
     for (int k : p.i) t.ni *= count[k];
     // Shorter places than in a whole box leave gaps between them.
     t.group = p.group;
-    bool is_cut = p.unzips ? t.ni < int64_t(p.source_i.size()) : t.nj < int64_t(p.source_j.size());
+    bool is_cut = p.unzips ? t.ni < p.ni : t.nj < p.nj;
     if (p.kernel != p.set->runs && is_cut) t.group = 1;
+    if (p.backwards) t.target_i += p.ni - t.ni, t.source -= (t.ni - 1) * p.size;
     walk(p, count, int(p.walked.size()) - 1, t);
     if (!p.through) return;
     int64_t bytes = p.slot;
@@ -696,7 +722,7 @@ static void run_boxes(const Plan& p, const char* source, char* target, int64_t f
             }
             ahead -= at[k] * a.source, at[k] = 0;
         }
-        Fetch fetch{source + from + ahead, p.chunks.data(), box + 1 < last ? int64_t(p.chunks.size()) : 0, (p.chunk_bytes + 63) / 64, 0};
+        Fetch fetch{source + from + ahead, p.chunks.data(), box + 1 < last ? int64_t(p.chunks.size()) : 0, p.chunk_bytes, 0};
         if (!p.fetches) fetch.chunks = 0;
         Tile t{source + from, p.through ? scratch : target + to, p.source_j.data(), p.source_i.data(), p.target_j.data(), p.target_i.data(),
                1, 1, p.size, p.slot, source + p.source_high, p.reach, p.group, p.pack, p.stream && !p.through, &fetch};
@@ -734,28 +760,28 @@ static void run_portion(const Call& c, int64_t first, int64_t last, Worker& work
 // A forked child has no helpers.  It starts a new crew, and a call that was under way in the forking thread does everything
 // again, because portions of the lost helpers may be half moved.
 
-struct alignas(64) Range {
+struct alignas(64) Member {  // a thread: its range of the boxes, and what it sleeps on
     std::atomic<int64_t> next{0};
     int64_t end = 0;
+    std::condition_variable wake;
 };
 
 struct Crew {
     std::mutex lock;
-    std::condition_variable wake;
     std::atomic<bool> busy{false}, lost{false};
     std::atomic<int64_t> ticket{0};
     std::atomic<int> inside{0}, open{0};  // helpers that look for a call or work on it; threads that may work on it
     Call call{};                          // this and the next lines: written while `open` is 0 and nobody is inside
     int64_t portion = 0;
     int threads = 0, helpers = 0;
-    Range ranges[MOST_THREADS];
+    Member members[MOST_THREADS];
 
     // The next portion for thread `who`; false: there is none left.
     bool claim(int who, int64_t& first, int64_t& last) {
         for (int k = 0; k < threads; k++) {
-            Range& range = ranges[(who + k) % threads];
-            if (range.next.load() >= range.end) continue;
-            first = range.next.fetch_add(portion), last = std::min(first + portion, range.end);
+            Member& one = members[(who + k) % threads];
+            if (one.next.load() >= one.end) continue;
+            first = one.next.fetch_add(portion), last = std::min(first + portion, one.end);
             if (first < last) return true;
         }
         return false;
@@ -770,18 +796,19 @@ struct Crew {
 
     void serve(int who) {
         int64_t seen = 0;
+        auto is_wanted = [&] { return ticket.load() != seen && who < open.load(); };
         for (;;) {
             auto sleeps = std::chrono::steady_clock::now() + SPIN_TIME;
-            while (ticket.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < sleeps) {
+            while (!is_wanted() && std::chrono::steady_clock::now() < sleeps) {
 #if IS_X86_64
                 _mm_pause();
 #elif defined(__aarch64__)
                 __asm__ volatile("yield");
 #endif
             }
-            if (ticket.load() == seen) {
+            if (!is_wanted()) {
                 std::unique_lock<std::mutex> hold(lock);
-                wake.wait(hold, [&] { return ticket.load() != seen; });
+                members[who].wake.wait(hold, is_wanted);
             }
             seen = ticket.load();
             inside.fetch_add(1);
@@ -790,7 +817,8 @@ struct Crew {
         }
     }
 
-    // Helpers take no signals, so that Python sees them, but for their own faults, which faulthandler reports.
+    // Helpers take no signals, so that Python sees them, but for their own faults, which faulthandler reports.  They may run on
+    // the processors of the thread that starts them, as those of OpenMP do: it had several.
     void start(int wanted) {
         if (helpers >= wanted) return;
         sigset_t all, before;
@@ -807,21 +835,21 @@ struct Crew {
     void invite(const Call& c, int wanted, int64_t some) {
         call = c, portion = some, threads = std::min(wanted, helpers + 1);
         for (int k = 0; k < threads; k++) {
-            ranges[k].next = c.move->boxes * k / threads;
-            ranges[k].end = c.move->boxes * (k + 1) / threads;
+            members[k].next = c.move->boxes * k / threads;
+            members[k].end = c.move->boxes * (k + 1) / threads;
         }
         open = threads;
         {
             std::lock_guard<std::mutex> hold(lock);
             ticket.fetch_add(1);
         }
-        wake.notify_all();
+        for (int k = 1; k < threads; k++) members[k].wake.notify_one();
     }
 
     // No helper touches the call after this.
     void dismiss() {
         open = 0;
-        for (int k = 0; k < threads; k++) ranges[k].next = INT64_MAX / 2;
+        for (int k = 0; k < threads; k++) members[k].next = INT64_MAX / 2;
         while (inside.load() && !lost) std::this_thread::yield();
     }
 };
@@ -835,11 +863,11 @@ static void forget_threads() {
 }
 
 // When the file is loaded, not at the first call: a fork in the middle of that would leave the child without it.
-[[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
+static const bool sees_forks = !pthread_atfork(nullptr, nullptr, forget_threads);
 
-static Crew* crew() {
+static Crew* crew() {  // nullptr: there are no helpers
     Crew* found = process_crew.load();
-    if (found) return found;
+    if (found || !sees_forks) return found;
     Crew* made = new (std::nothrow) Crew;
     if (made && !process_crew.compare_exchange_strong(found, made)) delete made, made = found;
     return made;
@@ -912,7 +940,7 @@ gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad) {
         std::unique_ptr<gl_move> move(new gl_move);
         plan_move(*move, rank, axes, size, pad);
         return move.release();
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {  // no memory, or more than a vector can have
         return nullptr;
     }
 }
@@ -945,15 +973,15 @@ gl_description gl_describe(const gl_move* plan) {
     const Plan& p = plan->parts[0].plan;
     d.kernel = plan->parts[0].is_fill ? "fill" : p.name;
     d.element = p.size, d.slot = p.slot, d.streams = p.stream;
-    d.along_target = int64_t(p.source_j.size()), d.along_source = int64_t(p.source_i.size()), d.walked = int64_t(p.walked.size());
+    d.along_target = p.nj, d.along_source = p.ni, d.walked = int64_t(p.walked.size());
     return d;
 }
 
 void gl_set_caches(int64_t, int64_t second, int64_t third) { second_level = second, third_level = third; }
 
 const char* gl_instruction_set(int number) {
-    return number >= 0 && size_t(number) < instruction_sets().size() ? instruction_sets()[size_t(number)].name : nullptr;
+    return number >= 0 && number < instruction_sets() ? INSTRUCTION_SETS[number].name : nullptr;
 }
-void gl_use(int number) { chosen_kernels = instruction_sets()[size_t(number)].kernels; }
+void gl_use(int number) { chosen_kernels = INSTRUCTION_SETS[number].kernels; }
 
 }

@@ -17,10 +17,10 @@ typedef struct gl_move gl_move;
 
 // What a plan does, for people and tests.
 typedef struct {
-    const char* kernel;         // "any", "run", "copy", "turn", "zip", "unzip" or "fill"; NULL: there is nothing to move
+    const char* kernel;         // "any", "run", "copy", "step", "turn", "zip", "unzip" or "fill"; NULL: there is nothing to move
     int64_t element, slot;      // bytes that a kernel moves as one element, and of the place that it has in the target
     int64_t along_target, along_source, walked;  // places of a box along each side, and axes that are walked in it
-    int64_t boxes, scratch;     // number of boxes; bytes of the scratch tile, 0: written directly
+    int64_t boxes, scratch;     // number of boxes; bytes of memory that a thread needs for a box, 0: it writes to the target
     int64_t streams;            // whether the target is written around the caches
     int64_t fills;              // regions of padding that are filled apart
     int64_t bytes;              // bytes written
@@ -29,7 +29,8 @@ typedef struct {
 
 enum gl_result { GL_DONE = 0, GL_STOPPED = 1, GL_NO_MEMORY = 2 };
 
-// Called by the thread that called gl_run, every 20 milliseconds or so; not 0: stop as soon as possible.
+// Called by the thread that called gl_run, 20 milliseconds or more after the last call, between two portions of the move (for a
+// file that is read as memory that may take long); not 0: stop as soon as possible.
 typedef int (*gl_poll)(void* about);
 
 // A plan for up to 62 axes that are minor first in the target, 0 <= bound <= extent; `pad` has `size` bytes.  NULL: no memory.
@@ -37,8 +38,9 @@ gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad);
 void gl_free(gl_move* plan);
 gl_description gl_describe(const gl_move* plan);
 
-// Executes a plan with at most `threads` threads.  Addresses are those of coordinate 0 on all axes; what is read and what is
-// written do not overlap.
+// Executes a plan with at most `threads` threads.  Addresses are those of coordinate 0 on all axes.  The bytes from the first
+// to the last element of the source may be read, gaps among them; those of the target are written where elements and padding
+// are.  These two do not overlap.
 enum gl_result gl_run(const gl_move* plan, const void* source, void* target, int threads, gl_poll poll, void* about);
 
 // Bytes of the first-, second- and third-level cache, for plans made from now on.  (Nothing depends on the first.)

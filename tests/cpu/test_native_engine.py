@@ -139,11 +139,24 @@ def test_a_run_with_wrong_arguments_writes_nothing_and_keeps_nothing(arguments, 
 
 @pytest.mark.parametrize(
     "wrong, value",
-    [("arguments", [3]), ("arguments", None), ("words", ()), ("tensors", native.Plan(ROW, 1, b"0")), ("tensors", "cpu")],
+    [
+        ("arguments", [3]),
+        ("arguments", None),
+        ("words", ()),
+        ("tensors", native.Plan(ROW, 1, b"0")),
+        ("tensors", "cpu"),
+    ],
 )
 def test_a_call_refuses_wrong_arguments(wrong, value):
     plan, array = native.Plan(ROW, 1, b"0"), np.zeros(4, np.uint8)
-    right = {"make": np.empty, "arguments": (4,), "words": {"dtype": "u1"}, "tensors": None, "writes": None, "threads": None}
+    right = {
+        "make": np.empty,
+        "arguments": (4,),
+        "words": {"dtype": "u1"},
+        "tensors": None,
+        "writes": None,
+        "threads": None,
+    }
     with pytest.raises(TypeError, match="arguments are a tuple"):
         plan.call(array, array, *(right | {wrong: value}).values())
     assert (plan.call(np.ones_like(array), array, *right.values()).again(np.ones_like(array), None) == 1).all()
@@ -309,28 +322,6 @@ def test_a_call_in_a_cycle_is_collected():
     assert not kept
 
 
-def test_another_interpreter_has_types_of_its_own():
-    """They end with it; those of this interpreter go on."""
-    testing = pytest.importorskip("_testcapi", reason="Python came without its own tests")
-    plan, array = native.Plan(ROW, 1, b"0"), np.arange(4, dtype=np.uint8)
-
-    def called():
-        call = plan.call(array, np.zeros_like(array), np.empty, (4, "u1"), None, None, None, None)
-        assert (call.again(array, None) == array).all()
-        return type(call)
-
-    program = """
-plan = native.Plan(((4, 4, 1, 1),), 1, b"0")
-target = bytearray(4)
-plan.run(b"abcd", 0, target, 0, 1)
-assert target == b"abcd"
-assert plan.call(source, target, None, None, None, None, None, None) is None
-"""
-    before = called()
-    assert testing.run_in_subinterp(PRELUDE + program) == 0
-    assert called() is before
-
-
 # ---- the lock, signals and forks ------------------------------------------------------------------------------------
 
 # Imports the engine alone.  A move along strides of 0 does the same again, so it lasts as long as a test needs.
@@ -354,6 +345,26 @@ def printed_by(program):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", PRELUDE + program], capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr)
     return done.stdout.split()
+
+
+def test_another_interpreter_has_types_of_its_own():
+    """They end with it; those of the first one go on."""
+    pytest.importorskip("_testcapi", reason="Python came without its own tests")
+    moved = """
+class Bytes(bytearray):
+    dtype = "u1"
+def moved():
+    "The type of a call that moved, and what it moved."
+    array, plan = Bytes(4), native.Plan(((4, 4, 1, 1),), 1, b"0")
+    plan.run(b"abcd", 0, array, 0, 1)
+    return type(plan.call(Bytes(b"abcd"), array, None, None, None, None, None, None)), bytes(array)
+"""
+    inside = f"{PRELUDE}{moved}assert moved()[1] == b'abcd'"
+    assert printed_by(f"""{moved}
+import _testcapi
+before = moved()
+print(_testcapi.run_in_subinterp({inside!r}), moved() == before, before[0].__name__)
+""") == ["0", "True", "Call"]
 
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "alarm"), reason="no such signals on this system")

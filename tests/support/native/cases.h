@@ -183,6 +183,23 @@ Loops draw_turned(int64_t size, const Run& run, Random& random) {
     l.source = laid_out(l.bound, size, source, tight_source, random);
     l.target = laid_out(l.extent, size, target, tight_target, random);
     for (int d : others) l.source[size_t(d)] *= random.one_in(12) ? 0 : random.one_in(10) ? -1 : 1;
+    if (random.one_in(6)) l.source[1] = -l.source[1];
+    return l;
+}
+
+// Places that lie evenly apart in the source: reversed, every other one, one for all; beside or above others.
+Loops draw_steps(int64_t size, const Run& run, Random& random) {
+    int64_t left = some_bytes(run, random) / size, n = std::max<int64_t>(std::min(2 + random.below(300), left), 2);
+    int64_t step = size * random.of({-1, 2, 0, -1, 2, 0, 3, -2, 4}), apart = std::max<int64_t>(std::abs(step), size) * n;
+    Loops l;
+    l.bound = {n, 1 + random.below(random.one_in(2) ? 4 : std::max<int64_t>(left / n, 1))};
+    l.extent = {n + (random.one_in(6) ? 1 + random.below(9) : 0), l.bound[1] + (random.one_in(6) ? 1 + random.below(9) : 0)};
+    l.source = {step, (apart + size * random.below(3)) * random.of({1, 1, 1, -1, 0})};
+    l.target = {size, (l.extent[0] + (random.one_in(3) ? random.below(20) : 0)) * size};
+    if (random.one_in(3)) {
+        l.bound.push_back(1 + random.below(4)), l.extent.push_back(l.bound[2]);
+        l.source.push_back(random.one_in(2) ? 0 : std::abs(l.source[1]) * l.bound[1]), l.target.push_back(l.target[1] * l.extent[1]);
+    }
     return l;
 }
 
@@ -220,9 +237,22 @@ Loops draw_lined(int64_t size, const Run& run, Random& random) {
     return l;
 }
 
+// Matrices that are turned, with rows up to two places short of vectors or lines, which may lie multiples of 1 KB apart: a vector
+// that begins at the last place of a row ends past it.
+Loops draw_short_rows(int64_t size, const Run& run, Random& random) {
+    int64_t vector = std::max<int64_t>(16 / size, 1), left = std::max<int64_t>(some_bytes(run, random) / size, 64);
+    int64_t columns = std::max<int64_t>(vector * random.of({1, 1, 4, 4, 16, 64}) - random.below(3), 1);
+    int64_t rows = vector * (1 + random.below(8)) + (random.one_in(2) ? 0 : random.below(vector)), row = columns * size;
+    if (random.one_in(2)) row = (row + 1023) / 1024 * 1024;
+    Loops l;
+    l.bound = l.extent = {rows, columns, random.one_in(2) ? 1 : 1 + random.below(std::max<int64_t>(left / rows / columns, 1))};
+    l.source = {row, size, row * rows}, l.target = {size, rows * size, rows * columns * size};
+    return l;
+}
+
 void draw_axes(Case& c, const Run& run, Random& random) {
     bool turns = random.one_in(2);
-    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : random.one_in(12) ? draw_lined : turns ? draw_turned : draw_any;
+    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : random.one_in(12) ? draw_short_rows : random.one_in(12) ? draw_steps : random.one_in(12) ? draw_lined : turns ? draw_turned : draw_any;
     Loops l = draw(c.size, run, random);
     for (size_t k = 0; k < l.rank(); k++) {
         if (random.one_in(turns ? 30 : 10)) l.target[k] = -l.target[k];

@@ -207,11 +207,28 @@ template <class T> INLINE void step_row(char* to, const char* from, int64_t n, i
     for (; k < n; k++) store(to + k * size, load<T>(from + k * step));
 }
 
+// Whole lines of a row, around the caches; returns how many places they and those before them have.
+template <class T> INLINE int64_t stream_steps(char* to, const char* from, int64_t n, int64_t step) {
+    constexpr int64_t size = sizeof(T), places = 64 / size;
+    int64_t k = (-reinterpret_cast<uintptr_t>(to) & 63) / size;
+    if (reinterpret_cast<uintptr_t>(to) % size || k + places >= n) return 0;
+    step_row<T>(to, from, k, step);
+    alignas(64) char line[128];
+    for (; k + places < n; k += places) {  // one place more than a line, so that every vector of it has one after it
+        step_row<T>(line, from + k * step, places + 1, step);
+        stream_line(to + k * size, line);
+    }
+    return k;
+}
+
 template <class T> static void step(Tile t) {
     const int64_t step = t.source_j[1] - t.source_j[0], size = sizeof(T);
     for (int64_t i = 0; i < t.ni; i++) {
+        char* to = t.target + t.target_i[i];
+        const char* from = t.source + t.source_i[i];
         t.fetch->go((t.nj * size + 63) / 64);
-        step_row<T>(t.target + t.target_i[i], t.source + t.source_i[i], t.nj, step);
+        int64_t k = t.stream ? stream_steps<T>(to, from, t.nj, step) : 0;
+        step_row<T>(to + k * size, from + k * step, t.nj - k, step);
     }
 }
 

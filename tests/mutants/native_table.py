@@ -52,7 +52,11 @@ MUTANTS = (
     Mutant(KERNELS, "step: every place between the others", "int(E / W * W * 2 + E % W)...", "int(E / W * W * 2 + W + E % W)..."),
     Mutant(KERNELS, "step: one vector for all groups", "same = repeated<V>(load<T>(from)); k + N", "same{}; k + N"),
     Mutant(KERNELS, "step: last places dropped", "for (; k < n; k++) store(to + k * size, load<T>(from + k * step));", "for (; k < n - 1; k++) store(to + k * size, load<T>(from + k * step));"),
-    Mutant(KERNELS, "step: rows of the first place", "t.source + t.source_i[i], t.nj, step);", "t.source, t.nj, step);"),
+    Mutant(KERNELS, "step: rows of the first place", "const char* from = t.source + t.source_i[i];\n        t.fetch->go((t.nj", "const char* from = t.source;\n        t.fetch->go((t.nj"),
+    Mutant(KERNELS, "step: lines begin anywhere", "if (reinterpret_cast<uintptr_t>(to) % size || k", "if (k"),
+    Mutant(KERNELS, "step: places before the first line dropped", "step_row<T>(to, from, k, step);", ""),
+    Mutant(KERNELS, "step: a line past the last place", "for (; k + places < n; k += places) {", "for (; k + places <= n + 1; k += places) {"),
+    Mutant(KERNELS, "step: lines all from the first place", "step_row<T>(line, from + k * step, places + 1, step);", "step_row<T>(line, from, places + 1, step);"),
     # ---- turns
     Mutant(KERNELS, "turn: halves of a round swapped", "b[2 * m] = interleave<T, L, 0>", "b[2 * m] = interleave<T, L, 1>"),
     Mutant(KERNELS, "turn: a round too few", "for (int round = 0; round < rounds; round++)", "for (int round = 1; round < rounds; round++)"),

@@ -424,7 +424,24 @@ template <int Rows> INLINE void turn_16_last(const Tile& t, int64_t j) {
         for (int k = 0; k < Rows; k++) store(at + 16 * k, load<Two>(t.source + t.source_j[j + k] + 16 * i));
     }
 }
+// Few columns, one after the other: 1.25 times as fast in cache.  They read each line of the source again.
+INLINE void turn_16_columns(const Tile& t) {
+    for (int64_t i = 0; i < t.ni; i++) {
+        char* to = t.target + t.target_i[i];
+        const char* from = t.source + 16 * i;
+        int64_t j = 0;
+        t.fetch->go(t.nj / 4);
+        for (; j + 4 <= t.nj; j += 4) {
+            Two w = load<Two>(from + t.source_j[j]), x = load<Two>(from + t.source_j[j + 1]), y = load<Two>(from + t.source_j[j + 2]),
+                z = load<Two>(from + t.source_j[j + 3]);
+            char* at = to + 16 * j;
+            store(at, w), store(at + 16, x), store(at + 32, y), store(at + 48, z);
+        }
+        for (; j < t.nj; j++) store(to + 16 * j, load<Two>(from + t.source_j[j]));
+    }
+}
 static void turn_16(Tile t) {
+    if (t.ni <= 4 && !t.pack) return turn_16_columns(t);
     int64_t j = 0;
     for (; j + 4 <= t.nj; j += 4) {
         const char *a = t.source + t.source_j[j], *b = t.source + t.source_j[j + 1], *c = t.source + t.source_j[j + 2],

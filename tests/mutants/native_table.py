@@ -81,7 +81,9 @@ MUTANTS = (
     Mutant(KERNELS, "places: last ones of the wrong place", "if (i + N > t.ni) i = t.ni - N;", ""),
     Mutant(KERNELS, "places: row past the last", "a[k] = load<V>(t.source + t.source_j[least(k, t.nj - 1)] + i * size);", "a[k] = load<V>(t.source + t.source_j[k] + i * size);"),
     Mutant(KERNELS, "turn of 16 bytes: rows after whole lines dropped", "if (t.nj - j == 3) turn_16_last<3>(t, j);", "if (t.nj - j == 3) turn_16_last<2>(t, j);"),
-    Mutant(KERNELS, "turn of 16 bytes: two rows swapped", "store(at + 16, x), store(at + 32, y)", "store(at + 16, y), store(at + 32, x)"),
+    Mutant(KERNELS, "turn of 16 bytes: two rows swapped", "char* at = to + t.target_i[i];\n            store(at, w), store(at + 16, x), store(at + 32, y)", "char* at = to + t.target_i[i];\n            store(at, w), store(at + 16, y), store(at + 32, x)"),
+    Mutant(KERNELS, "turn of 16 bytes: two rows of a column swapped", "char* at = to + 16 * j;\n            store(at, w), store(at + 16, x), store(at + 32, y)", "char* at = to + 16 * j;\n            store(at, w), store(at + 16, y), store(at + 32, x)"),
+    Mutant(KERNELS, "turn of 16 bytes: last rows of a column dropped", "for (; j < t.nj; j++) store(to + 16 * j, load<Two>(from + t.source_j[j]));", ""),
     # ---- zips
     Mutant(KERNELS, "zip 3: row of a place", "return (m * K + e % K) % 3; }", "return (m * K + e % K + (K == 2)) % 3; }"),
     Mutant(KERNELS, "unzip 3: vector of a place", "* K % 3; }  // K * K", "* (K == 2 ? 1 : K) % 3; }  // K * K"),

@@ -78,7 +78,7 @@ struct Tile {
     int64_t size, slot;      // bytes of an element, and of its place in the target
     const char* source_end;  // one past the highest byte that may be read
     int64_t source_reach;    // the largest of source_j
-    int64_t group;           // so many neighbours of the zipped side lie without a gap, then a gap may follow; 0: no gaps at all
+    int64_t group;           // so many neighbours of the zipped side, or along j in the target, have no gap between them; 0: all
     bool pack;               // rows of the source fall into few sets of the cache: read each of their lines once
     bool stream;             // write whole lines around the caches: never to the scratch tile, which is read at once
     Fetch* fetch;
@@ -224,7 +224,8 @@ struct Plan {
     int64_t boxes = 0, bytes = 0, scratch = 0;  // bytes: of all elements; scratch: bytes of the tile
     bool through = false;             // boxes go through the scratch tile
     bool stream = false;              // whole lines are written around the caches
-    bool pack = false, unzips = false;  // see Tile::pack; whether the kernel is one of `unzip`
+    bool pack = false;                // see Tile::pack
+    bool turns = false, unzips = false;  // whether the kernel is one of `turn`, `zip` and `unzip`; whether it is one of `unzip`
     bool steps = false;               // whether it is one of `step`
     bool backwards = false;           // the source is dense along I from its last place to its first
     bool padded = false;              // padding is written with the rows
@@ -413,7 +414,7 @@ static void choose_way(Plan& p) {
         if (a.box < a.n) break;
     }
     bool has_rows = !p.whole() && row > p.size;
-    p.through = has_rows && !p.steps && (p.stream ? !p.in_lines : row < 32);
+    p.through = has_rows && (p.stream ? (p.steps ? p.axes[0].n * p.size < ROW / 2 : !p.in_lines) : !p.steps && row < 32);
     for (int k : p.j) p.pack |= p.axes[k].box >= 8 && p.axes[k].source && p.axes[k].source % CONFLICT == 0;
     for (int k = p.row_axes; k < int(p.axes.size()); k++)
         if (has_rows && !p.steps && p.size < 64 && p.axes[k].box >= 8 && p.axes[k].target % (2 * CONFLICT) == 0) p.through = true;
@@ -442,12 +443,15 @@ static int64_t group_of(const Plan& p, const Offsets& offsets, int axis, int64_t
 // Kernels for sides that are dense: turns, and zips where one side has 2 to 4 places.
 static void choose_kernel(Plan& p) {
     int kind = log2_of(p.size);
-    if (p.kernel == p.set->runs && dense(p.target_j, p.slot)) p.group = 0;
+    if (dense(p.target_j, p.slot)) p.group = 0;
     if (p.kernel != p.set->any[std::max(kind, 0)] || p.nj < 2 || p.ni < 2 || !dense(p.target_j, p.size)) return;
     p.backwards = dense(p.source_i, -p.size);
     if (!(p.backwards || dense(p.source_i, p.size))) return;
-    if (p.backwards) std::reverse(p.target_i.begin(), p.target_i.end());
-    p.kernel = p.set->turn[kind], p.name = "turn";
+    if (p.backwards) {  // from the last place on, see move_box
+        std::reverse(p.target_i.begin(), p.target_i.end());
+        for (int64_t& offset : p.source_i) offset = -offset;
+    }
+    p.kernel = p.set->turn[kind], p.name = "turn", p.turns = true;
     p.group = dense(p.target_i, p.nj * p.size) ? 0 : 1;
     if (kind < 4 && p.nj <= 4 && p.set->zip[kind][p.nj - 2]) {
         p.kernel = p.set->zip[kind][p.nj - 2], p.name = "zip";
@@ -502,14 +506,12 @@ static void make(Plan& p, int64_t touched) {
     int kind = p.slot > p.size ? -1 : log2_of(p.size);
     const Axis* row = p.axes.empty() ? nullptr : &p.axes[0];
     bool is_long = row && (row->n >= STEPS || row->n * p.size >= STEPS_BYTES);
-    p.steps = !is_run && kind >= 0 && is_long && row->target == p.size && by_source(p)[0] == 0;
+    p.steps = !is_run && kind >= 0 && is_long && row->target == p.size;
+    for (const Axis& a : p.axes) p.steps &= !a.source || std::abs(a.source) >= std::abs(row->source);  // nearest in the source
     if (is_run) p.kernel = p.set->whole_runs, p.name = "copy", cut_rows(p, PIECE);
     else if (p.steps) p.kernel = p.set->step[kind], p.name = "step", cut_rows(p, PIECE / 4);
     else p.kernel = kind >= 0 ? p.set->any[kind] : p.set->runs, p.name = kind >= 0 ? "any" : "run", cut_boxes(p);
-    if (p.steps) {  // one place for all is faster through the caches; rows longer than a box are fetched by the processor itself
-        p.stream &= row->source != 0;
-        p.fetches &= p.stream && p.axes.size() > 1 && row->box == row->n;
-    }
+    if (p.steps) p.fetches &= p.axes.size() > 1 && row->box == row->n;  // the processor itself fetches rows longer than a box
     choose_way(p);
     p.stream &= p.through || p.whole() || p.steps || p.size % 64 == 0;  // no other kernel writes whole lines
     make_tables(p);
@@ -597,8 +599,9 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
         reach += std::max<int64_t>(0, axes[k].bound - 1) * std::abs(axes[k].source);
         if (axes[k].source && __builtin_mul_overflow(read, axes[k].bound, &read)) read = INT64_MAX;
     }
-    int64_t touched = std::min(reach, read);
-    if (__builtin_add_overflow(touched, all, &touched)) touched = INT64_MAX;
+    read = std::min(reach, read);
+    int64_t touched = 0;  // what mostly repeats or pads is faster through the caches
+    if (read >= all / 2 && __builtin_add_overflow(read, all, &touched)) touched = INT64_MAX;
     if (!all) return;
     if (all > elements) move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
     for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
@@ -691,7 +694,7 @@ static void move_box(const Plan& p, const int64_t* count, Tile& t, char* target)
     // Shorter places than in a whole box leave gaps between them.
     t.group = p.group;
     bool is_cut = p.unzips ? t.ni < p.ni : t.nj < p.nj;
-    if (p.kernel != p.set->runs && is_cut) t.group = 1;
+    if (p.turns && is_cut) t.group = 1;
     if (p.backwards) t.target_i += p.ni - t.ni, t.source -= (t.ni - 1) * p.size;
     walk(p, count, int(p.walked.size()) - 1, t);
     if (!p.through) return;

@@ -55,7 +55,9 @@ def test_every_kernel_of_every_instruction_set_moved_something(name):
         zips = () if each in ("SSE2", "portable") else ("zip", "unzip")  # these need a permutation of bytes
         streams = () if each == "portable" else ("streams",)
         few = [
-            kind for kind in ("any", "run", "copy", "step", "turn", "fill", *zips, *streams) if found.get((each, kind), 0) < 2
+            kind
+            for kind in ("any", "run", "copy", "step", "turn", "fill", *zips, *streams)
+            if found.get((each, kind), 0) < 2
         ]
         assert not few, (each, few, found)
     if platform.machine() in ("x86_64", "AMD64") and "-DLOWERED" in stress.BUILDS[name].engine_flags:

@@ -19,6 +19,8 @@
 //   3. Meanwhile the source of the next box is fetched, in the order of the source, if the target is written around the caches.
 //   4. Each thread has a range of the boxes, and helps with those of others.
 //
+// Two kinds of rows need no tile: long runs, and rows whose places lie evenly apart in the source, such as x[::-1] or x[::2].
+//
 // Padding within short rows is in the scratch tile from the start, so rows are written with it.  All other padding is filled
 // by moves whose source is a pattern, with strides of 0.
 //

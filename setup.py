@@ -29,8 +29,7 @@ if WANTED not in ("auto", "require", "0"):
     )
 if os.environ.get("CXX") == "":  # setuptools would run a compiler without a name
     del os.environ["CXX"]
-# Without these options pip takes the wheel without the engine that it kept.
-REINSTALL = "reinstall gpulayout: pip install --force-reinstall --no-cache-dir --no-binary gpulayout gpulayout"
+REINSTALL = "reinstall gpulayout: pip install --force-reinstall --no-deps . in a clone"
 ADVICE = f"install a C++ compiler (g++ 12, clang 14 or newer) and Python's headers, then {REINSTALL}"
 
 ENGINE = Extension(

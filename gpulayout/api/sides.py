@@ -90,6 +90,11 @@ class BufferSide:
         shape = self.shape
         own = "" if strides is None else f", which has strides {strides}"
         found = None if shape.is_packed else _shape_of_memory(array, shape)
+        if array.size not in (shape.element_count, shape.buffer_length):
+            return (
+                f"{role} has shape {tuple(array.shape)}, but a buffer of {shape} has {shape.buffer_length} elements, "
+                f"not {array.size}: write the shape that it has"
+            )
         if role == "out":
             advice = "gl.unpack and gl.transpose write an array with any strides"
         elif found is not None and found.dimensions == shape.dimensions:

@@ -87,7 +87,8 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
         if shape is not None and (raw or _is_plain(file, stream)):
             header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
         else:
-            header = parse_header(name, stream, "; plain bytes need " + ("--raw" if shape else "--from SHAPE"))
+            needed = "--raw" if shape else "gpulayout relayout --from SHAPE"
+            header = parse_header(name, stream, f"; plain bytes need {needed}")
             check_native(header)
         check_size(header, stream)
         if status_of(stream):

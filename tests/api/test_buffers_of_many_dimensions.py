@@ -95,6 +95,19 @@ def test_arrays_of_each_library(call, name):
     )
 
 
+def test_an_array_of_another_size_is_told_so():
+    """As the last, smaller batch of a loop."""
+    plan = gl.plan("f32[8,3,4]", "{1,2,0}")
+    for role, call in (
+        ("buffer", lambda: plan(np.zeros((5, 3, 4), np.float32))),
+        ("out", lambda: plan(np.zeros((8, 3, 4), np.float32), out=np.zeros((5, 3, 4), np.float32))),
+    ):
+        with pytest.raises(
+            BufferError, match=rf"^{role} has shape \(5, 3, 4\), but .* has 96 elements, not 60: write the shape"
+        ):
+            call()
+
+
 def test_an_array_that_no_shape_describes_is_for_pack():
     columns = np.zeros((4, 6), np.float32)
     with pytest.raises(BufferError) as caught:

@@ -240,4 +240,6 @@ def test_plain_bytes_that_cannot_be_told_from_a_npy_file_are_refused_with_what_t
     run("relayout", "in.bin", "out.bin", "--raw", *options)
     assert content("out.bin") == content("in.bin")
     (folder / "text").write_bytes(b"hello")
-    assert failure("relayout", "text", "out.npy", "--to", "C").endswith("; plain bytes need --from SHAPE")
+    assert failure("relayout", "text", "out.npy", "--to", "C").endswith(
+        "; plain bytes need gpulayout relayout --from SHAPE"
+    )

@@ -461,7 +461,8 @@ child = os.fork()
 if not child:
     signal.alarm({HANG})
     grandchild = os.fork() if moved() else 0
-    os._exit(0 if moved() and (not grandchild or os.waitpid(grandchild, 0)[1] == 0) else 1)
+    right_here = moved() and (not os.path.exists("/proc/self/task") or len(os.listdir("/proc/self/task")) >= {threads})
+    os._exit(0 if right_here and (not grandchild or os.waitpid(grandchild, 0)[1] == 0) else 1)
 print(os.waitpid(child, 0)[1], moved())
 """) == ["True", "0", "True"]
 

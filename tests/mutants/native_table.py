@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant(ENGINE, "helpers join a call that has ended", "void dismiss() {\n        open = 0;", "void dismiss() {"),
     Mutant(ENGINE, "does not wait for helpers", "while (inside.load() && !lost) std::this_thread::yield();", ""),
     Mutant(ENGINE, "a child waits for its parent's helpers", "while (inside.load() && !lost)", "while (inside.load())"),
-    Mutant(ENGINE, "a child takes its parent's helpers for its own", "process_crew = nullptr;  // the next call makes one", ""),
+    Mutant(ENGINE, "a child takes its parent's helpers for its own", "process_crew = nullptr;  // the next call makes one", "", "the child's moves have no helpers, and are right: tests/cpu counts its threads"),
     Mutant(ENGINE, "a child does not do lost portions again", "return crew.lost ? run_alone(c, worker, portion, clock) : GL_DONE;", "return GL_DONE;"),
     Mutant(ENGINE, "helpers stay busy after a move", "if (!crew.lost) crew.busy = false;", "", "later moves have no helpers, and are right"),
     Mutant(ENGINE, "two calls share a crew", "if (Crew* found = crew(); found && !found->busy.exchange(true))", "if (Crew* found = crew())"),

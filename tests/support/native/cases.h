@@ -189,7 +189,7 @@ Loops draw_turned(int64_t size, const Run& run, Random& random) {
 
 // Places that lie evenly apart in the source: reversed, every other one, one for all; beside or above others.
 Loops draw_steps(int64_t size, const Run& run, Random& random) {
-    int64_t left = some_bytes(run, random) / size, n = std::max<int64_t>(std::min(2 + random.below(300), left), 2);
+    int64_t left = some_bytes(run, random) / size, n = std::max<int64_t>(std::min(2 + random.below(random.one_in(2) ? 300 : 3000), left), 2);
     int64_t step = size * random.of({-1, 2, 0, -1, 2, 0, 3, -2, 4}), apart = std::max<int64_t>(std::abs(step), size) * n;
     Loops l;
     l.bound = {n, 1 + random.below(random.one_in(2) ? 4 : std::max<int64_t>(left / n, 1))};
@@ -252,7 +252,7 @@ Loops draw_short_rows(int64_t size, const Run& run, Random& random) {
 
 void draw_axes(Case& c, const Run& run, Random& random) {
     bool turns = random.one_in(2);
-    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : random.one_in(12) ? draw_short_rows : random.one_in(12) ? draw_steps : random.one_in(12) ? draw_lined : turns ? draw_turned : draw_any;
+    auto draw = random.one_in(10) ? draw_grouped : random.one_in(12) ? draw_placed : random.one_in(12) ? draw_short_rows : random.one_in(6) ? draw_steps : random.one_in(12) ? draw_lined : turns ? draw_turned : draw_any;
     Loops l = draw(c.size, run, random);
     for (size_t k = 0; k < l.rank(); k++) {
         if (random.one_in(turns ? 30 : 10)) l.target[k] = -l.target[k];

@@ -70,7 +70,13 @@ class TorchTensors:
             if 1 in shape or not given.is_contiguous():  # an axis of size 1 keeps the stride that torch gives it
                 itemsize = dtype.itemsize
                 strides = tuple([stride * itemsize for stride in given.stride()])
-            return host_array(address or given.data_ptr(), shape, strides, dtype, given)
+            # Not the tensor, to which another thread or a handler may give another storage while this one moves.
+            storage = given.untyped_storage()
+            address = address or given.data_ptr()
+            array = host_array(address, shape, strides, dtype, storage)
+            if array.size:
+                _check_held(storage, array, address, role)
+            return array
         given = self.described(given)  # torch's DLPack refuses gradients, also where none is recorded
         if dtype.type.__module__ == "numpy":
             return given
@@ -295,6 +301,15 @@ def _has_tangent(torch: Any, given: Any) -> bool:
     """True if forward-mode autograd follows the tensor, as it does inside torch.no_grad() too."""
     forward = torch.autograd.forward_ad
     return forward._current_level >= 0 and forward.unpack_dual(given).tangent is not None
+
+
+def _check_held(storage: Any, array: np.ndarray[Any, Any], address: int, role: str) -> None:
+    """BufferError unless all of an array is in the storage that keeps its memory."""
+    first, reach = storage.data_ptr(), array.nbytes
+    if not array.flags.c_contiguous:
+        reach = sum([(size - 1) * stride for size, stride in zip(array.shape, array.strides)], array.itemsize)
+    if not first <= address <= first + storage.nbytes() - reach:
+        raise BufferError(f"{role} was given other memory by another thread while it was opened")
 
 
 def _check_storage(given: Any, name: str) -> None:

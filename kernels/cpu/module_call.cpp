@@ -74,13 +74,14 @@ PyObject* tensors_new(PyTypeObject* type, PyObject* args, PyObject*) {
     for (Py_ssize_t k = 0; ok && k < self->count; k++) {
         Question& q = self->questions[k];
         PyObject* arguments;
-        ok = PyArg_ParseTuple(PyTuple_GetItem(questions, k), "OOO", &q.function, &arguments, &q.answer);
+        PyObject* question = PyTuple_GetItem(questions, k);
+        ok = PyTuple_Check(question) && PyArg_ParseTuple(question, "OOO", &q.function, &arguments, &q.answer);
         if (!ok) break;
         q.is_of_tensor = arguments == Py_None;
         if (!q.is_of_tensor && PyTuple_Check(arguments) && PyTuple_Size(arguments)) q.argument = PyTuple_GetItem(arguments, 0);
     }
     if (!ok) {
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "at most %d questions", MOST_QUESTIONS);
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "at most %d questions, each a tuple of three", MOST_QUESTIONS);
         Py_DECREF(self);
         return nullptr;
     }

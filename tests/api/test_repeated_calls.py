@@ -369,7 +369,7 @@ def test_a_clone_that_copies_when_written_keeps_its_source(tensor_call, torch):
 
 def test_the_questions_are_checked_by_the_engine(torch):
     engine, capsule = native.module(), torch.Tensor.__dlpack_c_exchange_api__
-    for wrong in [(capsule,), (capsule, [(len, (), 0)]), (capsule, ((len, ()),)), (object(), ())]:
+    for wrong in [(capsule,), (capsule, [(len, (), 0)]), (capsule, ((len, ()),)), (capsule, (5,)), (object(), ())]:
         with pytest.raises((TypeError, ValueError)):
             engine.Tensors(*wrong)
     with pytest.raises(ValueError, match="16 questions"):
@@ -471,6 +471,16 @@ def test_a_tensor_keeps_its_memory_while_it_moves(torch):
     assert native_again(compiled, source, out, None, tensors, count)(source, out) is out
     count(out)
     assert held[0] == [uses + 1 for uses in held[1]]
+
+
+def test_a_call_that_is_not_recognised_keeps_the_memory_too(torch):
+    library, given = torch_tensors.TorchTensors(), torch.arange(30.0)
+    storage = given.untyped_storage()
+    before = sys.getrefcount(storage)
+    array = library.exported(given, "array", False)
+    assert sys.getrefcount(storage) == before + 1
+    given.set_(torch.zeros(30))
+    assert array.tolist() == [float(k) for k in range(30)]
 
 
 def test_objects_that_are_no_arrays_are_refused_as_at_first():

@@ -27,7 +27,7 @@ ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
 LEAST, MOST, MOST_OF_VIEW = 1e6, 256e6, 64e6  # bytes of an array
 STEPS = 1, 1, 1, -1, -1, 2, -2, 3, 0  # of views; 0 repeats
 MULTIPLES = 8, 16, 32, 64  # of which sizes are often made
-BEHIND = 0.95  # PyTorch's time over ours, below which a case is listed
+BEHIND = 0.95  # the fastest other's time over ours, below which a case is listed
 # Seconds of calls before those that count: the other library's threads still spin, and some systems give threads a core
 # each only after a while.
 WARM_UP = 12e-3
@@ -114,19 +114,23 @@ class View(NamedTuple):
         return found
 
 
+def _sizes(chance: random.Random, element_type: str, rank: int, most: float) -> list[int]:
+    """Sizes of an array of LEAST to `most` bytes, or a little beside, as its sizes are rounded."""
+    elements = math.exp(chance.uniform(math.log(LEAST), math.log(most))) / gl.Shape(element_type, ()).itemsize
+    weights = [chance.random() + 0.05 for _ in range(rank)]
+    return [max(2, round(elements ** (weight / sum(weights)))) for weight in weights]
+
+
 def drawn_views(seed: int, count: int) -> list[View]:
     """The views of a seed.  Sizes are spread evenly over the powers of two."""
     chance = random.Random(seed)
     found: list[View] = []
     while len(found) < count:
         element_type, rank = chance.choice(ELEMENT_TYPES), chance.randint(1, 4)
-        itemsize = gl.Shape(element_type, ()).itemsize
-        elements = math.exp(chance.uniform(math.log(LEAST), math.log(MOST_OF_VIEW))) / itemsize
-        weights = [chance.random() + 0.05 for _ in range(rank)]
-        dimensions = tuple(max(2, round(elements ** (weight / sum(weights)))) for weight in weights)
+        dimensions = tuple(_sizes(chance, element_type, rank, MOST_OF_VIEW))
         steps = tuple(chance.choice(STEPS) for _ in range(rank))
         order = tuple(chance.sample(range(rank), rank))
-        if any(step != 1 for step in steps) and LEAST <= math.prod(dimensions) * itemsize <= MOST_OF_VIEW:
+        if any(step != 1 for step in steps) and LEAST <= gl.Shape(element_type, dimensions).nbytes <= MOST_OF_VIEW:
             found.append(View(element_type, dimensions, steps, order))
     return found
 
@@ -137,15 +141,12 @@ def drawn(seed: int, count: int) -> list[Case]:
     found: list[Case] = []
     while len(found) < count:
         element_type, rank = chance.choice(ELEMENT_TYPES), chance.randint(2, 7)
-        itemsize = gl.Shape(element_type, ()).itemsize
-        elements = math.exp(chance.uniform(math.log(LEAST), math.log(MOST))) / itemsize
-        weights = [chance.random() + 0.05 for _ in range(rank)]
-        dimensions = [max(2, round(elements ** (weight / sum(weights)))) for weight in weights]
+        dimensions = _sizes(chance, element_type, rank, MOST)
         if chance.random() < 0.3:
             multiple = chance.choice(MULTIPLES)
             dimensions = [size if size < multiple else size // multiple * multiple for size in dimensions]
         order = chance.sample(range(rank), rank)
-        if order != sorted(order) and LEAST <= math.prod(dimensions) * itemsize <= MOST:
+        if order != sorted(order) and LEAST <= gl.Shape(element_type, tuple(dimensions)).nbytes <= MOST:
             found.append(Case(element_type, tuple(dimensions), tuple(order)))
     return found
 
@@ -165,7 +166,7 @@ def times_of(case: Case | View, rounds: int) -> dict[str, float]:
 
 
 def run(cases: Sequence[Case | View], threads: int, rounds: int) -> list[dict[str, Any]]:
-    """The times of all cases with a number of threads on both sides, as plain values; `bytes` are written."""
+    """The times of all cases with a number of threads on both sides, as plain values."""
     import torch
 
     torch.set_num_threads(threads)

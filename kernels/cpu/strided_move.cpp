@@ -598,12 +598,12 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
     int64_t elements = size, all = size, reach = size, read = std::max(size, LINE);  // read: if each element has lines of its own
     for (int k = 0; k < rank; k++) {
         elements *= axes[k].bound, all *= axes[k].extent;
-        reach += std::max<int64_t>(0, axes[k].bound - 1) * std::abs(axes[k].source);
+        if (axes[k].bound > 1) reach += (axes[k].bound - 1) * std::abs(axes[k].source);
         if (axes[k].source && __builtin_mul_overflow(read, axes[k].bound, &read)) read = INT64_MAX;
     }
     read = std::min(reach, read);
-    int64_t touched = 0;  // what mostly repeats or pads is faster through the caches
-    if (read >= all / 2 && __builtin_add_overflow(read, all, &touched)) touched = INT64_MAX;
+    int64_t touched = 0;  // what mostly repeats is faster through the caches
+    if (read >= elements / 2 && __builtin_add_overflow(std::max(read, all), all, &touched)) touched = INT64_MAX;
     if (!all) return;
     if (all > elements) move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
     for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));

@@ -483,6 +483,14 @@ def test_a_call_that_is_not_recognised_keeps_the_memory_too(torch):
     assert array.tolist() == [float(k) for k in range(30)]
 
 
+def test_a_tensor_that_is_outside_of_the_storage_that_keeps_it_is_refused(torch, monkeypatch):
+    """As when another thread gave it other memory between the two questions."""
+    other = torch.empty(60).untyped_storage()
+    monkeypatch.setattr(torch.Tensor, "untyped_storage", lambda self: other)
+    with pytest.raises(BufferError, match="other memory by another thread"):
+        torch_tensors.TorchTensors().exported(torch.arange(30.0), "array", False)
+
+
 def test_objects_that_are_no_arrays_are_refused_as_at_first():
     class Out:
         @property

@@ -273,6 +273,18 @@ def test_a_description_says_what_the_plan_does():
     assert {type(value) for value in found.values()} == {str, int, bool}
 
 
+@pytest.mark.skipif(NAMES == ("portable",), reason="it has no stores around the caches")
+def test_large_moves_are_written_around_the_caches_unless_they_mostly_repeat():
+    row = 3000 * 4
+    with chosen():
+        whole = native.Plan(((3000, 3000, row, 4), (3000, 3000, 4, row)), 4, bytes(4))
+        padded = native.Plan(((3000, 1000, 4, 4), (3000, 1000, 4000, row)), 4, bytes(4))
+        repeated = native.Plan(((3000, 3000, 0, 4), (3000, 3000, 4, row)), 4, bytes(4))
+        small = native.Plan(((300, 300, row, 4), (3000, 3000, 4, 1200)), 4, bytes(4))
+    found = [plan.describe()["streams"] for plan in (whole, padded, repeated, small)]
+    assert found == [True, True, False, False]
+
+
 # ---- nothing is kept ------------------------------------------------------------------------------------------------
 
 

@@ -17,33 +17,28 @@
 //      J and I can each cover several axes: tables give the offset of every place, so short axes cost nothing.  Axes that
 //      fill the lines of one side, but are on neither, are walked inside the box.
 //   3. Meanwhile the source of the next box is fetched, in the order of the source, if the target is written around the caches.
-//   4. Each thread has a range of the boxes, and helps with those of others.
+//   4. Each thread has a range of the boxes, and helps with those of others: see threads.h.
 //
 // Two kinds of rows need no tile: long runs, and rows whose places lie evenly apart in the source, such as x[::-1] or x[::2].
 //
 // Padding within short rows is in the scratch tile from the start, so rows are written with it.  All other padding is filled
 // by moves whose source is a pattern, with strides of 0.
 //
-// The file reads from the top: what kernels get, the plan, its execution, threads, the C interface.
+// The file reads from the top: what kernels get, the plan, its execution, the C interface.
 #include "strided_move.h"
-
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "threads.h"
 
 // PORTABLE leaves out what belongs to x86-64.  LOWERED compiles all three instruction sets for the first one: the compiler
 // then replaces wide vectors by narrow ones, so that tests run every kernel on every processor.
@@ -186,12 +181,6 @@ constexpr int64_t STEPS = 8, STEPS_BYTES = 32;  // places that lie evenly apart,
 constexpr int64_t PIECE = 64 << 10;        // bytes of a long run in a box
 constexpr int64_t CONFLICT = 1024;         // strides that are multiples of this fall into few sets of a first-level cache
 constexpr int64_t MOST_CHUNKS = 4096;      // chunks of a box that are fetched ahead
-constexpr int64_t SHARE = 128 << 10;       // bytes that justify a thread
-constexpr int64_t PORTION = 16 << 20;      // bytes between two looks at the clock
-constexpr int PORTIONS = 16;               // so many for each thread, if there are as many boxes
-constexpr int MOST_THREADS = 256;
-constexpr auto SPIN_TIME = std::chrono::microseconds(100);  // a helper looks so long for the next call before it sleeps
-constexpr auto POLL_TIME = std::chrono::milliseconds(20);
 
 static int64_t most_of_box(int64_t bytes) {  // so many that a small move still has some boxes for each thread
     return std::min(second_level * 3 / 8, std::max<int64_t>(bytes / 16, 32 << 10));
@@ -628,48 +617,6 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
 
 // -------------------------------------------------------------------------------------------------------- its execution
 
-// Memory for a scratch tile.  A thread keeps it for its next move; a move within a move, of a signal handler, has its own.
-class Scratch {
-    struct Memory {
-        char* at = nullptr;
-        int64_t bytes = 0;
-        ~Memory() { std::free(at); }
-    };
-    static Memory& kept() {
-        static thread_local Memory memory;
-        return memory;
-    }
-    Memory own;
-
-public:
-    explicit Scratch(int64_t wanted) {
-        if (!wanted) return;
-        std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);
-        if (own.bytes >= wanted) return;
-        std::free(own.at);
-        own.bytes = (wanted + 4095) / 4096 * 4096;
-        own.at = static_cast<char*>(std::aligned_alloc(4096, size_t(own.bytes)));
-        if (!own.at) own.bytes = 0;
-    }
-    ~Scratch() {
-        if (own.bytes > kept().bytes) std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);
-    }
-    Scratch(const Scratch&) = delete;
-    char* at() const { return own.at; }  // nullptr: there is none
-};
-
-struct Call {
-    const gl_move* move;
-    const char* source;
-    char* target;
-};
-
-// A thread at work on a call.
-struct Worker {
-    char* scratch;
-    const Plan* padded = nullptr;  // the plan whose padding is in the scratch tile
-};
-
 // Rows of the scratch tile, or whole runs; axis `level` of `rows` is the slowest that is left.
 static void write_rows(const Plan& p, const int64_t* count, int level, char* target, const char* from, int64_t bytes) {
     if (level < 0) return p.set->copy(target, from, bytes, p.stream);
@@ -743,192 +690,21 @@ static void run_boxes(const Plan& p, const char* source, char* target, int64_t f
 
 // Moves boxes first..last-1 of all parts, counted through.
 static void run_portion(const Call& c, int64_t first, int64_t last, Worker& worker) {
-    for (const gl_move::Part& part : c.move->parts) {
+    const gl_move& move = *static_cast<const gl_move*>(c.plan);
+    for (const gl_move::Part& part : move.parts) {
         const Plan& p = part.plan_for(c.target + part.target_offset);
         if (first < p.boxes && last > 0) {
             if (p.padded && worker.padded != &p) {
-                int64_t chunk = int64_t(c.move->pattern.size());
+                int64_t chunk = int64_t(move.pattern.size());
                 for (int64_t k = 0; k < p.scratch; k += chunk)
-                    std::memcpy(worker.scratch + k, c.move->pattern.data(), size_t(std::min(chunk, p.scratch - k)));
+                    std::memcpy(worker.scratch + k, move.pattern.data(), size_t(std::min(chunk, p.scratch - k)));
             }
             if (p.through) worker.padded = p.padded ? &p : nullptr;
-            run_boxes(p, part.is_fill ? c.move->pattern.data() : c.source, c.target + part.target_offset,
+            run_boxes(p, part.is_fill ? move.pattern.data() : c.source, c.target + part.target_offset,
                       std::max<int64_t>(first, 0), std::min(last, p.boxes), worker.scratch);
         }
         first -= p.boxes, last -= p.boxes;
     }
-}
-
-// --------------------------------------------------------------------------------------------------------------- threads
-// One helper for each further thread.  Each thread has a range of the boxes, the same of call after call, so that what it
-// writes is still in its own cache.  It claims portions of its range, and then of those of others: a helper that has no
-// core at the moment delays the caller by no more than the portion that it is moving.  While a call is under way, the calls of
-// other threads, and of signal handlers, work alone.
-//
-// A forked child has no helpers.  It starts a new crew, and a call that was under way in the forking thread does everything
-// again, because portions of the lost helpers may be half moved.
-
-struct alignas(64) Member {  // a thread: its range of the boxes, and what it sleeps on
-    std::atomic<int64_t> next{0};
-    int64_t end = 0;
-    std::condition_variable wake;
-};
-
-struct Crew {
-    std::mutex lock;
-    std::atomic<bool> busy{false}, lost{false};
-    std::atomic<int64_t> ticket{0};
-    std::atomic<int> inside{0}, open{0};  // helpers that look for a call or work on it; threads that may work on it
-    Call call{};                          // this and the next lines: written while `open` is 0 and nobody is inside
-    int64_t portion = 0;
-    int threads = 0, helpers = 0;
-    Member members[MOST_THREADS];
-
-    // The next portion for thread `who`; false: there is none left.
-    bool claim(int who, int64_t& first, int64_t& last) {
-        for (int k = 0; k < threads; k++) {
-            Member& one = members[(who + k) % threads];
-            if (one.next.load() >= one.end) continue;
-            first = one.next.fetch_add(portion), last = std::min(first + portion, one.end);
-            if (first < last) return true;
-        }
-        return false;
-    }
-
-    void work(int who) {
-        Scratch scratch(call.move->scratch);
-        Worker worker{scratch.at()};
-        if (call.move->scratch && !worker.scratch) return;  // the caller has its own
-        for (int64_t first, last; claim(who, first, last);) run_portion(call, first, last, worker);
-    }
-
-    void serve(int who) {
-        int64_t seen = 0;
-        auto is_wanted = [&] { return ticket.load() != seen && who < open.load(); };
-        for (;;) {
-            auto sleeps = std::chrono::steady_clock::now() + SPIN_TIME;
-            while (!is_wanted() && std::chrono::steady_clock::now() < sleeps) {
-#if IS_X86_64
-                _mm_pause();
-#elif defined(__aarch64__)
-                __asm__ volatile("yield");
-#endif
-            }
-            if (!is_wanted()) {
-                std::unique_lock<std::mutex> hold(lock);
-                members[who].wake.wait(hold, is_wanted);
-            }
-            seen = ticket.load();
-            inside.fetch_add(1);
-            if (who < open.load()) work(who);
-            inside.fetch_sub(1);
-        }
-    }
-
-    // Helpers take no signals, so that Python sees them, but for their own faults, which faulthandler reports.  They may run on
-    // the processors of the thread that starts them, as those of OpenMP do: it had several.
-    void start(int wanted) {
-        if (helpers >= wanted) return;
-        sigset_t all, before;
-        sigfillset(&all);
-        for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) sigdelset(&all, fault);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        try {
-            for (; helpers < wanted; helpers++) std::thread([this, who = helpers + 1] { serve(who); }).detach();
-        } catch (const std::exception&) {  // the system allows no more, or has no memory for one
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    }
-
-    void invite(const Call& c, int wanted, int64_t some) {
-        call = c, portion = some, threads = std::min(wanted, helpers + 1);
-        for (int k = 0; k < threads; k++) {
-            members[k].next = c.move->boxes * k / threads;
-            members[k].end = c.move->boxes * (k + 1) / threads;
-        }
-        open = threads;
-        {
-            std::lock_guard<std::mutex> hold(lock);
-            ticket.fetch_add(1);
-        }
-        for (int k = 1; k < threads; k++) members[k].wake.notify_one();
-    }
-
-    // No helper touches the call after this.
-    void dismiss() {
-        open = 0;
-        for (int k = 0; k < threads; k++) members[k].next = INT64_MAX / 2;
-        while (inside.load() && !lost) std::this_thread::yield();
-    }
-};
-
-static std::atomic<Crew*> process_crew{nullptr};
-
-static void forget_threads() {
-    Crew* before = process_crew.load();
-    if (before) before->lost = true;
-    process_crew = nullptr;  // the next call makes one
-}
-
-// When the file is loaded, not at the first call: a fork in the middle of that would leave the child without it.
-static const bool sees_forks = !pthread_atfork(nullptr, nullptr, forget_threads);
-
-static Crew* crew() {  // nullptr: there are no helpers
-    Crew* found = process_crew.load();
-    if (found || !sees_forks) return found;
-    Crew* made = new (std::nothrow) Crew;
-    if (made && !process_crew.compare_exchange_strong(found, made)) delete made, made = found;
-    return made;
-}
-
-// The time of the last look for signals.
-struct Clock {
-    gl_poll poll;
-    void* about;
-    std::chrono::steady_clock::time_point before = std::chrono::steady_clock::now();
-    bool stops() {
-        auto now = std::chrono::steady_clock::now();
-        if (!poll || now - before < POLL_TIME) return false;
-        int stop = poll(about);
-        before = std::chrono::steady_clock::now();
-        return stop != 0;
-    }
-};
-
-// Moves everything in the calling thread.
-static gl_result run_alone(const Call& c, Worker& worker, int64_t portion, Clock& clock) {
-    for (int64_t first = 0; first < c.move->boxes; first += portion) {
-        run_portion(c, first, std::min(first + portion, c.move->boxes), worker);
-        if (first + portion < c.move->boxes && clock.stops()) return GL_STOPPED;
-    }
-    return GL_DONE;
-}
-
-// A call with helpers.  Its end is a destructor, because Python ends a daemon thread within the poll when the process ends.
-// Where that runs no destructors, as on macOS, helpers end the call alone: nothing that they use is on the thread's stack.
-struct Together {
-    Crew& crew;
-    Together(Crew& used, const Call& c, int threads, int64_t portion) : crew(used) { crew.invite(c, threads, portion); }
-    ~Together() {
-        crew.dismiss();
-        if (!crew.lost) crew.busy = false;
-    }
-    Together(const Together&) = delete;
-};
-
-static gl_result run_together(Crew& crew, const Call& c, Worker& worker, int threads, int64_t portion, Clock& clock) {
-    crew.start(threads - 1);
-    portion = std::max<int64_t>(1, std::min(portion, c.move->boxes / (threads * PORTIONS)));
-    bool stopped = false;
-    {
-        Together together(crew, c, threads, portion);
-        for (int64_t first, last; !stopped && !crew.lost && crew.claim(0, first, last);) {
-            run_portion(c, first, last, worker);
-            stopped = clock.stops();
-        }
-    }
-    if (stopped) return GL_STOPPED;
-    return crew.lost ? run_alone(c, worker, portion, clock) : GL_DONE;
 }
 
 static int64_t most_threads(const gl_move& move) {
@@ -956,21 +732,9 @@ void gl_free(gl_move* plan) { delete plan; }
 
 gl_result gl_run(const gl_move* plan, const void* source, void* target, int threads, gl_poll poll, void* about) {
     if (!plan->boxes) return GL_DONE;
-    Scratch scratch(plan->scratch);
-    Worker worker{scratch.at()};
-    if (plan->scratch && !worker.scratch) return GL_NO_MEMORY;
-    Call call{plan, static_cast<const char*>(source), static_cast<char*>(target)};
-    threads = int(std::min<int64_t>(threads, most_threads(*plan)));
-    if (threads < 2 && plan->bytes <= PORTION) {
-        run_portion(call, 0, plan->boxes, worker);
-        return GL_DONE;
-    }
-    Clock clock{poll, about};
-    int64_t portion = std::max<int64_t>(1, PORTION / std::max<int64_t>(1, plan->bytes / plan->boxes));
-    if (threads > 1)
-        if (Crew* found = crew(); found && !found->busy.exchange(true))
-            return run_together(*found, call, worker, threads, portion, clock);
-    return run_alone(call, worker, portion, clock);
+    Call call{run_portion, plan, static_cast<const char*>(source), static_cast<char*>(target), plan->boxes, plan->scratch};
+    int64_t portion = plan->bytes <= PORTION ? plan->boxes : std::max<int64_t>(1, PORTION / std::max<int64_t>(1, plan->bytes / plan->boxes));
+    return share(call, int(std::min<int64_t>(threads, most_threads(*plan))), portion, poll, about);
 }
 
 gl_description gl_describe(const gl_move* plan) {

@@ -5,7 +5,7 @@ The text to replace stands in its file exactly once; tests/mutants/test_mutants.
 
 from tests.mutants.kernel_table import Mutant
 
-KERNELS, ENGINE = "register_kernels.h", "strided_move.cpp"
+KERNELS, ENGINE, THREADS = "register_kernels.h", "strided_move.cpp", "threads.h"
 
 # ---- proofs ----
 
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(ENGINE, "fills begin above those in rows even without elements", "for (int k = elements ? inner : 0; k < rank; k++) {", "for (int k = inner; k < rank; k++) {", "an axis below one without elements has no padding of its own"),
     Mutant(ENGINE, "the pattern has one pad", "k += size_t(size)) std::memcpy(&move.pattern[k], pad", "k += move.pattern.size()) std::memcpy(&move.pattern[k], pad"),
     # ---- execution
-    Mutant(ENGINE, "a move within a move has the same scratch", "std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);\n        if", "own.at = kept().at, own.bytes = kept().bytes;\n        if"),
+    Mutant(THREADS, "a move within a move has the same scratch", "std::swap(own.at, kept().at), std::swap(own.bytes, kept().bytes);\n        if", "own.at = kept().at, own.bytes = kept().bytes;\n        if"),
     Mutant(ENGINE, "rows of the scratch: target stands still", "write_rows(p, count, level - 1, target + k * a.target, from", "write_rows(p, count, level - 1, target, from"),
     Mutant(ENGINE, "walked axes: the target does not go back", "t.source -= n * a.source, t.target -= n * a.step;", "t.source -= n * a.source;"),
     Mutant(ENGINE, "cut boxes keep their groups", "if (p.turns && is_cut) t.group = 1;", "", "cut boxes have neighbours in the scratch tile only, where each place is overwritten by the next"),
@@ -170,19 +170,19 @@ MUTANTS = (
     Mutant(ENGINE, "pads only in part of the scratch", "for (int64_t k = 0; k < p.scratch; k += chunk)", "for (int64_t k = 0; k < p.scratch / 2; k += chunk)"),
     Mutant(ENGINE, "a part's boxes counted as the next one's", "first -= p.boxes, last -= p.boxes;", "last -= p.boxes;"),
     # ---- threads
-    Mutant(ENGINE, "the last box of a range is left out", "members[k].end = c.move->boxes * (k + 1) / threads;", "members[k].end = c.move->boxes * (k + 1) / threads - 1;"),
-    Mutant(ENGINE, "nobody helps with the ranges of others", "for (int k = 0; k < threads; k++) {\n            Member&", "for (int k = 0; k < 1; k++) {\n            Member&"),
-    Mutant(ENGINE, "portions a box too short", "last = std::min(first + portion, one.end);", "last = std::min(first + portion - 1, one.end);"),
-    Mutant(ENGINE, "helpers join a call that has ended", "void dismiss() {\n        open = 0;", "void dismiss() {"),
-    Mutant(ENGINE, "does not wait for helpers", "while (inside.load() && !lost) std::this_thread::yield();", ""),
-    Mutant(ENGINE, "a child waits for its parent's helpers", "while (inside.load() && !lost)", "while (inside.load())"),
-    Mutant(ENGINE, "a child takes its parent's helpers for its own", "process_crew = nullptr;  // the next call makes one", "", "the child's moves have no helpers, and are right: tests/cpu counts its threads"),
-    Mutant(ENGINE, "a child does not do lost portions again", "return crew.lost ? run_alone(c, worker, portion, clock) : GL_DONE;", "return GL_DONE;"),
-    Mutant(ENGINE, "helpers stay busy after a move", "if (!crew.lost) crew.busy = false;", "", "later moves have no helpers, and are right"),
-    Mutant(ENGINE, "two calls share a crew", "if (Crew* found = crew(); found && !found->busy.exchange(true))", "if (Crew* found = crew())"),
-    Mutant(ENGINE, "a stop is not told, alone", "&& clock.stops()) return GL_STOPPED;", "&& clock.stops()) return GL_DONE;"),
-    Mutant(ENGINE, "a stop is not told, with helpers", "if (stopped) return GL_STOPPED;\n", "if (stopped) return GL_DONE;\n"),
-    Mutant(ENGINE, "goes on after a stop, with helpers", "for (int64_t first, last; !stopped && !crew.lost", "for (int64_t first, last; !crew.lost"),
-    Mutant(ENGINE, "a call that ends stays with the helpers", "    ~Together() {\n        crew.dismiss();", "    ~Together() {"),
+    Mutant(THREADS, "the last box of a range is left out", "members[k].end = c.count * (k + 1) / threads;", "members[k].end = c.count * (k + 1) / threads - 1;"),
+    Mutant(THREADS, "nobody helps with the ranges of others", "for (int k = 0; k < threads; k++) {\n            Member&", "for (int k = 0; k < 1; k++) {\n            Member&"),
+    Mutant(THREADS, "portions a box too short", "last = std::min(first + portion, one.end);", "last = std::min(first + portion - 1, one.end);"),
+    Mutant(THREADS, "helpers join a call that has ended", "void dismiss() {\n        open = 0;", "void dismiss() {"),
+    Mutant(THREADS, "does not wait for helpers", "while (inside.load() && !lost) std::this_thread::yield();", ""),
+    Mutant(THREADS, "a child waits for its parent's helpers", "while (inside.load() && !lost)", "while (inside.load())"),
+    Mutant(THREADS, "a child takes its parent's helpers for its own", "process_crew = nullptr;  // the next call makes one", "", "the child's moves have no helpers, and are right: tests/cpu counts its threads"),
+    Mutant(THREADS, "a child does not do lost portions again", "return crew.lost ? run_alone(c, worker, portion, clock) : GL_DONE;", "return GL_DONE;"),
+    Mutant(THREADS, "helpers stay busy after a move", "if (!crew.lost) crew.busy = false;", "", "later moves have no helpers, and are right"),
+    Mutant(THREADS, "two calls share a crew", "if (Crew* found = crew(); found && !found->busy.exchange(true))", "if (Crew* found = crew())"),
+    Mutant(THREADS, "a stop is not told, alone", "&& clock.stops()) return GL_STOPPED;", "&& clock.stops()) return GL_DONE;"),
+    Mutant(THREADS, "a stop is not told, with helpers", "if (stopped) return GL_STOPPED;\n", "if (stopped) return GL_DONE;\n"),
+    Mutant(THREADS, "goes on after a stop, with helpers", "for (int64_t first, last; !stopped && !crew.lost", "for (int64_t first, last; !crew.lost"),
+    Mutant(THREADS, "a call that ends stays with the helpers", "    ~Together() {\n        crew.dismiss();", "    ~Together() {"),
 )
 # fmt: on

@@ -19,7 +19,7 @@ from tests.support.waiting import HANG
 
 HERE = pathlib.Path(__file__).parent
 ENGINE = HERE.parents[2] / "kernels" / "cpu"
-FILES = ("strided_move.cpp", "strided_move.h", "register_kernels.h")
+FILES = ("strided_move.cpp", "threads.h", "strided_move.h", "register_kernels.h")  # each before those that it includes
 KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.
 FLAGS = ("-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fstrict-aliasing", "-Wno-psabi")
@@ -99,7 +99,7 @@ def with_headers(text: str, headers: dict[str, str]) -> str:
 def program(build: Build, changed: dict[str, str] | None = None) -> pathlib.Path:
     """The compiled program; `changed` files of the engine have another text."""
     text = files() | (changed or {})
-    engine = with_headers(numbered(text["strided_move.cpp"], build.numbers), text)
+    engine = numbered(with_headers(text["strided_move.cpp"], text), build.numbers)
     main, cases = ((HERE / name).read_text(encoding="utf-8") for name in ("stress.cpp", "cases.h"))
     main = with_headers(main, {"cases.h": cases, **files()})
     return toolchain.program(

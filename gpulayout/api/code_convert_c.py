@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from gpulayout.api.code_c import function
 from gpulayout.api.code_convert import ConvertFunction, comment_of, range_of
-from gpulayout.cpu.small_floats import FORMATS
+from gpulayout.layout.float_formats import FORMATS
 from gpulayout.layout.element_type import ElementType
 
 C_TYPES = {

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.cpu.small_floats import FORMATS
+from gpulayout.layout.float_formats import FORMATS
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.arithmetic import Arithmetic

@@ -101,7 +101,7 @@ def _reader(source: ElementType, wide: np.dtype[Any], exactly: bool) -> _Read:
         return functools.partial(_read_sub_byte, source=source, wide=wide)
     if source is ElementType.F8E8M0FNU:
         return functools.partial(_look_up, numbers=small_floats.powers().astype(wide))
-    if source in small_floats.FORMATS and source is not ElementType.BF16:
+    if source.format and source.itemsize <= 2 and source is not ElementType.BF16:
         return functools.partial(_read_small_floats, source=source, wide=wide)
     return functools.partial(_read_native, dtype=source.dtype, wide=wide)
 
@@ -156,7 +156,7 @@ def _writer(target: ElementType, saturate: bool) -> _Write:
         return functools.partial(_write_integers, target=target)
     if target is ElementType.F8E8M0FNU:
         return functools.partial(_write_powers, saturate=saturate)
-    if target in small_floats.FORMATS:
+    if target.format and target.itemsize <= 2:
         return functools.partial(_write_small_floats, target=target, saturate=saturate)
     return functools.partial(_write_native, dtype=target.dtype)
 
@@ -240,8 +240,8 @@ def _in_one_step(source: ElementType, target: ElementType) -> _Write | None:
 
 def _code_bits(kind: ElementType) -> int:
     """Bits of an element that count; 6 for the floats of 6 bits, which take 8."""
-    form = small_floats.FORMATS.get(kind)
-    return form.sign.bit_length() if form else kind.bits
+    form = kind.format
+    return form.bits if form else kind.bits
 
 
 def _keep_low_bits(values: np.ndarray, out: np.ndarray, bits: int) -> None:

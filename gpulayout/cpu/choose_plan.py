@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpulayout.cpu.convert import convert_plan_of
 from gpulayout.cpu.lookup import lookup_plan_of
+from gpulayout.cpu.native_convert import convert_plan_of
 from gpulayout.cpu.native_plan import ordinary_plan_of
 from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.layout.checks import counted

@@ -148,7 +148,7 @@ class ConvertPlan(NamedTuple):
         }
 
 
-def convert_plan_of(move: ConvertMove, threads: int = 1) -> ConvertPlan:
+def numpy_convert_plan(move: ConvertMove, threads: int = 1) -> ConvertPlan:
     """The plan of a move with arithmetic for NumPy, for at most `threads` threads."""
     axes = move.axes
     by_source = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))

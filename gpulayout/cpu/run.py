@@ -12,6 +12,7 @@ from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
+from gpulayout.cpu.native_convert import NativeConvertPlan
 from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
@@ -68,7 +69,7 @@ class HostMoves:
     def convert(self, source: np.ndarray, target: np.ndarray, parameters: Sequence[np.ndarray]) -> None:
         """Execute all pieces with these parameters."""
         for plan, source_offset, target_offset in self._plans_for(thread_count()) if self._asks else self._alone:
-            if isinstance(plan, ConvertPlan):
+            if isinstance(plan, (ConvertPlan, NativeConvertPlan)):
                 plan = plan._replace(parameters=parameters)
             plan.execute(source, source_offset, target, target_offset)
 

@@ -18,49 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.layout.element_type import ElementType
-
-
-class FloatFormat(NamedTuple):
-    """What the codes of a type mean; they have a sign bit above exponent and mantissa.
-
-    largest        code of the largest finite number
-    infinity       code of infinity; None if the type has none
-    nan            code of a nan; None if the type has none.  0x80 is also where -0 would be
-    """
-
-    exponent_bits: int
-    mantissa_bits: int
-    bias: int
-    largest: int
-    infinity: int | None = None
-    nan: int | None = None
-
-    @property
-    def sign(self) -> int:
-        """The sign bit."""
-        return 1 << self.exponent_bits + self.mantissa_bits
-
-    def too_large(self, saturate: bool) -> int:
-        """The code for numbers that are too large."""
-        if self.infinity is not None:
-            return self.infinity
-        return self.largest if saturate or self.nan is None else self.nan
-
-
-FORMATS = {
-    ElementType.F16: FloatFormat(5, 10, 15, 0x7BFF, 0x7C00, 0x7E00),
-    ElementType.BF16: FloatFormat(8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0),
-    ElementType.F8E5M2: FloatFormat(5, 2, 15, 0x7B, 0x7C, 0x7E),
-    ElementType.F8E4M3: FloatFormat(4, 3, 7, 0x77, 0x78, 0x7C),
-    ElementType.F8E3M4: FloatFormat(3, 4, 3, 0x6F, 0x70, 0x78),
-    ElementType.F8E4M3FN: FloatFormat(4, 3, 7, 0x7E, None, 0x7F),
-    ElementType.F8E5M2FNUZ: FloatFormat(5, 2, 16, 0x7F, None, 0x80),
-    ElementType.F8E4M3FNUZ: FloatFormat(4, 3, 8, 0x7F, None, 0x80),
-    ElementType.F8E4M3B11FNUZ: FloatFormat(4, 3, 11, 0x7F, None, 0x80),
-    ElementType.F6E3M2FN: FloatFormat(3, 2, 3, 0x1F),
-    ElementType.F6E2M3FN: FloatFormat(2, 3, 1, 0x1F),
-    ElementType.F4E2M1FN: FloatFormat(2, 1, 1, 0x07),
-}
+from gpulayout.layout.float_formats import FORMATS, FloatFormat
 
 
 class _Wide(NamedTuple):
@@ -124,7 +82,7 @@ def _rounding(target: ElementType, dtype: np.dtype[Any]) -> _Rounding:
 def encode(numbers: np.ndarray, target: ElementType, saturate: bool, codes: np.ndarray) -> None:
     """Write the codes of f32 or f64 numbers, each rounded once.
 
-    target   one of FORMATS, with a smaller range than the numbers' type
+    target   a float of 16 bits or fewer, with a smaller range than the numbers' type
     codes    unsigned integers of the target's width, of the same shape
     """
     form, constants = FORMATS[target], _rounding(target, numbers.dtype)
@@ -172,7 +130,7 @@ def encode_power(numbers: np.ndarray, saturate: bool, codes: np.ndarray) -> None
 
 
 def decode(codes: np.ndarray, source: ElementType) -> np.ndarray:
-    """The f32 numbers of codes of one of FORMATS, exactly; bits of the codes above the type's are ignored.
+    """The f32 numbers of codes of a float of 16 bits or fewer, exactly; bits of the codes above the type's are ignored.
 
     codes    unsigned integers of the source's width
 

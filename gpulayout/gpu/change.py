@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from gpulayout.gpu.kernel_numbers import KINDS, OPERATIONS, SPECIAL_CODES
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic, Step
+from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.moves.move import Axis
 
 CHANGE_MACROS = (
@@ -84,41 +80,6 @@ class Change:
             ("GPL_PARAMETERS", len(self.starts)),
             ("GPL_VARIES", varies),
         )
-
-
-@functools.cache
-def type_number(element_type: ElementType) -> int:
-    """An element type as kernels/convert.cuh takes it: kind, special codes, bits, bits of the mantissa, bias.
-
-    Floats have their sizes in their names: f8e4m3 has 4 bits of exponent and 3 of mantissa.
-    """
-    if not element_type.is_floating:
-        kind = {"bool": "boolean"}.get(element_type.kind, element_type.kind)
-        return KINDS[kind] | element_type.bits << 5
-    if element_type is ElementType.F8E8M0FNU:
-        return KINDS["power"] | 8 << 5 | 127 << 18
-    name = {"f16": "f16e5m10", "bf16": "f16e8m7", "f32": "f32e8m23", "f64": "f64e11m52"}.get(element_type, element_type)
-    found = re.fullmatch(r"f(\d+)e(\d+)m(\d+)(?:b(\d+))?(fn|fnuz)?", name)
-    assert found, name
-    bits, exponent_bits, mantissa_bits = (int(number) for number in found.groups()[:3])
-    is_unsigned_zero = found[5] == "fnuz"
-    special = "ieee"
-    if is_unsigned_zero:
-        special = "unsigned_zero"
-    elif found[5]:
-        special = "nan" if element_type.holds(np.nan) else "finite"
-    bias = int(found[4] or 2 ** (exponent_bits - 1) - (not is_unsigned_zero))
-    return KINDS["float"] | SPECIAL_CODES[special] << 3 | bits << 5 | mantissa_bits << 12 | bias << 18
-
-
-def steps_number(steps: Sequence[Step]) -> int:
-    """The steps as kernels/convert.cuh takes them: five bits each.
-
-    >>> oct(steps_number([Step("multiply", 0), Step("add", 1)]))
-    '0o501'
-    """
-    codes = [OPERATIONS[step.operation] | (step.parameter or 0) << 3 for step in steps]
-    return sum(code << 5 * place for place, code in enumerate(codes))
 
 
 def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:

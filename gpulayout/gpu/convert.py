@@ -65,7 +65,7 @@ def convert_work(move: ConvertMove, source_phase: int = 0, target_phase: int = 0
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element size.
     """
-    move = joined(_of_parts(move))
+    move = joined(move.of_parts)
     given, made = (side.itemsize for side in (move.arithmetic.source, move.arithmetic.target))
     check_whole_elements(given, "source", source_phase, [axis.source_stride for axis in move.axes])
     check_whole_elements(made, "target", target_phase, [axis.target_stride for axis in move.axes])
@@ -123,17 +123,4 @@ def joined(move: ConvertMove) -> ConvertMove:
         axes=tuple(Axis(column[0], *column[:3]) for column in columns),
         parameter_strides=tuple(tuple(column[3 + p] for column in columns) for p in range(len(move.parameter_strides))),
         dimensions=tuple(names),
-    )
-
-
-def _of_parts(move: ConvertMove) -> ConvertMove:
-    """A move of complex numbers as a move of their parts, of which there are twice as many."""
-    source, target = move.arithmetic.source, move.arithmetic.target
-    if not source.is_complex:
-        return move
-    parts = Axis(2, 2, source.component.itemsize, target.component.itemsize)
-    return ConvertMove(
-        (parts, *move.axes),
-        dataclasses.replace(move.arithmetic, source=source.component, target=target.component),
-        dimensions=((), *move.dimensions),
     )

@@ -6,6 +6,7 @@ text, which CuPy compiles anew.  Macros that differ between the launches of a ke
 
 from __future__ import annotations
 
+from gpulayout.moves.convert_numbers import KINDS, OPERATIONS, SPECIAL_CODES
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS
 
 LANES = 32  # of a warp
@@ -52,10 +53,6 @@ BLOCKS_ALONG = (8, 16, 32, 64, 128, 256)  # bits_turn_any.cu: blocks of a tile a
 NO_DIVISION = 255  # instructions.cuh: the shift of a divisor of 1
 MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # coordinate.cuh: what becomes of an index out of bounds
 
-# convert.cuh: kinds of element types, what the special codes of a float mean, and the operations of a step
-KINDS = {"boolean": 0, "unsigned": 1, "signed": 2, "float": 3, "power": 4}
-SPECIAL_CODES = {"ieee": 0, "nan": 1, "finite": 2, "unsigned_zero": 3}
-OPERATIONS = {"multiply": 1, "add": 2, "subtract": 3, "divide": 4, "round": 5}
 MOST_PARAMETERS = 3  # element.cuh: of a move with arithmetic
 
 _Number = int | dict[int, int]  # or one for each size of an element in bytes

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
+from gpulayout.layout.float_formats import FORMATS, FloatFormat
 
 
 class TorchDType(Protocol):
@@ -154,6 +155,11 @@ writes it: write 's8' or 's64'
         The types of six bits count as eight, as in XLA.
         """
         return 1 if self is ElementType.PRED else _SUB_BYTE.get(self.value, 8 * self.itemsize)
+
+    @cached_property
+    def format(self) -> FloatFormat | None:  # type: ignore[override]
+        """What the codes of a float mean; None for other types and for f8e8m0fnu, which holds only powers of two."""
+        return FORMATS.get(self.value)
 
     @cached_property
     def is_sub_byte(self) -> bool:

@@ -12,7 +12,7 @@ Padding of the target is not part of it: other moves fill that.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from gpulayout.layout.cached import cached_property
@@ -63,6 +63,16 @@ class ConvertMove(Frozen):
     def place_count(self) -> int:
         """Places of the target that are written: one for each element."""
         return self.element_count
+
+    @property
+    def of_parts(self) -> ConvertMove:
+        """The same move of parts of complex numbers, of which there are twice as many."""
+        source, target = self.arithmetic.source, self.arithmetic.target
+        if not source.is_complex:
+            return self
+        parts = Axis(2, 2, source.component.itemsize, target.component.itemsize)
+        arithmetic = replace(self.arithmetic, source=source.component, target=target.component)
+        return ConvertMove((parts, *self.axes), arithmetic, dimensions=((), *self.dimensions))
 
     @property
     def bytes_read(self) -> int:

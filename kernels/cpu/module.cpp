@@ -97,12 +97,16 @@ int fill_module(PyObject* module) {
                                                         {&state->storage_offset, "storage_offset"}};
     for (auto& [name, text] : names)
         if (!(*name = PyUnicode_InternFromString(text))) return -1;
-    PyObject* plan_type = PyType_FromModuleAndSpec(module, &plan_spec, nullptr);
-    int failed = plan_type ? PyModule_AddObjectRef(module, "Plan", plan_type) : -1;
-    Py_XDECREF(plan_type);
+    const std::pair<const char*, PyType_Spec*> types[] = {{"Plan", &plan_spec}, {"Convert", &convert_spec}};
+    for (auto& [name, spec] : types) {
+        PyObject* type = PyType_FromModuleAndSpec(module, spec, nullptr);
+        const int failed = type ? PyModule_AddObjectRef(module, name, type) : -1;
+        Py_XDECREF(type);
+        if (failed) return -1;
+    }
     state->call_type = PyType_FromModuleAndSpec(module, &call_spec, nullptr);
     state->tensors_type = PyType_FromModuleAndSpec(module, &tensors_spec, nullptr);
-    return failed || !state->call_type || !state->tensors_type ? -1 : PyModule_AddObjectRef(module, "Tensors", state->tensors_type);
+    return !state->call_type || !state->tensors_type ? -1 : PyModule_AddObjectRef(module, "Tensors", state->tensors_type);
 }
 
 int traverse_module(PyObject* module, visitproc visit, void* arg) {

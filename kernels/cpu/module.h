@@ -21,7 +21,7 @@ struct PlanObject {
     int64_t bytes;
 };
 
-extern PyType_Spec plan_spec, call_spec, tensors_spec;
+extern PyType_Spec plan_spec, convert_spec, call_spec, tensors_spec;
 
 // The state of the module that an object's type belongs to.
 inline State* state_of(PyObject* object) { return static_cast<State*>(PyType_GetModuleState(Py_TYPE(object))); }
@@ -49,6 +49,9 @@ inline bool as_number(PyObject* object, int64_t& number) {
 inline PyCFunction as_method(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)) {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
+
+// Looks for signals, as `gl_poll`; about: where the state of the thread is, which does not hold the lock.
+int look(void* about);
 
 // Moves, with at most so many threads.  False: with an exception.
 bool execute(const PlanObject* plan, const char* source, char* target, int64_t threads);

@@ -38,17 +38,8 @@
 #include <utility>
 #include <vector>
 
+#include "instruction_sets.h"
 #include "threads.h"
-
-// PORTABLE leaves out what belongs to x86-64.  LOWERED compiles all three instruction sets for the first one: the compiler
-// then replaces wide vectors by narrow ones, so that tests run every kernel on every processor.
-#if defined(__x86_64__) && !defined(PORTABLE)
-#include <immintrin.h>
-#define IS_X86_64 1
-#else
-#define IS_X86_64 0
-#endif
-#define INLINE inline __attribute__((always_inline))
 
 namespace gpulayout {
 
@@ -94,45 +85,8 @@ struct Kernels {
 
 }  // namespace gpulayout
 
-#define INSTRUCTIONS baseline
-#define LEVEL 0
-#include "register_kernels.h"
-#undef INSTRUCTIONS
-#undef LEVEL
-#if IS_X86_64
-#define INSTRUCTIONS avx2
-#define LEVEL 1
-#if defined(LOWERED)
-#elif defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
-#include "register_kernels.h"
-#if defined(LOWERED)
-#elif defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,prefer-vector-width=512")
-#endif
-#undef INSTRUCTIONS
-#undef LEVEL
-#define INSTRUCTIONS avx512
-#define LEVEL 2
-#include "register_kernels.h"
-#undef INSTRUCTIONS
-#undef LEVEL
-#if defined(LOWERED)
-#elif defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
+#define KERNELS "register_kernels.h"
+#include "each_instruction_set.h"
 
 namespace gpulayout {
 
@@ -160,12 +114,7 @@ static int instruction_sets() {
     return !__builtin_cpu_supports("avx2") ? 1 : has_avx512 ? 3 : 2;
 #endif
 }
-static std::atomic<const Kernels*> chosen_kernels{nullptr};  // nullptr: the best
-
-static const Kernels& kernels() {
-    const Kernels* chosen = chosen_kernels.load();
-    return *(chosen ? chosen : INSTRUCTION_SETS[instruction_sets() - 1].kernels);
-}
+static std::atomic<int> chosen_set{-1};  // -1: the best
 
 // ---------------------------------------------------------------------------------------------------------- its numbers
 // All that measurements chose.  Sizes of boxes come from the second-level cache, the use of stores around the caches from the
@@ -476,7 +425,7 @@ static void make_tables(Plan& p) {
 
 // A plan for these axes; touched: bytes that the whole move reads and writes.
 static void make(Plan& p, int64_t touched) {
-    p.set = &kernels();
+    p.set = INSTRUCTION_SETS[gl_used_set()].kernels;
     p.slot = p.size;
     p.stream = is_streamed(touched), p.fetches &= p.stream;
     normalize(p);
@@ -581,7 +530,7 @@ static void add_fill(gl_move& move, std::vector<Axis> axes, int64_t target_offse
     }
 }
 
-static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size, const void* pad) {
+static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size, const void* pad, int64_t whole) {
     int inner = inner_axes(rank, axes, size);
     move.size = size;
     int64_t elements = size, all = size, reach = size, read = std::max(size, LINE);  // read: if each element has lines of its own
@@ -591,8 +540,8 @@ static void plan_move(gl_move& move, int rank, const gl_axis* axes, int64_t size
         if (axes[k].source && __builtin_mul_overflow(read, axes[k].bound, &read)) read = INT64_MAX;
     }
     read = std::min(reach, read);
-    int64_t touched = 0;  // what mostly repeats is faster through the caches
-    if (read >= elements / 2 && __builtin_add_overflow(std::max(read, all), all, &touched)) touched = INT64_MAX;
+    int64_t touched = whole;  // what mostly repeats is faster through the caches
+    if (!whole && read >= elements / 2 && __builtin_add_overflow(std::max(read, all), all, &touched)) touched = INT64_MAX;
     if (!all) return;
     if (all > elements) move.pattern.resize(size_t(std::max<int64_t>(LONG_RUN / size, 1) * size));
     for (size_t k = 0; k < move.pattern.size(); k += size_t(size)) std::memcpy(&move.pattern[k], pad, size_t(size));
@@ -719,10 +668,12 @@ extern "C" {
 
 using namespace gpulayout;
 
-gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad) {
+gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad) { return gl_plan_part(rank, axes, size, pad, 0); }
+
+gl_move* gl_plan_part(int rank, const gl_axis* axes, int64_t size, const void* pad, int64_t touched) {
     try {
         std::unique_ptr<gl_move> move(new gl_move);
-        plan_move(*move, rank, axes, size, pad);
+        plan_move(*move, rank, axes, size, pad, touched);
         return move.release();
     } catch (const std::exception&) {  // no memory, or more than a vector can have
         return nullptr;
@@ -735,6 +686,11 @@ gl_result gl_run(const gl_move* plan, const void* source, void* target, int thre
     Call call{run_portion, plan, static_cast<const char*>(source), static_cast<char*>(target), plan->boxes, plan->scratch};
     int64_t portion = plan->bytes <= PORTION ? plan->boxes : std::max<int64_t>(1, PORTION / std::max<int64_t>(1, plan->bytes / plan->boxes));
     return share(call, int(std::min<int64_t>(threads, most_threads(*plan))), portion, poll, about);
+}
+
+void gl_run_within(const gl_move* plan, const void* source, void* target, void* scratch) {
+    Worker worker{static_cast<char*>(scratch)};
+    run_portion({nullptr, plan, static_cast<const char*>(source), static_cast<char*>(target), 0, 0}, 0, plan->boxes, worker);
 }
 
 gl_description gl_describe(const gl_move* plan) {
@@ -750,10 +706,13 @@ gl_description gl_describe(const gl_move* plan) {
 }
 
 void gl_set_caches(int64_t, int64_t second, int64_t third) { second_level = second, third_level = third; }
+int64_t gl_second_level(void) { return second_level; }
+int gl_streams(int64_t touched) { return is_streamed(touched); }
 
 const char* gl_instruction_set(int number) {
     return number >= 0 && number < instruction_sets() ? INSTRUCTION_SETS[number].name : nullptr;
 }
-void gl_use(int number) { chosen_kernels = INSTRUCTION_SETS[number].kernels; }
+void gl_use(int number) { chosen_set = number; }
+int gl_used_set(void) { return chosen_set < 0 ? instruction_sets() - 1 : chosen_set.load(); }
 
 }

@@ -38,18 +38,27 @@ gl_move* gl_plan(int rank, const gl_axis* axes, int64_t size, const void* pad);
 void gl_free(gl_move* plan);
 gl_description gl_describe(const gl_move* plan);
 
+// The same for a part of a move that reads and writes `touched` bytes in all; 0: for a whole move.
+gl_move* gl_plan_part(int rank, const gl_axis* axes, int64_t size, const void* pad, int64_t touched);
+
 // Executes a plan with at most `threads` threads.  Addresses are those of coordinate 0 on all axes.  The bytes from the first
 // to the last element of the source may be read, gaps among them; those of the target are written where elements and padding
 // are.  These two do not overlap.
 enum gl_result gl_run(const gl_move* plan, const void* source, void* target, int threads, gl_poll poll, void* about);
 
+// The same in the calling thread, with memory at a page of so many bytes as gl_describe says: for moves within other work.
+void gl_run_within(const gl_move* plan, const void* source, void* target, void* scratch);
+
 // Bytes of the first-, second- and third-level cache, for plans made from now on.  (Nothing depends on the first.)
 void gl_set_caches(int64_t first, int64_t second, int64_t third);
+int64_t gl_second_level(void);
+int gl_streams(int64_t touched);  // whether a move that reads and writes so many bytes writes around the caches
 
 // The name of instruction set 0, 1, ... that this machine has; NULL past the best.  gl_use picks one of these for plans made
 // from now on.
 const char* gl_instruction_set(int number);
 void gl_use(int number);
+int gl_used_set(void);  // its number
 
 #ifdef __cplusplus
 }

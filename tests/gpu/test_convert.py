@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.gpu.change import steps_number, type_number
+from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.convert import MOST_AXES, joined, launch_pieces
 from gpulayout.layout.element_type import ElementType

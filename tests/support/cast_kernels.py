@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from gpulayout.gpu.change import steps_number, type_number
+from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step

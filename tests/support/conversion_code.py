@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from gpulayout.gpu.change import steps_number, type_number
+from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.gpu.kernel_source import kernel_text
 from tests.support import nvrtc
 from tests.support.cast_kernels import is_wide

@@ -1,0 +1,490 @@
+// Moves whose elements change on the way: target[c . target strides] = f(source[c . source strides], parameters[c . their strides]).
+//
+// The work is cut into *boxes*.  In a box the elements have one order, that of the target, or of the source if its elements are
+// wider.  Rows that lie in this order on both sides are converted from one to the other.  Else the box passes through a scratch
+// tile, which an ordinary move fills or empties (strided_move.cpp), always with the narrower elements:
+//
+//     u8 to f32, turned      source --move--> u8 in the order of the target --convert--> target
+//     f32 to bf16, turned    source --convert--> bf16 in the order of the source --move--> target
+//
+// A row is converted in chunks that stay in the first-level cache, by a few passes over each: read the elements as numbers, do
+// the steps, write them (convert_kernels.h).  Parameters that change along a row are spread to a value for each element first.
+#include "convert_move.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "instruction_sets.h"
+#include "threads.h"
+#if !IS_X86_64
+#include <cfenv>
+#endif
+
+// What ../convert.cuh needs: its words for CUDA in C++, and the numbers of gpulayout/moves/convert_numbers.py.
+#define __device__
+#define __forceinline__ INLINE
+#define __clz(word) __builtin_clz(unsigned(word))
+#define __clzll(word) __builtin_clzll(static_cast<unsigned long long>(word))
+#define __fmul_rn(x, y) ((x) * (y))
+#define __dmul_rn(x, y) ((x) * (y))
+#define __fadd_rn(x, y) ((x) + (y))
+#define __dadd_rn(x, y) ((x) + (y))
+#define __fsub_rn(x, y) ((x) - (y))
+#define __dsub_rn(x, y) ((x) - (y))
+#define __fdiv_rn(x, y) ((x) / (y))
+#define __ddiv_rn(x, y) ((x) / (y))
+#define GPL_BOOLEAN 0
+#define GPL_UNSIGNED 1
+#define GPL_SIGNED 2
+#define GPL_FLOAT 3
+#define GPL_POWER 4
+#define GPL_IEEE 0
+#define GPL_NAN 1
+#define GPL_FINITE 2
+#define GPL_UNSIGNED_ZERO 3
+#define GPL_MULTIPLY 1
+#define GPL_ADD 2
+#define GPL_SUBTRACT 3
+#define GPL_DIVIDE 4
+#define GPL_ROUND 5
+
+namespace gpulayout {
+
+enum Number { F32, F64, S64, U64 };
+using Row = void (*)(const char* from, char* to, int64_t n, unsigned type, bool saturate);
+struct Pass {
+    Row row;        // nullptr: there is nothing to do
+    Number number;  // what is read from it, or comes out of it
+};
+struct ConvertKernels {
+    Pass (*reader)(unsigned type);
+    Pass (*changer)(Number from, Number to, bool to_odd);
+    Pass (*writer)(unsigned type);
+    void (*steps[2][2][6])(const char* from, char* to, int64_t n, const char* parameter);  // f32 or f64; one value or many; operation
+    void (*stream)(char* to, const char* from, int64_t bytes);
+};
+
+}  // namespace gpulayout
+
+#define KERNELS "convert_kernels.h"
+#include "each_instruction_set.h"
+
+namespace gpulayout {
+
+static const ConvertKernels& kernels() {
+#if IS_X86_64
+    constexpr const ConvertKernels* tables[] = {&baseline::convert_table, &avx2::convert_table, &avx512::convert_table};
+    return *tables[gl_used_set()];
+#else
+    return baseline::convert_table;
+#endif
+}
+
+constexpr int64_t CHUNK = 4096;         // bytes of the numbers of a chunk
+constexpr int64_t LEAST_RUN = 256;      // elements of a row that needs no scratch tile
+constexpr int64_t PIECE = 64 << 10;     // bytes of a box that needs none
+constexpr int64_t TARGET_RUN = 4096;    // bytes of a box along the target, if it needs one
+constexpr int MOST_AXES = 62, MOST_PASSES = 8;
+
+// ------------------------------------------------------------------------------------------------------------- the plan
+
+struct ConvertAxis {
+    int64_t n, source, target, parameters[GL_MOST_PARAMETERS], box;
+};
+
+struct Stage {  // of a chunk
+    Row row;
+    unsigned type;             // of the elements that it reads or writes
+    int operation, parameter;  // of a step, where `row` is nullptr
+    int64_t bytes;             // of a number that comes out
+};
+
+// The moves of a box to and from scratch tiles.  A box at the end of an axis is shorter there.
+struct TileMoves {
+    gl_move* gather = nullptr;
+    gl_move* scatter = nullptr;
+    TileMoves() = default;
+    TileMoves(TileMoves&& other) noexcept : gather(other.gather), scatter(other.scatter) { other.gather = other.scatter = nullptr; }
+    ~TileMoves() { gl_free(gather), gl_free(scatter); }
+};
+
+static int64_t bytes_of(unsigned type) { return std::max<int64_t>(1, (type >> 5 & 127) / 8); }
+
+}  // namespace gpulayout
+
+struct gl_convert {
+    std::vector<gpulayout::ConvertAxis> axes;  // in the order of the conversion, fastest first
+    std::vector<int> by_source;                // their numbers, in the order of the boxes
+    std::vector<int> cut;                      // those with a shorter box at the end
+    std::vector<gpulayout::TileMoves> moves;   // by which of `cut` are at their end, as bits
+    std::vector<gpulayout::Stage> stages;
+    const gpulayout::ConvertKernels* kernels = nullptr;
+    gl_arithmetic arithmetic{};
+    int64_t source_bytes = 0, target_bytes = 0, number_bytes = 4;  // of an element; of a parameter
+    int64_t source_offset = 0, target_offset = 0;
+    int64_t count = 1, boxes = 1, box = 1, run = 1;
+    int64_t gather_bytes = 0, scatter_bytes = 0, scratch = 0;  // of the tiles; of all memory that a thread needs
+    int parameters = 0;
+    bool gathers = false, scatters = false, streams = false;
+};
+
+namespace gpulayout {
+
+// Positive target strides, fastest first; axes of one place dropped, those that continue others on all sides joined.
+static void normalize(gl_convert& p, int rank, const gl_convert_axis* axes) {
+    std::vector<ConvertAxis> kept;
+    for (int k = 0; k < rank; k++) {
+        ConvertAxis a{axes[k].extent, axes[k].source, axes[k].target, {}, 1};
+        std::copy_n(axes[k].parameters, GL_MOST_PARAMETERS, a.parameters);
+        p.count *= a.n;
+        if (a.n == 1) continue;
+        if (a.target < 0) {
+            p.source_offset += (a.n - 1) * a.source, p.target_offset += (a.n - 1) * a.target;
+            a.source = -a.source, a.target = -a.target;
+            for (int q = 0; q < GL_MOST_PARAMETERS; q++) p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q], a.parameters[q] = -a.parameters[q];
+        }
+        kept.push_back(a);
+    }
+    std::stable_sort(kept.begin(), kept.end(), [](const ConvertAxis& a, const ConvertAxis& b) { return a.target < b.target; });
+    for (const ConvertAxis& a : kept) {
+        ConvertAxis* b = p.axes.empty() ? nullptr : &p.axes.back();
+        bool goes_on = b && a.source == b->source * b->n && a.target == b->target * b->n;
+        for (int q = 0; q < GL_MOST_PARAMETERS && goes_on; q++) goes_on = a.parameters[q] == b->parameters[q] * b->n;
+        if (goes_on) b->n *= a.n;
+        else p.axes.push_back(a);
+    }
+}
+
+static std::vector<int> by_source(const gl_convert& p) {
+    std::vector<int> found;
+    for (int k = 0; k < int(p.axes.size()); k++) found.push_back(k);
+    std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return std::abs(p.axes[a].source) < std::abs(p.axes[b].source); });
+    return found;
+}
+
+// How many elements lie without a gap on one side.
+static int64_t dense_run(const gl_convert& p, int64_t ConvertAxis::*stride, int64_t size) {
+    int64_t run = 1;
+    for (const ConvertAxis& a : p.axes) {
+        if (a.*stride != run * size) break;
+        run *= a.n;
+    }
+    return run;
+}
+
+// The passes over a chunk, see convert_kernels.h.
+static void add_stages(gl_convert& p) {
+    const ConvertKernels& k = *p.kernels;
+    const Pass read = k.reader(p.arithmetic.source), write = k.writer(p.arithmetic.target);
+    const Number compute = p.number_bytes == 8 ? F64 : F32;
+    Number now = read.number;
+    const auto add = [&](Row row, Number number, unsigned type = 0, int operation = 0, int parameter = 0) {
+        p.stages.push_back({row, type, operation, parameter, number == F32 ? 4 : 8}), now = number;
+    };
+    const auto change = [&](Number wanted, bool to_odd) {
+        while (now != wanted) {
+            const bool is_long = now == S64 || now == U64;
+            const Number next = now == F32 || (is_long && wanted == F32) ? F64 : wanted;
+            add(k.changer(now, next, to_odd || (next != wanted)).row, next);
+        }
+    };
+    if (read.row) add(read.row, read.number, p.arithmetic.source);
+    if (p.arithmetic.steps) change(compute, false);
+    for (unsigned left = p.arithmetic.steps; left; left >>= 5) {
+        const int operation = left & 7, parameter = left >> 3 & 3;
+        add(nullptr, compute, 0, operation, operation == GPL_ROUND ? -1 : parameter);
+        if (operation != GPL_ROUND) p.parameters = std::max(p.parameters, parameter + 1);
+    }
+    change(write.number, write.row != nullptr);
+    if (write.row) add(write.row, write.number, p.arithmetic.target), p.stages.back().bytes = p.target_bytes;
+}
+
+// Boxes that are long enough along the target, then as long as there is room along the source; or pieces of long rows.
+static void cut_boxes(gl_convert& p) {
+    const int64_t room = gl_second_level() / 4 / std::min(p.source_bytes, p.target_bytes);
+    const bool is_tiled = p.gathers || p.scatters;
+    int64_t most = is_tiled ? room : PIECE / std::max(p.source_bytes, p.target_bytes);
+    most = std::max<int64_t>(1, std::min(most, std::max<int64_t>(p.count / 16, 4096)));
+    std::vector<int> by_target(p.axes.size());
+    for (int k = 0; k < int(p.axes.size()); k++) by_target[size_t(k)] = k;
+    std::stable_sort(by_target.begin(), by_target.end(), [&](int a, int b) { return p.axes[a].target < p.axes[b].target; });
+    const auto take = [&](const std::vector<int>& order, int64_t limit) {
+        for (int k : order) {
+            ConvertAxis& a = p.axes[size_t(k)];
+            a.box = std::max(a.box, std::min(a.n, limit * a.box / p.box));
+            p.box = 1;
+            for (const ConvertAxis& b : p.axes) p.box *= b.box;
+        }
+    };
+    if (is_tiled) take(by_target, std::min(most, std::max<int64_t>(TARGET_RUN / p.target_bytes, 64)));
+    take(is_tiled ? p.by_source : by_target, most);
+    p.box = p.boxes = 1;
+    for (size_t k = 0; k < p.axes.size(); k++) {
+        ConvertAxis& a = p.axes[k];
+        const int64_t parts = (a.n + a.box - 1) / a.box;
+        a.box = (a.n + parts - 1) / parts;  // about equally long
+        p.box *= a.box, p.boxes *= (a.n + a.box - 1) / a.box;
+        if (a.n % a.box) p.cut.push_back(int(k));
+    }
+}
+
+// A move between a side and a scratch tile, for boxes that are shorter on some axes.  It is written as a part of all that is.
+static gl_move* tile_move(const gl_convert& p, size_t shorter, bool is_gather) {
+    gl_axis axes[MOST_AXES];
+    int64_t step = is_gather ? p.source_bytes : p.target_bytes;
+    const int64_t size = step;
+    for (size_t k = 0; k < p.axes.size(); k++) {
+        const ConvertAxis& a = p.axes[k];
+        const size_t place = size_t(std::find(p.cut.begin(), p.cut.end(), int(k)) - p.cut.begin());
+        const int64_t n = place < p.cut.size() && (shorter >> place & 1) ? a.n % a.box : a.box;
+        axes[k] = is_gather ? gl_axis{n, n, a.source, step} : gl_axis{n, n, step, a.target};
+        step *= n;
+    }
+    const char pad[8] = {};
+    gl_move* made = gl_plan_part(int(p.axes.size()), axes, size, pad, is_gather ? 0 : p.count * (p.source_bytes + p.target_bytes));
+    if (!made) throw std::bad_alloc();
+    return made;
+}
+
+static void add_moves(gl_convert& p) {
+    int64_t within = 0;  // what these moves need themselves
+    for (size_t shorter = 0; shorter < size_t(1) << p.cut.size(); shorter++) {
+        TileMoves moves;
+        if (p.gathers) moves.gather = tile_move(p, shorter, true), within = std::max(within, gl_describe(moves.gather).scratch);
+        if (p.scatters) moves.scatter = tile_move(p, shorter, false), within = std::max(within, gl_describe(moves.scatter).scratch);
+        p.moves.push_back(std::move(moves));
+    }
+    const auto in_pages = [](int64_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+    p.gather_bytes = p.gathers ? in_pages(p.box * p.source_bytes) : 0, p.scatter_bytes = p.scatters ? in_pages(p.box * p.target_bytes) : 0;
+    p.scratch = p.gather_bytes + p.scatter_bytes + within;
+}
+
+static void plan_convert(gl_convert& p, int rank, const gl_convert_axis* axes) {
+    p.kernels = &kernels();
+    p.source_bytes = bytes_of(p.arithmetic.source), p.target_bytes = bytes_of(p.arithmetic.target);
+    for (unsigned type : {p.arithmetic.source, p.arithmetic.target}) {
+        const int64_t size = bytes_of(type);
+        if (size == 8 || (size == 4 && (type & 7) != GPL_FLOAT)) p.number_bytes = 8;
+    }
+    normalize(p, rank, axes);
+    add_stages(p);
+    p.by_source = by_source(p);
+    if (p.source_bytes > p.target_bytes) {
+        std::vector<ConvertAxis> order;
+        for (int k : p.by_source) order.push_back(p.axes[size_t(k)]);
+        p.axes = order, p.by_source = by_source(p);
+    }
+    const int64_t least = std::min(p.count, LEAST_RUN);
+    p.gathers = dense_run(p, &ConvertAxis::source, p.source_bytes) < least;
+    p.scatters = dense_run(p, &ConvertAxis::target, p.target_bytes) < least;
+    p.streams = gl_streams(p.count * (p.source_bytes + p.target_bytes));
+    cut_boxes(p);
+    add_moves(p);
+}
+
+// -------------------------------------------------------------------------------------------------------- its execution
+
+// The law needs the default mode, which keeps subnormal numbers.
+class FloatMode {
+#if IS_X86_64
+    unsigned before = _mm_getcsr();
+public:
+    FloatMode() { _mm_setcsr(0x1F80); }
+    ~FloatMode() { _mm_setcsr(before); }
+#else
+    fenv_t before;
+public:
+    FloatMode() { fegetenv(&before), fesetenv(FE_DFL_ENV); }
+    ~FloatMode() { fesetenv(&before); }
+#endif
+    FloatMode(const FloatMode&) = delete;
+};
+
+struct alignas(64) Buffers {
+    char spread[GL_MOST_PARAMETERS][CHUNK], numbers[2][CHUNK];
+};
+
+// Rows of a box: elements in the order of the conversion, of which the first axes have no gap on both sides.
+struct Rows {
+    const gl_convert& p;
+    const char* values[GL_MOST_PARAMETERS];
+    const int64_t *count, *source_step, *target_step;
+    Buffers& buffers;
+    int run_axes = 0;
+    int64_t run = 1, chunk = 1, period[GL_MOST_PARAMETERS] = {};  // period: elements after which values come again; 0: one value
+    const char* spread_from[GL_MOST_PARAMETERS] = {};             // what is in buffers.spread, if the next chunk has the same
+    void prepare();
+    void spread_values(int q, int64_t first, int64_t n);
+    void convert_chunk(const char* from, char* to, int64_t first, int64_t n);
+    void convert_run(const char* from, char* to);
+    void convert(int level, const char* from, char* to);
+};
+
+void Rows::prepare() {
+    const int rank = int(p.axes.size());
+    for (; run_axes < rank && source_step[run_axes] == run * p.source_bytes && target_step[run_axes] == run * p.target_bytes; run_axes++) {
+        run *= count[run_axes];
+        for (int q = 0; q < p.parameters; q++)
+            if (p.axes[size_t(run_axes)].parameters[q] && count[run_axes] > 1) period[q] = run;
+    }
+    int64_t widest = p.number_bytes, longest = 1;
+    for (const Stage& stage : p.stages) widest = std::max(widest, stage.bytes);
+    chunk = CHUNK / widest;
+    for (int64_t one : period)
+        if (one <= chunk) longest = std::max(longest, one);
+    chunk -= chunk % longest;
+}
+
+template <class Real> static void spread_row(char* to, const char* from, int64_t n, int64_t stride) {
+    for (int64_t k = 0; k < n; k++) std::memcpy(to + k * int64_t(sizeof(Real)), from + k * stride * int64_t(sizeof(Real)), sizeof(Real));
+}
+
+// A value for each of n elements of a run.
+void Rows::spread_values(int q, int64_t first, int64_t n) {
+    if (spread_from[q] == values[q] && period[q] <= chunk) return;
+    const int64_t size = p.number_bytes;
+    int64_t at[MOST_AXES], left = first;
+    const char* from = values[q];
+    for (int k = 0; k < run_axes; k++) {
+        at[k] = left % count[k], left /= count[k];
+        from += at[k] * p.axes[size_t(k)].parameters[q] * size;
+    }
+    for (char* to = buffers.spread[q]; n > 0;) {
+        const int64_t some = std::min(n, count[0] - at[0]), stride = p.axes[0].parameters[q];
+        size == 8 ? spread_row<double>(to, from, some, stride) : spread_row<float>(to, from, some, stride);
+        to += some * size, n -= some, at[0] += some, from += some * stride * size;
+        for (int k = 0; k < run_axes && at[k] == count[k]; k++) {
+            from -= at[k] * p.axes[size_t(k)].parameters[q] * size, at[k] = 0;
+            if (k + 1 < run_axes) at[k + 1]++, from += p.axes[size_t(k) + 1].parameters[q] * size;
+        }
+    }
+    spread_from[q] = values[q];
+}
+
+void Rows::convert_chunk(const char* from, char* to, int64_t first, int64_t n) {
+    const bool streams = p.streams && !p.scatters;
+    int buffer = 0;
+    for (const Stage& stage : p.stages) {
+        const bool is_last = &stage == &p.stages.back();
+        char* into = is_last && !streams ? to : buffers.numbers[buffer];
+        if (stage.row) {
+            stage.row(from, into, n, stage.type, p.arithmetic.saturate);
+        } else {
+            const int q = stage.parameter;
+            const bool many = q >= 0 && period[q];
+            if (many) spread_values(q, first, n);
+            p.kernels->steps[p.number_bytes == 8][many][stage.operation](from, into, n, q < 0 ? from : many ? buffers.spread[q] : values[q]);
+        }
+        from = into, buffer ^= 1;
+    }
+    if (from != to) streams ? p.kernels->stream(to, from, n * p.target_bytes) : (void)std::memcpy(to, from, size_t(n * p.target_bytes));
+}
+
+void Rows::convert_run(const char* from, char* to) {
+    int64_t n = chunk;
+    if (p.streams && chunk > 256 && !*std::max_element(period, period + GL_MOST_PARAMETERS)) {  // chunks end with lines
+        const int64_t past = reinterpret_cast<uintptr_t>(to) % 64;
+        if (past && past % p.target_bytes == 0) n -= past / p.target_bytes;
+    }
+    for (int64_t first = 0; first < run; first += n, n = chunk) {
+        n = std::min(n, run - first);
+        convert_chunk(from + first * p.source_bytes, to + first * p.target_bytes, first, n);
+    }
+}
+
+void Rows::convert(int level, const char* from, char* to) {
+    if (level < run_axes) return convert_run(from, to);
+    const ConvertAxis& a = p.axes[size_t(level)];
+    for (int64_t k = 0; k < count[level]; k++) {
+        convert(level - 1, from + k * source_step[level], to + k * target_step[level]);
+        for (int q = 0; q < p.parameters; q++) values[q] += a.parameters[q] * p.number_bytes;
+    }
+    for (int q = 0; q < p.parameters; q++) values[q] -= count[level] * a.parameters[q] * p.number_bytes;
+}
+
+static void run_box(const gl_convert& p, const Call& c, const int64_t* at, char* scratch) {
+    const int rank = int(p.axes.size());
+    int64_t count[MOST_AXES], source_step[MOST_AXES], target_step[MOST_AXES], places = 1;
+    const char* source = c.source + p.source_offset;
+    char* target = c.target + p.target_offset;
+    Buffers buffers;
+    Rows rows{p, {}, count, source_step, target_step, buffers};
+    for (int q = 0; q < p.parameters; q++) rows.values[q] = static_cast<const char*>(c.others[q]) + p.arithmetic.starts[q] * p.number_bytes;
+    for (int k = 0; k < rank; k++) {
+        const ConvertAxis& a = p.axes[size_t(k)];
+        count[k] = std::min(a.box, a.n - at[k]);
+        source += at[k] * a.source, target += at[k] * a.target;
+        source_step[k] = p.gathers ? places * p.source_bytes : a.source, target_step[k] = p.scatters ? places * p.target_bytes : a.target;
+        places *= count[k];
+        for (int q = 0; q < p.parameters; q++) rows.values[q] += at[k] * a.parameters[q] * p.number_bytes;
+    }
+    size_t shorter = 0;
+    for (size_t k = 0; k < p.cut.size(); k++) shorter |= size_t(count[p.cut[k]] < p.axes[size_t(p.cut[k])].box) << k;
+    char *gathered = scratch, *converted = scratch + p.gather_bytes, *within = converted + p.scatter_bytes;
+    if (p.gathers) gl_run_within(p.moves[shorter].gather, source, gathered, within);
+    rows.prepare();
+    rows.convert(rank - 1, p.gathers ? gathered : source, p.scatters ? converted : target);
+    if (p.scatters) gl_run_within(p.moves[shorter].scatter, converted, target, within);
+}
+
+static void run_boxes(const Call& c, int64_t first, int64_t last, Worker& worker) {
+    const gl_convert& p = *static_cast<const gl_convert*>(c.plan);
+    FloatMode mode;
+    int64_t at[MOST_AXES];
+    for (int64_t box = first; box < last; box++) {
+        int64_t left = box;
+        for (int k : p.by_source) {
+            const ConvertAxis& a = p.axes[size_t(k)];
+            const int64_t boxes = (a.n + a.box - 1) / a.box;
+            at[k] = left % boxes * a.box, left /= boxes;
+        }
+        run_box(p, c, at, worker.scratch);
+    }
+#if IS_X86_64
+    if (p.streams) _mm_sfence();
+#endif
+}
+
+}  // namespace gpulayout
+
+// ----------------------------------------------------------------------------------------------------------- C interface
+
+extern "C" {
+
+using namespace gpulayout;
+
+gl_convert* gl_convert_plan(int rank, const gl_convert_axis* axes, const gl_arithmetic* arithmetic) {
+    try {
+        std::unique_ptr<gl_convert> made(new gl_convert);
+        made->arithmetic = *arithmetic;
+        plan_convert(*made, rank, axes);
+        return made.release();
+    } catch (const std::exception&) {  // no memory, or more than a vector can have
+        return nullptr;
+    }
+}
+void gl_convert_free(gl_convert* plan) { delete plan; }
+
+static int64_t most_threads(const gl_convert* p) {
+    return std::max<int64_t>(1, std::min({p->boxes, p->count * (p->source_bytes + p->target_bytes) / (2 * SHARE), int64_t(MOST_THREADS)}));
+}
+
+gl_convert_description gl_convert_describe(const gl_convert* p) {
+    const int64_t run = std::min(p->gathers ? p->box : dense_run(*p, &ConvertAxis::source, p->source_bytes),
+                                 p->scatters ? p->box : dense_run(*p, &ConvertAxis::target, p->target_bytes));
+    return {p->boxes, p->box, std::min(run, p->box), p->gathers, p->scatters, p->streams, p->scratch, p->count * p->target_bytes, most_threads(p)};
+}
+
+gl_result gl_convert_run(const gl_convert* p, const void* source, void* target, const void* const* parameters, int threads, gl_poll poll,
+                         void* about) {
+    Call call{run_boxes, p, static_cast<const char*>(source), static_cast<char*>(target), p->boxes, p->scratch};
+    std::copy_n(parameters, p->parameters, call.others);
+    const int64_t portion = std::max<int64_t>(1, PORTION / (p->box * std::max(p->source_bytes, p->target_bytes)));
+    return share(call, int(std::min<int64_t>(threads, most_threads(p))), portion, poll, about);
+}
+
+}

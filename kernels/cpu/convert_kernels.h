@@ -5,16 +5,14 @@
 // said there holds here.  A row is contiguous and aligned to nothing.  Types are values at run time: only their kind and the
 // bytes of an element are known when this is compiled.  In the templates `unsigned` is the word of an f32, and `Word` of an f64.
 //
-// An element is read to the shortest of the numbers below that holds it exactly, and written from the shortest that decides how
-// it is rounded.  Between these there may be changes and steps:
-//   f64 to f16     to odd f32, write                 s64 to f32    to odd f64, to f32
-//   s8 to f16      read, multiply, add, write        f32 to u64    to f64, to u64
+// Elements are read as numbers that hold them exactly, and written from these:
+//   f16, s8 ...    as f32                          s8 to s16 ...      as integers of 32 or 64 bits
+//   f64, s32       as f64                          s64 to a float     as f64 "to odd", which keeps what a later rounding asks for
 
 namespace gpulayout { namespace INSTRUCTIONS {
 
 #undef GPL_CONVERT_CUH
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"  // nvcc's
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "../convert.cuh"
 #pragma GCC diagnostic pop
@@ -24,8 +22,8 @@ typedef unsigned long long Word;
 template <class T> INLINE T load(const char* from, int64_t k) { T v; std::memcpy(&v, from + k * int64_t(sizeof v), sizeof v); return v; }
 template <class T> INLINE void store(char* to, int64_t k, T v) { std::memcpy(to + k * int64_t(sizeof v), &v, sizeof v); }
 INLINE bool is_half(const GplType& type) { return type.bits == 16 && type.mantissa == 10; }
+INLINE bool is_whole(const GplType& type) { return type.kind == GPL_BOOLEAN || type.kind == GPL_UNSIGNED || type.kind == GPL_SIGNED; }
 #define EACH for (int64_t k = 0; k < n; k++)
-#define IS_WHOLE_SET (LEVEL && !defined(LOWERED))  // its intrinsics may be used
 
 // --------------------------------------------------------------------------------------------------------------- reading
 
@@ -34,11 +32,28 @@ template <class T, class Number> static void read_as(const char* from, char* to,
 }
 
 // Integers of fewer than 8 bits; the bits above them do not count.
-template <bool SIGNED> static void read_low_bits(const char* from, char* to, int64_t n, unsigned number, bool) {
+template <bool SIGNED, class Number> static void read_low_bits(const char* from, char* to, int64_t n, unsigned number, bool) {
     const int above = 32 - gpl_type(number).bits;
     EACH {
         const uint32_t raised = uint32_t(load<uint8_t>(from, k)) << above;
-        store(to, k, float(SIGNED ? int32_t(raised) >> above : int32_t(raised >> above)));
+        store(to, k, Number(SIGNED ? int32_t(raised) >> above : int32_t(raised >> above)));
+    }
+}
+
+// u64 as int64_t: what is larger than its highest number is larger than those of all other types.
+static void read_u64(const char* from, char* to, int64_t n, unsigned, bool) {
+    EACH {
+        const uint64_t x = load<uint64_t>(from, k);
+        store(to, k, x >> 63 ? uint64_t(INT64_MAX) : x);
+    }
+}
+
+// Integers that an f64 cannot hold: the odd one of their two neighbours, which a later rounding treats as the integer itself.
+template <class T> static void read_to_odd(const char* from, char* to, int64_t n, unsigned, bool) {
+    constexpr T most = T(1) << 53;
+    EACH {
+        const T x = load<T>(from, k), low = x & 0x7FF, odd = (x - low) | (low ? 0x800 : 0);
+        store(to, k, double(x < most && (T(-1) > T(0) || x > T(0) - most) ? x : odd));
     }
 }
 
@@ -49,84 +64,97 @@ template <unsigned KIND, class Code, int BITS> static void read_float(const char
     EACH store(to, k, gpl_read_real<unsigned>(load<Code>(from, k), type));
 }
 
-static Pass reader(unsigned number) {
-    const GplType type = gpl_type(number);
+#if LEVEL && !defined(LOWERED)
+static void read_f16(const char* from, char* to, int64_t n, unsigned number, bool) {
+    int64_t k = 0;
+    for (; k + 8 <= n; k += 8)
+        _mm256_storeu_ps(reinterpret_cast<float*>(to + 4 * k), _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 2 * k))));
+    read_float<GPL_FLOAT, uint16_t, 16>(from + 2 * k, to + 4 * k, n - k, number, false);
+}
+#else
+constexpr Row read_f16 = read_float<GPL_FLOAT, uint16_t, 16>;
+#endif
+
+template <class Number> static Row whole_reader(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
-    if (type.kind == GPL_POWER) return {read_float<GPL_POWER, uint8_t, 8>, F32};
-    if (type.kind == GPL_FLOAT) {
-        if (type.bits >= 32) return {nullptr, type.bits == 64 ? F64 : F32};
-        return {type.bits == 16 ? read_float<GPL_FLOAT, uint16_t, 16> : type.bits == 8 ? read_float<GPL_FLOAT, uint8_t, 8> : read_float<GPL_FLOAT, uint8_t, 0>, F32};
+    if (type.bits < 8) return is_signed ? read_low_bits<true, Number> : read_low_bits<false, Number>;
+    if (type.bits == 8) return is_signed ? read_as<int8_t, Number> : read_as<uint8_t, Number>;
+    if (type.bits == 16) return is_signed ? read_as<int16_t, Number> : read_as<uint16_t, Number>;
+    if (type.bits == 32) return is_signed ? read_as<int32_t, Number> : read_as<uint32_t, Number>;
+    return is_signed ? read_as<int64_t, Number> : read_as<uint64_t, Number>;
+}
+
+// Of a float of up to 16 bits as f32.
+static Row float_reader(const GplType& type) {
+    if (type.kind == GPL_POWER) return read_float<GPL_POWER, uint8_t, 8>;
+    if (type.bits == 16) return is_half(type) ? read_f16 : read_float<GPL_FLOAT, uint16_t, 16>;
+    return type.bits == 8 ? read_float<GPL_FLOAT, uint8_t, 8> : read_float<GPL_FLOAT, uint8_t, 0>;
+}
+
+// The passes that read a type as numbers.
+static void add_reading(Passes& passes, unsigned from, Number number, bool to_odd) {
+    const GplType type = gpl_type(from);
+    if (!is_whole(type)) {
+        if (type.bits < 32) passes.add({float_reader(type), F32, from});
+        if (type.bits < 64 && number == F64) passes.add({read_as<float, double>, F64, from});
+    } else if (number == F64 && to_odd && type.bits == 64) {
+        passes.add({type.kind == GPL_SIGNED ? read_to_odd<int64_t> : read_to_odd<uint64_t>, number, from});
+    } else if (number == F32 || number == F64) {
+        passes.add({number == F32 ? whole_reader<float>(type) : whole_reader<double>(type), number, from});
+    } else if (type.bits == 64) {
+        if (type.kind == GPL_UNSIGNED && number == S64) passes.add({read_u64, number, from});
+    } else if (type.bits < 32 || number == S64) {
+        passes.add({number == S32 ? whole_reader<int32_t>(type) : whole_reader<int64_t>(type), number, from});
     }
-    if (type.bits < 8) return {is_signed ? read_low_bits<true> : read_low_bits<false>, F32};
-    if (type.bits == 8) return {is_signed ? read_as<int8_t, float> : read_as<uint8_t, float>, F32};
-    if (type.bits == 16) return {is_signed ? read_as<int16_t, float> : read_as<uint16_t, float>, F32};
-    if (type.bits == 32) return {is_signed ? read_as<int32_t, double> : read_as<uint32_t, double>, F64};
-    return {nullptr, is_signed ? S64 : U64};
-}
-
-// --------------------------------------------------------------------------------------------- from numbers to other numbers
-
-// The nearest f32 with an odd last bit, if no f32 is the number: a later rounding to a shorter type then rounds the number itself.
-static void to_odd_f32(const char* from, char* to, int64_t n, unsigned, bool) {
-    EACH {
-        const double x = load<double>(from, k);
-        GplRealCode<unsigned> near = {float(x)};
-        const bool is_other = double(near.real) != x, is_beyond = x < 0 ? double(near.real) < x : double(near.real) > x;
-        near.code = is_other ? (near.code - is_beyond) | 1 : near.code;
-        store(to, k, near.code);
-    }
-}
-
-// The same for integers and f64.
-template <class T> static void to_odd_f64(const char* from, char* to, int64_t n, unsigned, bool) {
-    constexpr T most = T(1) << 53;
-    EACH {
-        const T x = load<T>(from, k), low = x & 0x7FF, odd = (x - low) | (low ? 0x800 : 0);
-        store(to, k, double(x < most && (T(-1) > T(0) || x > T(0) - most) ? x : odd));
-    }
-}
-
-// To the nearest integer, half to even, saturated; nan is 0.
-static void f64_to_s64(const char* from, char* to, int64_t n, unsigned, bool) {
-    EACH {
-        const double x = gpl_rint<Word>(load<double>(from, k));
-        const bool is_inside = x >= -0x1p63 && x < 0x1p63;
-        const int64_t inside = int64_t(is_inside ? x : 0);
-        store(to, k, is_inside ? inside : x > 0 ? INT64_MAX : x < 0 ? INT64_MIN : 0);
-    }
-}
-static void f64_to_u64(const char* from, char* to, int64_t n, unsigned, bool) {
-    EACH {
-        const double x = gpl_rint<Word>(load<double>(from, k));
-        const bool is_upper = x >= 0x1p63;
-        const uint64_t inside = uint64_t(int64_t(x > 0 && x < 0x1p64 ? is_upper ? x - 0x1p63 : x : 0)) + (uint64_t(is_upper) << 63);
-        store(to, k, x >= 0x1p64 ? UINT64_MAX : inside);
-    }
-}
-
-static void s64_to_u64(const char* from, char* to, int64_t n, unsigned, bool) {
-    EACH { const int64_t x = load<int64_t>(from, k); store(to, k, x < 0 ? 0 : x); }
-}
-static void u64_to_s64(const char* from, char* to, int64_t n, unsigned, bool) {
-    EACH { const uint64_t x = load<uint64_t>(from, k); store(to, k, x >> 63 ? uint64_t(INT64_MAX) : x); }
-}
-
-// What changes numbers of one kind to another; `to_odd`: they are rounded once more.
-static Pass changer(Number from, Number to, bool to_odd) {
-    if (from == F32) return {read_as<float, double>, F64};
-    if (from == F64 && to == F32) return {to_odd ? to_odd_f32 : read_as<double, float>, F32};
-    if (from == F64) return {to == S64 ? f64_to_s64 : f64_to_u64, to};
-    if (to == S64 || to == U64) return {to == U64 ? s64_to_u64 : u64_to_s64, to};
-    if (to_odd) return {from == S64 ? to_odd_f64<int64_t> : to_odd_f64<uint64_t>, F64};
-    return {from == S64 ? read_as<int64_t, double> : read_as<uint64_t, double>, F64};
 }
 
 // --------------------------------------------------------------------------------------------------------------- writing
 
+// The nearest f32, or the odd one of the two neighbours: rounded again to fewer bits, that gives what the f64 would.
+static void to_odd_f32(const char* from, char* to, int64_t n, unsigned, bool) {
+    EACH {
+        const double x = load<double>(from, k), near = double(float(x));
+        int64_t given, found;
+        std::memcpy(&given, &x, 8), std::memcpy(&found, &near, 8);
+        const int32_t way = int32_t(int64_t(found > given) - int64_t(found < given));  // 1: away from zero
+        GplRealCode<unsigned> code = {float(x)};
+        store(to, k, (code.code - unsigned((way + 1) >> 1)) | unsigned(way & 1));
+    }
+}
+
+// Integers of up to half the bits of the number.
 template <class W, class Code, unsigned KIND> static void write_integers(const char* from, char* to, int64_t n, unsigned number, bool) {
     GplType type = gpl_type(number);
     type.kind = KIND;
     EACH store(to, k, Code(gpl_short_integer<W>(load<typename GplReal<W>::type>(from, k), type)));
+}
+
+// Integers of 32 and 64 bits: half to even, saturated, nan as 0.  T: signed, with the bits of the integer.
+template <class W, class T, bool SIGNED> static void write_nearest(const char* from, char* to, int64_t n, unsigned, bool) {
+    typedef typename GplReal<W>::type Real;
+    const Real end = Real(T(1) << (8 * sizeof(T) - 2)) * 2;  // one past the highest of T
+    const T highest = T(~(T(1) << (8 * sizeof(T) - 1)));
+    EACH {
+        const Real x = gpl_rint<W>(load<Real>(from, k));
+        const bool is_upper = !SIGNED && x >= end;
+        const Real lower = is_upper ? x - end : x;
+        const T inside = T(lower >= (SIGNED ? -end : Real(0)) && lower < end ? lower : Real(0));
+        const T beyond = SIGNED ? (x >= end ? highest : x < -end ? ~highest : inside) : (x >= 2 * end ? T(-1) : is_upper ? inside ^ ~highest : inside);
+        store(to, k, beyond);
+    }
+}
+
+// From integers to integers.
+template <class T, class Code> static void write_clamped(const char* from, char* to, int64_t n, unsigned number, bool) {
+    const GplType type = gpl_type(number);
+    const bool is_signed = type.kind == GPL_SIGNED;
+    const int bits = type.bits - is_signed;
+    const T highest = bits >= int(8 * sizeof(T)) - 1 ? T(~(T(1) << (8 * sizeof(T) - 1))) : T((T(1) << bits) - 1), lowest = is_signed ? ~highest : 0;
+    const Code all = Code(Code(-1) >> (8 * int(sizeof(Code)) - type.bits));
+    EACH {
+        const T x = load<T>(from, k), low = x < lowest ? lowest : x;
+        store(to, k, Code(Code(low > highest ? highest : low) & all));
+    }
 }
 
 template <class Code> static void write_floats(const char* from, char* to, int64_t n, unsigned number, bool saturate) {
@@ -141,31 +169,63 @@ static void write_powers(const char* from, char* to, int64_t n, unsigned number,
     type.kind = GPL_POWER;
     EACH store(to, k, uint8_t(gpl_write_real<unsigned>(load<float>(from, k), type, saturate)));
 }
-static void write_booleans(const char* from, char* to, int64_t n, unsigned, bool) {
-    EACH store(to, k, uint8_t(load<float>(from, k) != 0));
+template <class T> static void write_booleans(const char* from, char* to, int64_t n, unsigned, bool) {
+    EACH store(to, k, uint8_t(load<T>(from, k) != 0));
 }
 
-static Pass writer(unsigned number) {
-    const GplType type = gpl_type(number);
+#if LEVEL && !defined(LOWERED)
+static void write_f16(const char* from, char* to, int64_t n, unsigned number, bool saturate) {
+    int64_t k = 0;
+    for (; k + 8 <= n; k += 8)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * k), _mm256_cvtps_ph(_mm256_loadu_ps(reinterpret_cast<const float*>(from + 4 * k)), 0));
+    write_floats<uint16_t>(from + 4 * k, to + 2 * k, n - k, number, saturate);
+}
+#else
+constexpr Row write_f16 = write_floats<uint16_t>;
+#endif
+
+template <class T> static Row whole_writer(const GplType& type) {
+    if (type.kind == GPL_BOOLEAN) return write_booleans<T>;
+    return type.bits <= 8 ? write_clamped<T, uint8_t> : type.bits == 16 ? write_clamped<T, uint16_t> : type.bits == 32 ? write_clamped<T, uint32_t>
+         : write_clamped<T, uint64_t>;
+}
+
+// Of integers of up to 32 bits from f64, and of 64 bits from either.
+template <class W> static Row integer_writer(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
-    if (type.kind == GPL_POWER) return {write_powers, F32};
-    if (type.kind == GPL_BOOLEAN) return {write_booleans, F32};
-    if (type.kind == GPL_FLOAT) {
-        if (type.bits >= 32) return {nullptr, type.bits == 64 ? F64 : F32};
-        return {type.bits < 16 ? write_floats<uint8_t> : is_half(type) ? write_floats<uint16_t> : write_bf16, F32};
+    if (type.bits == 64) return is_signed ? write_nearest<W, int64_t, true> : write_nearest<W, int64_t, false>;
+    if (type.bits == 32 && sizeof(W) == 4) return is_signed ? write_nearest<W, int32_t, true> : write_nearest<W, int32_t, false>;
+    if (type.bits == 32) return is_signed ? write_integers<W, uint32_t, GPL_SIGNED> : write_integers<W, uint32_t, GPL_UNSIGNED>;
+    if (type.bits == 16) return is_signed ? write_integers<W, uint16_t, GPL_SIGNED> : write_integers<W, uint16_t, GPL_UNSIGNED>;
+    return is_signed ? write_integers<W, uint8_t, GPL_SIGNED> : write_integers<W, uint8_t, GPL_UNSIGNED>;
+}
+
+// The passes that write numbers as a type.
+static void add_writing(Passes& passes, unsigned to, Number number) {
+    const GplType type = gpl_type(to);
+    const Row short_float = type.kind == GPL_POWER ? write_powers : type.bits < 16 ? write_floats<uint8_t> : is_half(type) ? write_f16 : write_bf16;
+    if (number == S32 || number == S64) {
+        const bool is_same = type.kind == GPL_SIGNED && type.bits == (number == S32 ? 32 : 64);
+        if (!is_same) passes.add({number == S32 ? whole_writer<int32_t>(type) : whole_writer<int64_t>(type), number, to});
+    } else if (type.kind == GPL_BOOLEAN) {
+        passes.add({number == F32 ? write_booleans<float> : write_booleans<double>, number, to});
+    } else if (is_whole(type)) {
+        passes.add({number == F32 ? integer_writer<unsigned>(type) : integer_writer<Word>(type), number, to});
+    } else if (type.bits >= 32) {
+        if (type.bits == 32 && number == F64) passes.add({read_as<double, float>, F32, to});
+        if (type.bits == 64 && number == F32) passes.add({read_as<float, double>, F64, to});
+    } else {
+        if (number == F64) passes.add({to_odd_f32, F32, to});
+        passes.add({short_float, F32, to});
     }
-    if (type.bits <= 8) return {is_signed ? write_integers<unsigned, uint8_t, GPL_SIGNED> : write_integers<unsigned, uint8_t, GPL_UNSIGNED>, F32};
-    if (type.bits == 16) return {is_signed ? write_integers<unsigned, uint16_t, GPL_SIGNED> : write_integers<unsigned, uint16_t, GPL_UNSIGNED>, F32};
-    if (type.bits == 32) return {is_signed ? write_integers<Word, uint32_t, GPL_SIGNED> : write_integers<Word, uint32_t, GPL_UNSIGNED>, F64};
-    return {nullptr, is_signed ? S64 : U64};
 }
 
 // ----------------------------------------------------------------------------------------------------------------- steps
 
-// Each element's number with its own parameter, or with one for all.
+// Each number with a parameter of its own, or with one for all.
 template <class W, unsigned OPERATION, bool MANY> static void step(const char* from, char* to, int64_t n, const char* parameter) {
     typedef typename GplReal<W>::type Real;
-    const Real one = MANY ? Real(0) : load<Real>(parameter, 0);
+    const Real one = MANY || OPERATION == GPL_ROUND ? Real(0) : load<Real>(parameter, 0);
     EACH {
         const Real x = load<Real>(from, k);
         store(to, k, OPERATION == GPL_ROUND ? gpl_rint<W>(x) : gpl_step<W>(OPERATION, x, MANY ? load<Real>(parameter, k) : one));
@@ -173,10 +233,18 @@ template <class W, unsigned OPERATION, bool MANY> static void step(const char* f
 }
 #define STEPS(W, MANY) {nullptr, step<W, GPL_MULTIPLY, MANY>, step<W, GPL_ADD, MANY>, step<W, GPL_SUBTRACT, MANY>, step<W, GPL_DIVIDE, MANY>, step<W, GPL_ROUND, MANY>}
 
+// A value for each of n elements, from every `stride`-th one.
+template <class T> static void spread(char* to, const char* from, int64_t n, int64_t stride) {
+    const T one = load<T>(from, 0);
+    if (stride == 0) EACH store(to, k, one);
+    else if (stride == 1) EACH store(to, k, load<T>(from, k));
+    else EACH store(to, k, load<T>(from, k * stride));
+}
+
 // A row to a target that is written around the caches.
 static void stream(char* to, const char* from, int64_t bytes) {
 #if IS_X86_64
-    const int64_t past = reinterpret_cast<uintptr_t>(to) & 63, head = past && bytes > 64 - past ? 64 - past : past ? bytes : 0;
+    const int64_t past = reinterpret_cast<uintptr_t>(to) & 63, head = !past ? 0 : bytes > 64 - past ? 64 - past : bytes;
     std::memcpy(to, from, size_t(head));
     for (to += head, from += head, bytes -= head; bytes >= 64; to += 64, from += 64, bytes -= 64)
         for (int k = 0; k < 64; k += 16)
@@ -185,9 +253,9 @@ static void stream(char* to, const char* from, int64_t bytes) {
     std::memcpy(to, from, size_t(bytes));
 }
 
-static constexpr ConvertKernels convert_table = {reader, changer, writer, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, stream};
+static constexpr ConvertKernels convert_table = {
+    add_reading, add_writing, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, {spread<float>, spread<double>}, stream};
 #undef STEPS
 #undef EACH
-#undef IS_WHOLE_SET
 
 }}  // namespace gpulayout::INSTRUCTIONS

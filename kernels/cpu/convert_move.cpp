@@ -54,17 +54,24 @@
 
 namespace gpulayout {
 
-enum Number { F32, F64, S64, U64 };
+enum Number { F32, F64, S32, S64 };
 using Row = void (*)(const char* from, char* to, int64_t n, unsigned type, bool saturate);
-struct Pass {
-    Row row;        // nullptr: there is nothing to do
-    Number number;  // what is read from it, or comes out of it
+struct Pass {  // over a chunk
+    Row row;                             // nullptr: a step
+    Number number;                       // what is read, or what comes out
+    unsigned type;                       // of the elements that it reads or writes
+    int operation = 0, parameter = -1;   // of a step; -1: it has none
+};
+struct Passes {
+    Pass all[12];
+    int count = 0;
+    void add(const Pass& pass) { all[count++] = pass; }
 };
 struct ConvertKernels {
-    Pass (*reader)(unsigned type);
-    Pass (*changer)(Number from, Number to, bool to_odd);
-    Pass (*writer)(unsigned type);
+    void (*add_reading)(Passes& passes, unsigned type, Number number, bool to_odd);
+    void (*add_writing)(Passes& passes, unsigned type, Number number);
     void (*steps[2][2][6])(const char* from, char* to, int64_t n, const char* parameter);  // f32 or f64; one value or many; operation
+    void (*spread[2])(char* to, const char* from, int64_t n, int64_t stride);
     void (*stream)(char* to, const char* from, int64_t bytes);
 };
 
@@ -96,13 +103,6 @@ struct ConvertAxis {
     int64_t n, source, target, parameters[GL_MOST_PARAMETERS], box;
 };
 
-struct Stage {  // of a chunk
-    Row row;
-    unsigned type;             // of the elements that it reads or writes
-    int operation, parameter;  // of a step, where `row` is nullptr
-    int64_t bytes;             // of a number that comes out
-};
-
 // The moves of a box to and from scratch tiles.  A box at the end of an axis is shorter there.
 struct TileMoves {
     gl_move* gather = nullptr;
@@ -121,7 +121,7 @@ struct gl_convert {
     std::vector<int> by_source;                // their numbers, in the order of the boxes
     std::vector<int> cut;                      // those with a shorter box at the end
     std::vector<gpulayout::TileMoves> moves;   // by which of `cut` are at their end, as bits
-    std::vector<gpulayout::Stage> stages;
+    gpulayout::Passes passes;
     const gpulayout::ConvertKernels* kernels = nullptr;
     gl_arithmetic arithmetic{};
     int64_t source_bytes = 0, target_bytes = 0, number_bytes = 4;  // of an element; of a parameter
@@ -176,31 +176,26 @@ static int64_t dense_run(const gl_convert& p, int64_t ConvertAxis::*stride, int6
     return run;
 }
 
-// The passes over a chunk, see convert_kernels.h.
-static void add_stages(gl_convert& p) {
-    const ConvertKernels& k = *p.kernels;
-    const Pass read = k.reader(p.arithmetic.source), write = k.writer(p.arithmetic.target);
-    const Number compute = p.number_bytes == 8 ? F64 : F32;
-    Number now = read.number;
-    const auto add = [&](Row row, Number number, unsigned type = 0, int operation = 0, int parameter = 0) {
-        p.stages.push_back({row, type, operation, parameter, number == F32 ? 4 : 8}), now = number;
-    };
-    const auto change = [&](Number wanted, bool to_odd) {
-        while (now != wanted) {
-            const bool is_long = now == S64 || now == U64;
-            const Number next = now == F32 || (is_long && wanted == F32) ? F64 : wanted;
-            add(k.changer(now, next, to_odd || (next != wanted)).row, next);
-        }
-    };
-    if (read.row) add(read.row, read.number, p.arithmetic.source);
-    if (p.arithmetic.steps) change(compute, false);
+// The passes over a chunk.  Numbers hold the elements of both sides; steps are done in f64 if a side has as many digits.
+static void add_passes(gl_convert& p) {
+    const unsigned from = p.arithmetic.source, to = p.arithmetic.target;
+    const auto is_whole = [](unsigned type) { return (type & 7) <= GPL_SIGNED; };
+    const auto is_long = [&](unsigned type) { return bytes_of(type) == 8 || (bytes_of(type) == 4 && is_whole(type)); };
+    const auto fits_s32 = [&](unsigned type) { return bytes_of(type) < 4 || (bytes_of(type) == 4 && (type & 7) == GPL_SIGNED); };
+    p.number_bytes = is_long(from) || is_long(to) ? 8 : 4;
+    Number number = is_long(from) ? F64 : F32;
+    if (p.arithmetic.steps)
+        number = p.number_bytes == 8 ? F64 : F32;
+    else if (is_whole(from) && is_whole(to))
+        number = fits_s32(from) && fits_s32(to) ? S32 : S64;
+    if (from == to && !p.arithmetic.steps && bytes_of(from) == 8) return;  // u64 would be cut
+    p.kernels->add_reading(p.passes, from, number, !p.arithmetic.steps && bytes_of(to) < 8);
     for (unsigned left = p.arithmetic.steps; left; left >>= 5) {
-        const int operation = left & 7, parameter = left >> 3 & 3;
-        add(nullptr, compute, 0, operation, operation == GPL_ROUND ? -1 : parameter);
-        if (operation != GPL_ROUND) p.parameters = std::max(p.parameters, parameter + 1);
+        const int operation = left & 7, parameter = operation == GPL_ROUND ? -1 : int(left >> 3 & 3);
+        p.passes.add({nullptr, number, 0, operation, parameter});
+        p.parameters = std::max(p.parameters, parameter + 1);
     }
-    change(write.number, write.row != nullptr);
-    if (write.row) add(write.row, write.number, p.arithmetic.target), p.stages.back().bytes = p.target_bytes;
+    p.kernels->add_writing(p.passes, to, number);
 }
 
 // Boxes that are long enough along the target, then as long as there is room along the source; or pieces of long rows.
@@ -266,12 +261,8 @@ static void add_moves(gl_convert& p) {
 static void plan_convert(gl_convert& p, int rank, const gl_convert_axis* axes) {
     p.kernels = &kernels();
     p.source_bytes = bytes_of(p.arithmetic.source), p.target_bytes = bytes_of(p.arithmetic.target);
-    for (unsigned type : {p.arithmetic.source, p.arithmetic.target}) {
-        const int64_t size = bytes_of(type);
-        if (size == 8 || (size == 4 && (type & 7) != GPL_FLOAT)) p.number_bytes = 8;
-    }
     normalize(p, rank, axes);
-    add_stages(p);
+    add_passes(p);
     p.by_source = by_source(p);
     if (p.source_bytes > p.target_bytes) {
         std::vector<ConvertAxis> order;
@@ -327,20 +318,20 @@ struct Rows {
 void Rows::prepare() {
     const int rank = int(p.axes.size());
     for (; run_axes < rank && source_step[run_axes] == run * p.source_bytes && target_step[run_axes] == run * p.target_bytes; run_axes++) {
+        bool varies = false;  // along this axis and not below it
+        for (int q = 0; q < p.parameters; q++) varies |= p.axes[size_t(run_axes)].parameters[q] && !period[q];
+        if (varies && run >= LEAST_RUN) break;
         run *= count[run_axes];
         for (int q = 0; q < p.parameters; q++)
             if (p.axes[size_t(run_axes)].parameters[q] && count[run_axes] > 1) period[q] = run;
     }
     int64_t widest = p.number_bytes, longest = 1;
-    for (const Stage& stage : p.stages) widest = std::max(widest, stage.bytes);
+    for (int k = 0; k < p.passes.count; k++)
+        if (p.passes.all[k].number == F64 || p.passes.all[k].number == S64) widest = 8;
     chunk = CHUNK / widest;
     for (int64_t one : period)
         if (one <= chunk) longest = std::max(longest, one);
     chunk -= chunk % longest;
-}
-
-template <class Real> static void spread_row(char* to, const char* from, int64_t n, int64_t stride) {
-    for (int64_t k = 0; k < n; k++) std::memcpy(to + k * int64_t(sizeof(Real)), from + k * stride * int64_t(sizeof(Real)), sizeof(Real));
 }
 
 // A value for each of n elements of a run.
@@ -355,7 +346,7 @@ void Rows::spread_values(int q, int64_t first, int64_t n) {
     }
     for (char* to = buffers.spread[q]; n > 0;) {
         const int64_t some = std::min(n, count[0] - at[0]), stride = p.axes[0].parameters[q];
-        size == 8 ? spread_row<double>(to, from, some, stride) : spread_row<float>(to, from, some, stride);
+        p.kernels->spread[size == 8](to, from, some, stride);
         to += some * size, n -= some, at[0] += some, from += some * stride * size;
         for (int k = 0; k < run_axes && at[k] == count[k]; k++) {
             from -= at[k] * p.axes[size_t(k)].parameters[q] * size, at[k] = 0;
@@ -368,16 +359,16 @@ void Rows::spread_values(int q, int64_t first, int64_t n) {
 void Rows::convert_chunk(const char* from, char* to, int64_t first, int64_t n) {
     const bool streams = p.streams && !p.scatters;
     int buffer = 0;
-    for (const Stage& stage : p.stages) {
-        const bool is_last = &stage == &p.stages.back();
-        char* into = is_last && !streams ? to : buffers.numbers[buffer];
-        if (stage.row) {
-            stage.row(from, into, n, stage.type, p.arithmetic.saturate);
+    for (int k = 0; k < p.passes.count; k++) {
+        const Pass& pass = p.passes.all[k];
+        char* into = k + 1 == p.passes.count && !streams ? to : buffers.numbers[buffer];
+        if (pass.row) {
+            pass.row(from, into, n, pass.type, p.arithmetic.saturate);
         } else {
-            const int q = stage.parameter;
+            const int q = pass.parameter;
             const bool many = q >= 0 && period[q];
             if (many) spread_values(q, first, n);
-            p.kernels->steps[p.number_bytes == 8][many][stage.operation](from, into, n, q < 0 ? from : many ? buffers.spread[q] : values[q]);
+            p.kernels->steps[p.number_bytes == 8][many][pass.operation](from, into, n, q < 0 ? from : many ? buffers.spread[q] : values[q]);
         }
         from = into, buffer ^= 1;
     }

@@ -111,7 +111,7 @@ static int instruction_sets() {
 #else
     bool has_avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vbmi");
-    return !__builtin_cpu_supports("avx2") ? 1 : has_avx512 ? 3 : 2;
+    return !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c") ? 1 : has_avx512 ? 3 : 2;
 #endif
 }
 static std::atomic<int> chosen_set{-1};  // -1: the best

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from gpulayout.api.code_c import function
 from gpulayout.api.code_convert import ConvertFunction, comment_of, range_of
-from gpulayout.layout.float_formats import FORMATS
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.float_formats import FORMATS
 
 C_TYPES = {
     "pred": "unsigned char",

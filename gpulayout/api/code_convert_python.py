@@ -12,8 +12,8 @@ import numpy as np
 
 from gpulayout.api.code_convert import ConvertFunction, comment_of, range_of
 from gpulayout.api.code_parts import WIDTH, wrapped
-from gpulayout.layout.float_formats import FORMATS
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.float_formats import FORMATS
 
 _POWER = ElementType.F8E8M0FNU
 _VALUES = frozenset(

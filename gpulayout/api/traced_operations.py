@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.layout.float_formats import FORMATS
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.float_formats import FORMATS
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.lowered import is_torch
 from gpulayout.moves.torch_views import viewed

@@ -94,7 +94,7 @@ static const ConvertKernels& kernels() {
 constexpr int64_t CHUNK = 4096;         // bytes of the numbers of a chunk
 constexpr int64_t LEAST_RUN = 256;      // elements of a row that needs no scratch tile
 constexpr int64_t PIECE = 64 << 10;     // bytes of a box that needs none
-constexpr int64_t TARGET_RUN = 4096;    // bytes of a box along the target, if it needs one
+constexpr int64_t LONG_RUN = 4096;      // bytes of a box that needs one along the side that is converted along, of the wider elements
 constexpr int MOST_AXES = 62, MOST_PASSES = 8;
 
 // ------------------------------------------------------------------------------------------------------------- the plan
@@ -198,15 +198,15 @@ static void add_passes(gl_convert& p) {
     p.kernels->add_writing(p.passes, to, number);
 }
 
-// Boxes that are long enough along the target, then as long as there is room along the source; or pieces of long rows.
+// Boxes that are long along the side that is converted along, then as long as there is room along the other; or pieces of rows.
 static void cut_boxes(gl_convert& p) {
-    const int64_t room = gl_second_level() / 4 / std::min(p.source_bytes, p.target_bytes);
     const bool is_tiled = p.gathers || p.scatters;
-    int64_t most = is_tiled ? room : PIECE / std::max(p.source_bytes, p.target_bytes);
-    most = std::max<int64_t>(1, std::min(most, std::max<int64_t>(p.count / 16, 4096)));
-    std::vector<int> by_target(p.axes.size());
-    for (int k = 0; k < int(p.axes.size()); k++) by_target[size_t(k)] = k;
-    std::stable_sort(by_target.begin(), by_target.end(), [&](int a, int b) { return p.axes[a].target < p.axes[b].target; });
+    const int64_t narrow = std::min(p.source_bytes, p.target_bytes), wide = std::max(p.source_bytes, p.target_bytes);
+    const int64_t most = std::max<int64_t>(1, std::min(is_tiled ? gl_second_level() / 4 / narrow : PIECE / wide, std::max<int64_t>(p.count / 16, 4096)));
+    std::vector<int> by_conversion(p.axes.size());
+    for (int k = 0; k < int(p.axes.size()); k++) by_conversion[size_t(k)] = k;
+    std::vector<int> by_other = p.by_source;
+    if (p.scatters && !p.gathers) std::stable_sort(by_other.begin(), by_other.end(), [&](int a, int b) { return p.axes[a].target < p.axes[b].target; });
     const auto take = [&](const std::vector<int>& order, int64_t limit) {
         for (int k : order) {
             ConvertAxis& a = p.axes[size_t(k)];
@@ -215,8 +215,8 @@ static void cut_boxes(gl_convert& p) {
             for (const ConvertAxis& b : p.axes) p.box *= b.box;
         }
     };
-    if (is_tiled) take(by_target, std::min(most, std::max<int64_t>(TARGET_RUN / p.target_bytes, 64)));
-    take(is_tiled ? p.by_source : by_target, most);
+    take(by_conversion, is_tiled ? std::min(most, LONG_RUN / wide) : most);
+    take(by_other, most);
     p.box = p.boxes = 1;
     for (size_t k = 0; k < p.axes.size(); k++) {
         ConvertAxis& a = p.axes[k];

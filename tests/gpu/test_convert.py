@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.convert import MOST_AXES, joined, launch_pieces
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
 from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import Axis, Move
 from tests import reference_arithmetic as model

@@ -12,9 +12,6 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-_TINY, _HALF = np.float32(2.0**-140), np.float32(0.5)
 _ENVIRONMENT_BYTES = 256  # more than `fenv_t` of any system
 _DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV of glibc on x86 and ARM
 
@@ -25,7 +22,7 @@ def default_float_mode() -> Iterator[None]:
 
     On systems without glibc the mode stays as it is.
     """
-    libm = None if _TINY * _HALF else _libm()
+    libm = _libm()
     if libm is None:
         yield
         return

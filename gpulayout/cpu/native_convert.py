@@ -38,7 +38,7 @@ class NativeConvertPlan(NamedTuple):
 
     def describe(self) -> str:
         """The plan in words."""
-        found = self.compiled.describe()
+        found: dict[str, Any] = self.compiled.describe()
         text = f"{self.move.arithmetic.form} in {counted(found['boxes'], 'box')} of {counted(found['box'], 'element')}"
         text += ", gathered before" * found["gathers"] + ", scattered after" * found["scatters"]
         text += ", written around the caches" if found["streams"] else ""

@@ -254,7 +254,7 @@ static void stream(char* to, const char* from, int64_t bytes) {
 }
 
 static constexpr ConvertKernels convert_table = {
-    add_reading, add_writing, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, {spread<float>, spread<double>}, stream};
+    add_reading, add_writing, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}, stream};
 #undef STEPS
 #undef EACH
 

@@ -71,6 +71,7 @@ struct ConvertKernels {
     void (*add_reading)(Passes& passes, unsigned type, Number number, bool to_odd);
     void (*add_writing)(Passes& passes, unsigned type, Number number);
     void (*steps[2][2][6])(const char* from, char* to, int64_t n, const char* parameter);  // f32 or f64; one value or many; operation
+    Row low_bits;  // elements of fewer than 8 bits
     void (*spread[2])(char* to, const char* from, int64_t n, int64_t stride);
     void (*stream)(char* to, const char* from, int64_t bytes);
 };
@@ -188,7 +189,10 @@ static void add_passes(gl_convert& p) {
         number = p.number_bytes == 8 ? F64 : F32;
     else if (is_whole(from) && is_whole(to))
         number = fits_s32(from) && fits_s32(to) ? S32 : S64;
-    if (from == to && !p.arithmetic.steps && bytes_of(from) == 8) return;  // u64 would be cut
+    if (from == to && !p.arithmetic.steps) {  // codes stay, those of nan among them
+        if ((from >> 5 & 127) < 8 && (from & 7) != GPL_BOOLEAN) p.passes.add({p.kernels->low_bits, F32, from});
+        return;
+    }
     p.kernels->add_reading(p.passes, from, number, !p.arithmetic.steps && bytes_of(to) < 8);
     for (unsigned left = p.arithmetic.steps; left; left >>= 5) {
         const int operation = left & 7, parameter = operation == GPL_ROUND ? -1 : int(left >> 3 & 3);

@@ -19,7 +19,10 @@ from tests.support.waiting import HANG
 
 HERE = pathlib.Path(__file__).parent
 ENGINE = HERE.parents[2] / "kernels" / "cpu"
-FILES = ("strided_move.cpp", "threads.h", "strided_move.h", "register_kernels.h")  # each before those that it includes
+FILES = (
+    *("strided_move.cpp", "strided_move.h", "convert_move.cpp", "convert_move.h", "threads.h", "instruction_sets.h"),
+    *("each_instruction_set.h", "register_kernels.h", "convert_kernels.h", "../convert.cuh"),
+)
 KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.
 FLAGS = ("-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fstrict-aliasing", "-Wno-psabi")
@@ -91,21 +94,29 @@ def numbered(text: str, numbers: dict | None) -> str:
 
 def with_headers(text: str, headers: dict[str, str]) -> str:
     """One text, which a cache of compiled texts can be asked for."""
-    for name, header in headers.items():
-        text = text.replace(f'#include "{name}"\n', header)
+    each = headers.get("each_instruction_set.h", "")
+    for name in headers:
+        sets = each.replace("#include KERNELS\n", f'#include "{name}"\n')
+        text = text.replace(f'#define KERNELS "{name}"\n#include "each_instruction_set.h"\n', sets)
+    while any(f'#include "{name}"\n' in text for name in headers):
+        for name, header in headers.items():
+            text = text.replace(f'#include "{name}"\n', header.replace("#pragma once\n", ""))
     return text
 
 
-def program(build: Build, changed: dict[str, str] | None = None) -> pathlib.Path:
+def program(build: Build, changed: dict[str, str] | None = None, main: str = "stress.cpp") -> pathlib.Path:
     """The compiled program; `changed` files of the engine have another text."""
     text = files() | (changed or {})
-    engine = numbered(with_headers(text["strided_move.cpp"], text), build.numbers)
-    main, cases = ((HERE / name).read_text(encoding="utf-8") for name in ("stress.cpp", "cases.h"))
-    main = with_headers(main, {"cases.h": cases, **files()})
+    own = {path.name: path.read_text(encoding="utf-8") for path in HERE.iterdir() if path.suffix in (".cpp", ".h")}
+    units = ("strided_move.cpp",) if main == "stress.cpp" else ("strided_move.cpp", "convert_move.cpp")
+    engine = [with_headers(text[name], text) for name in units]
     return toolchain.program(
         (
-            (engine, (*FLAGS, *build.flags, *build.engine_flags)),
-            (main, (*FLAGS, *build.flags, "-O1", *(QUICK if build.engine_flags[-len(QUICK) :] == QUICK else ()))),
+            *((numbered(each, build.numbers), (*FLAGS, *build.flags, *build.engine_flags)) for each in engine),
+            (
+                with_headers(own[main], own | files()),
+                (*FLAGS, *build.flags, "-O1", *(QUICK if build.engine_flags[-len(QUICK) :] == QUICK else ())),
+            ),
         ),
         ("-pthread", *build.flags),
         build.compiler,
@@ -114,7 +125,8 @@ def program(build: Build, changed: dict[str, str] | None = None) -> pathlib.Path
 
 def run(build: Build, kind: str, seed: int, first: int, count: int, most_bytes: int, changed=None, limit=HANG):
     """The finished process of some cases of a kind; subprocess.TimeoutExpired if it hangs."""
-    command = [*build.runner, program(build, changed), kind, seed, first, count, most_bytes]
+    main, words = ("converts.cpp", ()) if kind == "converts" else ("stress.cpp", (kind,))
+    command = [*build.runner, program(build, changed, main), *words, seed, first, count, most_bytes]
     environment = {
         **os.environ,
         "ASAN_OPTIONS": f"detect_leaks={int(ALL)}",  # where containers forbid to trace threads, this fails

@@ -1,4 +1,4 @@
-"""NumPy's element conversions against the exact model: every code of the small types, random codes of the wide ones,
+"""Element conversions of NumPy and of the native engine, with each instruction set, against the exact model: every code of the small types, random codes of the wide ones,
 and the neighbours of every number where rounding changes.
 """
 
@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gpulayout.cpu.casts import ElementConversion, cast_values
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
 from tests import reference_arithmetic as model
 from tests.support import effort
+from tests.support.element_conversions import ENGINES, conversions
 
 REAL = [kind for kind in ElementType if not kind.is_complex]
 SMALL = [kind for kind in REAL if kind.itemsize <= 2]
@@ -20,6 +20,13 @@ WIDE = [kind for kind in REAL if kind.itemsize > 2]
 SMALL_FLOATS = [kind for kind in SMALL if kind.is_floating]
 NATIVE = (ElementType.F32, ElementType.F64)
 RANDOM = 1_000_000 if effort.ALL else 100_000  # for each pair of types: 180 million in all
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    """NumPy, and the native engine with each of its instruction sets."""
+    with conversions(request.param) as found:
+        yield found
 
 
 def asks(target):
@@ -39,17 +46,17 @@ def wrong(values, found, target, saturate):
     return np.where(nan, ~model.is_nan(found, target.value), found != expected)
 
 
-def check(codes, source, target, values):
+def check(engine, codes, source, target, values):
     """Cast codes of the source, whose values are these."""
     for saturate in asks(target):
-        found = cast_values(codes, source, target, saturate).view(target.carrier)
+        found = engine.cast(codes, source, target, saturate).view(target.carrier)
         bad = wrong(values, found, target, saturate)
         assert not bad.any(), (target, saturate, codes[bad][:5], values[bad][:5], found[bad][:5])
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", SMALL, ids=str)
-def test_every_code_of_a_small_type_becomes_every_type(source):
+def test_every_code_of_a_small_type_becomes_every_type(engine, source):
     """Above the bits of an element there are others, which do not count."""
     count = 2 if source is ElementType.PRED else 1 << 8 * source.itemsize
     codes = np.arange(count).astype(source.carrier)
@@ -57,11 +64,11 @@ def test_every_code_of_a_small_type_becomes_every_type(source):
     values = values[codes.astype(np.intp) % len(values)]
     for target in REAL:
         if target is source:
-            same = cast_values(codes, source, target).view(source.carrier)
+            same = engine.cast(codes, source, target).view(source.carrier)
             mask = source.carrier.type((1 << model.width_of(source.value)) - 1)
             assert (same == codes & mask).all()
         else:
-            check(codes, source, target, values)
+            check(engine, codes, source, target, values)
 
 
 def values_of(codes, source):
@@ -89,12 +96,12 @@ def random_codes(source, count, seed):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", REAL, ids=str)
 @pytest.mark.parametrize("source", WIDE, ids=str)
-def test_random_wide_codes(source, target):
+def test_random_wide_codes(engine, source, target):
     codes = random_codes(source, RANDOM, 6)
     if target is source:
-        assert (cast_values(codes, source, target).view(source.carrier) == codes).all()
+        assert (engine.cast(codes, source, target).view(source.carrier) == codes).all()
     else:
-        check(codes, source, target, values_of(codes, source))
+        check(engine, codes, source, target, values_of(codes, source))
 
 
 def limits_of(target):
@@ -134,22 +141,22 @@ def around(limits, source):
 
 @pytest.mark.parametrize("target", REAL, ids=str)
 @pytest.mark.parametrize("source", WIDE, ids=str)
-def test_next_to_every_number_where_rounding_changes(source, target):
+def test_next_to_every_number_where_rounding_changes(engine, source, target):
     if target is not source:
         codes = around(limits_of(target), source)
-        check(codes, source, target, values_of(codes, source))
+        check(engine, codes, source, target, values_of(codes, source))
 
 
 @pytest.mark.parametrize("source, target", [("c64", "c128"), ("c128", "c64")])
-def test_the_parts_of_complex_numbers_are_cast(source, target):
+def test_the_parts_of_complex_numbers_are_cast(engine, source, target):
     source, target = ElementType(source), ElementType(target)
     parts = random_codes(source.component, 2000, 8)
-    found = cast_values(parts.view(source.dtype), source, target).view(target.component.dtype)
+    found = engine.cast(parts.view(source.dtype), source, target).view(target.component.dtype)
     assert not wrong(values_of(parts, source.component), found, target.component, True).any()
 
 
 @pytest.mark.parametrize("target", SMALL_FLOATS, ids=str)
-def test_ml_dtypes_rounds_f32_to_the_same(target):
+def test_ml_dtypes_rounds_f32_to_the_same(engine, target):
     codes = np.concatenate([around(limits_of(target), ElementType.F32), random_codes(ElementType.F32, 100_000, 9)])
     numbers = codes.view(np.float32)
     if target is ElementType.F8E8M0FNU:
@@ -157,7 +164,7 @@ def test_ml_dtypes_rounds_f32_to_the_same(target):
         numbers = numbers[~(np.abs(numbers) < 2.0**-126)]
     if not target.holds(np.nan):
         numbers = numbers[numbers == numbers]  # the law gives 0, ml_dtypes -0
-    found = cast_values(numbers, ElementType.F32, target, saturate=False)
+    found = engine.cast(numbers, ElementType.F32, target, saturate=False)
     with np.errstate(all="ignore"):
         expected = numbers.astype(target.dtype)
         assert model.same_floats(found.astype(np.float32), expected.astype(np.float32)).all()
@@ -167,7 +174,7 @@ def test_ml_dtypes_rounds_f32_to_the_same(target):
 
 
 @pytest.mark.parametrize("source", list(ElementType), ids=str)
-def test_strides_and_carriers_change_nothing(source):
+def test_strides_and_carriers_change_nothing(engine, source):
     """A block may lie anywhere, as its own dtype or as unsigned integers; what is between its elements stays."""
     bits = np.random.default_rng(10).integers(0, 256, 4 * 10 * 3 * source.itemsize).astype(np.uint8)
     if source is ElementType.PRED:
@@ -178,24 +185,22 @@ def test_strides_and_carriers_change_nothing(source):
     for target in ElementType:
         if source.is_complex != target.is_complex:
             continue
-        expected = cast_values(values.copy(), source, target)
+        expected = engine.cast(values.copy(), source, target)
         room = np.full((4, 2, 5), 77, target.carrier)
         out = room[:, ::-1, 1::2]
         for dtype in (target.dtype, target.carrier):
             out[...] = 0
-            with np.errstate(all="ignore"):
-                conversion = ElementConversion(Arithmetic(source, target))
-                conversion.convert(values.view(source.carrier), (), out.view(dtype))
+            engine.convert(Arithmetic(source, target), values.view(source.carrier), (), out.view(dtype))
             assert out.tobytes() == expected.tobytes(), target
         out[...] = 77
         assert (room == 77).all()
 
 
 @pytest.mark.parametrize("target", REAL, ids=str)
-def test_no_dimensions_and_no_elements(target):
-    assert cast_values(np.array(1, np.float32), ElementType.F32, target).shape == ()
+def test_no_dimensions_and_no_elements(engine, target):
+    assert engine.cast(np.array(1, np.float32), ElementType.F32, target).shape == ()
     for source in REAL:
-        assert cast_values(np.empty((0, 3), source.dtype), source, target).shape == (0, 3)
+        assert engine.cast(np.empty((0, 3), source.dtype), source, target).shape == (0, 3)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -239,7 +244,7 @@ def exact_value(number):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", PAIRS, ids=" to ".join)
-def test_steps_round_one_by_one(names, form):
+def test_steps_round_one_by_one(engine, names, form):
     source, target = map(ElementType, names)
     arithmetic = Arithmetic(source, target, True, FORMS[form], form)
     assert arithmetic.compute.value == model.compute_type(*names)
@@ -247,8 +252,7 @@ def test_steps_round_one_by_one(names, form):
     codes = some_codes(source, count, 11)
     parameters = [some_parameters(arithmetic.compute, count, 12 + k) for k in range(arithmetic.parameter_count)]
     out = np.empty(count, target.carrier)
-    with np.errstate(all="ignore"):
-        ElementConversion(arithmetic).convert(codes, parameters, out)
+    engine.convert(arithmetic, codes, parameters, out)
     columns = [map(exact_value, column.tolist()) for column in parameters]
     rows = zip(codes.tolist(), *columns)
     expected = np.array([model.converted(code, *names, True, FORMS[form], row) for code, *row in rows], np.uint64)
@@ -259,7 +263,7 @@ def test_steps_round_one_by_one(names, form):
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" to ".join)
-def test_one_parameter_serves_many_elements(names):
+def test_one_parameter_serves_many_elements(engine, names):
     """Parameters broadcast, and neither they nor the values change."""
     source, target = map(ElementType, names)
     arithmetic = Arithmetic(source, target, True, FORMS["scale and shift"], "scale and shift")
@@ -271,8 +275,7 @@ def test_one_parameter_serves_many_elements(names):
     results = []
     for parameters in ((scale, shift), [array * np.ones(values.shape, array.dtype) for array in (scale, shift)]):
         out = np.zeros((4, 5, 6), target.carrier)
-        with np.errstate(all="ignore"):
-            ElementConversion(arithmetic).convert(values, parameters, out[..., ::2])
+        engine.convert(arithmetic, values, parameters, out[..., ::2])
         assert not out[..., 1::2].any()
         results.append(out)
     assert (results[0] == results[1]).all()

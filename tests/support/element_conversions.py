@@ -1,0 +1,71 @@
+"""Conversions of elements by NumPy and by the native engine with each of its instruction sets, for the same tests."""
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpulayout.cpu import native
+from gpulayout.cpu.casts import ElementConversion
+from gpulayout.cpu.native_convert import convert_plan_of
+from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.move import Axis
+
+SETS = ("first", "second", "third")  # instruction sets of the engine
+ENGINES = ("numpy", *SETS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversions:
+    """What converts elements: `name` is one of ENGINES."""
+
+    name: str
+
+    def convert(self, arithmetic, values, parameters, out):
+        """As `ElementConversion.convert`."""
+        if self.name == "numpy":
+            with np.errstate(all="ignore"):
+                ElementConversion(arithmetic).convert(values, parameters, out)
+            return
+        if not values.size:
+            return
+        dimensions = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
+        dimensions.sort(key=lambda axis: abs(out.strides[axis]))
+        shape, steps = values.shape, [values.strides, out.strides]
+        axes = tuple(Axis(shape[axis], shape[axis], *(strides[axis] for strides in steps)) for axis in dimensions)
+        strides = []
+        for parameter in parameters:
+            all_strides = np.broadcast_to(parameter, shape).strides
+            strides.append(tuple(all_strides[axis] // parameter.itemsize for axis in dimensions))
+        move = ConvertMove(axes, arithmetic, tuple(strides), (0,) * len(strides))
+        plan = convert_plan_of(move)._replace(parameters=list(parameters))
+        plan.execute(values.view(arithmetic.source.carrier), 0, out.view(arithmetic.target.carrier), 0)
+
+    def cast(self, values, source, target, saturate=True):
+        """As `cast_values`."""
+        out = np.empty(values.shape, target.dtype)
+        self.convert(Arithmetic(source, target, saturate), values, (), out)
+        return out
+
+
+@contextlib.contextmanager
+def conversions(name):
+    """The conversions of one of ENGINES; skips the test where it cannot run."""
+    if name == "numpy":
+        with native.chosen(False):
+            yield Conversions(name)
+        return
+    if isinstance(reason := native.loaded(), str):
+        pytest.skip(reason)
+    module, number = native.loaded(), SETS.index(name)
+    sets = module.instruction_sets()
+    if number >= len(sets):
+        pytest.skip(f"this processor has only {', '.join(sets)}")
+    module.use(number)
+    try:
+        with native.chosen(True):
+            yield Conversions(name)
+    finally:
+        module.use(len(sets) - 1)

@@ -121,5 +121,5 @@ def _convert_blocks(
     # The law says what becomes of nan, infinity and numbers out of range: no call warns of them.
     with default_float_mode(), np.errstate(all="ignore"):
         for box in boxes[first:last]:
-            values, result, *parameters = [view[(*box, ...)] for view in views]
+            values, result, *parameters = [view[box + (...,)] for view in views]
             conversion.convert(values.copy() if copies else values, parameters, result)

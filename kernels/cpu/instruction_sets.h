@@ -4,6 +4,7 @@
 // then replaces wide vectors by narrow ones, so that tests run every kernel on every processor.
 #pragma once
 #if defined(__x86_64__) && !defined(PORTABLE)
+#include <cpuid.h>
 #include <immintrin.h>
 #define IS_X86_64 1
 #else

@@ -111,7 +111,9 @@ static int instruction_sets() {
 #else
     bool has_avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vbmi");
-    return !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c") ? 1 : has_avx512 ? 3 : 2;
+    unsigned word[4] = {};
+    bool has_f16c = __get_cpuid(1, &word[0], &word[1], &word[2], &word[3]) && word[2] >> 29 & 1;  // clang 14 knows no name for it
+    return !__builtin_cpu_supports("avx2") || !has_f16c ? 1 : has_avx512 ? 3 : 2;
 #endif
 }
 static std::atomic<int> chosen_set{-1};  // -1: the best

@@ -13,12 +13,9 @@ import pytest
 import gpulayout as gl
 from gpulayout.cpu import convert, packed_plan, run, strided_plan
 from gpulayout.cpu.choose_plan import plan_of
-from gpulayout.cpu.thread_count import thread_count
 from tests import reference_arithmetic as model
 from tests.cpu.test_plan import pack_and_back, random_array
 from tests.support import packed_reference, tiled_cases
-from tests.support.machine import machine
-from tests.support.processors import PROCESSORS
 
 MOVES = [
     ((150, 141), (1, 0), None),  # blocks with edges on both sides
@@ -89,13 +86,3 @@ def test_tiles_give_the_bytes_of_the_definition(itemsize, each_machine):
     for source, target in (tiled_cases.drawn_pair(rng, itemsize) for _ in range(10)):
         found = gl.relayout(tiled_cases.expected_buffer(source), source, target)
         assert found.tobytes() == tiled_cases.expected_buffer(target).tobytes(), (source, target)
-
-
-def test_the_machines_cut_arithmetic_not_alike():
-    """Else the tests above would try one machine under many names."""
-    found = {}
-    for name, processor in PROCESSORS.items():
-        with machine.like(processor):
-            plan = gl.plan("f32[50000000]", "bf16[50000000]", dtype="bf16")
-            found[name] = plan_of(plan.move, thread_count()).block
-    assert len({*found.values()}) == len(PROCESSORS)

@@ -1,5 +1,5 @@
-"""Element conversions of NumPy and of the native engine, with each instruction set, against the exact model: every code of the small types, random codes of the wide ones,
-and the neighbours of every number where rounding changes.
+"""Element conversions of NumPy and of the native engine, with each instruction set, against the exact model: every code
+of the small types, random codes of the wide ones, and the neighbours of every number where rounding changes.
 """
 
 import math

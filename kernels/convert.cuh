@@ -196,6 +196,7 @@ template <class W> union GplRealCode {
 
 // True, and the result, where the device has an instruction that gives what the functions below give; else they do the work.
 //   f32 from and to f16, f8e5m2, f8e4m3fn; to bf16 and integers of up to 32 bits; from u8;  f32 from and to f64;  whole numbers
+// Outside CUDA, GPL_RINT may name what rounds to whole numbers.
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__)
 #define GPL_HAS_BF16 (__CUDA_ARCH__ >= 800)
 #define GPL_HAS_F8 (__CUDA_ARCH__ >= 900 || (__CUDA_ARCH__ == 890 && __CUDACC_VER_MAJOR__ * 10 + __CUDACC_VER_MINOR__ > 120))
@@ -279,7 +280,11 @@ template <class Real> __device__ __forceinline__ bool gpl_round_at_once(Real x, 
 #else
 template <class W, class Real> bool gpl_read_at_once(W, const GplType&, Real&) { return false; }
 template <class W, class Real> bool gpl_write_at_once(Real, const GplType&, bool, W&) { return false; }
+#ifdef GPL_RINT
+template <class Real> __forceinline__ bool gpl_round_at_once(Real x, Real& result) { return result = GPL_RINT(x), true; }
+#else
 template <class Real> bool gpl_round_at_once(Real, Real&) { return false; }
+#endif
 #endif
 
 // ---- reading as a real ----

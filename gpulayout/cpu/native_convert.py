@@ -40,9 +40,11 @@ class NativeConvertPlan(NamedTuple):
         """The plan in words."""
         found: dict[str, Any] = self.compiled.describe()
         text = f"{self.move.arithmetic.form} in {counted(found['boxes'], 'box')} of {counted(found['box'], 'element')}"
-        text += ", gathered before" * found["gathers"] + ", scattered after" * found["scatters"]
+        text += ", gathered before" if found["gathers"] else ""
+        text += ", scattered after" if found["scatters"] else ""
         text += ", written around the caches" if found["streams"] else ""
-        return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
+        text += f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else ""
+        return text
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""

@@ -12,6 +12,10 @@
 namespace gpulayout { namespace INSTRUCTIONS {
 
 #undef GPL_CONVERT_CUH
+#undef GPL_RINT
+#if LEVEL && !defined(LOWERED)  // an instruction, in the mode that FloatMode sets
+#define GPL_RINT(x) (sizeof(x) == 4 ? __builtin_rintf(float(x)) : __builtin_rint(x))
+#endif
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "../convert.cuh"
@@ -222,23 +226,35 @@ static void add_writing(Passes& passes, unsigned to, Number number) {
 
 // ----------------------------------------------------------------------------------------------------------------- steps
 
+template <class W, unsigned OPERATION> INLINE typename GplReal<W>::type done(typename GplReal<W>::type x, typename GplReal<W>::type parameter) {
+    return OPERATION == GPL_ROUND ? gpl_rint<W>(x) : gpl_step<W>(OPERATION, x, parameter);
+}
+
 // Each number with a parameter of its own, or with one for all.
 template <class W, unsigned OPERATION, bool MANY> static void step(const char* from, char* to, int64_t n, const char* parameter) {
     typedef typename GplReal<W>::type Real;
     const Real one = MANY || OPERATION == GPL_ROUND ? Real(0) : load<Real>(parameter, 0);
-    EACH {
-        const Real x = load<Real>(from, k);
-        store(to, k, OPERATION == GPL_ROUND ? gpl_rint<W>(x) : gpl_step<W>(OPERATION, x, MANY ? load<Real>(parameter, k) : one));
-    }
+    EACH store(to, k, done<W, OPERATION>(load<Real>(from, k), MANY ? load<Real>(parameter, k) : one));
 }
+
+// Two steps with one parameter for all, or none: one pass instead of two.
+template <class W, unsigned FIRST, unsigned SECOND> static void steps(const char* from, char* to, int64_t n, const char* first, const char* second) {
+    typedef typename GplReal<W>::type Real;
+    const Real a = FIRST == GPL_ROUND ? Real(0) : load<Real>(first, 0), b = SECOND == GPL_ROUND ? Real(0) : load<Real>(second, 0);
+    EACH store(to, k, done<W, SECOND>(done<W, FIRST>(load<Real>(from, k), a), b));
+}
+#define AFTER(W, FIRST) {nullptr, steps<W, FIRST, GPL_MULTIPLY>, steps<W, FIRST, GPL_ADD>, steps<W, FIRST, GPL_SUBTRACT>, steps<W, FIRST, GPL_DIVIDE>, steps<W, FIRST, GPL_ROUND>}
+#define PAIRS(W) {{}, AFTER(W, GPL_MULTIPLY), AFTER(W, GPL_ADD), AFTER(W, GPL_SUBTRACT), AFTER(W, GPL_DIVIDE), AFTER(W, GPL_ROUND)}
 #define STEPS(W, MANY) {nullptr, step<W, GPL_MULTIPLY, MANY>, step<W, GPL_ADD, MANY>, step<W, GPL_SUBTRACT, MANY>, step<W, GPL_DIVIDE, MANY>, step<W, GPL_ROUND, MANY>}
 
-// A value for each of n elements, from every `stride`-th one.
-template <class T> static void spread(char* to, const char* from, int64_t n, int64_t stride) {
-    const T one = load<T>(from, 0);
-    if (stride == 0) EACH store(to, k, one);
-    else if (stride == 1) EACH store(to, k, load<T>(from, k));
-    else EACH store(to, k, load<T>(from, k * stride));
+// A value for each element of some rows of n.
+template <class T> static void spread(char* to, const char* from, int64_t n, int64_t stride, int64_t rows, int64_t row_stride) {
+    for (; rows > 0; rows--, to += n * int64_t(sizeof(T)), from += row_stride * int64_t(sizeof(T))) {
+        const T one = load<T>(from, 0);
+        if (stride == 0) EACH store(to, k, one);
+        else if (stride == 1) EACH store(to, k, load<T>(from, k));
+        else EACH store(to, k, load<T>(from, k * stride));
+    }
 }
 
 // A row to a target that is written around the caches.
@@ -254,8 +270,10 @@ static void stream(char* to, const char* from, int64_t bytes) {
 }
 
 static constexpr ConvertKernels convert_table = {
-    add_reading, add_writing, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}, stream};
+    add_reading, add_writing, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}, stream};
 #undef STEPS
+#undef PAIRS
+#undef AFTER
 #undef EACH
 
 }}  // namespace gpulayout::INSTRUCTIONS

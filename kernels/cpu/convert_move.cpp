@@ -71,8 +71,9 @@ struct ConvertKernels {
     void (*add_reading)(Passes& passes, unsigned type, Number number, bool to_odd);
     void (*add_writing)(Passes& passes, unsigned type, Number number);
     void (*steps[2][2][6])(const char* from, char* to, int64_t n, const char* parameter);  // f32 or f64; one value or many; operation
+    void (*pairs[2][6][6])(const char* from, char* to, int64_t n, const char* first, const char* second);  // two steps, one value each
     Row low_bits;  // elements of fewer than 8 bits
-    void (*spread[2])(char* to, const char* from, int64_t n, int64_t stride);
+    void (*spread[2])(char* to, const char* from, int64_t n, int64_t stride, int64_t rows, int64_t row_stride);
     void (*stream)(char* to, const char* from, int64_t bytes);
 };
 
@@ -314,6 +315,7 @@ struct Rows {
     const char* spread_from[GL_MOST_PARAMETERS] = {};             // what is in buffers.spread, if the next chunk has the same
     void prepare();
     void spread_values(int q, int64_t first, int64_t n);
+    const char* values_of(const Pass& pass, int64_t first, int64_t n);
     void convert_chunk(const char* from, char* to, int64_t first, int64_t n);
     void convert_run(const char* from, char* to);
     void convert(int level, const char* from, char* to);
@@ -348,10 +350,14 @@ void Rows::spread_values(int q, int64_t first, int64_t n) {
         at[k] = left % count[k], left /= count[k];
         from += at[k] * p.axes[size_t(k)].parameters[q] * size;
     }
+    const int64_t stride = p.axes[0].parameters[q], row_stride = run_axes > 1 ? p.axes[1].parameters[q] : 0;
     for (char* to = buffers.spread[q]; n > 0;) {
-        const int64_t some = std::min(n, count[0] - at[0]), stride = p.axes[0].parameters[q];
-        p.kernels->spread[size == 8](to, from, some, stride);
-        to += some * size, n -= some, at[0] += some, from += some * stride * size;
+        int64_t some = std::min(n, count[0] - at[0]), rows = 1;  // the rest of a row, or whole ones
+        if (some == count[0] && run_axes > 1) rows = std::min(n / some, count[1] - at[1]);
+        p.kernels->spread[size == 8](to, from, some, stride, rows, row_stride);
+        to += rows * some * size, n -= rows * some;
+        at[0] += some, from += some * stride * size;
+        if (rows > 1) at[1] += rows - 1, from += (rows - 1) * row_stride * size;
         for (int k = 0; k < run_axes && at[k] == count[k]; k++) {
             from -= at[k] * p.axes[size_t(k)].parameters[q] * size, at[k] = 0;
             if (k + 1 < run_axes) at[k + 1]++, from += p.axes[size_t(k) + 1].parameters[q] * size;
@@ -360,20 +366,27 @@ void Rows::spread_values(int q, int64_t first, int64_t n) {
     spread_from[q] = values[q];
 }
 
+// The value of a step for all elements of a chunk, or those for each.
+const char* Rows::values_of(const Pass& pass, int64_t first, int64_t n) {
+    const int q = pass.parameter;
+    if (q < 0) return nullptr;
+    if (!period[q]) return values[q];
+    spread_values(q, first, n);
+    return buffers.spread[q];
+}
+
 void Rows::convert_chunk(const char* from, char* to, int64_t first, int64_t n) {
-    const bool streams = p.streams && !p.scatters;
+    const bool streams = p.streams && !p.scatters, is_wide = p.number_bytes == 8;
+    const auto is_single = [&](const Pass& pass) { return !pass.row && (pass.parameter < 0 || !period[pass.parameter]); };
     int buffer = 0;
-    for (int k = 0; k < p.passes.count; k++) {
-        const Pass& pass = p.passes.all[k];
-        char* into = k + 1 == p.passes.count && !streams ? to : buffers.numbers[buffer];
-        if (pass.row) {
-            pass.row(from, into, n, pass.type, p.arithmetic.saturate);
-        } else {
-            const int q = pass.parameter;
-            const bool many = q >= 0 && period[q];
-            if (many) spread_values(q, first, n);
-            p.kernels->steps[p.number_bytes == 8][many][pass.operation](from, into, n, q < 0 ? from : many ? buffers.spread[q] : values[q]);
-        }
+    for (int k = 0; k < p.passes.count;) {
+        const Pass *pass = &p.passes.all[k], *next = ++k < p.passes.count ? pass + 1 : nullptr;
+        const bool is_pair = next && is_single(*pass) && is_single(*next);
+        if (is_pair) k++;
+        char* into = k == p.passes.count && !streams ? to : buffers.numbers[buffer];
+        if (pass->row) pass->row(from, into, n, pass->type, p.arithmetic.saturate);
+        else if (is_pair) p.kernels->pairs[is_wide][pass->operation][next->operation](from, into, n, values_of(*pass, first, n), values_of(*next, first, n));
+        else p.kernels->steps[is_wide][!is_single(*pass)][pass->operation](from, into, n, values_of(*pass, first, n));
         from = into, buffer ^= 1;
     }
     if (from != to) streams ? p.kernels->stream(to, from, n * p.target_bytes) : (void)std::memcpy(to, from, size_t(n * p.target_bytes));
@@ -465,7 +478,7 @@ gl_convert* gl_convert_plan(int rank, const gl_convert_axis* axes, const gl_arit
 void gl_convert_free(gl_convert* plan) { delete plan; }
 
 static int64_t most_threads(const gl_convert* p) {
-    return std::max<int64_t>(1, std::min({p->boxes, p->count * (p->source_bytes + p->target_bytes) / (2 * SHARE), int64_t(MOST_THREADS)}));
+    return std::max<int64_t>(1, std::min({p->boxes, p->count * (p->source_bytes + p->target_bytes) / (4 * SHARE), int64_t(MOST_THREADS)}));
 }
 
 gl_convert_description gl_convert_describe(const gl_convert* p) {

@@ -35,14 +35,14 @@ ADVICE = f"install a C++ compiler (g++ 12, clang 14 or newer) and Python's heade
 ENGINE = Extension(
     "gpulayout.cpu._native",
     sorted(glob.glob("kernels/cpu/*.cpp")),
-    depends=["setup.py", *sorted(glob.glob("kernels/cpu/*.h"))],
+    depends=["setup.py", "kernels/convert.cuh", *sorted(glob.glob("kernels/cpu/*.h"))],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     language="c++",
     # Instruction sets are chosen when it runs, so there is no -march.
     extra_compile_args=[
         *("-std=c++17", "-O3", "-g0", "-pthread", "-fvisibility=hidden"),
-        *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"),
+        *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-unknown-pragmas"),  # nvcc's
     ],
     extra_link_args=["-pthread"],
 )

@@ -1,9 +1,10 @@
-"""Random relayouts beside PyTorch, or views beside NumPy too: `python -m benchmarks.random_relayouts SEED [--views]`.
+"""Random relayouts beside PyTorch: `python -m benchmarks.random_relayouts SEED [--views | --casts]`.
 
 A planner that is tuned to a list of cases loses on others.  This draws new ones: elements of 1 to 16 bytes, 2 to 7
 dimensions of any size, in any order, 1 to 256 MB.  Views have 1 to 4 dimensions, up to 64 MB, and are reversed, stepped
-or repeated along some of them.  A seed gives the same cases on every machine.  Each result is compared byte for byte
-first, and outputs are in memory before.
+or repeated along some of them; NumPy takes part.  Casts change the type too, beside this library's relayout and then
+NumPy's cast.  A seed gives the same cases on every machine.  Each result is compared byte for byte first, and outputs
+are in memory before.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import gpulayout as gl
 from benchmarks.clock import without_pauses
 from benchmarks.machine import machine
 
+CAST_TYPES = ("u8", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64", "f8e4m3fn")
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
 LEAST, MOST, MOST_OF_VIEW = 1e6, 256e6, 64e6  # bytes of an array
 STEPS = 1, 1, 1, -1, -1, 2, -2, 3, 0  # of views; 0 repeats
@@ -70,6 +72,40 @@ class Case(NamedTuple):
         reading = torch.from_numpy(given).reshape(self.dimensions).permute(self.order)
         writing = torch.from_numpy(theirs).reshape([self.dimensions[dim] for dim in self.order])
         return {"": (lambda: plan(given, out=ours), ours), "torch": (lambda: writing.copy_(reading), theirs)}
+
+
+class Cast(NamedTuple):
+    """One relayout of a dense array whose elements get another type.
+
+    order   the dimensions of the target, major first
+    """
+
+    element_type: str
+    result_type: str
+    dimensions: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def move(self) -> Case:
+        """The same without another type."""
+        return Case(self.element_type, self.dimensions, self.order)
+
+    def __str__(self) -> str:
+        return f"{self.move} in {self.result_type}"
+
+    def calls(self) -> Calls:
+        """The call of this library, and its relayout with NumPy's cast after it.  All values are in both types."""
+        source, target = self.move.source, self.move.target
+        given = np.resize(np.arange(16).astype(source.dtype), source.element_count)
+        ours, theirs = (np.zeros(given.size, gl.Shape(self.result_type, ()).dtype) for _ in range(2))
+        moved = np.zeros_like(given)
+        both, move = gl.plan(source, target.layout, dtype=self.result_type), gl.plan(source, target)
+
+        def two_passes() -> None:
+            move(given, out=moved)
+            np.copyto(theirs, moved, casting="unsafe")
+
+        return {"": (lambda: both(given, out=ours), ours), "two passes": (two_passes, theirs)}
 
 
 class View(NamedTuple):
@@ -151,7 +187,16 @@ def drawn(seed: int, count: int) -> list[Case]:
     return found
 
 
-def times_of(case: Case | View, rounds: int) -> dict[str, float]:
+def drawn_casts(seed: int, count: int) -> list[Cast]:
+    """The relayouts of a seed, each between two types."""
+    chance = random.Random(seed)
+    moves = [
+        case for case in drawn(seed, 2 * count) if case.element_type != "c128" and case.source.nbytes <= MOST_OF_VIEW
+    ]
+    return [Cast(*chance.sample(CAST_TYPES, 2), case.dimensions, case.order) for case in moves[:count]]
+
+
+def times_of(case: Case | Cast | View, rounds: int) -> dict[str, float]:
     """Median milliseconds of each library, which take turns.  AssertionError if their bytes differ."""
     calls = case.calls()
     for call, _ in calls.values():
@@ -165,7 +210,7 @@ def times_of(case: Case | View, rounds: int) -> dict[str, float]:
     return {name: statistics.median(kept) for name, kept in samples.items()}
 
 
-def run(cases: Sequence[Case | View], threads: int, rounds: int) -> list[dict[str, Any]]:
+def run(cases: Sequence[Case | Cast | View], threads: int, rounds: int) -> list[dict[str, Any]]:
     """The times of all cases with a number of threads on both sides, as plain values."""
     import torch
 
@@ -202,12 +247,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.random_relayouts", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--views", action="store_true", help="of arrays, instead of whole arrays; NumPy and PyTorch")
+    parser.add_argument("--casts", action="store_true", help="to another type, instead; this relayout and NumPy's cast")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    cases: Sequence[Case | View] = (drawn_views if options.views else drawn)(options.seed, options.count)
+    if options.views and options.casts:
+        parser.error("--views and --casts are two benchmarks: write one of them")
+    draw: Callable[[int, int], Sequence[Case | Cast | View]] = drawn_views if options.views else drawn
+    cases = (drawn_casts if options.casts else draw)(options.seed, options.count)
     found = {threads: run(cases, threads, options.rounds) for threads in options.threads}
     for records in found.values():
         print("\n".join(summary(records)))
@@ -216,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         content = {
             "machine": machine("numpy", True),
             "seed": options.seed,
-            "views" if options.views else "relayouts": records,
+            "views" if options.views else "casts" if options.casts else "relayouts": records,
         }
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0

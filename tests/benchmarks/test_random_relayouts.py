@@ -77,3 +77,27 @@ def test_a_small_run_writes_its_figures(tmp_path, monkeypatch, capsys):
     )
     assert len(json.loads(out.read_text())["views"]) == 9
     assert "9 cases, threads: 1; the time of numpy or torch over ours" in capsys.readouterr().out
+
+
+def test_casts_have_two_types_and_are_the_same_for_the_same_seed():
+    cases = random_relayouts.drawn_casts(3, 40)
+    assert cases == random_relayouts.drawn_casts(3, 40) and len(cases) == 40
+    assert all(case.element_type != case.result_type for case in cases)
+    assert {case.result_type for case in cases} == {*random_relayouts.CAST_TYPES}
+
+
+def test_a_run_of_casts_compares_both_ways(tmp_path, capsys, monkeypatch):
+    for name, value in (("LEAST_SAMPLE", 0.0), ("WARM_UP", 0.0), ("MOST_OF_VIEW", 2e6)):
+        monkeypatch.setattr(random_relayouts, name, value)
+    out = tmp_path / "casts.json"
+    words = ["7", "--casts", "--count", "9", "--threads", "1", "--rounds", "1", "--json", str(out)]
+    assert random_relayouts.main(words) == 0
+    assert "the time of two passes over ours" in capsys.readouterr().out
+    records = json.loads(out.read_text())["casts"]
+    assert len(records) >= 1 and all(record["ms"] > 0 and record["two passes_ms"] > 0 for record in records)
+
+
+def test_views_and_casts_are_not_run_together(capsys):
+    with pytest.raises(SystemExit):
+        random_relayouts.main(["7", "--views", "--casts"])
+    assert "two benchmarks" in capsys.readouterr().err

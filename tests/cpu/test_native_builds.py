@@ -64,6 +64,17 @@ def test_every_kernel_of_every_instruction_set_moved_something(name):
         assert sets == {"SSE2", "AVX2", "AVX-512"}
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_random_moves_with_arithmetic_are_right(name):
+    """The places that are read and written; other tests ask what becomes of an element."""
+    if problem := stress.missing(stress.BUILDS[name]):
+        pytest.skip(problem)
+    process = stress.run(stress.BUILDS[name], "converts", 1, 0, MORE * 600, 60_000)
+    assert process.returncode == 0, f"status {process.returncode}\n{process.stdout[-4000:]}\n{process.stderr[:8000]}"
+    for way in ("gathers", "scatters", "gathersscatters", "streams"):
+        assert way == "streams" and "portable" in process.stdout or f" {way}\n" in process.stdout, way
+
+
 @pytest.mark.skipif(not ALL, reason="takes minutes: GPULAYOUT_TEST_ALL=1 runs it")
 @pytest.mark.parametrize("count, most_bytes", [(100_000, 400_000), (200, 40 << 20)])
 def test_many_moves_are_right(count, most_bytes):

@@ -36,7 +36,7 @@ PyObject* use(PyObject*, PyObject* number) {
     long wanted = PyLong_AsLong(number);
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
     if (wanted != int(wanted) || !gl_instruction_set(int(wanted))) return PyErr_Format(PyExc_ValueError, "no instruction set %ld", wanted);
-    gl_use(int(wanted));
+    gl_use(int(wanted)), gl_packed_use(int(wanted));
     Py_RETURN_NONE;
 }
 
@@ -97,9 +97,12 @@ int fill_module(PyObject* module) {
                                                         {&state->storage_offset, "storage_offset"}};
     for (auto& [name, text] : names)
         if (!(*name = PyUnicode_InternFromString(text))) return -1;
-    PyObject* plan_type = PyType_FromModuleAndSpec(module, &plan_spec, nullptr);
-    int failed = plan_type ? PyModule_AddObjectRef(module, "Plan", plan_type) : -1;
-    Py_XDECREF(plan_type);
+    int failed = 0;
+    for (auto& [spec, text] : {std::pair{&plan_spec, "Plan"}, std::pair{&packed_spec, "Packed"}}) {
+        PyObject* type = PyType_FromModuleAndSpec(module, spec, nullptr);
+        failed |= type ? PyModule_AddObjectRef(module, text, type) : -1;
+        Py_XDECREF(type);
+    }
     state->call_type = PyType_FromModuleAndSpec(module, &call_spec, nullptr);
     state->tensors_type = PyType_FromModuleAndSpec(module, &tensors_spec, nullptr);
     return failed || !state->call_type || !state->tensors_type ? -1 : PyModule_AddObjectRef(module, "Tensors", state->tensors_type);

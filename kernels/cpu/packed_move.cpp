@@ -28,6 +28,7 @@ namespace gpulayout { namespace {
 constexpr int64_t SIDE = 512;             // slots of a box along each side
 constexpr int64_t LEAST_BOX = 64 << 10, MOST_BOX = 256 << 10;  // slots
 constexpr int64_t LONG_RUN = 64;          // slots of a run that is unpacked without a byte move
+constexpr int64_t AHEAD = 8;              // runs that are fetched while one is unpacked
 
 std::atomic<const BitKernels*> chosen_bits{nullptr};  // nullptr: the best
 
@@ -256,7 +257,11 @@ void bring(const gl_packed& p, const int64_t* count, const uint8_t* source, int6
             if (k < p.span_axes) span += (count[p.by_source[k]] - 1) * a.source;
             else loops[rank++] = {count[p.by_source[k]], a.source, a.spread};
         }
-        each(loops, rank, from, 0, [&](int64_t slot, int64_t at) { unpack_run(p, spread + at, source, slot, span); });
+        const int64_t ahead = rank ? AHEAD * loops[0].from : 0, line = 64 << p.source.log;
+        each(loops, rank, from, 0, [&](int64_t slot, int64_t at) {
+            for (int64_t k = 0; ahead && k < span; k += line) __builtin_prefetch(source + ((slot + ahead + k) >> p.source.log));
+            unpack_run(p, spread + at, source, slot, span);
+        });
     }
     if (gl_run(p.moves[number].get(), p.source.bits < 8 ? spread : source + from, to, 1, nullptr, nullptr) == GL_DONE) return;
     rank = 0;  // without memory for the move: element by element

@@ -1,7 +1,7 @@
 """The native engine, compiled from kernels/cpu/: whether it runs here, and if not, why.
 
-It runs plain and packed moves; NumPy runs all others, and where it is missing also these.  It also reads and writes many runs of a
-file without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file imports the extension.
+It runs plain and packed moves; NumPy runs all others, and where it is missing also these.  It also reads and writes
+many runs of a file without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file imports the extension.
 """
 
 from __future__ import annotations

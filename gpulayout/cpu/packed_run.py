@@ -1,7 +1,8 @@
 """Packed moves by NumPy: each chunk of the target is unpacked to bytes, one for each element, moved, and packed again.
 
-A chunk is a range of slots whose length is a multiple of 8, so that no two chunks share a byte of the target.  Along the
-axes of a move it is a few stretches: slots 3 to 11 of 3 rows of 5 are 3..4 of row 0, all of row 1, and 0..1 of row 2.
+A chunk is a range of slots whose length is a multiple of 8, so that no two chunks share a byte of the target.  Along
+the axes of a move it is a few stretches: slots 3 to 11 of 3 rows of 5 are 3..4 of row 0, all of row 1, and 0..1 of
+row 2.
 """
 
 from __future__ import annotations
@@ -79,9 +80,7 @@ def _move_chunks(
             done += count
 
 
-def _read_chunk(
-    move: PackedMove, reading: Memory, begin: int, end: int, values: np.ndarray, spare: np.ndarray
-) -> None:
+def _read_chunk(move: PackedMove, reading: Memory, begin: int, end: int, values: np.ndarray, spare: np.ndarray) -> None:
     """The elements of the slots begin..end-1, one per byte, and the pad in slots without one."""
     if move.is_padded:
         values[: end - begin] = move.pad[0]

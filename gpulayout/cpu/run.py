@@ -89,8 +89,8 @@ class HostMoves:
 def _only_native(plans: Planned) -> Any:
     """The compiled plan, if the native engine does everything in one move."""
     [(plan, *offsets), *others] = plans or [(None, 0, 0)]
-    is_native = isinstance(plan, (NativePlan, NativePackedPlan))
-    return plan.compiled if is_native and not others and not any(offsets) else None
+    is_alone = not others and not any(offsets)
+    return plan.compiled if is_alone and isinstance(plan, (NativePlan, NativePackedPlan)) else None
 
 
 class HostArithmetic:

@@ -12,19 +12,12 @@
 #include <cstdint>
 #include <cstring>
 
-// PORTABLE and LOWERED: see strided_move.cpp.
+// As in strided_move.cpp, which says what PORTABLE and LOWERED are; threads.h, which comes afterwards, asks for the first.
 #if defined(__x86_64__) && !defined(PORTABLE)
 #include <immintrin.h>
-#define HAS_X86_64 1
+#define IS_X86_64 1
 #else
-#define HAS_X86_64 0
-#endif
-#if HAS_X86_64 && !defined(LOWERED)
-#define FOR_AVX2 __attribute__((target("avx2")))
-#define FOR_AVX512 __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi")))
-#else
-#define FOR_AVX2
-#define FOR_AVX512
+#define IS_X86_64 0
 #endif
 
 namespace gpulayout {
@@ -65,51 +58,44 @@ template <int Bits> inline __attribute__((always_inline)) void pack_words(uint8_
     }
 }
 
-namespace bits_baseline {
-template <int Bits> void unpack(uint8_t* to, const uint8_t* from, int64_t bytes) { unpack_words<Bits>(to, from, bytes); }
-template <int Bits> void pack(uint8_t* to, const uint8_t* from, int64_t bytes) {
-    int64_t k = 0;
-#if HAS_X86_64
-    for (; Bits == 1 && k + 2 <= bytes; k += 2) {
-        int found = _mm_movemask_epi8(_mm_slli_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8 * k)), 7));
-        std::memcpy(to + k, &found, 2);
+// Functions for an instruction set, which takes the bits of STEP packed bytes at a time; 0: it has no way of its own.
+#define BIT_FUNCTIONS(SET, TARGET, STEP, BITS_OF)                                                                          \
+    namespace SET {                                                                                                        \
+    template <int Bits> TARGET void unpack(uint8_t* to, const uint8_t* from, int64_t bytes) { unpack_words<Bits>(to, from, bytes); } \
+    template <int Bits> TARGET void pack(uint8_t* to, const uint8_t* from, int64_t bytes) {                                \
+        int64_t k = 0;                                                                                                     \
+        for (; Bits == 1 && STEP && k + STEP <= bytes; k += STEP) {                                                        \
+            auto found = BITS_OF(from + 8 * k);                                                                            \
+            std::memcpy(to + k, &found, STEP);                                                                             \
+        }                                                                                                                  \
+        pack_words<Bits>(to + k, from + k * (8 / Bits), bytes - k);                                                        \
+    }                                                                                                                      \
+    constexpr BitKernels table{{unpack<1>, unpack<2>, unpack<4>}, {pack<1>, pack<2>, pack<4>}};                            \
     }
-#endif
-    pack_words<Bits>(to + k, from + k * (8 / Bits), bytes - k);
-}
-}  // namespace bits_baseline
+#define NO_BITS(from) *(from)
+#define BITS_OF_16(from) _mm_movemask_epi8(_mm_slli_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)), 7))
+#define BITS_OF_32(from) _mm256_movemask_epi8(_mm256_slli_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)), 7))
+#define BITS_OF_64(from) _mm512_test_epi8_mask(_mm512_loadu_si512(from), _mm512_set1_epi8(1))
 
-namespace bits_avx2 {
-template <int Bits> FOR_AVX2 void unpack(uint8_t* to, const uint8_t* from, int64_t bytes) { unpack_words<Bits>(to, from, bytes); }
-template <int Bits> FOR_AVX2 void pack(uint8_t* to, const uint8_t* from, int64_t bytes) {
-    int64_t k = 0;
-#if HAS_X86_64 && !defined(LOWERED)
-    for (; Bits == 1 && k + 4 <= bytes; k += 4) {
-        int found = _mm256_movemask_epi8(_mm256_slli_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 8 * k)), 7));
-        std::memcpy(to + k, &found, 4);
-    }
+#if !IS_X86_64
+BIT_FUNCTIONS(bits_baseline, , 0, NO_BITS)
+#else
+BIT_FUNCTIONS(bits_baseline, , 2, BITS_OF_16)
+#if defined(LOWERED)
+BIT_FUNCTIONS(bits_avx2, , 0, NO_BITS)
+BIT_FUNCTIONS(bits_avx512, , 0, NO_BITS)
+#else
+BIT_FUNCTIONS(bits_avx2, __attribute__((target("avx2"))), 4, BITS_OF_32)
+BIT_FUNCTIONS(bits_avx512, __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi"))), 8, BITS_OF_64)
 #endif
-    pack_words<Bits>(to + k, from + k * (8 / Bits), bytes - k);
-}
-}  // namespace bits_avx2
-
-namespace bits_avx512 {
-template <int Bits> FOR_AVX512 void unpack(uint8_t* to, const uint8_t* from, int64_t bytes) { unpack_words<Bits>(to, from, bytes); }
-template <int Bits> FOR_AVX512 void pack(uint8_t* to, const uint8_t* from, int64_t bytes) {
-    int64_t k = 0;
-#if HAS_X86_64 && !defined(LOWERED)
-    for (; Bits == 1 && k + 8 <= bytes; k += 8) {
-        uint64_t found = _mm512_test_epi8_mask(_mm512_loadu_si512(from + 8 * k), _mm512_set1_epi8(1));
-        std::memcpy(to + k, &found, 8);
-    }
 #endif
-    pack_words<Bits>(to + k, from + k * (8 / Bits), bytes - k);
-}
-}  // namespace bits_avx512
+#undef BIT_FUNCTIONS
 
-#define BIT_KERNELS(set) {{set::unpack<1>, set::unpack<2>, set::unpack<4>}, {set::pack<1>, set::pack<2>, set::pack<4>}}
 // In the order of gl_instruction_set; a machine that has fewer uses the first ones.
-constexpr BitKernels BIT_KERNELS_OF_SETS[] = {BIT_KERNELS(bits_baseline), BIT_KERNELS(bits_avx2), BIT_KERNELS(bits_avx512)};
-#undef BIT_KERNELS
+#if IS_X86_64
+constexpr BitKernels BIT_KERNELS[] = {bits_baseline::table, bits_avx2::table, bits_avx512::table};
+#else
+constexpr BitKernels BIT_KERNELS[] = {bits_baseline::table};
+#endif
 
 }  // namespace gpulayout

@@ -20,20 +20,23 @@ bool is_whole(const gl_packed_move& move) {
     return move.slots >= 0 && move.slots <= places && (dense || (move.slots == places && (per == 1 || whole)));
 }
 
+PyObject* refused(const char* why) { return PyErr_SetString(PyExc_ValueError, why), nullptr; }
+
 PyObject* packed_new(PyTypeObject* type, PyObject* args, PyObject* words) {
     PyObject* given;
     long long slots, start;
     gl_packed_move move{};
     static const char* names[] = {"axes", "slots", "start", "source_bits", "target_bits", "pad", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(args, words, "OLLiib:Packed", const_cast<char**>(names), &given, &slots, &start, &move.source_bits, &move.target_bits, &move.pad))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OLLiib:Packed", const_cast<char**>(names), &given, &slots, &start, &move.source_bits,
+                                     &move.target_bits, &move.pad))
         return nullptr;
-    if (!is_width(move.source_bits) || !is_width(move.target_bits)) return PyErr_SetString(PyExc_ValueError, "an element has 1, 2, 4 or 8 bits"), nullptr;
-    if (start < 0 || start >= 8 / move.source_bits) return PyErr_SetString(PyExc_ValueError, "a move begins in the first byte of its source"), nullptr;
+    if (!is_width(move.source_bits) || !is_width(move.target_bits)) return refused("an element has 1, 2, 4 or 8 bits");
+    if (start < 0 || start >= 8 / move.source_bits) return refused("a move begins in the first byte of its source");
     gl_axis axes[MOST_AXES];
     Py_ssize_t rank = read_axes(given, 8, axes);
     if (rank < 0) return nullptr;
     move.rank = int(rank), move.axes = axes, move.slots = slots, move.start = start;
-    if (!is_whole(move)) return PyErr_SetString(PyExc_ValueError, "gaps are whole bytes between runs of whole bytes; axes have all places"), nullptr;
+    if (!is_whole(move)) return refused("gaps are whole bytes between runs of whole bytes; axes have all places");
     gl_packed* plan = gl_packed_plan(&move);
     if (!plan) return PyErr_NoMemory();
     PlanObject* self = made<PlanObject>(reinterpret_cast<PyObject*>(type));
@@ -44,8 +47,8 @@ PyObject* packed_new(PyTypeObject* type, PyObject* args, PyObject* words) {
 
 PyObject* packed_describe(PyObject* self, PyObject*) {
     gl_packed_description d = gl_packed_describe(reinterpret_cast<PlanObject*>(self)->packed);
-    return Py_BuildValue("{s:L,s:L,s:L,s:N,s:L}", "most", d.most, "boxes", d.boxes, "scratch_bytes", d.scratch, "turns", PyBool_FromLong(long(d.turns)),
-                         "most_threads", d.most_threads);
+    return Py_BuildValue("{s:L,s:L,s:L,s:N,s:L}", "most", d.most, "boxes", d.boxes, "scratch_bytes", d.scratch, "turns",
+                         PyBool_FromLong(long(d.turns)), "most_threads", d.most_threads);
 }
 
 PyMethodDef packed_methods[] = {

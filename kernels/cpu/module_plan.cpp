@@ -113,7 +113,8 @@ PyType_Spec plan_spec = {"gpulayout.cpu._native.Plan", sizeof(PlanObject), 0, Py
 bool execute(const PlanObject* plan, const char* source, char* target, int64_t threads) {
     auto run = [&](int64_t most, gl_poll poll, void* about) {
         int number = int(std::clamp<int64_t>(most, 1, MOST_THREADS));
-        return plan->packed ? gl_packed_run(plan->packed, source, target, number, poll, about) : gl_run(plan->move, source, target, number, poll, about);
+        return plan->packed ? gl_packed_run(plan->packed, source, target, number, poll, about)
+                            : gl_run(plan->move, source, target, number, poll, about);
     };
     gl_result result;
     if (plan->bytes <= HOLDS_LOCK)

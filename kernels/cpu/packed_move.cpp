@@ -26,7 +26,8 @@
 namespace gpulayout { namespace {
 
 constexpr int64_t SIDE = 512;             // slots of a box along each side
-constexpr int64_t LEAST_BOX = 64 << 10, MOST_BOX = 256 << 10;  // slots
+constexpr int64_t LEAST_BOX = 64 << 10;   // slots, if the move has as many
+constexpr int64_t MOST_BOX = 256 << 10;   // slots, or a few times as many where a side is a single long run
 constexpr int64_t LONG_RUN = 64;          // slots of a run that is unpacked without a byte move
 constexpr int64_t AHEAD = 8;              // runs that are fetched while one is unpacked
 
@@ -36,7 +37,7 @@ const BitKernels* bit_kernels() {
     int best = 0;
     while (gl_instruction_set(best + 1)) best++;
     const BitKernels* chosen = chosen_bits.load();
-    return chosen ? chosen : &BIT_KERNELS_OF_SETS[best];
+    return chosen ? chosen : &BIT_KERNELS[best];
 }
 
 // How the slots of a side lie in bytes.
@@ -51,7 +52,7 @@ struct Side {
 struct Axis {
     int64_t extent, bound, source, target;  // strides in slots
     int64_t box, step;                      // places in a box; from one place to the next, when all are numbered in order
-    int64_t spread, tile;                   // strides in the tile of unpacked elements, and in that of the target
+    int64_t spread, tile;                   // strides in the tile of unpacked elements, and in that for the target
     int64_t elements() const { return std::min(box, bound); }  // of a box
 };
 
@@ -79,6 +80,7 @@ struct gl_packed {
     int64_t spread_bytes = 0, tile_bytes = 0;
     std::vector<std::unique_ptr<gl_move, gpulayout::FreeMove>> moves;  // bit k of the number: axis `cut[k]` has fewer elements
     const gpulayout::BitKernels* kernels;
+    int64_t step_to(const gpulayout::Axis& a) const { return to_target ? a.target : a.tile; }  // where elements come as bytes
 };
 
 namespace gpulayout { namespace {
@@ -159,7 +161,7 @@ void plan_moves(gl_packed& p) {
         if (p.axes[k].bound > p.axes[k].box && p.axes[k].bound % p.axes[k].box) p.cut.push_back(k);
     for (size_t number = 0; number < size_t(1) << p.cut.size(); number++) {
         std::vector<gl_axis> axes;
-        for (const Axis& a : p.axes) axes.push_back({a.elements(), a.elements(), p.source.bits < 8 ? a.spread : a.source, p.to_target ? a.target : a.tile});
+        for (const Axis& a : p.axes) axes.push_back({a.elements(), a.elements(), p.source.bits < 8 ? a.spread : a.source, p.step_to(a)});
         for (size_t k = 0; k < p.cut.size(); k++)
             if (number >> k & 1) axes[p.cut[k]].extent = axes[p.cut[k]].bound = p.axes[p.cut[k]].bound % p.axes[p.cut[k]].box;
         p.moves.emplace_back(gl_plan(int(axes.size()), axes.data(), 1, &p.pad));
@@ -245,7 +247,7 @@ void bring(const gl_packed& p, const int64_t* count, const uint8_t* source, int6
     Loop loops[64];
     int rank = 0;
     if (p.alike) {
-        for (size_t k = 1; k < p.axes.size(); k++) loops[rank++] = {count[k], p.axes[k].source, p.to_target ? p.axes[k].target : p.axes[k].tile};
+        for (size_t k = 1; k < p.axes.size(); k++) loops[rank++] = {count[k], p.axes[k].source, p.step_to(p.axes[k])};
         return each(loops, rank, from, 0, [&](int64_t slot, int64_t at) { unpack_run(p, to + at, source, slot, count[0]); });
     }
     size_t number = 0;
@@ -257,7 +259,7 @@ void bring(const gl_packed& p, const int64_t* count, const uint8_t* source, int6
             if (k < p.span_axes) span += (count[p.by_source[k]] - 1) * a.source;
             else loops[rank++] = {count[p.by_source[k]], a.source, a.spread};
         }
-        const int64_t ahead = rank ? AHEAD * loops[0].from : 0, line = 64 << p.source.log;
+        const int64_t ahead = rank && loops[0].n > AHEAD ? AHEAD * loops[0].from : 0, line = 64 << p.source.log;
         each(loops, rank, from, 0, [&](int64_t slot, int64_t at) {
             for (int64_t k = 0; ahead && k < span; k += line) __builtin_prefetch(source + ((slot + ahead + k) >> p.source.log));
             unpack_run(p, spread + at, source, slot, span);
@@ -265,7 +267,7 @@ void bring(const gl_packed& p, const int64_t* count, const uint8_t* source, int6
     }
     if (gl_run(p.moves[number].get(), p.source.bits < 8 ? spread : source + from, to, 1, nullptr, nullptr) == GL_DONE) return;
     rank = 0;  // without memory for the move: element by element
-    for (size_t k = 0; k < p.axes.size(); k++) loops[rank++] = {count[k], p.axes[k].source, p.to_target ? p.axes[k].target : p.axes[k].tile};
+    for (size_t k = 0; k < p.axes.size(); k++) loops[rank++] = {count[k], p.axes[k].source, p.step_to(p.axes[k])};
     each(loops, rank, from, 0, [&](int64_t slot, int64_t at) { to[at] = p.source.read(source, slot); });
 }
 
@@ -286,13 +288,16 @@ void move_box(const gl_packed& p, const int64_t* at, const uint8_t* source, uint
     if (any && !from_source) bring(p, count, source, from, tile, scratch);
     Loop loops[64];
     int rank = 0;
-    for (size_t k = p.run_axes; k < p.axes.size(); k++) loops[rank++] = {places[k], from_source ? p.axes[k].source : p.axes[k].tile, p.axes[k].target};
+    for (size_t k = p.run_axes; k < p.axes.size(); k++)
+        loops[rank++] = {places[k], from_source ? p.axes[k].source : p.axes[k].tile, p.axes[k].target};
     const uint8_t* first = from_source ? source + from : tile;
     each(loops, rank, 0, to, [&](int64_t in_tile, int64_t slot) { pack_run(p, source, target, slot, run, first + in_tile); });
 }
 
 void run_boxes(const Call& call, int64_t first, int64_t last, Worker& worker) {
     const gl_packed& p = *static_cast<const gl_packed*>(call.plan);
+    const uint8_t* source = reinterpret_cast<const uint8_t*>(call.source);
+    uint8_t *target = reinterpret_cast<uint8_t*>(call.target), *scratch = reinterpret_cast<uint8_t*>(worker.scratch);
     for (int64_t box = first; box < last; box++) {
         int64_t at[64], left = box;
         for (size_t k = 0; k < p.axes.size(); k++) {
@@ -300,7 +305,7 @@ void run_boxes(const Call& call, int64_t first, int64_t last, Worker& worker) {
             int64_t boxes = (a.extent + a.box - 1) / a.box;
             at[k] = left % boxes * a.box, left /= boxes;
         }
-        move_box(p, at, reinterpret_cast<const uint8_t*>(call.source), reinterpret_cast<uint8_t*>(call.target), reinterpret_cast<uint8_t*>(worker.scratch));
+        move_box(p, at, source, target, scratch);
     }
 }
 
@@ -341,6 +346,6 @@ gl_packed_description gl_packed_describe(const gl_packed* plan) {
     return {box_places(*plan), plan->boxes, plan->spread_bytes + plan->tile_bytes, !plan->moves.empty(), plan->slots, most_threads(*plan)};
 }
 
-void gl_packed_use(int number) { chosen_bits = &BIT_KERNELS_OF_SETS[number]; }
+void gl_packed_use(int number) { chosen_bits = &BIT_KERNELS[number]; }
 
 }

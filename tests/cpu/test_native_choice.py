@@ -178,7 +178,9 @@ def test_the_engine_of_each_kind_of_move_is_named(loads, kind):
     move = KINDS[kind]().move
     assert type(move).__name__ == kind and {each.__name__ for each in get_args(AnyMove)} == set(KINDS)
     said = native.engine(move)
-    assert said.startswith("native, with " if isinstance(move, (Move, PackedMove)) else "NumPy: the native engine does not move ")
+    assert said.startswith(
+        "native, with " if isinstance(move, (Move, PackedMove)) else "NumPy: the native engine does not move "
+    )
     with native.chosen(False):
         assert native.engine(move) == "NumPy: native.chosen(False) turned the native engine off"
 

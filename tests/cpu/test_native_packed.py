@@ -1,4 +1,4 @@
-"""Packed moves of the native engine that are large enough for several boxes, with every instruction set of this machine.
+"""Packed moves of the native engine that are large enough for several boxes, with every instruction set.
 
 tests/moves/test_packed.py has the small ones, on every engine.
 """

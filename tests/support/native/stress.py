@@ -20,6 +20,7 @@ from tests.support.waiting import HANG
 HERE = pathlib.Path(__file__).parent
 ENGINE = HERE.parents[2] / "kernels" / "cpu"
 FILES = ("strided_move.cpp", "threads.h", "strided_move.h", "register_kernels.h")  # each before those that it includes
+PACKED_FILES = ("packed_move.cpp", "packed_move.h", "bit_kernels.h", "threads.h", "strided_move.h")
 KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.
 FLAGS = ("-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fstrict-aliasing", "-Wno-psabi")
@@ -32,6 +33,7 @@ X86 = (
 )  # it has the permutations of bytes that zips need
 # With these, moves of kilobytes have many portions, threads, and looks for signals.
 SMALL = {"SHARE": "2 << 10", "PORTION": "8 << 10", "POLL_TIME": "std::chrono::milliseconds(0)"}
+SMALL_PACKED = {"SIDE": "5", "LEAST_BOX": "24", "MOST_BOX": "64", "LONG_RUN": "6", "AHEAD": "1"}  # so have packed ones
 
 
 class Build(NamedTuple):
@@ -112,9 +114,30 @@ def program(build: Build, changed: dict[str, str] | None = None) -> pathlib.Path
     )
 
 
+def packed_program(build: Build) -> pathlib.Path:
+    """The compiled program that stresses packed moves (packed.cpp)."""
+    text = files() | {name: (ENGINE / name).read_text(encoding="utf-8") for name in PACKED_FILES}
+    packed = {name: text[name] for name in PACKED_FILES}
+    engine = numbered(with_headers(text["strided_move.cpp"], files()), build.numbers)
+    moves = numbered(with_headers(text["packed_move.cpp"], packed), build.numbers and SMALL | SMALL_PACKED)
+    main = with_headers((HERE / "packed.cpp").read_text(encoding="utf-8"), packed)
+    units = [(each, (*FLAGS, *build.flags, *build.engine_flags)) for each in (engine, moves)]
+    return toolchain.program(
+        (*units, (main, (*FLAGS, *build.flags, "-O1"))), ("-pthread", *build.flags), build.compiler
+    )
+
+
 def run(build: Build, kind: str, seed: int, first: int, count: int, most_bytes: int, changed=None, limit=HANG):
     """The finished process of some cases of a kind; subprocess.TimeoutExpired if it hangs."""
-    command = [*build.runner, program(build, changed), kind, seed, first, count, most_bytes]
+    return _finished([*build.runner, program(build, changed), kind, seed, first, count, most_bytes], limit)
+
+
+def run_packed(build: Build, seed: int, first: int, count: int, most_places: int):
+    """The finished process of some packed moves; subprocess.TimeoutExpired if it hangs."""
+    return _finished([*build.runner, packed_program(build), seed, first, count, most_places], HANG)
+
+
+def _finished(command, limit):
     environment = {
         **os.environ,
         "ASAN_OPTIONS": f"detect_leaks={int(ALL)}",  # where containers forbid to trace threads, this fails

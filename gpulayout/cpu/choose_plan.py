@@ -9,8 +9,8 @@ import numpy as np
 
 from gpulayout.cpu.lookup import lookup_plan_of
 from gpulayout.cpu.native_convert import convert_plan_of
+from gpulayout.cpu.native_packed import packed_plan_of
 from gpulayout.cpu.native_plan import ordinary_plan_of
-from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove

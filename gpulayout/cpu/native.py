@@ -1,6 +1,6 @@
 """The native engine, compiled from kernels/cpu/: whether it runs here, and if not, why.
 
-It runs plain moves and those with arithmetic; NumPy runs all others, and where it is missing also these.  It also reads
+It runs plain and packed moves, and those with arithmetic; NumPy runs all others, and where it is missing also these.  It also reads
 and writes many runs of a file without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file imports the
 extension.
 """
@@ -18,14 +18,12 @@ from types import ModuleType
 
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
-from gpulayout.moves.packed_move import PackedMove
 
 VARIABLE = "GPULAYOUT_NATIVE"
 _EXTENSION = "gpulayout.cpu._native"
 FOLDER = Path(__file__).parent
 # Moves without native code, and what they do that it does not.
 _NOT_NATIVE: dict[type, str] = {
-    PackedMove: "single bits",
     LookupMove: "places that are looked up one by one",
 }
 _choices: list[bool] = []  # of `chosen`, the innermost last

@@ -1,189 +1,146 @@
-"""Packed moves on the CPU: each chunk of the target is unpacked to bytes, moved, and packed again."""
+"""Packed moves by NumPy: each chunk of the target is unpacked to bytes, one for each element, moved, and packed again.
+
+A chunk is a range of slots whose length is a multiple of 8, so that no two chunks share a byte of the target.  Along
+the axes of a move it is a few stretches: slots 3 to 11 of 3 rows of 5 are 3..4 of row 0, all of row 1, and 0..1 of
+row 2.
+"""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.packed_stretches import Stretch, parts, stretches, whole_bytes, written
 from gpulayout.cpu.thread_count import MOST_THREADS
-from gpulayout.cpu.threads import share
+from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.cpu.views import Memory, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
-from gpulayout.moves.packed_turn import Turn
 
+CHUNK = 1 << 17  # slots; fewer if the scratch arrays of all threads would exceed SCRATCH_BYTES
+SLOT_BYTES = 32  # of scratch arrays, for a slot that is looked up
 _BYTE = word_of(1)
 
 
 class PackedPlan(NamedTuple):
-    """How a packed move is cut into chunks.
-
-    move          the move to execute
-    threads       number of threads
-    chunk         slots of a chunk
-    looked_up     slots are looked up one by one instead of read in parts
-    in_place      elements are unpacked into the target, which has a byte for each and no gaps
-    turn          the move in blocks of whole words, if possible; a chunk is then a cache block
-    cache_block   blocks of a cache block along each axis of the turn
-    """
+    """How a packed move is cut into chunks of so many slots, for at most `threads` threads."""
 
     move: PackedMove
     threads: int
     chunk: int
-    looked_up: bool
-    in_place: bool
-    turn: Turn | None = None
-    cache_block: tuple[int, ...] = ()
-
-    @property
-    def chunk_count(self) -> int:
-        """Number of chunks."""
-        if self.turn:
-            return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.cache_block))
-        return -(-self.move.slots // self.chunk)
 
     @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
-        return min(max(self.chunk_count, 1), MOST_THREADS)
+        return min(max(-(-self.move.slots // self.chunk), 1), MOST_THREADS)
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
-        if self.move.slots:
-            work = functools.partial(_move_chunks, self)
-            if self.turn:
-                starts = (range(0, axis.extent, step) for axis, step in zip(self.turn.axes, self.cache_block))
-                work = functools.partial(_turn_cache_blocks, self, self.turn, list(itertools.product(*starts)))
-            share(
-                functools.partial(work, Memory(source, source_offset), Memory(target, target_offset)),
-                self.chunk_count,
-                1,
-                self.threads,
-                self._turn_scratch if self.turn else self._chunk_scratch,
-            )
+        memory = Memory(source, source_offset), Memory(target, target_offset)
+        count = -(-self.move.slots // self.chunk)
+        share(functools.partial(_move_chunks, self, *memory), count, 1, self.threads, self._scratch)
 
-    def _chunk_scratch(self) -> tuple[np.ndarray, np.ndarray]:
-        """The two scratch arrays of a thread for chunks."""
-        size = -(-min(self.chunk, self.move.slots) // 8) * 8  # of slots that pack into whole bytes
-        scratch = np.empty(0 if self.in_place else size, np.uint8)
-        return scratch, np.empty(0 if self.move.bits == 1 else size, np.uint8)
-
-    def _turn_scratch(self) -> tuple[np.ndarray]:
-        """The scratch array of a thread for cache blocks: a row of blocks for each row of a block, and a spare one."""
-        assert self.turn is not None
-        return (np.empty((self.turn.side + 1, math.prod(self.cache_block)), word_of(self.turn.unit_bytes)),)
+    def _scratch(self) -> tuple[np.ndarray, ...]:
+        """The scratch arrays of a thread: a byte for each slot of a chunk that packs into whole bytes, twice."""
+        size = -(-min(self.chunk, self.move.slots) // 8) * 8
+        return np.empty(size, np.uint8), np.empty(size, np.uint8)
 
     def describe(self) -> str:
         """The plan in words."""
-        if self.turn:
-            elements = counted(self.chunk, "element")
-            return f"{self.turn.side} x {self.turn.side} blocks transposed in cache blocks of up to {elements}"
-        way = (
-            "looked up one by one"
-            if self.looked_up
-            else "unpacked to bytes by shifts"
-            if self.move.source_bits < 8
-            else "copied"
-        )
-        return f"chunks of up to {counted(min(self.chunk, self.move.slots), 'element')}, {way}" + ", then packed" * (
-            self.move.target_bits < 8
-        )
+        text = f"chunks of up to {counted(min(self.chunk, self.move.slots), 'element')}"
+        text += ", unpacked to bytes" if self.move.source_bits < 8 else ", copied"
+        return text + ", then packed" * (self.move.target_bits < 8)
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
-        return {
-            "chunk": self.chunk,
-            "looked_up": self.looked_up,
-            "blocks": self.turn and self.turn.side,
-            "cache_block": self.cache_block or None,
-        }
+        return {"chunk": self.chunk}
+
+
+def numpy_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
+    """The plan of a packed move for NumPy, for at most `threads` threads."""
+    return PackedPlan(move, threads, max(min(CHUNK, SCRATCH_BYTES // SLOT_BYTES // threads) // 8, 1) * 8)
 
 
 def _move_chunks(
-    plan: PackedPlan,
-    reading: Memory,
-    writing: Memory,
-    first: int,
-    last: int,
-    scratch: np.ndarray,
-    spare: np.ndarray,
+    plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int, scratch: np.ndarray, spare: np.ndarray
 ) -> None:
     move = plan.move
-    for chunk in range(first, last):
-        begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
-        if plan.in_place:
-            _read_chunk(plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)), spare)
-            continue
-        values = _as_they_lie(plan, reading, begin, end)
-        if values is None:
-            values = scratch[: -(-(end - begin) // 8) * 8]
-            values[end - begin :] = 0
-            _read_chunk(plan, reading, begin, end, values[: end - begin], spare)
+    for begin in range(first * plan.chunk, min(last * plan.chunk, move.slots), plan.chunk):
+        end = min(begin + plan.chunk, move.slots)
+        values = scratch[: -(-(end - begin) // 8) * 8]
+        values[end - begin :] = 0
+        _read_chunk(move, reading, begin, end, values, spare)
         found, done = packed(values, move.target_bits, spare, scratch), 0
-        for places in written(move, begin, end):
-            count = math.prod(places.shape)
-            writing.view(_BYTE, places.shape, places.target_offset, places.target_strides)[...] = found[
-                done : done + count
-            ].reshape(places.shape)
+        for shape, offset, strides in _written(move, begin, end):
+            count = math.prod(shape)
+            writing.view(_BYTE, shape, offset, strides)[...] = found[done : done + count].reshape(shape)
             done += count
 
 
-def _as_they_lie(plan: PackedPlan, reading: Memory, begin: int, end: int) -> np.ndarray | None:
-    """The elements of the slots begin..end-1 in the source itself; None unless they are contiguous there, in whole
-    bytes of the target, and no byte has bits above an element's.
-
-    The maximum shows such bits.  It only reads the elements; a copy without those bits would write them too.
-    """
-    axis, bits = plan.move.axes[0], plan.move.target_bits
-    if plan.move.source_bits < 8 or axis.source_stride != 1 or end > axis.bound or (end - begin) % 8:
-        return None
-    values = reading.view(_BYTE, (end - begin,), begin, (1,))
-    return values if values.max() < 1 << bits else None
-
-
-def _read_chunk(
-    plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray, spare: np.ndarray
-) -> None:
-    """The elements of the slots begin..end-1, one per byte, and the pad in slots without one.
-
-    spare   as long as a chunk, overwritten; not used for bits
-    """
-    move = plan.move
-    mask = (1 << move.bits) - 1
+def _read_chunk(move: PackedMove, reading: Memory, begin: int, end: int, values: np.ndarray, spare: np.ndarray) -> None:
+    """The elements of the slots begin..end-1, one per byte, and the pad in slots without one."""
     if move.is_padded:
-        elements[...] = move.pad[0]
-    for stretch in stretches(move, begin, end):
-        if 0 in stretch.inside:
+        values[: end - begin] = move.pad[0]
+    steps, strides = move.steps, [axis.source_stride for axis in move.axes]
+    for first, sizes in _ranges([axis.extent for axis in move.axes], begin, end):
+        inside = [max(min(size, axis.bound - start), 0) for size, start, axis in zip(sizes, first, move.axes)]
+        if 0 in inside:
             continue
-        places = np.ndarray(stretch.inside[::-1], _BYTE, elements, stretch.place, move.steps[::-1])
-        if run := whole_bytes(move, stretch):
-            read = reading.view(_BYTE, run.shape, run.target_offset, run.target_strides)
-            _spread(read, places, move.source_bits, spare)
-        elif plan.looked_up:
-            _look_up(move, reading, stretch, places)
-        elif move.source_bits == 8:
-            strides = tuple([axis.source_stride for axis in reversed(move.axes)])
-            np.bitwise_and(reading.view(_BYTE, places.shape, stretch.source, strides), mask, out=places)
-        else:
-            for part in parts(move, stretch):
-                where = part.source
-                read = reading.view(_BYTE, where.shape, where.target_offset, where.target_strides)
-                np.right_shift(read, part.shift, out=places[part.elements[::-1]])
-            places &= mask
+        place, slot = (sum(map(int.__mul__, first, each)) for each in (steps, strides))
+        places = np.ndarray(inside[::-1], _BYTE, values, place - begin, steps[::-1])
+        _read_stretch(move, reading, move.start + slot, places, spare)
 
 
-def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.ndarray) -> None:
-    """Read the elements of a stretch one by one, by slot number."""
-    slots = np.array(stretch.source)
-    for axis, size in zip(move.axes, stretch.inside):
-        slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
-    places[...] = slots_at(reading.view(_BYTE, (move.source_span[1],), 0, (1,)), slots, move.source_bits)
+def _read_stretch(move: PackedMove, reading: Memory, slot: int, places: np.ndarray, spare: np.ndarray) -> None:
+    """Read elements from this slot on: the axes of `places` are those of the move, major first."""
+    per, (*others, stride) = 8 // move.source_bits, [axis.source_stride for axis in reversed(move.axes)]
+    if per == 1:
+        mask = (1 << move.bits) - 1
+        np.bitwise_and(reading.view(_BYTE, places.shape, slot, (*others, stride)), mask, out=places)
+    elif stride == 1 and not any(number % per for number in (slot, places.shape[-1], *others)):  # whole bytes
+        shape, steps = (*places.shape[:-1], places.shape[-1] // per), (*(step // per for step in others), 1)
+        _spread(reading.view(_BYTE, shape, slot // per, steps), places, move.source_bits, spare)
+    else:
+        slots = np.array(slot)
+        for size, step in zip(places.shape, (*others, stride)):
+            slots = slots[..., np.newaxis] + np.arange(size) * step
+        places[...] = slots_at(reading.view(_BYTE, (move.source_span[1],), 0, (1,)), slots, move.source_bits)
+
+
+def _written(move: PackedMove, begin: int, end: int) -> Iterator[tuple[tuple[int, ...], int, tuple[int, ...]]]:
+    """(shape, offset, strides), in order, of the bytes of the target that hold the slots begin..end-1."""
+    per = 8 // move.target_bits
+    if move.is_dense:
+        yield (-(-(end - begin) // per),), begin // per, (1,)
+        return
+    minor, *others = move.axes
+    extents = [minor.extent // per, *(axis.extent for axis in others)]
+    strides = [1 if per > 1 else minor.target_stride, *(axis.target_stride // per for axis in others)]
+    for first, sizes in _ranges(extents, begin // per, end // per):
+        yield sizes[::-1], sum(map(int.__mul__, first, strides)), tuple(reversed(strides))
+
+
+def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(first coordinates, sizes), minor first, of the stretches that make up the places begin..end-1, in order."""
+    if begin >= end:
+        return
+    *below, _ = extents
+    if not below:
+        yield (begin,), (end - begin,)
+        return
+    inner = math.prod(below)
+    row, start = divmod(begin, inner)
+    if start or end - begin < inner:  # the rest of the first row
+        for first, sizes in _ranges(below, start, min(inner, start + end - begin)):
+            yield (*first, row), (*sizes, 1)
+        yield from _ranges(extents, min((row + 1) * inner, end), end)
+        return
+    rows = (end - begin) // inner
+    yield (*[0] * len(below), row), (*below, rows)
+    yield from _ranges(extents, begin + rows * inner, end)
 
 
 def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
@@ -196,7 +153,7 @@ def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _spread(read: np.ndarray, places: np.ndarray, bits: int, spare: np.ndarray) -> None:
-    """Unpack bytes to one element per byte of `places`; the inverse of `packed`.  `spare` is as in `_read_chunk`.
+    """Unpack bytes to one element per byte of `places`; the inverse of `packed`.  `spare` is overwritten.
 
     Each byte becomes a word.  Its upper half of elements moves away from the lower half, then the same in each half:
     0xe4, or-ed with itself << 12, gives 0x....0e04 and then, with << 6, 0x03020100.
@@ -209,9 +166,8 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int, spare: np.ndarray) 
     moved = spare[: words.nbytes].view(words.dtype).reshape(words.shape)
     words[...] = read
     for halving in reversed(range(per.bit_length() - 1)):
-        field, width = bits << halving, 8 << halving  # bits of elements that stay together, before and after
         words |= np.left_shift(words, 8 - bits << halving, out=moved)
-        words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
+    words &= words.dtype.type(((1 << bits) - 1) * ((1 << 8 * per) - 1) // 255)
 
 
 def packed(values: np.ndarray, bits: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -235,70 +191,3 @@ def packed(values: np.ndarray, bits: int, first: np.ndarray, second: np.ndarray)
         first |= words
         words, first, second = first, second, first
     return words
-
-
-# ---- square blocks of slots: transposed as in kernels/bits_turn.cu, with rows of many blocks instead of words --------
-
-
-def _turn_cache_blocks(
-    plan: PackedPlan,
-    turn: Turn,
-    corners: Sequence[tuple[int, ...]],
-    reading: Memory,
-    writing: Memory,
-    first: int,
-    last: int,
-    scratch: np.ndarray,
-) -> None:
-    """Move cache block by cache block; the axes of arrays are those of the blocks, major first."""
-    move, cache_block, unit = plan.move, plan.cache_block, turn.unit_bytes
-    word = word_of(unit)
-    pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
-    steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]
-    strides = [tuple(reversed(side)) for side in steps]
-    for corner in corners[first:last]:
-        sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, cache_block)]
-        inside = [max(min(axis.bound - start, size), 0) for axis, start, size in zip(turn.axes, corner, sizes)]
-        from_start, to_start = (sum(map(int.__mul__, corner, side)) for side in steps)
-        places = [
-            writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_step, strides[1])
-            for q in range(turn.side)
-        ]
-        if inside != sizes:
-            for place in places:
-                place[...] = pad
-        if 0 in inside:
-            continue
-        *rows, spare = (_in_source_order(plane, inside) for plane in scratch)
-        for p, row in enumerate(rows):
-            row[...] = reading.view(word, tuple(inside[::-1]), from_start + p * unit * turn.source_step, strides[0])
-        _turn(rows, move.bits, spare)
-        part = tuple([slice(size) for size in reversed(inside)])
-        for place, row in zip(places, rows):
-            place[part] = row
-
-
-def _in_source_order(memory: np.ndarray, minor_first: Sequence[int]) -> np.ndarray:
-    """A dense array of these sizes, major first.  Its second minor axis, the minor one of the source, has stride 1."""
-    along_target, along_source, *others = minor_first
-    dense = memory[: math.prod(minor_first)].reshape(*reversed(others), along_target, along_source)
-    return dense.swapaxes(-1, -2)
-
-
-def _turn(rows: list[np.ndarray], bits: int, spare: np.ndarray) -> None:
-    """Transpose blocks: in each column of words, element q of the word in row p becomes element p of the word in row q.
-    Squares across the diagonal are swapped, half as large each time.
-    """
-    half, word = len(rows) // 2, spare.dtype.type
-    while half:
-        shift = word(half * bits)
-        lower = word(((1 << 8 * spare.itemsize) - 1) // ((1 << half * bits) + 1))
-        for p in range(len(rows)):
-            if not p & half:
-                np.right_shift(rows[p], shift, out=spare)
-                spare ^= rows[p + half]
-                spare &= lower
-                rows[p + half] ^= spare
-                spare <<= shift
-                rows[p] ^= spare
-        half //= 2

@@ -13,6 +13,7 @@ from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.native_convert import NativeConvertPlan
+from gpulayout.cpu.native_packed import NativePackedPlan
 from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
@@ -89,7 +90,8 @@ class HostMoves:
 def _only_native(plans: Planned) -> Any:
     """The compiled plan, if the native engine does everything in one move."""
     [(plan, *offsets), *others] = plans or [(None, 0, 0)]
-    return plan.compiled if isinstance(plan, NativePlan) and not others and not any(offsets) else None
+    is_alone = not others and not any(offsets)
+    return plan.compiled if is_alone and isinstance(plan, (NativePlan, NativePackedPlan)) else None
 
 
 class HostArithmetic:

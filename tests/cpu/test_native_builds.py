@@ -48,6 +48,11 @@ def test_random_moves_are_right(name, kind):
         assert found[("polls",)] > MORE * CASES[kind] / 5  # so the kind's poll did what it is about
 
 
+def test_random_packed_moves_are_right(name):
+    process = stress.run(stress.BUILDS[name], "packed", 1, 0, MORE * 3000, 20_000)
+    assert process.returncode == 0, f"{process.stdout[-4000:]}\n{process.stderr[:8000]}"
+
+
 def test_every_kernel_of_every_instruction_set_moved_something(name):
     found = done_here(name, "moves")
     sets = {key[0] for key in found if len(key) == 2}

@@ -14,6 +14,7 @@ from gpulayout.cpu import native
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.move import Move
+from gpulayout.moves.packed_move import PackedMove
 from tests.support.command_line import failure, run
 
 ROOT = pathlib.Path(gl.__file__).parent
@@ -179,7 +180,9 @@ def test_the_engine_of_each_kind_of_move_is_named(loads, kind):
     assert type(move).__name__ == kind and {each.__name__ for each in get_args(AnyMove)} == set(KINDS)
     said = native.engine(move)
     assert said.startswith(
-        "native, with " if isinstance(move, (Move, ConvertMove)) else "NumPy: the native engine does not move "
+        "native, with "
+        if isinstance(move, (Move, PackedMove, ConvertMove))
+        else "NumPy: the native engine does not move "
     )
     with native.chosen(False):
         assert native.engine(move) == "NumPy: native.chosen(False) turned the native engine off"

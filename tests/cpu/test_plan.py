@@ -388,15 +388,10 @@ def test_threads_are_worth_a_megabyte_each_and_no_more_than_the_limit():
         (
             "s4[5,7]{1,0:E(4)}",
             "{1,0}",
-            "chunks of up to 35 elements, unpacked to bytes by shifts",
-            {"chunk": 1048576, "blocks": None, "cache_block": None},
+            "chunks of up to 35 elements, unpacked to bytes",
+            {"chunk": 131072},
         ),
-        (
-            "s4[256,512]{1,0:E(4)}",
-            "{0,1:E(4)}",
-            "16 x 16 blocks transposed in cache blocks of up to 131072 elements",
-            {"blocks": 16, "cache_block": (16, 32)},
-        ),
+        ("s4[5,7]{1,0}", "{0,1:E(4)}", "chunks of up to 35 elements, copied, then packed", {"chunk": 131072}),
         ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True}),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import packed_plan, packed_run
+from gpulayout.cpu import native, packed_run
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
@@ -18,6 +18,7 @@ from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.pieces import relayout_pieces
 from tests.support import packed_reference
 from tests.support.executors import guarded, guards_intact, source_buffer
+from tests.support.kept import forget_transfers
 from tests.support.packed_reference import buffer as buffer_of
 
 BITS = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
@@ -252,10 +253,8 @@ TURNED = [
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
 def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):
-    """Sizes of whole bytes, some of whole words, and odd ones: blocks are transposed, cache block by cache block."""
-    monkeypatch.setattr(packed_plan, "LEAST_TURNED", 0)
-    monkeypatch.setattr(packed_plan, "TURNED_BYTES", 2000)
-    monkeypatch.setattr(packed_plan, "TURNED_RUN", 4)
+    """Sizes of whole bytes, some of whole words, and odd ones, in many chunks."""
+    monkeypatch.setattr(packed_run, "CHUNK", 2000)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
     packed = f"E({BITS[name]})"
     source = gl.parse_shape(name + dimensions % packed)
@@ -271,7 +270,7 @@ def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensi
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 def test_bits_after_the_last_element_are_0_for_any_pad(executor, monkeypatch, plans_anew, name):
     """The last of several chunks ends inside a byte."""
-    monkeypatch.setattr(packed_plan, "CHUNK", 64)
+    monkeypatch.setattr(packed_run, "CHUNK", 64)
     packed = f"E({BITS[name]})"
     for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
         source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")
@@ -285,7 +284,7 @@ def test_bits_after_the_last_element_are_0_for_any_pad(executor, monkeypatch, pl
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 def test_higher_bits_of_elements_are_not_packed(executor, monkeypatch, plans_anew, name):
     """Elements that lie as they are packed, and others; higher bits in no byte, in a single one, or in most."""
-    monkeypatch.setattr(packed_plan, "CHUNK", 64)
+    monkeypatch.setattr(packed_run, "CHUNK", 64)
     bits, count = BITS[name], 64 * 6 + 21
     low = packed_reference.values(count, bits).astype(np.uint8)
     one = low.copy()
@@ -305,31 +304,28 @@ def test_higher_bits_of_elements_are_not_packed(executor, monkeypatch, plans_ane
         assert executor.host(array).tobytes() == memory.tobytes()
 
 
-def test_which_moves_are_transposed_in_blocks():
-    for source, target, side in (
-        ("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 16),
-        ("u4[250,514]{1,0:E(4)}", "{0,1:E(4)}", 2),
-        ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", 16),
-        ("u4[255,512]{1,0:E(4)}", "{0,1:E(4)}", 0),
-        ("u4[256,512]{1,0:E(4)}", "{0,1}", 0),
-        ("u4[256,5,512]{2,1,0:E(4)}", "{2,0,1:PD(256,5,513)E(4)}", 0),
-        ("u2[130,514]{1,0:E(2)}", "{0,1:E(2)}", 0),
-        ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", 4),
+def test_which_moves_the_gpu_transposes_in_blocks():
+    for source, target, file in (
+        ("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "bits_turn.cu"),
+        ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", "bits_turn.cu"),
+        ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", "bits_turn_any.cu"),
     ):
-        move = gl.plan(source, target).move
-        turn = packed_plan.packed_plan_of(move).turn
-        assert (turn.side if turn else 0) == side, (source, target)
-        kernel = (
-            "bits_turn.cu"
-            if turn and all(size % (32 // move.bits) == 0 for size in gl.parse_shape(source).dimensions)
-            else None
-        )
-        assert kernel is None or kernel_plan(move).file == kernel
-    assert kernel_plan(gl.plan("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}").move).file == "bits_turn_any.cu"
+        assert kernel_plan(gl.plan(source, target).move).file == file, (source, target)
 
 
-def test_chunks_of_large_moves():
-    """On the CPU: several chunks, odd sizes, parts and look-ups."""
+@pytest.fixture(params=["numpy", "native"])
+def engine(request):
+    """The engine that runs moves on the CPU in this test."""
+    with native.chosen(request.param == "native"):
+        if request.param == "native" and native.missing():
+            pytest.skip(native.missing())
+        forget_transfers()
+        yield request.param
+    forget_transfers()
+
+
+def test_chunks_of_large_moves(engine):
+    """On the CPU: several chunks or boxes, odd sizes, and look-ups."""
     for dimensions, target_text in (
         ((3 * 524287,), "{0:E(4)}"),
         ((911, 1117), "{0,1:PD(915,1117)E(4)}"),
@@ -350,7 +346,7 @@ def test_chunks_of_large_moves():
         assert padded.view(np.uint8).sum(dtype=np.int64) == wanted.sum(dtype=np.int64)
 
 
-def test_chunks_of_a_large_move_into_tiles():
+def test_chunks_of_a_large_move_into_tiles(engine):
     """Whole tiles and those at the edges are pieces of their own, which leave places between their bytes."""
     target = gl.parse_shape("u4[4101,1003]{1,0:T(8,128)E(4)}")
     array = logical("u4", target.dimensions)
@@ -362,22 +358,17 @@ def test_chunks_of_a_large_move_into_tiles():
     assert ((packed[linear // 2] >> linear % 2 * 4 & 15) == array.view(np.uint8).ravel()[places]).all()
 
 
-def test_a_broken_twin_is_caught():
+def test_a_broken_twin_is_caught(numpy_alone):
     """The twin puts the first element into the high bits in both directions, which a round trip does not reveal."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
-    real = packed_run.packed, packed_run.parts
-    swapped = mock.patch.object(
-        packed_run,
-        "packed",
-        lambda values, bits, *scratch: real[0](
-            values.reshape(-1, 2)[:, ::-1].ravel() if bits < 8 else values, bits, *scratch
-        ),
-    )
-    one_by_one = mock.patch.object(packed_run, "whole_bytes", lambda move, box: None)
-    turned = mock.patch.object(
-        packed_run, "parts", lambda move, box: (part._replace(shift=4 - part.shift) for part in real[1](move, box))
-    )
-    with swapped, turned, one_by_one:
+    pack, look_up = packed_run.packed, packed_run.slots_at
+
+    def other_half(values, bits, *scratch):
+        return pack(values.reshape(-1, 2)[:, ::-1].ravel() if bits < 8 else values, bits, *scratch)
+
+    swapped = mock.patch.object(packed_run, "packed", other_half)
+    turned = mock.patch.object(packed_run, "slots_at", lambda memory, slots, bits: look_up(memory, slots ^ 1, bits))
+    with swapped, turned:
         packed = gl.pack(array, shape)
         assert gl.unpack(packed, shape).tobytes() == array.tobytes()
         assert packed.tolist() != buffer_of(shape).tolist()

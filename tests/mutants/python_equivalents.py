@@ -35,14 +35,6 @@ EQUIVALENTS = {
      'if length % size == 0:',
      'if length % size == -1:'):
         _CHOICE,
-    ("gpulayout/cpu/packed_plan.py",
-     'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)',
-     'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), False, in_place)'):
-        _CHOICE,
-    ("gpulayout/cpu/packed_plan.py",
-     'CHUNK, LOOKED_UP_CHUNK = 1 << 20, 1 << 16',
-     'CHUNK, LOOKED_UP_CHUNK = 1 / 20, 1 << 16'):
-        "chunks of the least size, a whole number: only slower",
     ("gpulayout/moves/join_pieces.py",
      '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):

@@ -20,9 +20,12 @@ from tests.support.waiting import HANG
 HERE = pathlib.Path(__file__).parent
 ENGINE = HERE.parents[2] / "kernels" / "cpu"
 FILES = (
-    *("strided_move.cpp", "strided_move.h", "convert_move.cpp", "convert_move.h", "threads.h", "instruction_sets.h"),
-    *("each_instruction_set.h", "register_kernels.h", "convert_kernels.h", "../convert.cuh"),
+    *("strided_move.cpp", "strided_move.h", "convert_move.cpp", "convert_move.h", "packed_move.cpp", "packed_move.h"),
+    *("threads.h", "instruction_sets.h", "each_instruction_set.h", "../convert.cuh"),
+    *("register_kernels.h", "convert_kernels.h", "bit_kernels.h"),
 )
+# The program of a kind of case, and the file of the engine that it calls beside strided_move.cpp; of other kinds stress.cpp.
+PROGRAMS = {"converts": ("converts.cpp", "convert_move.cpp"), "packed": ("packed.cpp", "packed_move.cpp")}
 KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.
 FLAGS = ("-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fstrict-aliasing", "-Wno-psabi")
@@ -35,6 +38,13 @@ X86 = (
 )  # it has the permutations of bytes that zips need
 # With these, moves of kilobytes have many portions, threads, and looks for signals.
 SMALL = {"SHARE": "2 << 10", "PORTION": "8 << 10", "POLL_TIME": "std::chrono::milliseconds(0)"}
+SMALL_PACKED = {
+    "SIDE": "5",
+    "LEAST_BOX": "24",
+    "MOST_BOX": "64",
+    "LONG_RUN": "6",
+    "AHEAD": "1",
+}  # so have packed ones
 
 
 class Build(NamedTuple):
@@ -104,29 +114,24 @@ def with_headers(text: str, headers: dict[str, str]) -> str:
     return text
 
 
-def program(build: Build, changed: dict[str, str] | None = None, main: str = "stress.cpp") -> pathlib.Path:
-    """The compiled program; `changed` files of the engine have another text."""
+def program(build: Build, kind: str, changed: dict[str, str] | None = None) -> pathlib.Path:
+    """The compiled program of a kind of case; `changed` files of the engine have another text."""
     text = files() | (changed or {})
     own = {path.name: path.read_text(encoding="utf-8") for path in HERE.iterdir() if path.suffix in (".cpp", ".h")}
-    units = ("strided_move.cpp",) if main == "stress.cpp" else ("strided_move.cpp", "convert_move.cpp")
-    engine = [with_headers(text[name], text) for name in units]
-    return toolchain.program(
-        (
-            *((numbered(each, build.numbers), (*FLAGS, *build.flags, *build.engine_flags)) for each in engine),
-            (
-                with_headers(own[main], own | files()),
-                (*FLAGS, *build.flags, "-O1", *(QUICK if build.engine_flags[-len(QUICK) :] == QUICK else ())),
-            ),
-        ),
-        ("-pthread", *build.flags),
-        build.compiler,
-    )
+    main, *others = PROGRAMS.get(kind, ("stress.cpp",))
+    units = []
+    for name in ("strided_move.cpp", *others):
+        numbers = build.numbers and build.numbers | (SMALL_PACKED if name == "packed_move.cpp" else {})
+        units.append((numbered(with_headers(text[name], text), numbers), (*FLAGS, *build.flags, *build.engine_flags)))
+    quick = QUICK if build.engine_flags[-len(QUICK) :] == QUICK else ()
+    units.append((with_headers(own[main], own | files()), (*FLAGS, *build.flags, "-O1", *quick)))
+    return toolchain.program(tuple(units), ("-pthread", *build.flags), build.compiler)
 
 
 def run(build: Build, kind: str, seed: int, first: int, count: int, most_bytes: int, changed=None, limit=HANG):
     """The finished process of some cases of a kind; subprocess.TimeoutExpired if it hangs."""
-    main, words = ("converts.cpp", ()) if kind == "converts" else ("stress.cpp", (kind,))
-    command = [*build.runner, program(build, changed, main), *words, seed, first, count, most_bytes]
+    words = () if kind in PROGRAMS else (kind,)
+    command = [*build.runner, program(build, kind, changed), *words, seed, first, count, most_bytes]
     environment = {
         **os.environ,
         "ASAN_OPTIONS": f"detect_leaks={int(ALL)}",  # where containers forbid to trace threads, this fails

@@ -1,7 +1,8 @@
 """The native engine, compiled from kernels/cpu/: whether it runs here, and if not, why.
 
-It runs plain moves; NumPy runs all others, and where it is missing also these.  It also reads and writes many runs of a
-file without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file imports the extension.
+It runs plain moves and look-ups, and converts indices; NumPy does the rest, and where it is missing everything.  It
+also reads and writes many runs of a file without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file
+imports the extension.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from types import ModuleType
 
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
-from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.packed_move import PackedMove
 
 VARIABLE = "GPULAYOUT_NATIVE"
@@ -26,7 +26,6 @@ FOLDER = Path(__file__).parent
 # Moves without native code, and what they do that it does not.
 _NOT_NATIVE: dict[type, str] = {
     PackedMove: "single bits",
-    LookupMove: "places that are looked up one by one",
     ConvertMove: "elements that change on the way",
 }
 _choices: list[bool] = []  # of `chosen`, the innermost last

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "file_runs.h"
+#include "index_program.h"
 
 namespace gpulayout_module {
 namespace {
@@ -37,6 +38,7 @@ PyObject* use(PyObject*, PyObject* number) {
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
     if (wanted != int(wanted) || !gl_instruction_set(int(wanted))) return PyErr_Format(PyExc_ValueError, "no instruction set %ld", wanted);
     gl_use(int(wanted));
+    gpulayout::use_for_indices(int(wanted));
     Py_RETURN_NONE;
 }
 
@@ -97,12 +99,15 @@ int fill_module(PyObject* module) {
                                                         {&state->storage_offset, "storage_offset"}};
     for (auto& [name, text] : names)
         if (!(*name = PyUnicode_InternFromString(text))) return -1;
-    PyObject* plan_type = PyType_FromModuleAndSpec(module, &plan_spec, nullptr);
-    int failed = plan_type ? PyModule_AddObjectRef(module, "Plan", plan_type) : -1;
-    Py_XDECREF(plan_type);
+    for (auto& [spec, text] : {std::pair<PyType_Spec*, const char*>{&plan_spec, "Plan"}, {&index_spec, "IndexProgram"}}) {
+        PyObject* type = PyType_FromModuleAndSpec(module, spec, nullptr);
+        int failed = type ? PyModule_AddObjectRef(module, text, type) : -1;
+        Py_XDECREF(type);
+        if (failed) return -1;
+    }
     state->call_type = PyType_FromModuleAndSpec(module, &call_spec, nullptr);
     state->tensors_type = PyType_FromModuleAndSpec(module, &tensors_spec, nullptr);
-    return failed || !state->call_type || !state->tensors_type ? -1 : PyModule_AddObjectRef(module, "Tensors", state->tensors_type);
+    return !state->call_type || !state->tensors_type ? -1 : PyModule_AddObjectRef(module, "Tensors", state->tensors_type);
 }
 
 int traverse_module(PyObject* module, visitproc visit, void* arg) {

@@ -1,4 +1,5 @@
-// What the parts of the Python module share: module.cpp makes it, module_plan.cpp has the plans, module_call.cpp recognises calls.
+// What the parts of the Python module share: module.cpp makes it, module_plan.cpp has the plans, module_call.cpp recognises calls,
+// module_index.cpp converts indices and looks places up.
 // All use the limited API: one file for all Pythons from 3.11 on.
 #pragma once
 #define Py_LIMITED_API 0x030B0000
@@ -21,7 +22,7 @@ struct PlanObject {
     int64_t bytes;
 };
 
-extern PyType_Spec plan_spec, call_spec, tensors_spec;
+extern PyType_Spec plan_spec, call_spec, tensors_spec, index_spec;
 
 // The state of the module that an object's type belongs to.
 inline State* state_of(PyObject* object) { return static_cast<State*>(PyType_GetModuleState(Py_TYPE(object))); }
@@ -49,6 +50,9 @@ inline bool as_number(PyObject* object, int64_t& number) {
 inline PyCFunction as_method(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)) {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
+
+// Looks for signals while the lock is released, which `state` (PyThreadState**) got back: their handlers run in the main thread.
+int look(void* state);
 
 // Moves, with at most so many threads.  False: with an exception.
 bool execute(const PlanObject* plan, const char* source, char* target, int64_t threads);

@@ -63,15 +63,6 @@ void plan_free(PyObject* self) {
     free_object(self);
 }
 
-// Looks for signals: in the main thread their handlers run, as between any two instructions of Python.
-int look(void* state) {
-    PyThreadState** kept = static_cast<PyThreadState**>(state);
-    PyEval_RestoreThread(*kept);
-    int raised = PyErr_CheckSignals();
-    *kept = PyEval_SaveThread();
-    return raised;
-}
-
 PyObject* plan_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (count != 5) return PyErr_SetString(PyExc_TypeError, "run(source, source_offset, target, target_offset, threads)"), nullptr;
     int64_t source_offset, target_offset, threads;
@@ -114,6 +105,14 @@ PyType_Slot plan_slots[] = {
 }  // namespace
 
 PyType_Spec plan_spec = {"gpulayout.cpu._native.Plan", sizeof(PlanObject), 0, Py_TPFLAGS_DEFAULT, plan_slots};
+
+int look(void* state) {
+    PyThreadState** kept = static_cast<PyThreadState**>(state);
+    PyEval_RestoreThread(*kept);
+    int raised = PyErr_CheckSignals();
+    *kept = PyEval_SaveThread();
+    return raised;
+}
 
 bool execute(const PlanObject* plan, const char* source, char* target, int64_t threads) {
     gl_result result;

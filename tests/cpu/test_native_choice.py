@@ -12,6 +12,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.cpu import native
 from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from tests.support.command_line import failure, run
 
@@ -177,7 +178,8 @@ def test_the_engine_of_each_kind_of_move_is_named(loads, kind):
     move = KINDS[kind]().move
     assert type(move).__name__ == kind and {each.__name__ for each in get_args(AnyMove)} == set(KINDS)
     said = native.engine(move)
-    assert said.startswith("native, with " if isinstance(move, Move) else "NumPy: the native engine does not move ")
+    runs = isinstance(move, (Move, LookupMove))
+    assert said.startswith("native, with " if runs else "NumPy: the native engine does not move ")
     with native.chosen(False):
         assert native.engine(move) == "NumPy: native.chosen(False) turned the native engine off"
 

@@ -85,7 +85,8 @@ class NativeLookupPlan(NamedTuple):
 
 
 def _described(move: LookupMove) -> str:
-    return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)
+    text = f"{counted(move.place_count, 'place')} looked up one by one"
+    return text + ", then packed" if move.target_bits < 8 else text
 
 
 def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan | NativeLookupPlan:

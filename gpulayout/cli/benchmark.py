@@ -1,4 +1,4 @@
-"""`gpulayout benchmark linearize`: index conversion on the GPU, natively and by NumPy, beside NumPy's and CuPy's own."""
+"""`gpulayout benchmark linearize`: index conversion on the GPU, natively and by NumPy, beside NumPy's or CuPy's own."""
 
 from __future__ import annotations
 

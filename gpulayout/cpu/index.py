@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.cpu import native
+from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.index_run import outside, run
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.threads import share
@@ -24,7 +25,9 @@ _MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # in kernels/cpu/index_p
 
 def native_program(module: ModuleType, program: IndexProgram) -> Any:
     """The program, compiled by the engine."""
-    return module.IndexProgram(program.direction, program.instructions, program.size, program.index_bits)
+    _, second, third = machine_caches()
+    streamed = max(third * 2 // 3, second * 8)
+    return module.IndexProgram(program.direction, program.instructions, program.size, program.index_bits, streamed)
 
 
 class HostConversion:

@@ -40,13 +40,28 @@ template <class Word, class T> static void store(void* into, const void* numbers
     EACH_APART for (int64_t k = 0; k < n; k++) to[k] = T(std::make_signed_t<Word>(x[k]));  // places can be negative
 }
 
+// Around the caches; `to` begins with a line.
+static void stream(char* to, const char* from, int64_t lines) {
+#if IS_X86_64
+    for (; lines > 0; lines--, to += 64, from += 64)
+#if LEVEL == 2 && !defined(LOWERED)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_load_si512(from));
+#else
+        for (int k = 0; k < 64; k += 16)
+            _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_load_si128(reinterpret_cast<const __m128i*>(from + k)));
+#endif
+#else
+    std::memcpy(to, from, size_t(64 * lines));
+#endif
+}
+
 template <class Word> constexpr WordKernels of_words() {
     return {{load<Word, uint8_t>, load<Word, uint16_t>, load<Word, uint32_t>, load<Word, uint64_t>},
             {add<Word, NOTHING>, add<Word, SHIFT>, add<Word, MULTIPLY>},
             {store<Word, uint8_t>, store<Word, uint16_t>, store<Word, uint32_t>, store<Word, uint64_t>}};
 }
 
-static const IndexKernels table = {{most<uint8_t>, most<uint16_t>, most<uint32_t>, most<uint64_t>},
+static const IndexKernels table = {{most<uint8_t>, most<uint16_t>, most<uint32_t>, most<uint64_t>}, stream,
                                    {of_words<uint32_t>(), of_words<uint64_t>()}};
 
 }}  // namespace gpulayout::INSTRUCTIONS

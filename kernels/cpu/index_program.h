@@ -30,9 +30,9 @@ struct Forget {
 };
 typedef std::unique_ptr<const Program, Forget> ProgramPointer;
 
-// size: places that a given linear index points into.
+// size: places that a given linear index points into; streamed: coordinates of so many bytes are written around the caches.
 // std::invalid_argument: the instructions are no program.
-ProgramPointer compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits);
+ProgramPointer compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed);
 
 struct Given {  // rows of integers of 1, 2, 4 or 8 bytes
     const char* at;

@@ -63,9 +63,9 @@ bool read_instruction(PyObject* given, Instruction& found) {
 PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
     const char* direction;
     PyObject* instructions;
-    long long size;
+    long long size, streamed;
     int bits;
-    if (!PyArg_ParseTuple(args, "sOLi:IndexProgram", &direction, &instructions, &size, &bits)) return nullptr;
+    if (!PyArg_ParseTuple(args, "sOLiL:IndexProgram", &direction, &instructions, &size, &bits, &streamed)) return nullptr;
     static const char* const names[] = {"linearize", "delinearize", "convert_linear", "lookup"};
     int number = 0;
     while (number < 4 && std::strcmp(direction, names[number])) number++;
@@ -81,7 +81,7 @@ PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
             if (!ok) return nullptr;
         }
         if (PyErr_Occurred()) return nullptr;
-        ProgramPointer program = compiled(Direction(number), list, size, bits);
+        ProgramPointer program = compiled(Direction(number), list, size, bits, streamed);
         IndexObject* self = made<IndexObject>(reinterpret_cast<PyObject*>(type));
         if (self) self->program = program.release();
         return reinterpret_cast<PyObject*>(self);
@@ -194,7 +194,8 @@ PyMethodDef index_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot index_slots[] = {
-    {Py_tp_doc, const_cast<char*>("IndexProgram(direction, instructions, size, bits)\n--\n\nA program of gpulayout/moves/index_program.py.")},
+    {Py_tp_doc, const_cast<char*>("IndexProgram(direction, instructions, size, bits, streamed)\n--\n\nA program of gpulayout/moves/index_program.py.\n\n"
+                                  "streamed: coordinates of so many bytes are written around the caches.")},
     {Py_tp_new, reinterpret_cast<void*>(index_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(index_free)},
     {Py_tp_methods, index_methods},

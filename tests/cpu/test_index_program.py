@@ -229,16 +229,16 @@ def made():
 @pytest.mark.parametrize(
     "arguments, error",
     [
-        (("sideways", (), 5, 32), ValueError),
-        (("delinearize", (PLAIN,), -1, 32), ValueError),
-        (("delinearize", (PLAIN,), 5, 16), ValueError),
-        (("delinearize", ((None, ((None, 0, 1),), None, None, 0, ()),), 5, 32), ValueError),
-        (("delinearize", ((None, ((3, 1, 1),), None, None, 0, ()),), 5, 32), ValueError),
-        (("delinearize", ((0, (), 5, None, None, ()),), 5, 32), ValueError),
-        (("delinearize", ("text",), 5, 32), TypeError),
-        (("delinearize", ((None, ((None, 1),), None, None, 0, ()),), 5, 32), TypeError),
-        (("delinearize", ((None, (("a", 1, 1),), None, None, 0, ()),), 5, 32), TypeError),
-        (("delinearize", 7, 5, 32), TypeError),
+        (("sideways", (), 5, 32, 0), ValueError),
+        (("delinearize", (PLAIN,), -1, 32, 0), ValueError),
+        (("delinearize", (PLAIN,), 5, 16, 0), ValueError),
+        (("delinearize", ((None, ((None, 0, 1),), None, None, 0, ()),), 5, 32, 0), ValueError),
+        (("delinearize", ((None, ((3, 1, 1),), None, None, 0, ()),), 5, 32, 0), ValueError),
+        (("delinearize", ((0, (), 5, None, None, ()),), 5, 32, 0), ValueError),
+        (("delinearize", ("text",), 5, 32, 0), TypeError),
+        (("delinearize", ((None, ((None, 1),), None, None, 0, ()),), 5, 32, 0), TypeError),
+        (("delinearize", ((None, (("a", 1, 1),), None, None, 0, ()),), 5, 32, 0), TypeError),
+        (("delinearize", 7, 5, 32, 0), TypeError),
     ],
 )
 def test_what_is_no_program_is_refused(made, arguments, error):
@@ -247,7 +247,7 @@ def test_what_is_no_program_is_refused(made, arguments, error):
 
 
 def test_arrays_that_do_not_fit_the_program_are_refused(made):
-    program = made("delinearize", (PLAIN,), 5, 32)
+    program = made("delinearize", (PLAIN,), 5, 32, 0)
     good, result = np.zeros(3, np.int64), np.full((1, 3), 7, np.int64)
     for given, out, mode in (
         (good.astype(float), result, 0),

@@ -26,7 +26,8 @@ template <class Word, class T> static uint64_t load(void* into, const void* base
 }
 
 // into = base + number // divisor * weight
-template <class Word, Division Way> static void add(void* into, const void* base, const void* numbers, const Divisor& by, uint64_t weight, int64_t n) {
+template <class Word, Division Way>
+static void add(void* into, const void* base, const void* numbers, const Divisor& by, uint64_t weight, int64_t n) {
     Word* to = static_cast<Word*>(into);
     const Word *sum = static_cast<const Word*>(base), *x = static_cast<const Word*>(numbers);
     const Word w = Word(weight);

@@ -16,6 +16,7 @@ using namespace gpulayout;
 
 constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a call that takes less time than to hand the lock over and back
 constexpr int64_t MOST_THREADS = 1024;
+constexpr const char* AN_INSTRUCTION = "an instruction is (load, terms, bound, register, store, adds), see index_program.py";
 
 struct IndexObject {
     PyObject_HEAD
@@ -28,7 +29,7 @@ const Program& program_of(PyObject* self) { return *reinterpret_cast<IndexObject
 // Numbers of a tuple; weights wrap.  False: with an exception.
 bool read_numbers(PyObject* given, Py_ssize_t count, int64_t* numbers) {
     if (!PyTuple_Check(given) || PyTuple_Size(given) != count)
-        return PyErr_SetString(PyExc_TypeError, "an instruction is (load, terms, bound, register, store, adds), see index_program.py"), false;
+        return PyErr_SetString(PyExc_TypeError, AN_INSTRUCTION), false;
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject* one = PyTuple_GetItem(given, k);
         numbers[k] = one == Py_None ? NONE : int64_t(PyLong_AsUnsignedLongLongMask(one));
@@ -50,11 +51,11 @@ bool read_quotients(PyObject* given, bool has_register, std::vector<Quotient>& f
 }
 
 bool read_instruction(PyObject* given, Instruction& found) {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != 6) return read_numbers(nullptr == given ? Py_None : given, 6, nullptr);
-    PyObject* plain = Py_BuildValue("(OOOO)", PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 2), PyTuple_GetItem(given, 3), PyTuple_GetItem(given, 4));
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != 6) return PyErr_SetString(PyExc_TypeError, AN_INSTRUCTION), false;
+    auto item = [given](Py_ssize_t k) { return PyTuple_GetItem(given, k); };
+    PyObject* plain = Py_BuildValue("(OOOO)", item(0), item(2), item(3), item(4));
     int64_t numbers[4];
-    bool ok = plain && read_numbers(plain, 4, numbers) && read_quotients(PyTuple_GetItem(given, 1), true, found.terms) &&
-              read_quotients(PyTuple_GetItem(given, 5), false, found.adds);
+    bool ok = plain && read_numbers(plain, 4, numbers) && read_quotients(item(1), true, found.terms) && read_quotients(item(5), false, found.adds);
     Py_XDECREF(plain);
     if (ok) found.load = numbers[0], found.bound = numbers[1], found.keep = numbers[2], found.store = numbers[3];
     return ok;
@@ -168,9 +169,10 @@ PyObject* index_look_up(PyObject* self, PyObject* args) {
     const char* pad;
     Py_ssize_t pad_size;
     int threads;
-    if (!PyArg_ParseTuple(args, "OOiipy#i:look_up", &from, &to, &call.source_bits, &call.target_bits, &call.is_strided, &pad, &pad_size, &threads)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OOiipy#i:look_up", &from, &to, &call.source_bits, &call.target_bits, &call.is_strided, &pad, &pad_size, &threads))
+        return nullptr;
     const Program& program = program_of(self);
-    auto is_size = [](int bits) { return bits > 0 && bits <= 128 && bits != 64 * 3 && !(bits & (bits - 1)); };
+    auto is_size = [](int bits) { return bits > 0 && bits <= 128 && !(bits & (bits - 1)); };
     if (sides_of(program).direction != LOOK_UP || !is_size(call.source_bits) || !is_size(call.target_bits) || pad_size > 16 ||
         pad_size != std::max({call.source_bits, call.target_bits, 8}) / 8)
         return PyErr_SetString(PyExc_ValueError, "a look-up, of elements of 1, 2, 4 bits or 1, 2, 4, 8, 16 bytes"), nullptr;
@@ -194,7 +196,8 @@ PyMethodDef index_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot index_slots[] = {
-    {Py_tp_doc, const_cast<char*>("IndexProgram(direction, instructions, size, bits, streamed)\n--\n\nA program of gpulayout/moves/index_program.py.\n\n"
+    {Py_tp_doc, const_cast<char*>("IndexProgram(direction, instructions, size, bits, streamed)\n--\n\n"
+                                  "A program of gpulayout/moves/index_program.py.\n\n"
                                   "streamed: coordinates of so many bytes are written around the caches.")},
     {Py_tp_new, reinterpret_cast<void*>(index_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(index_free)},

@@ -177,7 +177,7 @@ def shifted(values):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("reach", [None, WIDE], ids=["its own words", "words of 64 bits"])
 def test_the_lowest_offender_is_found_wherever_blocks_begin(engine, threads, reach):
-    """Blocks of the engine have 1024 or 512 indices, those of NumPy 2^15."""
+    """Blocks of the engine have 256 or 128 indices, the first has fewer; those of NumPy 2^15."""
     shape = gl.parse_shape("f32[300,500]{1,0:PD(300,512)}")
     there, back = linearize_program(shape), delinearize_program(shape)
     if reach:
@@ -186,7 +186,7 @@ def test_the_lowest_offender_is_found_wherever_blocks_begin(engine, threads, rea
     logical = np.array([np.arange(count) % 300, np.arange(count) % 500], np.int32)
     linear = logical[0] * 512 + logical[1]
     with gl.use_threads(threads):
-        for first in (0, 511, 512, 1023, 1024, 1025, 2**15, 299_999, count - 1):
+        for first in (0, *range(126, 130), *range(248, 258), 2**15, 299_999, count - 1):
             for later in {first, min(first + 1, count - 1), count - 1}:
                 bad, padded = logical.copy(), linear.copy()
                 bad[1, first], bad[0, later] = 500, -1
@@ -261,3 +261,27 @@ def test_arrays_that_do_not_fit_the_program_are_refused(made):
     with pytest.raises(ValueError, match="a look-up"):
         program.look_up(good, result, 8, 8, 0, b"\0", 1)
     assert (result == 7).all() and program.convert(good, result, 0, 0, 1) is None and not result.any()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8], ids=str)
+@pytest.mark.parametrize("number", range(3))
+def test_coordinates_are_written_around_the_caches_at_any_place_of_a_line(made, number, dtype):
+    sets = native.module().instruction_sets()
+    if number >= len(sets):
+        pytest.skip("this machine has no such instruction set")
+    back = delinearize_program(gl.parse_shape("f32[7,9]"))
+    native.module().use(number)
+    try:
+        program = made(back.direction, back.instructions, back.size, 32, 0)
+    finally:
+        native.module().use(len(sets) - 1)
+    for count in (1, 7, 8, 9, 63, 64, 65, 127, 300, 1000):
+        linear = np.arange(count) % 63
+        for start in (0, 1, 3, 8, 33, 63):
+            room = np.full(2 * count * np.dtype(dtype).itemsize + 192, 0x5C, np.uint8)
+            begin = -room.__array_interface__["data"][0] % 64 + start
+            end = begin + 2 * count * np.dtype(dtype).itemsize
+            result = room[begin:end].view(dtype).reshape(2, count)
+            assert program.convert(linear, result, 0, 0, 1) is None
+            assert result.tolist() == [(linear // 9).tolist(), (linear % 9).tolist()]
+            assert (room[:begin] == 0x5C).all() and (room[end:] == 0x5C).all()

@@ -73,7 +73,7 @@ def explain(
     if stages is None and same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: no move is needed")
     if move.place_count:
-        lines.append(f"  engine   {native.engine(move)}")
+        lines.append(f"  engine   {native.engine()}")
     lines.append(f"  cpu      {choose_plan.describe(move)}")
     lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))

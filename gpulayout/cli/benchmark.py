@@ -1,4 +1,4 @@
-"""`gpulayout benchmark linearize`: index conversion on the GPU beside the CPU, and beside NumPy's and CuPy's own."""
+"""`gpulayout benchmark linearize`: index conversion on the GPU, natively and by NumPy, beside NumPy's or CuPy's own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gpulayout.cli.benchmark_table import Row, table_lines
 from gpulayout.cli.index_jobs import IndexJob, index_arrays, jobs
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.timing import medians_in_turns
+from gpulayout.cpu import native
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
@@ -49,7 +50,7 @@ def benchmark() -> None:
 )
 @json_option
 def linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
-    """Time linearize and delinearize for whole arrays of indices: on the GPU, on the CPU, and by NumPy.
+    """Time linearize and delinearize for whole arrays of indices: on the GPU, by the native engine, and by NumPy.
 
     Results are compared first; the exit code is 1 if one differs.  Times are medians of calls that take turns, on a GPU
     by CUDA events.  Without SHAPE: row-major, NHWC, padded and tiled shapes.
@@ -62,7 +63,7 @@ def linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
       plain/new         above 1, this library is faster
       kernel            the GPU's launch alone; out= and new wait for its check
       to GPU, from GPU  copies of the indices and of the result
-      CPU/GPU           new on the CPU over new on the GPU
+      CPU/GPU           new on the CPU, natively where that is possible, over new on the GPU
       with copies       the same, with both copies added to the GPU's time
 
     \b
@@ -77,7 +78,8 @@ def linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
     ok = all(row.equal for row in rows)
     if as_json:
         values = [asdict(row) for row in rows]
-        print_json({"ok": ok, "count": count, "machine": _machine(), "gpu_missing": missing, "rows": values})
+        reasons = {"gpu_missing": missing, "native_missing": native.missing() or None}
+        print_json({"ok": ok, "count": count, "machine": _machine(), **reasons, "rows": values})
     else:
         _print_rows(rows, count, missing)
     if not ok:
@@ -85,18 +87,23 @@ def linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
 
 
 def _rows(shape: Shape, count: int, backends: list[Backend]) -> Iterator[Row]:
-    """The rows of one shape, each direction on all backends."""
+    """The rows of one shape, each direction on all backends; on the CPU natively and by NumPy."""
     logical, linear = index_arrays(shape, count)
     for same in zip(*(jobs(backend, shape, logical, linear) for backend in backends)):
         for backend, job in zip(backends, same):
-            yield _row(job, backend, shape)
+            is_cpu = backend.name == "numpy"
+            if not is_cpu or native.module() is not None:
+                yield _row(job, backend, shape, "native" if is_cpu else backend.name)
+            if is_cpu:
+                with native.chosen(False):
+                    yield _row(job, backend, shape, "numpy")
 
 
-def _row(job: IndexJob, backend: Backend, shape: Shape) -> Row:
+def _row(job: IndexJob, backend: Backend, shape: Shape, name: str) -> Row:
     """The median times of a job, after a check of its results."""
     equal, calls = job.is_equal(), job.calls()
     seconds = dict(zip(calls, medians_in_turns(list(calls.values()), array_module(backend), repeats=REPEATS)))
-    return Row(str(shape), job.name, backend.name, equal, **seconds)
+    return Row(str(shape), job.name, name, equal, **seconds)
 
 
 def _machine() -> dict[str, object]:
@@ -113,5 +120,7 @@ def _print_rows(rows: list[Row], count: int, missing: str | None) -> None:
         if not wrong
         else f"\n{wrong} of {len(rows)} results differ from the expected indices."
     )
+    if reason := native.missing():
+        click.echo(f"No native rows: {reason}")
     if missing:
         click.echo(f"No GPU rows: {missing}")

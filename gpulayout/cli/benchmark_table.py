@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """Median seconds of the calls of an `IndexJob`; None for a call that it does not have."""
+    """Median seconds of the calls of an `IndexJob`; None for a call that it does not have.
+
+    backend   "native" or "numpy", both on the CPU, or "cupy"
+    """
 
     shape: str
     name: str
@@ -23,6 +26,8 @@ class Row:
     from_gpu: float | None = None
 
 
+LABELS = {"native": "native", "numpy": "NumPy", "cupy": "GPU"}
+CPU = ("native", "numpy")
 # The two lines of each heading, and the text below it for a row and the CPU's row for the same work.
 Column = tuple[str, str, Callable[[Row, Row], str]]
 COLUMNS: tuple[Column, ...] = (
@@ -35,11 +40,13 @@ GPU_COLUMNS: tuple[Column, ...] = (
     ("", "kernel", lambda row, cpu: _ms(row.kernel)),
     ("to", "GPU", lambda row, cpu: _ms(row.to_gpu)),
     ("from", "GPU", lambda row, cpu: _ms(row.from_gpu)),
-    ("CPU/", "GPU", lambda row, cpu: _ratio(None if row is cpu else cpu.fresh, row.fresh)),
+    ("CPU/", "GPU", lambda row, cpu: _ratio(None if row.backend in CPU else cpu.fresh, row.fresh)),
     (
         "with",
         "copies",
-        lambda row, cpu: _ratio(None if row is cpu else cpu.fresh, (row.to_gpu or 0) + row.fresh + (row.from_gpu or 0)),
+        lambda row, cpu: _ratio(
+            None if row.backend in CPU else cpu.fresh, (row.to_gpu or 0) + row.fresh + (row.from_gpu or 0)
+        ),
     ),
 )
 
@@ -47,7 +54,8 @@ GPU_COLUMNS: tuple[Column, ...] = (
 def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
     """The lines of the table."""
     columns = COLUMNS + GPU_COLUMNS * with_gpu
-    on_cpu = {(row.shape, row.name): row for row in rows if row.backend == "numpy"}
+    order = [row for name in ("numpy", "native") for row in rows if row.backend == name]
+    on_cpu = {(row.shape, row.name): row for row in order}  # by the engine if there is one
     texts = {id(row): [text(row, on_cpu[row.shape, row.name]) for _, _, text in columns] for row in rows}
     widths = [
         max(map(len, column))
@@ -55,7 +63,7 @@ def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
     ]
 
     def line(label: str, cells: Sequence[str]) -> str:
-        return "  ".join([f"{label:18}", *map(str.rjust, cells, widths)])
+        return "  ".join([f"{label:21}", *map(str.rjust, cells, widths)])
 
     yield line("", [first for first, _, _ in columns]).rstrip()
     head = line("", [second for _, second, _ in columns])
@@ -64,7 +72,7 @@ def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
     for shape, group in itertools.groupby(rows, key=lambda row: row.shape):
         yield shape
         for row in group:
-            label = f"  {row.name:11}  {'CPU' if row.backend == 'numpy' else 'GPU'}"
+            label = f"  {row.name:11}  {LABELS[row.backend]}"
             yield line(label, texts[id(row)]) + ("" if row.equal else "  DIFFERS")
 
 

@@ -151,7 +151,7 @@ def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "arithmetic": None if found.stages is None else arithmetic_text(found.stages),
-        "engine": native.engine(move) if move.place_count else None,
+        "engine": native.engine() if move.place_count else None,
         "cpu": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),
         "text": _text(found, device),

@@ -1,6 +1,4 @@
-"""Moves with arithmetic in NumPy: block by block, each small enough that the temporary arrays of its arithmetic stay in a
-cache.
-"""
+"""Moves with arithmetic in NumPy: block by block, so that the temporary arrays of its arithmetic stay in a cache."""
 
 from __future__ import annotations
 

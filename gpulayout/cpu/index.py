@@ -1,116 +1,117 @@
-"""Index conversion on the CPU: it splits the work into cache-sized blocks and threads, and checks indices.
-
-`index_run` does the arithmetic.
-"""
+"""Index conversion on the CPU: by the native engine where it runs, see kernels/cpu/index_program.cpp, else by NumPy."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from gpulayout.cpu.index_run import Scratch, linear_of, outside, padding_of
+from gpulayout.cpu import native
+from gpulayout.cpu.caches import machine_caches
+from gpulayout.cpu.index_run import outside, run
+from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.threads import share
 from gpulayout.moves.index_program import IndexProgram, Mode
 
-# Of one array.  A check and the computation after it find the array in a second-level cache, and threads seldom wait
-# for each other between NumPy's operations.
-BLOCK_BYTES = 1 << 20
+BLOCK = 1 << 15  # indices of NumPy's arrays: those of a program stay in a second-level cache
 SHARE = 1 << 18  # the fewest indices that justify another thread
+ALONE = 1 << 14  # so many do not justify another thread of the engine
 
-# In a second pass, all indices are known to be in the buffer and, with "raise", not in padding; so no pass checks.
-_CHECKED = {"raise": "checked", "mark": "mark checked"}
+_MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # in kernels/cpu/index_program.h
+
+
+def native_program(module: ModuleType, program: IndexProgram) -> Any:
+    """The program, compiled by the engine."""
+    _, second, third = machine_caches()
+    streamed = max(third * 2 // 3, second * 8)
+    return module.IndexProgram(program.direction, program.instructions, program.size, program.index_bits, streamed)
 
 
 class HostConversion:
     """`PreparedConversion` of the CPU."""
 
-    __slots__ = ("_program",)
+    __slots__ = ("_program", "_compiled")
 
     def __init__(self, program: IndexProgram):
-        self._program = program
+        self._program, self._compiled = program, None
 
     def convert(self, given: np.ndarray, result: np.ndarray | None, mode: Mode, checked: bool = False) -> int | None:
-        """See `PreparedConversion.convert`; arrays that are not C-contiguous are copied."""
+        """See `PreparedConversion.convert`; arrays may have any strides."""
         program = self._program
-        how: str = _CHECKED.get(mode, mode) if checked else mode
         is_logical = program.direction == "linearize"
-        count = math.prod(given.shape[1:]) if is_logical else given.size
-        given = given.reshape((program.rank, count) if is_logical else (count,))
+        if given.ndim != 1 + is_logical:
+            count = math.prod(given.shape[1:]) if is_logical else given.size
+            given = given.reshape((program.rank, count) if is_logical else (count,))
+        module = native.module()
+        if module is not None:
+            compiled = self._compiled
+            if compiled is None:
+                compiled = self._compiled = native_program(module, program)
+            threads = thread_count() if given.shape[-1] > ALONE else 1
+            found: int | None = compiled.convert(given, result, _MODES[mode], checked, threads)
+            return found
         if result is not None:
-            result = result.reshape((program.rank, count) if program.direction == "delinearize" else (count,))
-        run = _to_linear if is_logical else _from_linear
-        block = BLOCK_BYTES // max(4, given.itemsize, 0 if result is None else result.itemsize)
-        offenders = []
-
-        def convert_part(first: int, last: int, scratch: Scratch) -> None:
-            for start in range(first, last, block):
-                part = slice(start, min(start + block, last))
-                offender = run(program, scratch, given[..., part], None if result is None else result[..., part], how)
-                if offender is not None:
-                    offenders.append(start + offender)
-                    return
-
-        share(convert_part, count, SHARE, scratch=lambda: (Scratch(program, min(count, block)),))
-        return min(offenders, default=None)
+            result = result.reshape(-1, given.shape[-1]) if given.shape[-1] else None
+        return _convert(program, given if is_logical else given[None], result, mode, checked)
 
     def again(self, given: np.ndarray, result: np.ndarray, mode: str) -> bool:
         """Always False: checking NumPy arrays takes no longer than recognising an earlier call."""
         return False
 
 
-def _to_linear(
-    program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str
+def _convert(
+    program: IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: Mode, checked: bool
 ) -> int | None:
-    loads = [(index[row], bound) for row, bound in program.loads]
-    if linear is None:
-        return _first_outside(loads)
-    beyond = linear_of(
-        program, scratch, [_inside(values, bound, mode) for values, bound in loads], linear, mode == "raise"
-    )
-    return None if beyond is None else int(np.argmax(beyond))
+    """`HostConversion.convert` by NumPy; `given` and `result` have rows."""
+    offenders = []
+
+    def convert_part(first: int, last: int) -> None:
+        for start in range(first, last, BLOCK):
+            part = slice(start, min(start + BLOCK, last))
+            offender = _block(program, given[:, part], None if result is None else result[:, part], mode, checked)
+            if offender is not None:
+                offenders.append(start + offender)
+                return
+
+    share(convert_part, given.shape[-1], SHARE)
+    return min(offenders, default=None)
 
 
-def _from_linear(
-    program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, mode: str
+def _block(
+    program: IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: Mode, checked: bool
 ) -> int | None:
-    outside = None if mode in _CHECKED.values() else _first_outside([(linear, program.size)])
-    if outside is not None:
-        before = None if mode == "mark" or not outside else padding_of(program, scratch, linear[:outside], None)
-        return outside if before is None else int(np.argmax(before))
-    if result is None and mode == "mark":
-        return None
-    padding = padding_of(program, scratch, linear, result, mode != "checked")
-    if padding is not None and mode == "raise":
-        return int(np.argmax(padding))
+    """The first offender of a block.  Results in the same block as an offender are not written."""
+    bounds = program.loads if program.direction == "linearize" else ((0, program.size),)
+    if mode in ("wrap", "clip"):
+        given = given if not bounds else np.stack([_inside(given[row], bound, mode) for row, bound in bounds])
+    elif not checked:
+        first = _first((outside(given[row], bound) for row, bound in bounds), None)
+        if first is not None:
+            return first if mode == "mark" else _first([run(program, given[:, :first], None)], first)
+        if result is None and mode == "mark":
+            return None
+    padding = run(program, given, result, has_checks=mode == "mark" or not checked)
+    if padding is not None and mode != "mark":
+        return _first([padding], None)
     if padding is not None and result is not None:
-        _mark(result, padding)
+        result[:, padding] = -1
     return None
 
 
-def _mark(result: np.ndarray, padding: np.ndarray) -> None:
-    """Write -1 for padding: to every coordinate, or to the linear index.  The mask is searched once."""
-    places = np.flatnonzero(padding)
-    for row in np.atleast_2d(result):
-        row[places] = -1
-
-
-def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
-    """The first position at which any array leaves 0..bound-1."""
-    masks = [mask for values, bound in arrays if (mask := outside(values, bound)) is not None]
-    return min((int(np.argmax(mask)) for mask in masks), default=None)
+def _first(masks: Iterable[np.ndarray | None], otherwise: int | None) -> int | None:
+    """The first position that is in any mask."""
+    return min((int(np.argmax(mask)) for mask in masks if mask is not None), default=otherwise)
 
 
 def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
-    """The coordinates, brought into bounds if the mode asks for it: -1 wraps to bound - 1 and clips to 0."""
+    """The coordinates, brought into bounds: -1 wraps to bound - 1 and clips to 0."""
     if mode == "wrap":
-        word = np.int64 if values.dtype.kind == "i" else np.uint64
-        wide = values.astype(word, copy=False)
-        whole = np.floor_divide(wide, word(bound))  # done by multiplication; np.remainder divides
-        np.multiply(whole, word(bound), out=whole)
-        return np.subtract(wide, whole, out=whole)
-    if mode == "clip":
-        clipped: np.ndarray = np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
-        return clipped
-    return values
+        wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64, copy=False)
+        whole = wide // wide.dtype.type(bound)  # done by multiplication; np.remainder divides
+        wrapped: np.ndarray = wide - whole * wide.dtype.type(bound)
+        return wrapped
+    clipped: np.ndarray = np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+    return clipped

@@ -1,4 +1,4 @@
-"""Look-up moves on the CPU: source places are computed from target places, one block at a time."""
+"""Look-up moves on the CPU, by the native engine or NumPy: source places are computed from target places, in blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu import index_run
+from gpulayout.cpu import native
+from gpulayout.cpu.index import native_program
+from gpulayout.cpu.index_run import run
 from gpulayout.cpu.packed_run import packed, slots_at
 from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.cpu.views import strided_view, word_of
@@ -16,10 +18,11 @@ from gpulayout.moves.lookup_move import LookupMove
 
 BLOCK = 1 << 16  # places; fewer if the scratch arrays of all threads would exceed SCRATCH_BYTES
 SHARE = 1 << 18  # the fewest places that justify another thread
+NATIVE_SHARE = 1 << 14  # and one of the engine
 
 
 class LookupPlan(NamedTuple):
-    """How a look-up is cut into blocks.
+    """How NumPy cuts a look-up into blocks.
 
     threads       number of threads
     block         places in a block: a multiple of 8, so that no two blocks share a byte
@@ -43,22 +46,54 @@ class LookupPlan(NamedTuple):
             self.block_count,
             1,
             self.threads,
-            functools.partial(_scratch, self.move, self.block),
         )
 
     def describe(self) -> str:
         """The plan in words."""
-        return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (
-            self.move.target_bits < 8
-        )
+        return _described(self.move)
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
         return {"looked_up": True}
 
 
-def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan:
-    """The plan of a look-up for NumPy, for at most `threads` threads."""
+class NativeLookupPlan(NamedTuple):
+    """A look-up by the native engine, see kernels/cpu/index_program.cpp, with at most `threads` threads."""
+
+    move: LookupMove
+    compiled: Any
+    threads: int
+
+    @property
+    def most_threads(self) -> int:
+        """The most threads that speed the move up."""
+        return max(self.move.place_count // NATIVE_SHARE, 1)
+
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between whole arrays, as `LookupPlan.execute`."""
+        move = self.move
+        sides = (move.source_bits, move.target_bits, move.has_strided_target)
+        self.compiled.look_up(source, target, *sides, move.pad, self.threads)
+
+    def describe(self) -> str:
+        """The plan in words."""
+        return _described(self.move)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {"engine": "native", "looked_up": True}
+
+
+def _described(move: LookupMove) -> str:
+    text = f"{counted(move.place_count, 'place')} looked up one by one"
+    return text + ", then packed" if move.target_bits < 8 else text
+
+
+def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan | NativeLookupPlan:
+    """The plan of a look-up with at most `threads` threads: of the engine, or of NumPy where that does not run."""
+    module = native.module()
+    if module is not None:
+        return NativeLookupPlan(move, native_program(module, move.program), threads)
     threads = max(min(threads, move.place_count // SHARE), 1)
     place_bytes = move.program.index_bits // 8 * (move.program.registers + 10) + 2 * move.itemsize
     block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
@@ -66,29 +101,14 @@ def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan:
     return LookupPlan(move, threads, block, count)
 
 
-def _scratch(move: LookupMove, block: int) -> tuple[index_run.Scratch, np.ndarray]:
-    """The scratch arrays of a thread: for the arithmetic, and for the places of a block in the source."""
-    program, size = move.program, min(move.place_count, block)
-    word = np.int32 if program.index_bits == 32 else np.int64  # signed: strides may be negative
-    return index_run.Scratch(program, size), np.empty(size, word)
-
-
-def _move_blocks(
-    move: LookupMove,
-    source: np.ndarray,
-    target: np.ndarray,
-    block: int,
-    first: int,
-    last: int,
-    scratch: index_run.Scratch,
-    places: np.ndarray,
-) -> None:
+def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
     program, word = move.program, word_of(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
+    signed = np.int32 if program.index_bits == 32 else np.int64  # strides may be negative
     for begin in range(first * block, min(last * block, move.place_count), block):
         end = min(begin + block, move.place_count)
-        found = places[: end - begin]
-        padding = index_run.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
+        found = np.empty(end - begin, signed)
+        padding = run(program, np.arange(begin, end)[None], found[None])
         if padding is not None:
             found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place
         values = _read(move, source, found, word)

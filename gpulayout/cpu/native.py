@@ -1,8 +1,7 @@
 """The native engine, compiled from kernels/cpu/: whether it runs here, and if not, why.
 
-It runs plain and packed moves, and those with arithmetic; NumPy runs all others, and where it is missing also these.  It also reads
-and writes many runs of a file without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file imports the
-extension.
+It runs all moves and converts indices; NumPy does where it is missing.  It also reads and writes many runs of a file
+without Python's lock.  GPULAYOUT_NATIVE=0 turns it off.  No other file imports the extension.
 """
 
 from __future__ import annotations
@@ -16,16 +15,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from gpulayout.moves.kinds import AnyMove
-from gpulayout.moves.lookup_move import LookupMove
-
 VARIABLE = "GPULAYOUT_NATIVE"
 _EXTENSION = "gpulayout.cpu._native"
 FOLDER = Path(__file__).parent
-# Moves without native code, and what they do that it does not.
-_NOT_NATIVE: dict[type, str] = {
-    LookupMove: "places that are looked up one by one",
-}
 _choices: list[bool] = []  # of `chosen`, the innermost last
 
 
@@ -50,13 +42,11 @@ def missing() -> str:
     return found if isinstance(found, str) else ""
 
 
-def engine(move: AnyMove | None = None) -> str:
-    """Which engine runs a move on the CPU and why, in one line; without a move: plain moves.  Raises as `missing`."""
+def engine() -> str:
+    """Which engine runs on the CPU and why, in one line.  Raises as `missing`."""
     extension = module()
     if extension is None:
         return f"NumPy: {missing()}"
-    if without := _NOT_NATIVE.get(type(move)):
-        return f"NumPy: the native engine does not move {without}"
     return f"native, with {extension.instruction_sets()[-1]}"
 
 

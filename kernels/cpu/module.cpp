@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "file_runs.h"
+#include "index_program.h"
 
 namespace gpulayout_module {
 namespace {
@@ -97,7 +98,7 @@ int fill_module(PyObject* module) {
                                                         {&state->storage_offset, "storage_offset"}};
     for (auto& [name, text] : names)
         if (!(*name = PyUnicode_InternFromString(text))) return -1;
-    const std::pair<const char*, PyType_Spec*> types[] = {{"Plan", &plan_spec}, {"Packed", &packed_spec}, {"Convert", &convert_spec}};
+    const std::pair<const char*, PyType_Spec*> types[] = {{"Plan", &plan_spec}, {"Packed", &packed_spec}, {"Convert", &convert_spec}, {"IndexProgram", &index_spec}};
     for (auto& [name, spec] : types) {
         PyObject* type = PyType_FromModuleAndSpec(module, spec, nullptr);
         const int failed = type ? PyModule_AddObjectRef(module, name, type) : -1;

@@ -1,5 +1,5 @@
-// What the parts of the Python module share: module.cpp makes it, module_plan.cpp and module_packed.cpp have the plans,
-// module_call.cpp recognises calls.
+// What the parts of the Python module share: module.cpp makes it, module_plan.cpp, module_packed.cpp and module_convert.cpp have the
+// plans, module_call.cpp recognises calls, module_index.cpp converts indices and looks places up.
 // All use the limited API: one file for all Pythons from 3.11 on.
 #pragma once
 #define Py_LIMITED_API 0x030B0000
@@ -25,7 +25,7 @@ struct PlanObject {
     int64_t bytes;
 };
 
-extern PyType_Spec plan_spec, packed_spec, convert_spec, call_spec, tensors_spec;
+extern PyType_Spec plan_spec, packed_spec, convert_spec, index_spec, call_spec, tensors_spec;
 
 // The state of the module that an object's type belongs to.
 inline State* state_of(PyObject* object) { return static_cast<State*>(PyType_GetModuleState(Py_TYPE(object))); }

@@ -13,6 +13,7 @@ from gpulayout.cli.benchmark import SHAPES
 from gpulayout.cli.benchmark_table import Row, table_lines
 from gpulayout.cli.index_jobs import index_arrays, jobs
 from gpulayout.cli.timing import medians_in_turns
+from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from tests.support import executors, fake_gpu
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
@@ -20,6 +21,15 @@ from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 pytestmark = pytest.mark.machine  # the command times calls
 
 SHORT = ("--count", "100")
+ENGINES = ["native", "numpy"]  # rows of the CPU
+
+
+@pytest.fixture(autouse=True)
+def _with_the_engine():
+    with native.chosen(True):
+        if native.missing():
+            pytest.skip(native.missing())
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -90,19 +100,33 @@ def test_without_a_gpu_there_are_rows_for_the_cpu_and_one_line_that_says_so():
     assert lines[0] == "100 indices (int64) in each array.  Milliseconds, medians of 7 calls."
     assert lines[-1] == "No GPU rows: GPULAYOUT_BACKEND is numpy" and "No GPU" not in "".join(lines[:-1])
     assert [line for line in lines if line in SHAPES] == list(SHAPES)
-    rows = [line.split() for line in lines if line.startswith("  ") and "PU" in line]
-    assert [row[:2] for row in rows] == [["linearize", "CPU"], ["delinearize", "CPU"]] * len(SHAPES)
+    rows = [line.split()[:2] for line in lines if line.startswith(("  linear", "  delinear"))]
+    pairs = [[name, engine] for name in ("linearize", "delinearize") for engine in ("native", "NumPy")]
+    assert rows == pairs * len(SHAPES)
     assert max(map(len, lines)) <= 100
 
 
-def test_json_has_a_row_for_each_direction_of_each_shape():
+def test_without_the_engine_a_line_says_so():
+    with native.chosen(False):
+        found = json.loads(run("benchmark", "linearize", PADDED, *SHORT, "--json").stdout)
+        lines = run("benchmark", "linearize", PADDED, *SHORT).stdout.splitlines()
+    assert found["native_missing"] == "native.chosen(False) turned the native engine off"
+    assert [row["backend"] for row in found["rows"]] == ["numpy"] * 2
+    assert f"No native rows: {found['native_missing']}" in lines and not any("  native" in line for line in lines)
+
+
+def test_json_has_a_row_for_each_engine_and_direction_of_each_shape():
     found = json.loads(run("benchmark", "linearize", PADDED, "f32[16,200]{1,0:T(8,128)}", *SHORT, "--json").stdout)
     assert (found["ok"], found["count"], found["gpu_missing"]) == (True, 100, "GPULAYOUT_BACKEND is numpy")
-    assert [(row["shape"], row["name"]) for row in found["rows"]] == [
-        (shape, name) for shape in (PADDED, "f32[16,200]{1,0:T(8,128)}") for name in ("linearize", "delinearize")
+    assert found["native_missing"] is None
+    assert [(row["shape"], row["name"], row["backend"]) for row in found["rows"]] == [
+        (shape, name, engine)
+        for shape in (PADDED, "f32[16,200]{1,0:T(8,128)}")
+        for name in ("linearize", "delinearize")
+        for engine in ENGINES
     ]
     for row in found["rows"]:
-        assert row["equal"] and row["backend"] == "numpy" and row["warm"] > 0 and row["fresh"] > 0
+        assert row["equal"] and row["warm"] > 0 and row["fresh"] > 0
         assert row["kernel"] is row["to_gpu"] is row["from_gpu"] is None
         assert (row["plain"] is None) == ("T(" in row["shape"])
 
@@ -149,27 +173,30 @@ def test_the_help_of_linearize_fits_a_screen_and_has_examples():
 def test_the_gpu_stands_beside_the_cpu_with_its_copies_apart(gpu):
     found = json.loads(run("benchmark", "linearize", PADDED, "f32[16,200]{1,0:T(8,128)}", *SHORT, "--json").stdout)
     assert found["ok"] and found["gpu_missing"] is None and found["machine"]["devices"]
-    assert [row["backend"] for row in found["rows"]] == ["numpy", "cupy"] * 4
+    assert [row["backend"] for row in found["rows"]] == [*ENGINES, "cupy"] * 4
     for row in found["rows"]:
         apart = [row[name] for name in ("kernel", "to_gpu", "from_gpu")]
         assert all(time > 0 for time in apart) if row["backend"] == "cupy" else apart == [None] * 3
     lines = run("benchmark", "linearize", *SHORT).stdout.splitlines()
     assert [line.split()[1] for line in lines if line.startswith(("  linear", "  delinear"))] == [
-        "CPU",
+        "native",
+        "NumPy",
         "GPU",
     ] * 2 * len(SHAPES)
     assert not any("No GPU" in line for line in lines) and max(map(len, lines)) <= 100
 
 
 def test_ratios_are_of_the_calls_that_make_new_arrays():
-    cpu = Row("f32[2]{0}", "linearize", "numpy", True, 9e-3, 8e-3, 12e-3)
+    slow = Row("f32[2]{0}", "linearize", "numpy", True, 19e-3, 18e-3, 12e-3)
+    cpu = Row("f32[2]{0}", "linearize", "native", True, 9e-3, 8e-3, 12e-3)
     gpu = Row("f32[2]{0}", "linearize", "cupy", False, 3e-3, 2e-3, 200e-3, 1e-3, 2e-3, 4e-3)
-    assert list(table_lines([cpu, gpu], with_gpu=True)) == [
-        "                                      plain/           to  from  CPU/    with",
-        "                    out=  new  plain     new  kernel  GPU   GPU   GPU  copies",
-        "-" * 77,
+    assert list(table_lines([cpu, slow, gpu], with_gpu=True)) == [
+        "                                         plain/           to  from  CPU/    with",
+        "                       out=  new  plain     new  kernel  GPU   GPU   GPU  copies",
+        "-" * 80,
         "f32[2]{0}",
-        "  linearize    CPU     9    8     12     1.5       -    -     -     -       -",
-        "  linearize    GPU     3    2    200     100       1    2     4     4       1  DIFFERS",
+        "  linearize    native     9    8     12     1.5       -    -     -     -       -",
+        "  linearize    NumPy     19   18     12    0.67       -    -     -     -       -",
+        "  linearize    GPU        3    2    200     100       1    2     4     4       1  DIFFERS",
     ]
     assert [len(line) for line in table_lines([cpu], with_gpu=False)][0] < 60

@@ -47,13 +47,9 @@ EQUIVALENTS = {
      'SHARE = 1 << 18  # the fewest indices that justify another thread',
      'SHARE = 1 << 19  # the fewest indices that justify another thread'):
         _CHOICE,
-    ("gpulayout/cpu/index_operations.py",
-     'if (weight < 0) == is_negated:',
-     'if (weight < 1) == is_negated:'):
-        "no weight is 0",
     ("gpulayout/cpu/lookup.py",
-     'self.move.target_bits < 8',
-     'self.move.target_bits != 8'):
+     'return text + ", then packed" if move.target_bits < 8 else text',
+     'return text + ", then packed" if move.target_bits != 8 else text'):
         "8 is the most that target_bits can be",
     ("gpulayout/gpu/many_axes/shared_box.py",
      'even = {-(-extent // pieces) for pieces in range(2, 9)}',

@@ -24,7 +24,7 @@ FILES = (
     *("threads.h", "instruction_sets.h", "each_instruction_set.h", "../convert.cuh"),
     *("register_kernels.h", "convert_kernels.h", "bit_kernels.h"),
 )
-# The program of a kind of case, and the file of the engine that it calls beside strided_move.cpp; of other kinds stress.cpp.
+# The program of a kind of case, and the file that it calls beside strided_move.cpp; of all others stress.cpp.
 PROGRAMS = {"converts": ("converts.cpp", "convert_move.cpp"), "packed": ("packed.cpp", "packed_move.cpp")}
 KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.

@@ -1,0 +1,212 @@
+// Index programs of the native engine as Python's objects.
+#include "module.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "index_program.h"
+
+namespace gpulayout_module {
+namespace {
+
+using namespace gpulayout;
+
+constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a call that takes less time than to hand the lock over and back
+constexpr int64_t MOST_THREADS = 1024;
+constexpr const char* AN_INSTRUCTION = "an instruction is (load, terms, bound, register, store, adds), see index_program.py";
+
+struct IndexObject {
+    PyObject_HEAD
+    const Program* program;
+};
+const Program& program_of(PyObject* self) { return *reinterpret_cast<IndexObject*>(self)->program; }
+
+// --------------------------------------------------------------------------------------------- a program from its tuples
+
+// Numbers of a tuple; weights wrap.  False: with an exception.
+bool read_numbers(PyObject* given, Py_ssize_t count, int64_t* numbers) {
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != count)
+        return PyErr_SetString(PyExc_TypeError, AN_INSTRUCTION), false;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject* one = PyTuple_GetItem(given, k);
+        numbers[k] = one == Py_None ? NONE : int64_t(PyLong_AsUnsignedLongLongMask(one));
+    }
+    return !PyErr_Occurred();
+}
+
+// Terms (register, divisor, weight), or quotients (divisor, weight).
+bool read_quotients(PyObject* given, bool has_register, std::vector<Quotient>& found) {
+    for (Py_ssize_t k = 0, count = PySequence_Size(given); k < count; k++) {
+        PyObject* one = PySequence_GetItem(given, k);
+        int64_t numbers[3] = {NONE};
+        bool ok = one && read_numbers(one, 2 + has_register, numbers + !has_register);
+        Py_XDECREF(one);
+        if (!ok) return false;
+        found.push_back({numbers[0], numbers[1], uint64_t(numbers[2])});
+    }
+    return !PyErr_Occurred();
+}
+
+bool read_instruction(PyObject* given, Instruction& found) {
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != 6) return PyErr_SetString(PyExc_TypeError, AN_INSTRUCTION), false;
+    auto item = [given](Py_ssize_t k) { return PyTuple_GetItem(given, k); };
+    PyObject* plain = Py_BuildValue("(OOOO)", item(0), item(2), item(3), item(4));
+    int64_t numbers[4];
+    bool ok = plain && read_numbers(plain, 4, numbers) && read_quotients(item(1), true, found.terms) && read_quotients(item(5), false, found.adds);
+    Py_XDECREF(plain);
+    if (ok) found.load = numbers[0], found.bound = numbers[1], found.keep = numbers[2], found.store = numbers[3];
+    return ok;
+}
+
+PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    const char* direction;
+    PyObject* instructions;
+    long long size, streamed;
+    int bits;
+    if (!PyArg_ParseTuple(args, "sOLiL:IndexProgram", &direction, &instructions, &size, &bits, &streamed)) return nullptr;
+    static const char* const names[] = {"linearize", "delinearize", "convert_linear", "lookup"};
+    int number = 0;
+    while (number < 4 && std::strcmp(direction, names[number])) number++;
+    if (number == 4 || size < 0 || (bits != 32 && bits != 64))
+        return PyErr_SetString(PyExc_ValueError, "a direction, a size from 0 on, and words of 32 or 64 bits"), nullptr;
+    try {
+        std::vector<Instruction> list;
+        for (Py_ssize_t k = 0, count = PySequence_Size(instructions); k < count; k++) {
+            PyObject* one = PySequence_GetItem(instructions, k);
+            list.emplace_back();
+            bool ok = one && read_instruction(one, list.back());
+            Py_XDECREF(one);
+            if (!ok) return nullptr;
+        }
+        if (PyErr_Occurred()) return nullptr;
+        ProgramPointer program = compiled(Direction(number), list, size, bits, streamed);
+        IndexObject* self = made<IndexObject>(reinterpret_cast<PyObject*>(type));
+        if (self) self->program = program.release();
+        return reinterpret_cast<PyObject*>(self);
+    } catch (const std::invalid_argument& error) {
+        return PyErr_SetString(PyExc_ValueError, error.what()), nullptr;
+    } catch (const std::exception&) {
+        return PyErr_NoMemory();
+    }
+}
+
+void index_free(PyObject* self) {
+    if (reinterpret_cast<IndexObject*>(self)->program) forget(reinterpret_cast<IndexObject*>(self)->program);
+    free_object(self);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- calls
+
+// work(threads, poll, about), without the lock if it takes long.  False: with an exception.
+template <class Work> bool done(int64_t bytes, int64_t threads, Work work) {
+    gl_result result;
+    if (bytes <= HOLDS_LOCK)
+        result = work(1, nullptr, nullptr);
+    else {
+        PyThreadState* state = PyEval_SaveThread();
+        result = work(int(std::clamp<int64_t>(threads, 1, MOST_THREADS)), look, &state);
+        PyEval_RestoreThread(state);
+    }
+    if (result == GL_NO_MEMORY) PyErr_NoMemory();
+    return result == GL_DONE;  // a stopped call has the exception of a signal handler
+}
+
+// A buffer while it is open.
+struct Opened {
+    Py_buffer view{};
+    bool is_open;
+    Opened(PyObject* object, int flags) : is_open(!PyObject_GetBuffer(object, &view, flags)) {}
+    ~Opened() { if (is_open) PyBuffer_Release(&view); }
+    Opened(const Opened&) = delete;
+    // The letter of the elements in NumPy's format, after the order of their bytes.
+    char letter() const { return view.format && *view.format ? view.format[std::strlen(view.format) - 1] : '?'; }
+    bool has_integers() const { return std::strchr("bhilqBHILQ", letter()); }
+    bool is_signed() const { return letter() >= 'a'; }
+};
+
+// The rows of what is given.  False: it has others.
+bool open_given(const Py_buffer& view, const Sides& sides, Conversion& call) {
+    int dimensions = sides.direction == LINEARIZE ? 2 : 1;
+    if (view.ndim != dimensions || (dimensions == 2 && view.shape[0] < sides.given)) return false;
+    call.count = view.shape[dimensions - 1];
+    call.given = {static_cast<const char*>(view.buf), dimensions == 2 ? sides.given : 1, dimensions == 2 ? view.strides[0] : 0,
+                  view.strides[dimensions - 1], view.itemsize, false};
+    return true;
+}
+
+PyObject* index_convert(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    int64_t mode, checked, threads;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "convert(given, result, mode, is_checked, threads)"), nullptr;
+    if (!as_number(args[2], mode) || !as_number(args[3], checked) || !as_number(args[4], threads)) return nullptr;
+    const Program& program = program_of(self);
+    const Sides& sides = sides_of(program);
+    Opened given(args[0], PyBUF_STRIDES | PyBUF_FORMAT);
+    if (!given.is_open) return nullptr;
+    Conversion call{{}, nullptr, 1, 0, Mode(mode), checked != 0};
+    bool fits = mode >= RAISE && mode <= MARK && given.has_integers() && open_given(given.view, sides, call);
+    call.given.is_signed = given.is_signed();
+    bool writes = args[1] != Py_None;
+    Opened result(args[writes], PyBUF_FORMAT | (writes ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_STRIDES));
+    if (!result.is_open) return nullptr;
+    if (writes) {
+        call.result = static_cast<char*>(result.view.buf), call.result_size = result.view.itemsize;
+        fits = fits && result.has_integers() && result.view.len / result.view.itemsize == sides.results * call.count;
+    }
+    if (!fits || sides.direction == LOOK_UP) return PyErr_SetString(PyExc_ValueError, "arrays of integers that fit the program"), nullptr;
+    int64_t offender = -1, bytes = call.count * (call.given.rows * call.given.size + sides.results * call.result_size);
+    auto work = [&](int most, gl_poll poll, void* about) { return convert(program, call, most, poll, about, offender); };
+    if (!done(bytes, threads, work)) return nullptr;
+    if (offender < 0) Py_RETURN_NONE;
+    return PyLong_FromLongLong(offender);
+}
+
+PyObject* index_look_up(PyObject* self, PyObject* args) {
+    PyObject *from, *to;
+    LookUp call{};
+    const char* pad;
+    Py_ssize_t pad_size;
+    int threads;
+    if (!PyArg_ParseTuple(args, "OOiipy#i:look_up", &from, &to, &call.source_bits, &call.target_bits, &call.is_strided, &pad, &pad_size, &threads))
+        return nullptr;
+    const Program& program = program_of(self);
+    auto is_size = [](int bits) { return bits > 0 && bits <= 128 && !(bits & (bits - 1)); };
+    if (sides_of(program).direction != LOOK_UP || !is_size(call.source_bits) || !is_size(call.target_bits) || pad_size > 16 ||
+        pad_size != std::max({call.source_bits, call.target_bits, 8}) / 8)
+        return PyErr_SetString(PyExc_ValueError, "a look-up, of elements of 1, 2, 4 bits or 1, 2, 4, 8, 16 bytes"), nullptr;
+    std::memcpy(call.pad, pad, size_t(pad_size));
+    Opened source(from, PyBUF_STRIDED_RO);
+    if (!source.is_open) return nullptr;
+    Opened target(to, PyBUF_STRIDED);
+    if (!target.is_open) return nullptr;
+    call.source = static_cast<const char*>(source.view.buf), call.target = static_cast<char*>(target.view.buf);
+    auto work = [&](int most, gl_poll poll, void* about) { return look_up(program, call, most, poll, about); };
+    if (!done(sides_of(program).size * (call.source_bits + call.target_bits) / 8, threads, work)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef index_methods[] = {
+    {"convert", as_method(index_convert), METH_FASTCALL,
+     "convert(given, result, mode, is_checked, threads)\n--\n\nConvert indices; the lowest position of one that cannot be converted, or None.\n\n"
+     "result: None only checks; mode: 0 raises, 1 wraps, 2 clips, 3 marks."},
+    {"look_up", index_look_up, METH_VARARGS,
+     "look_up(source, target, source_bits, target_bits, is_strided, pad, threads)\n--\n\nWrite each place of the target."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot index_slots[] = {
+    {Py_tp_doc, const_cast<char*>("IndexProgram(direction, instructions, size, bits, streamed)\n--\n\n"
+                                  "A program of gpulayout/moves/index_program.py.\n\n"
+                                  "streamed: coordinates of so many bytes are written around the caches.")},
+    {Py_tp_new, reinterpret_cast<void*>(index_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(index_free)},
+    {Py_tp_methods, index_methods},
+    {0, nullptr},
+};
+
+}  // namespace
+
+PyType_Spec index_spec = {"gpulayout.cpu._native.IndexProgram", sizeof(IndexObject), 0, Py_TPFLAGS_DEFAULT, index_slots};
+
+}  // namespace gpulayout_module

@@ -26,6 +26,13 @@ CASES = (  # kind, cases, most bytes
     ("forks", 60, 1 << 20),
     ("leaves", 100, 1 << 20),
 )
+_CONVERTS, _PACKED = (("converts", 3000, 60_000),), (("packed", 12_000, 20_000),)
+CASES_OF = {  # of files that only some programs call
+    "convert_move.cpp": _CONVERTS,
+    "convert_kernels.h": _CONVERTS,
+    "packed_move.cpp": _PACKED,
+    "bit_kernels.h": _PACKED,
+}
 BUILDS = ("first", "quick", "asan")  # what compiles soonest comes first; it lacks wide vectors
 
 
@@ -36,7 +43,7 @@ def changes(only: str = "") -> list[trial.Change]:
         if only in mutant.name:
             text = changed_text(stress.files()[mutant.file], mutant)
             shown = f"{mutant.old.strip()}\n  became  {mutant.new.strip()}"
-            runs = tuple((name, *case) for name in BUILDS for case in CASES)
+            runs = tuple((name, *case) for name in BUILDS for case in CASES_OF.get(mutant.file, CASES))
             found.append(trial.Change(mutant.name, mutant.file, text, runs, shown, LIMIT, mutant.equivalent))
     return found
 

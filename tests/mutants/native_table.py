@@ -6,6 +6,7 @@ The text to replace stands in its file exactly once; tests/mutants/test_mutants.
 from tests.mutants.kernel_table import Mutant
 
 KERNELS, ENGINE, THREADS = "register_kernels.h", "strided_move.cpp", "threads.h"
+CONVERT, PASSES, PACKED, BITS = "convert_move.cpp", "convert_kernels.h", "packed_move.cpp", "bit_kernels.h"
 
 # ---- proofs ----
 
@@ -184,5 +185,50 @@ MUTANTS = (
     Mutant(THREADS, "a stop is not told, with helpers", "if (stopped) return GL_STOPPED;\n", "if (stopped) return GL_DONE;\n"),
     Mutant(THREADS, "goes on after a stop, with helpers", "for (int64_t first, last; !stopped && !crew.lost", "for (int64_t first, last; !crew.lost"),
     Mutant(THREADS, "a call that ends stays with the helpers", "    ~Together() {\n        crew.dismiss();", "    ~Together() {"),
+    # ---- conversions
+    Mutant(CONVERT, "a flipped axis keeps the parameter's start", "p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q], a.parameters[q] = -a.parameters[q];", "a.parameters[q] = -a.parameters[q];"),
+    Mutant(CONVERT, "a flipped axis keeps the parameter's direction", "p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q], a.parameters[q] = -a.parameters[q];", "p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q];"),
+    Mutant(CONVERT, "axes joined although a parameter does not go on", "goes_on = a.parameters[q] == b->parameters[q] * b->n;", "goes_on = true;"),
+    Mutant(CONVERT, "axes joined although the source does not go on", "bool goes_on = b && a.source == b->source * b->n && a.target == b->target * b->n;", "bool goes_on = b && a.target == b->target * b->n;"),
+    Mutant(CONVERT, "steps in f32 beside integers of 32 bits", "(bytes_of(type) == 4 && is_whole(type)); };\n    const auto fits", "false; };\n    const auto fits"),
+    Mutant(CONVERT, "integers of 64 bits through 32", "number = fits_s32(from) && fits_s32(to) ? S32 : S64;", "number = S32;"),
+    Mutant(CONVERT, "u64 through s64", "if (from == to && !p.arithmetic.steps) {", "if (from == to && !p.arithmetic.steps && bytes_of(from) < 8) {"),
+    Mutant(CONVERT, "short boxes take the moves of whole ones", "shorter |= size_t(count[p.cut[k]] < p.axes[size_t(p.cut[k])].box) << k;", "shorter |= size_t(0) << k;"),
+    Mutant(CONVERT, "boxes without what follows the tile", "p.scratch = p.gather_bytes + p.scatter_bytes + within;", "p.scratch = p.gather_bytes + p.scatter_bytes + within / 2;"),
+    Mutant(CONVERT, "a period too short", "parameters[q] && count[run_axes] > 1) period[q] = run;", "parameters[q] && count[run_axes] > 1) period[q] = run / 2;"),
+    Mutant(CONVERT, "chunks that end within a period", "    chunk -= chunk % longest;\n", ""),
+    Mutant(CONVERT, "values kept although the parameter moved on", "spread_from[q] = values[q];", "spread_from[q] = values[q] + p.axes[0].parameters[q] * 0, spread_from[q] = period[q] <= chunk ? spread_from[q] : nullptr;", "the comparison before asks the same"),
+    Mutant(CONVERT, "values kept beyond their period", "if (spread_from[q] == values[q] && period[q] <= chunk) return;", "if (spread_from[q] == values[q]) return;"),
+    Mutant(CONVERT, "values of another place", "if (spread_from[q] == values[q] && period[q] <= chunk) return;", "if (spread_from[q] && period[q] <= chunk) return;"),
+    Mutant(CONVERT, "a row of values too many", "rows = std::min(n / some, count[1] - at[1]);", "rows = n / some;"),
+    Mutant(CONVERT, "values of the wrong row", "if (rows > 1) at[1] += rows - 1, from += (rows - 1) * row_stride * size;", "if (rows > 1) at[1] += rows - 1;"),
+    Mutant(CONVERT, "values do not go back", "for (int q = 0; q < p.parameters; q++) values[q] -= count[level] * a.parameters[q] * p.number_bytes;", ""),
+    Mutant(CONVERT, "the parameter of the second step for both", "values_of(*pass, first, n), values_of(*next, first, n));", "values_of(*next, first, n), values_of(*next, first, n));"),
+    Mutant(CONVERT, "two steps in one pass though values differ", "const bool is_pair = next && is_single(*pass) && is_single(*next);", "const bool is_pair = next && !pass->row && !next->row;"),
+    Mutant(CONVERT, "one buffer for both sides of a pass", "from = into, buffer ^= 1;", "from = into;", "a pass reads each number before it writes there, but for wider ones"),
+    Mutant(CONVERT, "the first chunk too long for its lines", "n -= past / p.target_bytes;", "n += past / p.target_bytes;"),
+    Mutant(CONVERT, "chunks leave elements out", "n = std::min(n, run - first);", "n = std::min(n, run - first) - (first > 0);"),
+    Mutant(CONVERT, "a box begins at the wrong place of a parameter", "rows.values[q] += at[k] * a.parameters[q] * p.number_bytes;", "rows.values[q] += at[k] * p.number_bytes;"),
+    Mutant(PASSES, "u64 read as if signed", "store(to, k, x >> 63 ? uint64_t(INT64_MAX) : x);", "store(to, k, x);"),
+    Mutant(PASSES, "integers beyond f64 rounded twice", "odd = (x - low) | (low ? 0x800 : 0);", "odd = x;"),
+    Mutant(PASSES, "f64 rounded twice", "(code.code - unsigned((way + 1) >> 1)) | unsigned(way & 1));", "code.code);"),
+    Mutant(PASSES, "the highest integer too low", "x >= end ? highest : x", "x >= end ? highest - 1 : x"),
+    Mutant(PASSES, "unsigned numbers beyond the signed ones lost", "is_upper ? inside ^ ~highest : inside", "inside"),
+    Mutant(PASSES, "clamped without the lowest", "low = x < lowest ? lowest : x;", "low = x;"),
+    Mutant(PASSES, "clamped without the highest", "Code(low > highest ? highest : low)", "Code(low)"),
+    Mutant(PASSES, "sub-byte integers keep the bits above", "const uint32_t raised = uint32_t(load<uint8_t>(from, k)) << above;", "const uint32_t raised = uint32_t(load<uint8_t>(from, k)) << (above & 24);"),
+    Mutant(PASSES, "values spread without their stride", "load<T>(from, k * stride)", "load<T>(from, k)"),
+    Mutant(PASSES, "a stream begins in the wrong place", "for (to += head, from += head, bytes -= head;", "for (to += head, bytes -= head;"),
+    # ---- packed elements
+    Mutant(PACKED, "bits before the first whole byte", "for (; n && slot & (side.per() - 1); n--) *to++ = side.read(source, slot++);", ""),
+    Mutant(PACKED, "bits after the last whole byte", "for (int64_t k = bytes << side.log; k < n; k++) to[k] = side.read(source, slot + k);", ""),
+    Mutant(PACKED, "padding one place late", "if (c >= a.bound) return p.pad;", "if (c > a.bound) return p.pad;"),
+    Mutant(PACKED, "bits after the last slot", "if (place >= p.slots) return 0;", ""),
+    Mutant(PACKED, "short boxes take the move of whole ones", "number |= size_t(count[p.cut[k]] < p.axes[p.cut[k]].box) << k;", "number |= size_t(0) << k;"),
+    Mutant(PACKED, "a tile without pads", "if (!all) std::memset(tile, p.pad, size_t(p.tile_bytes));", ""),
+    Mutant(PACKED, "gaps of the source not unpacked", "if (k < p.span_axes) span += (count[p.by_source[k]] - 1) * a.source;", "if (k < p.span_axes) span += count[p.by_source[k]] - 1;"),
+    Mutant(PACKED, "the byte of another run is written", "slot += before, from += before, n -= before;", ""),
+    Mutant(BITS, "pairs of bits in the wrong order", "if (Bits < 4) word = Word(word | word << 2 * (8 - Bits));", "if (Bits < 4) word = Word(word | word << (8 - Bits));"),
+    Mutant(BITS, "upper bits packed too", "        word &= in_each_byte<Word>((1 << Bits) - 1);\n        word = Word(word | word >> (8 - Bits));", "        word = Word(word | word >> (8 - Bits));"),
 )
 # fmt: on

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 import numpy as np
 
-from gpulayout.api.backends import gpu_versions
+from gpulayout.api.backends import gpu_versions, host_backend
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.backends import array_module, backends_here
 from gpulayout.cli.benchmark_table import Row, table_lines
@@ -91,7 +91,7 @@ def _rows(shape: Shape, count: int, backends: list[Backend]) -> Iterator[Row]:
     logical, linear = index_arrays(shape, count)
     for same in zip(*(jobs(backend, shape, logical, linear) for backend in backends)):
         for backend, job in zip(backends, same):
-            is_cpu = backend.name == "numpy"
+            is_cpu = backend is host_backend()
             if not is_cpu or native.module() is not None:
                 yield _row(job, backend, shape, "native" if is_cpu else backend.name)
             if is_cpu:

@@ -35,6 +35,11 @@ template <class T, class Number> static void read_as(const char* from, char* to,
     EACH store(to, k, Number(load<T>(from, k)));
 }
 
+// Every byte but 0 is true.
+template <class Number> static void read_booleans(const char* from, char* to, int64_t n, unsigned, bool) {
+    EACH store(to, k, Number(load<uint8_t>(from, k) != 0));
+}
+
 // Integers of fewer than 8 bits; the bits above them do not count.
 template <bool SIGNED, class Number> static void read_low_bits(const char* from, char* to, int64_t n, unsigned number, bool) {
     const int above = 32 - gpl_type(number).bits;
@@ -81,6 +86,7 @@ constexpr Row read_f16 = read_float<GPL_FLOAT, uint16_t, 16>;
 
 template <class Number> static Row whole_reader(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
+    if (type.kind == GPL_BOOLEAN) return read_booleans<Number>;
     if (type.bits < 8) return is_signed ? read_low_bits<true, Number> : read_low_bits<false, Number>;
     if (type.bits == 8) return is_signed ? read_as<int8_t, Number> : read_as<uint8_t, Number>;
     if (type.bits == 16) return is_signed ? read_as<int16_t, Number> : read_as<uint16_t, Number>;

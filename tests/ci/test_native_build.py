@@ -223,6 +223,7 @@ def run_ci_venv(tmp_path):
     for name in ("ci/venv", "ci/constraints.txt", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, root / name)
     (root / "kernels" / "cpu" / "module.cpp").touch()
+    (root / "kernels" / "convert.cuh").touch()
     log.touch()
 
     def run(build=f"touch {ENGINE}", no_setuptools=0, **environment):
@@ -243,12 +244,12 @@ def run_ci_venv(tmp_path):
     return root, run
 
 
-@pytest.mark.parametrize("changed", ["kernels/cpu/module.cpp", "setup.py", "kernels/cpu/new.h"])
+@pytest.mark.parametrize("changed", ["kernels/cpu/module.cpp", "kernels/convert.cuh", "setup.py", "kernels/cpu/new.h"])
 def test_the_engine_is_built_when_its_sources_are_newer_and_only_then(run_ci_venv, changed):
     root, run = run_ci_venv
     assert run()[::2] == (0, 1) and run() == (0, "", 1)
     os.utime(root / ENGINE, (0, 0))
-    for name in ("kernels/cpu/module.cpp", "setup.py"):
+    for name in ("kernels/cpu/module.cpp", "kernels/convert.cuh", "setup.py"):
         os.utime(root / name, (-1, -1))
     assert run() == (0, "", 1)
     (root / changed).touch()

@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant(CONVERT, "integers of 64 bits through 32", "number = fits_s32(from) && fits_s32(to) ? S32 : S64;", "number = S32;"),
     Mutant(CONVERT, "u64 through s64", "if (from == to && !p.arithmetic.steps) {", "if (from == to && !p.arithmetic.steps && bytes_of(from) < 8) {"),
     Mutant(CONVERT, "short boxes take the moves of whole ones", "shorter |= size_t(count[p.cut[k]] < p.axes[size_t(p.cut[k])].box) << k;", "shorter |= size_t(0) << k;"),
-    Mutant(CONVERT, "boxes without what follows the tile", "p.scratch = p.gather_bytes + p.scatter_bytes + within;", "p.scratch = p.gather_bytes + p.scatter_bytes + within / 2;"),
+    Mutant(CONVERT, "boxes without what follows the tile", "p.scratch = p.gather_bytes + p.scatter_bytes + within;", "p.scratch = p.gather_bytes + p.scatter_bytes;"),
     Mutant(CONVERT, "a period too short", "parameters[q] && count[run_axes] > 1) period[q] = run;", "parameters[q] && count[run_axes] > 1) period[q] = run / 2;"),
     Mutant(CONVERT, "chunks that end within a period", "    chunk -= chunk % longest;\n", ""),
     Mutant(CONVERT, "values kept although the parameter moved on", "spread_from[q] = values[q];", "spread_from[q] = values[q] + p.axes[0].parameters[q] * 0, spread_from[q] = period[q] <= chunk ? spread_from[q] : nullptr;", "the comparison before asks the same"),

@@ -105,7 +105,8 @@ Change drawn_change(const Run& run, uint64_t number) {
     Random random(run.seed * 1000003 + number);
     for (;;) {
         Change c;
-        c.arithmetic.source = TYPES[size_t(random.below(int64_t(TYPES.size())))], c.arithmetic.target = TYPES[size_t(random.below(int64_t(TYPES.size())))];
+        const auto some_type = [&] { return TYPES[size_t(random.below(int64_t(TYPES.size())))]; };
+        c.arithmetic.source = some_type(), c.arithmetic.target = random.one_in(8) ? c.arithmetic.source : some_type();
         c.arithmetic.saturate = random.one_in(2);
         const std::vector<unsigned>& steps = STEPS[size_t(random.below(int64_t(STEPS.size())))];
         for (size_t k = 0; k < steps.size(); k++) {

@@ -35,7 +35,7 @@ def run(
             number = np.zeros_like(linear)
             for term in terms:
                 _add(number, registers[term.register], term.divisor, term.weight)
-            if has_checks and bound is not None:
+            if has_checks and bound is not None and bound >> program.index_bits == 0:  # else no number reaches it
                 past = number >= word(bound)
                 padding = past if padding is None else padding | past
         if register is not None:

@@ -114,13 +114,12 @@ template <class Work> bool done(int64_t bytes, int64_t threads, Work work) {
     return result == GL_DONE;  // a stopped call has the exception of a signal handler
 }
 
-// A buffer while it is open.
+// A buffer, to be closed by hand as in `View`: the end of a daemon thread within a call runs destructors without the lock.
 struct Opened {
     Py_buffer view{};
     bool is_open;
-    Opened(PyObject* object, int flags) : is_open(!PyObject_GetBuffer(object, &view, flags)) {}
-    ~Opened() { if (is_open) PyBuffer_Release(&view); }
-    Opened(const Opened&) = delete;
+    Opened(PyObject* object, int flags) : is_open(object && !PyObject_GetBuffer(object, &view, flags)) {}
+    void close() { PyBuffer_Release(&view); }
     // The letter of the elements in NumPy's format, after the order of their bytes.
     char letter() const { return view.format && *view.format ? view.format[std::strlen(view.format) - 1] : '?'; }
     bool has_integers() const { return std::strchr("bhilqBHILQ", letter()); }
@@ -137,28 +136,30 @@ bool open_given(const Py_buffer& view, const Sides& sides, Conversion& call) {
     return true;
 }
 
-PyObject* index_convert(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    int64_t mode, checked, threads;
-    if (count != 5) return PyErr_SetString(PyExc_TypeError, "convert(given, result, mode, is_checked, threads)"), nullptr;
-    if (!as_number(args[2], mode) || !as_number(args[3], checked) || !as_number(args[4], threads)) return nullptr;
-    const Program& program = program_of(self);
+// False: with an exception.
+bool convert_opened(const Program& program, const Opened& given, const Opened& result, bool writes, Conversion call, int64_t threads, int64_t& offender) {
     const Sides& sides = sides_of(program);
-    Opened given(args[0], PyBUF_STRIDES | PyBUF_FORMAT);
-    if (!given.is_open) return nullptr;
-    Conversion call{{}, nullptr, 1, 0, Mode(mode), checked != 0};
-    bool fits = mode >= RAISE && mode <= MARK && given.has_integers() && open_given(given.view, sides, call);
+    bool fits = sides.direction != LOOK_UP && call.mode >= RAISE && call.mode <= MARK && given.has_integers() && open_given(given.view, sides, call);
     call.given.is_signed = given.is_signed();
-    bool writes = args[1] != Py_None;
-    Opened result(args[writes], PyBUF_FORMAT | (writes ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_STRIDES));
-    if (!result.is_open) return nullptr;
     if (writes) {
         call.result = static_cast<char*>(result.view.buf), call.result_size = result.view.itemsize;
         fits = fits && result.has_integers() && result.view.len / result.view.itemsize == sides.results * call.count;
     }
-    if (!fits || sides.direction == LOOK_UP) return PyErr_SetString(PyExc_ValueError, "arrays of integers that fit the program"), nullptr;
-    int64_t offender = -1, bytes = call.count * (call.given.rows * call.given.size + sides.results * call.result_size);
-    auto work = [&](int most, gl_poll poll, void* about) { return convert(program, call, most, poll, about, offender); };
-    if (!done(bytes, threads, work)) return nullptr;
+    if (!fits) return PyErr_SetString(PyExc_ValueError, "arrays of integers that fit the program"), false;
+    int64_t bytes = call.count * (call.given.rows * call.given.size + sides.results * call.result_size);
+    return done(bytes, threads, [&](int most, gl_poll poll, void* about) { return convert(program, call, most, poll, about, offender); });
+}
+
+PyObject* index_convert(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    int64_t mode, checked, threads, offender = -1;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "convert(given, result, mode, is_checked, threads)"), nullptr;
+    if (!as_number(args[2], mode) || !as_number(args[3], checked) || !as_number(args[4], threads)) return nullptr;
+    const bool writes = args[1] != Py_None;
+    Opened given(args[0], PyBUF_STRIDES | PyBUF_FORMAT);
+    Opened result(given.is_open ? args[writes] : nullptr, PyBUF_FORMAT | (writes ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_STRIDES));
+    const bool is_done = result.is_open && convert_opened(program_of(self), given, result, writes, {{}, nullptr, 1, 0, Mode(mode), checked != 0}, threads, offender);
+    given.close(), result.close();
+    if (!is_done) return nullptr;
     if (offender < 0) Py_RETURN_NONE;
     return PyLong_FromLongLong(offender);
 }
@@ -177,13 +178,12 @@ PyObject* index_look_up(PyObject* self, PyObject* args) {
         pad_size != std::max({call.source_bits, call.target_bits, 8}) / 8)
         return PyErr_SetString(PyExc_ValueError, "a look-up, of elements of 1, 2, 4 bits or 1, 2, 4, 8, 16 bytes"), nullptr;
     std::memcpy(call.pad, pad, size_t(pad_size));
-    Opened source(from, PyBUF_STRIDED_RO);
-    if (!source.is_open) return nullptr;
-    Opened target(to, PyBUF_STRIDED);
-    if (!target.is_open) return nullptr;
+    Opened source(from, PyBUF_STRIDED_RO), target(source.is_open ? to : nullptr, PyBUF_STRIDED);
     call.source = static_cast<const char*>(source.view.buf), call.target = static_cast<char*>(target.view.buf);
     auto work = [&](int most, gl_poll poll, void* about) { return look_up(program, call, most, poll, about); };
-    if (!done(sides_of(program).size * (call.source_bits + call.target_bits) / 8, threads, work)) return nullptr;
+    const bool is_done = target.is_open && done(sides_of(program).size * (call.source_bits + call.target_bits) / 8, threads, work);
+    source.close(), target.close();
+    if (!is_done) return nullptr;
     Py_RETURN_NONE;
 }
 

@@ -244,6 +244,7 @@ inline gl_result run_together(Crew& crew, const Call& c, Worker& worker, int thr
 
 // Does a call with at most `threads` threads; portion: items between two looks at the clock, to ask `poll`.
 inline gl_result share(const Call& call, int threads, int64_t portion, gl_poll poll, void* about) {
+    threads = std::min(threads, MOST_THREADS);
     Scratch scratch(call.scratch);
     Worker worker{scratch.at()};
     if (call.scratch && !worker.scratch) return GL_NO_MEMORY;

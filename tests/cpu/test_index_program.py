@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -285,3 +287,24 @@ def test_coordinates_are_written_around_the_caches_at_any_place_of_a_line(made, 
             assert program.convert(linear, result, 0, 0, 1) is None
             assert result.tolist() == [(linear // 9).tolist(), (linear % 9).tolist()]
             assert (room[:begin] == 0x5C).all() and (room[end:] == 0x5C).all()
+
+
+MANY_THREADS = """
+import numpy as np, gpulayout as gl
+linear = np.arange(3_000_000)
+gl.use_threads(600)
+found = gl.convert_linear(linear, "f32[1500,2000]", "{0,1}")
+assert (found == linear % 2000 * 1500 + linear // 2000).all()
+"""
+
+
+def test_more_threads_may_be_asked_for_than_take_part():
+    """In a process of its own, whose helpers end with it."""
+    done = subprocess.run([sys.executable, "-c", MANY_THREADS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_bounds_that_no_word_reaches(engine):
+    """The buffer has no places, and a dimension more than 2^32."""
+    with pytest.raises(IndexError, match="its buffer has 0 places"):
+        gl.delinearize(np.array([0]), "f32[8589934597,0]{0,1:PD(8589934598,0)}")

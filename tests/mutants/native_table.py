@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(CONVERT, "values do not go back", "for (int q = 0; q < p.parameters; q++) values[q] -= count[level] * a.parameters[q] * p.number_bytes;", ""),
     Mutant(CONVERT, "the parameter of the second step for both", "values_of(*pass, first, n), values_of(*next, first, n));", "values_of(*next, first, n), values_of(*next, first, n));"),
     Mutant(CONVERT, "two steps in one pass though values differ", "const bool is_pair = next && is_single(*pass) && is_single(*next);", "const bool is_pair = next && !pass->row && !next->row;"),
-    Mutant(CONVERT, "one buffer for both sides of a pass", "from = into, buffer ^= 1;", "from = into;", "a pass reads each number before it writes there, but for wider ones"),
+    Mutant(CONVERT, "one buffer for both sides of a pass", "from = into, buffer ^= 1;", "from = into;"),
     Mutant(CONVERT, "the first chunk too long for its lines", "n -= past / p.target_bytes;", "n += past / p.target_bytes;"),
     Mutant(CONVERT, "chunks leave elements out", "n = std::min(n, run - first);", "n = std::min(n, run - first) - (first > 0);"),
     Mutant(CONVERT, "a box begins at the wrong place of a parameter", "rows.values[q] += at[k] * a.parameters[q] * p.number_bytes;", "rows.values[q] += at[k] * p.number_bytes;"),

@@ -170,7 +170,12 @@ def test_the_text_to_replace_stands_once_in_the_native_engine(mutant):
 def test_native_mutants_have_names_of_their_own_and_a_file_each():
     names = [mutant.name for mutant in native_table.MUTANTS]
     assert len(set(names)) == len(names) == len(native.changes())
-    assert {mutant.file for mutant in native_table.MUTANTS} == {"register_kernels.h", "strided_move.cpp", "threads.h", *native.CASES_OF}
+    assert {mutant.file for mutant in native_table.MUTANTS} == {
+        "register_kernels.h",
+        "strided_move.cpp",
+        "threads.h",
+        *native.CASES_OF,
+    }
 
 
 @pytest.mark.parametrize(

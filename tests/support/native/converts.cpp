@@ -195,6 +195,11 @@ void try_change(const Change& c, const Rooms& rooms, Random& random) {
     const int64_t phase = random.below(60000);
     char *first = rooms.sources.place(from.bytes(), random), *low = rooms.targets.place(to.bytes(), random), *high = low + to.bytes();
     fill(first, from.bytes(), random.below(60000));
+    if (c.from == 8 && c.to < 8 && random.one_in(2))  // integers next to halfway between two f32
+        for (int64_t k = 0; k + 8 <= from.bytes(); k += 8) {
+            const int64_t tie = ((random.below(1 << 24) | 1 << 24) * 2 + 1) * (int64_t(1) << 36) + random.below(3) - 1;
+            std::memcpy(first + k, &tie, 8);
+        }
     char* target = low - to.low;
     low -= rooms.targets.before(low), high += rooms.targets.after(high);
     fill(low, high - low, phase);

@@ -18,39 +18,12 @@
 #include <new>
 #include <vector>
 
+#include "convert_words.h"
 #include "instruction_sets.h"
 #include "threads.h"
 #if !IS_X86_64
 #include <cfenv>
 #endif
-
-// What ../convert.cuh needs: its words for CUDA in C++, and the numbers of gpulayout/moves/convert_numbers.py.
-#define __device__
-#define __forceinline__ INLINE
-#define __clz(word) __builtin_clz(unsigned(word))
-#define __clzll(word) __builtin_clzll(static_cast<unsigned long long>(word))
-#define __fmul_rn(x, y) ((x) * (y))
-#define __dmul_rn(x, y) ((x) * (y))
-#define __fadd_rn(x, y) ((x) + (y))
-#define __dadd_rn(x, y) ((x) + (y))
-#define __fsub_rn(x, y) ((x) - (y))
-#define __dsub_rn(x, y) ((x) - (y))
-#define __fdiv_rn(x, y) ((x) / (y))
-#define __ddiv_rn(x, y) ((x) / (y))
-#define GPL_BOOLEAN 0
-#define GPL_UNSIGNED 1
-#define GPL_SIGNED 2
-#define GPL_FLOAT 3
-#define GPL_POWER 4
-#define GPL_IEEE 0
-#define GPL_NAN 1
-#define GPL_FINITE 2
-#define GPL_UNSIGNED_ZERO 3
-#define GPL_MULTIPLY 1
-#define GPL_ADD 2
-#define GPL_SUBTRACT 3
-#define GPL_DIVIDE 4
-#define GPL_ROUND 5
 
 namespace gpulayout {
 
@@ -97,7 +70,7 @@ constexpr int64_t CHUNK = 4096;         // bytes of the numbers of a chunk
 constexpr int64_t LEAST_RUN = 256;      // elements of a row that needs no scratch tile
 constexpr int64_t PIECE = 64 << 10;     // bytes of a box that needs none
 constexpr int64_t LONG_RUN = 4096;      // bytes of a box that needs one along the side that is converted along, of the wider elements
-constexpr int MOST_AXES = 62, MOST_PASSES = 8;
+constexpr int MOST_AXES = 62;
 
 // ------------------------------------------------------------------------------------------------------------- the plan
 

@@ -1,6 +1,7 @@
 """Moves with arithmetic on the GPU's launch code: the bytes of the exact model, in one launch."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.convert import MOST_AXES, joined, launch_pieces
+from gpulayout.gpu.kernel_numbers import defines
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
 from gpulayout.moves.convert_move import ConvertMove
@@ -272,3 +274,9 @@ def test_a_capture_is_refused_where_a_call_needs_temporary_arrays(cupy, monkeypa
     with pytest.raises(BufferError, match="captured in a CUDA graph if it needs temporary arrays"):
         gl.relayout(buffer, given, made, dtype=made[: made.index("[")], out=out)
     assert not cupy.asnumpy(out).any()
+
+
+def test_the_native_engine_has_the_same_numbers():
+    header = pathlib.Path(__file__).parents[2] / "kernels" / "cpu" / "convert_words.h"
+    text = header.read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if " GPL_" in line] == defines("convert.cuh").splitlines()

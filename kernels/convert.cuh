@@ -339,17 +339,25 @@ template <class W> __device__ __forceinline__ typename GplReal<W>::type gpl_read
 
 // ---- writing a real ----
 
-// An integer of up to half the bits of W: within the range the sum with 1.5 * 2^mantissa is rounded to an integer, which is in
-// its lowest bits.
-template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplReal<W>::type x, const GplType& type) {
+// The integers of a type of up to half the bits of W.
+template <class W> struct GplRange {
+  typename GplReal<W>::type low, high;
+  W all;
+};
+template <class W> __device__ __forceinline__ GplRange<W> gpl_range(const GplType& type) {
   typedef typename GplReal<W>::type Real;
   const W all = gpl_ones<W>(type.bits);
-  const Real high = (Real)(type.kind == GPL_SIGNED ? all >> 1 : all);
-  const Real low = type.kind == GPL_SIGNED ? -(Real)((all >> 1) + 1) : (Real)0;
+  const GplRange<W> range = {type.kind == GPL_SIGNED ? -(Real)((all >> 1) + 1) : (Real)0, (Real)(type.kind == GPL_SIGNED ? all >> 1 : all), all};
+  return range;
+}
+
+// Within the range the sum with 1.5 * 2^mantissa is rounded to an integer, which is in its lowest bits.
+template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplReal<W>::type x, const GplRange<W>& range) {
+  typedef typename GplReal<W>::type Real;
   GplRealCode<W> result;
-  const Real inside = x < low ? low : x > high ? high : x;
+  const Real raised = x < range.low ? range.low : x, inside = raised > range.high ? range.high : raised;
   result.real = gpl_sum(inside, (Real)((W)3 << (gpl_real_type<W>().mantissa - 1)));
-  return x != x ? 0 : result.code & all;
+  return x != x ? 0 : result.code & range.all;
 }
 
 // A float with fewer bits of exponent and far fewer of mantissa than f32.  A number whose last place is that of the target at x
@@ -393,7 +401,7 @@ __device__ __forceinline__ W gpl_write_real(typename GplReal<W>::type given, con
   if (gpl_is_real<W>(type)) return x.code;
   if (gpl_write_at_once(given, type, saturate, x.code)) return x.code;
   if (gpl_has_short_way(x.code, type)) return gpl_write_short(given, type, saturate);
-  if ((type.kind == GPL_SIGNED || type.kind == GPL_UNSIGNED) && type.bits <= 4 * (int)sizeof(W)) return gpl_short_integer<W>(given, type);
+  if ((type.kind == GPL_SIGNED || type.kind == GPL_UNSIGNED) && type.bits <= 4 * (int)sizeof(W)) return gpl_short_integer<W>(given, gpl_range<W>(type));
   return gpl_write(gpl_read(x.code, gpl_real_type<W>()), type, saturate);
 }
 

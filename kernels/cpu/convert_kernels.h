@@ -6,8 +6,8 @@
 // bytes of an element are known when this is compiled.  In the templates `unsigned` is the word of an f32, and `Word` of an f64.
 //
 // Elements are read as numbers that hold them exactly, and written from these:
-//   f16, s8 ...    as f32                          s8 to s16 ...      as integers of 32 or 64 bits
-//   f64, s32       as f64                          s64 to a float     as f64 "to odd", which keeps what a later rounding asks for
+//   f16, s8 ...    as f32                          s8 to s16 ...      as what they are
+//   f64, s32       as f64                          s64, s32 to f16    as f64, f32 "to odd", which keeps what a later rounding asks for
 
 namespace gpulayout { namespace INSTRUCTIONS {
 
@@ -31,59 +31,54 @@ INLINE bool is_whole(const GplType& type) { return type.kind == GPL_BOOLEAN || t
 
 // --------------------------------------------------------------------------------------------------------------- reading
 
-template <class T, class Number> static void read_as(const char* from, char* to, int64_t n, unsigned, bool) {
+template <class T, class Number> static void read_as(const char* from, char* to, int64_t n, const Pass&) {
     EACH store(to, k, Number(load<T>(from, k)));
 }
 
 // Every byte but 0 is true.
-template <class Number> static void read_booleans(const char* from, char* to, int64_t n, unsigned, bool) {
+template <class Number> static void read_booleans(const char* from, char* to, int64_t n, const Pass&) {
     EACH store(to, k, Number(load<uint8_t>(from, k) != 0));
 }
 
 // Integers of fewer than 8 bits; the bits above them do not count.
-template <bool SIGNED, class Number> static void read_low_bits(const char* from, char* to, int64_t n, unsigned number, bool) {
-    const int above = 32 - gpl_type(number).bits;
+template <bool SIGNED, class Number> static void read_low_bits(const char* from, char* to, int64_t n, const Pass& pass) {
+    const int above = 32 - gpl_type(pass.type).bits;
     EACH {
         const uint32_t raised = uint32_t(load<uint8_t>(from, k)) << above;
         store(to, k, Number(SIGNED ? int32_t(raised) >> above : int32_t(raised >> above)));
     }
 }
 
-// u64 as int64_t: what is larger than its highest number is larger than those of all other types.
-static void read_u64(const char* from, char* to, int64_t n, unsigned, bool) {
+// Of integers that the number cannot hold, the upper bits, and the lowest of these set if any below is: that is no tie where the
+// integer is none, so a later rounding to far fewer bits goes as the integer's own.
+template <class T, class Number> static void read_to_odd(const char* from, char* to, int64_t n, const Pass&) {
+    constexpr int digits = std::numeric_limits<Number>::digits;
+    constexpr T most = T(T(1) << digits), rest = T((T(1) << (8 * sizeof(T) - digits)) - 1);
     EACH {
-        const uint64_t x = load<uint64_t>(from, k);
-        store(to, k, x >> 63 ? uint64_t(INT64_MAX) : x);
+        const T x = load<T>(from, k), low = x & rest, odd = (x - low) | (low ? rest + 1 : 0);
+        store(to, k, Number(x < most && (T(-1) > T(0) || x > T(0) - most) ? x : odd));
     }
 }
 
-// Integers that an f64 cannot hold: the odd one of their two neighbours, which a later rounding treats as the integer itself.
-template <class T> static void read_to_odd(const char* from, char* to, int64_t n, unsigned, bool) {
-    constexpr T most = T(1) << 53;
-    EACH {
-        const T x = load<T>(from, k), low = x & 0x7FF, odd = (x - low) | (low ? 0x800 : 0);
-        store(to, k, double(x < most && (T(-1) > T(0) || x > T(0) - most) ? x : odd));
-    }
-}
-
-template <unsigned KIND, class Code, int BITS> static void read_float(const char* from, char* to, int64_t n, unsigned number, bool) {
-    GplType type = gpl_type(number);
+template <unsigned KIND, class Code, int BITS> static void read_float(const char* from, char* to, int64_t n, const Pass& pass) {
+    GplType type = gpl_type(pass.type);
     type.kind = KIND;
     if (BITS) type.bits = BITS;
     EACH store(to, k, gpl_read_real<unsigned>(load<Code>(from, k), type));
 }
 
 #if LEVEL && !defined(LOWERED)
-static void read_f16(const char* from, char* to, int64_t n, unsigned number, bool) {
+static void read_f16(const char* from, char* to, int64_t n, const Pass& pass) {
     int64_t k = 0;
     for (; k + 8 <= n; k += 8)
         _mm256_storeu_ps(reinterpret_cast<float*>(to + 4 * k), _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 2 * k))));
-    read_float<GPL_FLOAT, uint16_t, 16>(from + 2 * k, to + 4 * k, n - k, number, false);
+    read_float<GPL_FLOAT, uint16_t, 16>(from + 2 * k, to + 4 * k, n - k, pass);
 }
 #else
 constexpr Row read_f16 = read_float<GPL_FLOAT, uint16_t, 16>;
 #endif
 
+// As f32 or f64.
 template <class Number> static Row whole_reader(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
     if (type.kind == GPL_BOOLEAN) return read_booleans<Number>;
@@ -104,24 +99,23 @@ static Row float_reader(const GplType& type) {
 // The passes that read a type as numbers.
 static void add_reading(Passes& passes, unsigned from, Number number, bool to_odd) {
     const GplType type = gpl_type(from);
+    const bool is_signed = type.kind == GPL_SIGNED, is_wide = number == F64;
     if (!is_whole(type)) {
-        if (type.bits < 32) passes.add({float_reader(type), F32, from});
-        if (type.bits < 64 && number == F64) passes.add({read_as<float, double>, F64, from});
-    } else if (number == F64 && to_odd && type.bits == 64) {
-        passes.add({type.kind == GPL_SIGNED ? read_to_odd<int64_t> : read_to_odd<uint64_t>, number, from});
-    } else if (number == F32 || number == F64) {
-        passes.add({number == F32 ? whole_reader<float>(type) : whole_reader<double>(type), number, from});
-    } else if (type.bits == 64) {
-        if (type.kind == GPL_UNSIGNED && number == S64) passes.add({read_u64, number, from});
-    } else if (type.bits < 32 || number == S64) {
-        passes.add({number == S32 ? whole_reader<int32_t>(type) : whole_reader<int64_t>(type), number, from});
+        if (type.bits < 32) passes.add(float_reader(type), from);
+        if (type.bits < 64 && is_wide) passes.add(read_as<float, double>, from);
+    } else if (to_odd && type.bits == 64 && is_wide) {
+        passes.add(is_signed ? read_to_odd<int64_t, double> : read_to_odd<uint64_t, double>, from);
+    } else if (to_odd && type.bits == 32 && !is_wide) {
+        passes.add(is_signed ? read_to_odd<int32_t, float> : read_to_odd<uint32_t, float>, from);
+    } else {
+        passes.add(is_wide ? whole_reader<double>(type) : whole_reader<float>(type), from);
     }
 }
 
 // --------------------------------------------------------------------------------------------------------------- writing
 
 // The nearest f32, or the odd one of the two neighbours: rounded again to fewer bits, that gives what the f64 would.
-static void to_odd_f32(const char* from, char* to, int64_t n, unsigned, bool) {
+static void to_odd_f32(const char* from, char* to, int64_t n, const Pass&) {
     EACH {
         const double x = load<double>(from, k), near = double(float(x));
         int64_t given, found;
@@ -133,14 +127,14 @@ static void to_odd_f32(const char* from, char* to, int64_t n, unsigned, bool) {
 }
 
 // Integers of up to half the bits of the number.
-template <class W, class Code, unsigned KIND> static void write_integers(const char* from, char* to, int64_t n, unsigned number, bool) {
-    GplType type = gpl_type(number);
-    type.kind = KIND;
-    EACH store(to, k, Code(gpl_short_integer<W>(load<typename GplReal<W>::type>(from, k), type)));
+template <class W, class Code> static void write_integers(const char* from, char* to, int64_t n, const Pass& pass) {
+    GplRange<W> range = gpl_range<W>(gpl_type(pass.type));
+    __asm__("" : "+m"(range.low));  // GCC would make a loop for 0 with comparisons where maxima do
+    EACH store(to, k, Code(gpl_short_integer<W>(load<typename GplReal<W>::type>(from, k), range)));
 }
 
 // Integers of 32 and 64 bits: half to even, saturated, nan as 0.  T: signed, with the bits of the integer.
-template <class W, class T, bool SIGNED> static void write_nearest(const char* from, char* to, int64_t n, unsigned, bool) {
+template <class W, class T, bool SIGNED> static void write_nearest(const char* from, char* to, int64_t n, const Pass&) {
     typedef typename GplReal<W>::type Real;
     const Real end = Real(T(1) << (8 * sizeof(T) - 2)) * 2;  // one past the highest of T
     const T highest = T(~(T(1) << (8 * sizeof(T) - 1)));
@@ -154,80 +148,89 @@ template <class W, class T, bool SIGNED> static void write_nearest(const char* f
     }
 }
 
-// From integers to integers.
-template <class T, class Code> static void write_clamped(const char* from, char* to, int64_t n, unsigned number, bool) {
-    const GplType type = gpl_type(number);
-    const bool is_signed = type.kind == GPL_SIGNED;
-    const int bits = type.bits - is_signed;
-    const T highest = bits >= int(8 * sizeof(T)) - 1 ? T(~(T(1) << (8 * sizeof(T) - 1))) : T((T(1) << bits) - 1), lowest = is_signed ? ~highest : 0;
-    const Code all = Code(Code(-1) >> (8 * int(sizeof(Code)) - type.bits));
-    EACH {
-        const T x = load<T>(from, k), low = x < lowest ? lowest : x;
-        store(to, k, Code(Code(low > highest ? highest : low) & all));
-    }
-}
-
-template <class Code> static void write_floats(const char* from, char* to, int64_t n, unsigned number, bool saturate) {
-    const GplType type = gpl_type(number);
+template <class Code> static void write_floats(const char* from, char* to, int64_t n, const Pass& pass) {
+    const GplType type = gpl_type(pass.type);
+    const bool saturate = pass.saturate;  // a store could change what the loop reads of a pass
     EACH store(to, k, Code(gpl_short_float(load<float>(from, k), type, saturate)));
 }
-static void write_bf16(const char* from, char* to, int64_t n, unsigned, bool) {
+static void write_bf16(const char* from, char* to, int64_t n, const Pass&) {
     EACH store(to, k, uint16_t(gpl_upper_half(load<float>(from, k))));
 }
-static void write_powers(const char* from, char* to, int64_t n, unsigned number, bool saturate) {
-    GplType type = gpl_type(number);
+static void write_powers(const char* from, char* to, int64_t n, const Pass& pass) {
+    GplType type = gpl_type(pass.type);
     type.kind = GPL_POWER;
+    const bool saturate = pass.saturate;
     EACH store(to, k, uint8_t(gpl_write_real<unsigned>(load<float>(from, k), type, saturate)));
 }
-template <class T> static void write_booleans(const char* from, char* to, int64_t n, unsigned, bool) {
+template <class T> static void write_booleans(const char* from, char* to, int64_t n, const Pass&) {
     EACH store(to, k, uint8_t(load<T>(from, k) != 0));
 }
 
 #if LEVEL && !defined(LOWERED)
-static void write_f16(const char* from, char* to, int64_t n, unsigned number, bool saturate) {
+static void write_f16(const char* from, char* to, int64_t n, const Pass& pass) {
     int64_t k = 0;
     for (; k + 8 <= n; k += 8)
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * k), _mm256_cvtps_ph(_mm256_loadu_ps(reinterpret_cast<const float*>(from + 4 * k)), 0));
-    write_floats<uint16_t>(from + 4 * k, to + 2 * k, n - k, number, saturate);
+    write_floats<uint16_t>(from + 4 * k, to + 2 * k, n - k, pass);
 }
 #else
 constexpr Row write_f16 = write_floats<uint16_t>;
 #endif
-
-template <class T> static Row whole_writer(const GplType& type) {
-    if (type.kind == GPL_BOOLEAN) return write_booleans<T>;
-    return type.bits <= 8 ? write_clamped<T, uint8_t> : type.bits == 16 ? write_clamped<T, uint16_t> : type.bits == 32 ? write_clamped<T, uint32_t>
-         : write_clamped<T, uint64_t>;
-}
 
 // Of integers of up to 32 bits from f64, and of 64 bits from either.
 template <class W> static Row integer_writer(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
     if (type.bits == 64) return is_signed ? write_nearest<W, int64_t, true> : write_nearest<W, int64_t, false>;
     if (type.bits == 32 && sizeof(W) == 4) return is_signed ? write_nearest<W, int32_t, true> : write_nearest<W, int32_t, false>;
-    if (type.bits == 32) return is_signed ? write_integers<W, uint32_t, GPL_SIGNED> : write_integers<W, uint32_t, GPL_UNSIGNED>;
-    if (type.bits == 16) return is_signed ? write_integers<W, uint16_t, GPL_SIGNED> : write_integers<W, uint16_t, GPL_UNSIGNED>;
-    return is_signed ? write_integers<W, uint8_t, GPL_SIGNED> : write_integers<W, uint8_t, GPL_UNSIGNED>;
+    return type.bits == 32 ? write_integers<W, uint32_t> : type.bits == 16 ? write_integers<W, uint16_t> : write_integers<W, uint8_t>;
 }
 
 // The passes that write numbers as a type.
 static void add_writing(Passes& passes, unsigned to, Number number) {
     const GplType type = gpl_type(to);
     const Row short_float = type.kind == GPL_POWER ? write_powers : type.bits < 16 ? write_floats<uint8_t> : is_half(type) ? write_f16 : write_bf16;
-    if (number == S32 || number == S64) {
-        const bool is_same = type.kind == GPL_SIGNED && type.bits == (number == S32 ? 32 : 64);
-        if (!is_same) passes.add({number == S32 ? whole_writer<int32_t>(type) : whole_writer<int64_t>(type), number, to});
-    } else if (type.kind == GPL_BOOLEAN) {
-        passes.add({number == F32 ? write_booleans<float> : write_booleans<double>, number, to});
+    if (type.kind == GPL_BOOLEAN) {
+        passes.add(number == F32 ? write_booleans<float> : write_booleans<double>, to);
     } else if (is_whole(type)) {
-        passes.add({number == F32 ? integer_writer<unsigned>(type) : integer_writer<Word>(type), number, to});
+        passes.add(number == F32 ? integer_writer<unsigned>(type) : integer_writer<Word>(type), to);
     } else if (type.bits >= 32) {
-        if (type.bits == 32 && number == F64) passes.add({read_as<double, float>, F32, to});
-        if (type.bits == 64 && number == F32) passes.add({read_as<float, double>, F64, to});
+        if (type.bits == 32 && number == F64) passes.add(read_as<double, float>, to);
+        if (type.bits == 64 && number == F32) passes.add(read_as<float, double>, to);
     } else {
-        if (number == F64) passes.add({to_odd_f32, F32, to});
-        passes.add({short_float, F32, to});
+        if (number == F64) passes.add(to_odd_f32, to);
+        passes.add(short_float, to);
     }
+}
+
+// ---------------------------------------------------------------------------------------------------- integers to integers
+
+template <class T, class Code> static void clamp(const char* from, char* to, int64_t n, const Pass& pass) {
+    const GplType type = gpl_type(pass.type);
+    const bool is_signed = type.kind == GPL_SIGNED, has_sign = T(-1) < T(0);
+    const int bits = type.bits - is_signed, most = int(8 * sizeof(T)) - has_sign;  // without the sign
+    const T all = T(std::numeric_limits<T>::max()), highest = bits >= most ? all : T((T(1) << bits) - 1);
+    const T lowest = has_sign && is_signed ? T(~highest) : T(0);
+    const Code kept = Code(Code(-1) >> (8 * int(sizeof(Code)) - type.bits));
+    EACH {
+        const T x = load<T>(from, k), low = x < lowest ? lowest : x;
+        store(to, k, Code(Code(low > highest ? highest : low) & kept));
+    }
+}
+
+template <class T> static Row clamping(const GplType& to) {
+    if (to.kind == GPL_BOOLEAN) return write_booleans<T>;
+    return to.bits <= 8 ? clamp<T, uint8_t> : to.bits == 16 ? clamp<T, uint16_t> : to.bits == 32 ? clamp<T, uint32_t> : clamp<T, uint64_t>;
+}
+
+static void add_integers(Passes& passes, unsigned from, unsigned to) {
+    const GplType type = gpl_type(from), result = gpl_type(to);
+    const bool is_signed = type.kind == GPL_SIGNED;
+    if (type.kind == GPL_BOOLEAN) passes.add(read_booleans<uint8_t>, from);
+    else if (type.bits < 8) passes.add(is_signed ? read_low_bits<true, int8_t> : read_low_bits<false, uint8_t>, from);
+    if (type.bits <= 8) passes.add(is_signed ? clamping<int8_t>(result) : clamping<uint8_t>(result), to);
+    else if (type.bits == 16) passes.add(is_signed ? clamping<int16_t>(result) : clamping<uint16_t>(result), to);
+    else if (type.bits == 32) passes.add(is_signed ? clamping<int32_t>(result) : clamping<uint32_t>(result), to);
+    else passes.add(is_signed ? clamping<int64_t>(result) : clamping<uint64_t>(result), to);
 }
 
 // ----------------------------------------------------------------------------------------------------------------- steps
@@ -237,16 +240,17 @@ template <class W, unsigned OPERATION> INLINE typename GplReal<W>::type done(typ
 }
 
 // Each number with a parameter of its own, or with one for all.
-template <class W, unsigned OPERATION, bool MANY> static void step(const char* from, char* to, int64_t n, const char* parameter) {
+template <class W, unsigned OPERATION, bool MANY> static void step(const char* from, char* to, int64_t n, const Pass& pass) {
     typedef typename GplReal<W>::type Real;
-    const Real one = MANY || OPERATION == GPL_ROUND ? Real(0) : load<Real>(parameter, 0);
-    EACH store(to, k, done<W, OPERATION>(load<Real>(from, k), MANY ? load<Real>(parameter, k) : one));
+    const Real one = MANY || OPERATION == GPL_ROUND ? Real(0) : load<Real>(pass.values, 0);
+    const char* values = pass.values;
+    EACH store(to, k, done<W, OPERATION>(load<Real>(from, k), MANY ? load<Real>(values, k) : one));
 }
 
 // Two steps with one parameter for all, or none: one pass instead of two.
-template <class W, unsigned FIRST, unsigned SECOND> static void steps(const char* from, char* to, int64_t n, const char* first, const char* second) {
+template <class W, unsigned FIRST, unsigned SECOND> static void steps(const char* from, char* to, int64_t n, const Pass& pass) {
     typedef typename GplReal<W>::type Real;
-    const Real a = FIRST == GPL_ROUND ? Real(0) : load<Real>(first, 0), b = SECOND == GPL_ROUND ? Real(0) : load<Real>(second, 0);
+    const Real a = FIRST == GPL_ROUND ? Real(0) : load<Real>(pass.values, 0), b = SECOND == GPL_ROUND ? Real(0) : load<Real>(pass.second, 0);
     EACH store(to, k, done<W, SECOND>(done<W, FIRST>(load<Real>(from, k), a), b));
 }
 #define AFTER(W, FIRST) {nullptr, steps<W, FIRST, GPL_MULTIPLY>, steps<W, FIRST, GPL_ADD>, steps<W, FIRST, GPL_SUBTRACT>, steps<W, FIRST, GPL_DIVIDE>, steps<W, FIRST, GPL_ROUND>}
@@ -263,20 +267,8 @@ template <class T> static void spread(char* to, const char* from, int64_t n, int
     }
 }
 
-// A row to a target that is written around the caches.
-static void stream(char* to, const char* from, int64_t bytes) {
-#if IS_X86_64
-    const int64_t past = reinterpret_cast<uintptr_t>(to) & 63, head = !past ? 0 : bytes > 64 - past ? 64 - past : bytes;
-    std::memcpy(to, from, size_t(head));
-    for (to += head, from += head, bytes -= head; bytes >= 64; to += 64, from += 64, bytes -= 64)
-        for (int k = 0; k < 64; k += 16)
-            _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)));
-#endif
-    std::memcpy(to, from, size_t(bytes));
-}
-
 static constexpr ConvertKernels convert_table = {
-    add_reading, add_writing, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}, stream};
+    add_reading, add_writing, add_integers, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}};
 #undef STEPS
 #undef PAIRS
 #undef AFTER

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <new>
 #include <vector>
@@ -27,27 +28,31 @@
 
 namespace gpulayout {
 
-enum Number { F32, F64, S32, S64 };
-using Row = void (*)(const char* from, char* to, int64_t n, unsigned type, bool saturate);
+enum Number { F32, F64 };  // what steps compute with
+struct Pass;
+using Row = void (*)(const char* from, char* to, int64_t n, const Pass& pass);
 struct Pass {  // over a chunk
-    Row row;                             // nullptr: a step
-    Number number;                       // what is read, or what comes out
-    unsigned type;                       // of the elements that it reads or writes
-    int operation = 0, parameter = -1;   // of a step; -1: it has none
+    Row row;
+    unsigned type;                      // of the elements that it reads or writes
+    bool saturate;
+    int operation = 0, parameter = -1;  // of a step, which has no row before it is known whether its parameter varies; -1: it has none
+    int after = -1;                     // the parameter of a second step in the same row
+    const char *values = nullptr, *second = nullptr;  // the parameters of one step or two
 };
 struct Passes {
     Pass all[12];
     int count = 0;
-    void add(const Pass& pass) { all[count++] = pass; }
+    bool saturate = false;
+    void add(Row row, unsigned type, int operation = 0, int parameter = -1) { all[count++] = {row, type, saturate, operation, parameter}; }
 };
 struct ConvertKernels {
     void (*add_reading)(Passes& passes, unsigned type, Number number, bool to_odd);
     void (*add_writing)(Passes& passes, unsigned type, Number number);
-    void (*steps[2][2][6])(const char* from, char* to, int64_t n, const char* parameter);  // f32 or f64; one value or many; operation
-    void (*pairs[2][6][6])(const char* from, char* to, int64_t n, const char* first, const char* second);  // two steps, one value each
-    Row low_bits;  // elements of fewer than 8 bits
+    void (*add_integers)(Passes& passes, unsigned from, unsigned to);
+    Row steps[2][2][6];  // f32 or f64; one value or many; operation
+    Row pairs[2][6][6];  // two steps, one value each
+    Row low_bits;        // elements of fewer than 8 bits
     void (*spread[2])(char* to, const char* from, int64_t n, int64_t stride, int64_t rows, int64_t row_stride);
-    void (*stream)(char* to, const char* from, int64_t bytes);
 };
 
 }  // namespace gpulayout
@@ -67,9 +72,12 @@ static const ConvertKernels& kernels() {
 }
 
 constexpr int64_t CHUNK = 4096;         // bytes of the numbers of a chunk
+constexpr int64_t STREAMED = 1024;      // bytes of a piece that is written around the caches, of the wider elements
+constexpr uintptr_t PAGE = 4096;
 constexpr int64_t LEAST_RUN = 256;      // elements of a row that needs no scratch tile
 constexpr int64_t PIECE = 64 << 10;     // bytes of a box that needs none
 constexpr int64_t LONG_RUN = 4096;      // bytes of a box that needs one along the side that is converted along, of the wider elements
+constexpr int64_t MOST_CHUNKS = 4096;   // of a box that is fetched ahead
 constexpr int MOST_AXES = 62;
 
 // ------------------------------------------------------------------------------------------------------------- the plan
@@ -101,9 +109,11 @@ struct gl_convert {
     gl_arithmetic arithmetic{};
     int64_t source_bytes = 0, target_bytes = 0, number_bytes = 4;  // of an element; of a parameter
     int64_t source_offset = 0, target_offset = 0;
-    int64_t count = 1, boxes = 1, box = 1, run = 1;
+    int64_t count = 1, boxes = 1, box = 1;
     int64_t gather_bytes = 0, scatter_bytes = 0, scratch = 0;  // of the tiles; of all memory that a thread needs
     int parameters = 0;
+    std::vector<int64_t> chunks;               // of the source in a box: bytes from its first element; empty: it is not fetched ahead
+    int64_t chunk_lines = 0;
     bool gathers = false, scatters = false, streams = false;
 };
 
@@ -156,31 +166,32 @@ static void add_passes(gl_convert& p) {
     const unsigned from = p.arithmetic.source, to = p.arithmetic.target;
     const auto is_whole = [](unsigned type) { return (type & 7) <= GPL_SIGNED; };
     const auto is_long = [&](unsigned type) { return bytes_of(type) == 8 || (bytes_of(type) == 4 && is_whole(type)); };
-    const auto fits_s32 = [&](unsigned type) { return bytes_of(type) < 4 || (bytes_of(type) == 4 && (type & 7) == GPL_SIGNED); };
     p.number_bytes = is_long(from) || is_long(to) ? 8 : 4;
-    Number number = is_long(from) ? F64 : F32;
-    if (p.arithmetic.steps)
-        number = p.number_bytes == 8 ? F64 : F32;
-    else if (is_whole(from) && is_whole(to))
-        number = fits_s32(from) && fits_s32(to) ? S32 : S64;
-    if (from == to && !p.arithmetic.steps) {  // codes stay, those of nan among them
-        if ((from >> 5 & 127) < 8 && (from & 7) != GPL_BOOLEAN) p.passes.add({p.kernels->low_bits, F32, from});
+    p.passes.saturate = p.arithmetic.saturate;
+    if (!p.arithmetic.steps && from == to && (from & 7) != GPL_BOOLEAN) {  // codes stay, those of nan among them
+        if ((from >> 5 & 127) < 8) p.passes.add(p.kernels->low_bits, from);
         return;
     }
-    p.kernels->add_reading(p.passes, from, number, !p.arithmetic.steps && bytes_of(to) < 8);
+    if (!p.arithmetic.steps && is_whole(from) && is_whole(to)) return p.kernels->add_integers(p.passes, from, to);
+    const bool is_wide = p.arithmetic.steps ? p.number_bytes == 8 : is_long(from) && std::max(bytes_of(from), bytes_of(to)) == 8;
+    const Number number = is_wide ? F64 : F32;
+    p.kernels->add_reading(p.passes, from, number, !p.arithmetic.steps && bytes_of(to) < (is_wide ? 8 : 4));
     for (unsigned left = p.arithmetic.steps; left; left >>= 5) {
         const int operation = left & 7, parameter = operation == GPL_ROUND ? -1 : int(left >> 3 & 3);
-        p.passes.add({nullptr, number, 0, operation, parameter});
+        p.passes.add(nullptr, 0, operation, parameter);
         p.parameters = std::max(p.parameters, parameter + 1);
     }
     p.kernels->add_writing(p.passes, to, number);
 }
 
+static int64_t worth_threads(const gl_convert& p) { return p.count * (p.source_bytes + p.target_bytes) / (4 * SHARE); }
+
 // Boxes that are long along the side that is converted along, then as long as there is room along the other; or pieces of rows.
 static void cut_boxes(gl_convert& p) {
     const bool is_tiled = p.gathers || p.scatters;
     const int64_t narrow = std::min(p.source_bytes, p.target_bytes), wide = std::max(p.source_bytes, p.target_bytes);
-    const int64_t most = std::max<int64_t>(1, std::min(is_tiled ? gl_second_level() / 4 / narrow : PIECE / wide, std::max<int64_t>(p.count / 16, 4096)));
+    const int64_t threads = worth_threads(p), room = is_tiled ? gl_second_level() / 4 / narrow : PIECE / wide;
+    const int64_t most = std::max<int64_t>(1, std::min(room, threads > 1 ? std::max<int64_t>(p.count / std::min<int64_t>(4 * threads, 16), 4096) : p.count));
     std::vector<int> by_conversion(p.axes.size());
     for (int k = 0; k < int(p.axes.size()); k++) by_conversion[size_t(k)] = k;
     std::vector<int> by_other = p.by_source;
@@ -203,6 +214,22 @@ static void cut_boxes(gl_convert& p) {
         p.box *= a.box, p.boxes *= (a.n + a.box - 1) / a.box;
         if (a.n % a.box) p.cut.push_back(int(k));
     }
+}
+
+// What a box reads, so that it can be fetched while the box before is converted: the source of a tile lies in many places, each
+// too short for the processor to fetch ahead.
+static void find_chunks(gl_convert& p) {
+    int64_t bytes = p.source_bytes, lowest = 0, count = 1;
+    std::vector<const ConvertAxis*> apart;
+    for (int k : p.by_source) {
+        const ConvertAxis& a = p.axes[size_t(k)];
+        if (std::abs(a.source) == bytes) bytes *= a.box, lowest += std::min<int64_t>(0, (a.box - 1) * a.source);
+        else if (a.source) apart.push_back(&a), count *= a.box;
+    }
+    if (count > MOST_CHUNKS) return;
+    p.chunks = {lowest}, p.chunk_lines = (bytes + 63) / 64;
+    for (const ConvertAxis* a : apart)
+        for (size_t before = p.chunks.size(), more = before * size_t(a->box - 1); more > 0; more--) p.chunks.push_back(p.chunks[p.chunks.size() - before] + a->source);
 }
 
 // A move between a side and a scratch tile, for boxes that are shorter on some axes.  It is written as a part of all that is.
@@ -250,8 +277,12 @@ static void plan_convert(gl_convert& p, int rank, const gl_convert_axis* axes) {
     const int64_t least = std::min(p.count, LEAST_RUN);
     p.gathers = dense_run(p, &ConvertAxis::source, p.source_bytes) < least;
     p.scatters = dense_run(p, &ConvertAxis::target, p.target_bytes) < least;
-    p.streams = gl_streams(p.count * (p.source_bytes + p.target_bytes));
+    const bool is_tiled = p.gathers || p.scatters;
+    const int64_t touched = p.count * (p.source_bytes + p.target_bytes);
+    const bool is_large = gl_streams(is_tiled ? touched / 2 * 3 : touched);  // tiles take their part of the caches
+    p.streams = is_large && !p.scatters;
     cut_boxes(p);
+    if (is_large && is_tiled) find_chunks(p);
     add_moves(p);
 }
 
@@ -283,13 +314,19 @@ struct Rows {
     const char* values[GL_MOST_PARAMETERS];
     const int64_t *count, *source_step, *target_step;
     Buffers& buffers;
-    int run_axes = 0;
-    int64_t run = 1, chunk = 1, period[GL_MOST_PARAMETERS] = {};  // period: elements after which values come again; 0: one value
+    const char* next;   // the source of the next box
+    int64_t left = 0;   // elements that are not converted yet
+    size_t fetched = 0; // lines of the next box
+    Pass passes[12] = {};  // with the rows of steps
+    int run_axes = 0, pass_count = 0;
+    int64_t run = 1, chunk = 1, piece = 1, period[GL_MOST_PARAMETERS] = {};  // period: elements after which values come again; 0: one value
     const char* spread_from[GL_MOST_PARAMETERS] = {};             // what is in buffers.spread, if the next chunk has the same
     void prepare();
-    void spread_values(int q, int64_t first, int64_t n);
-    const char* values_of(const Pass& pass, int64_t first, int64_t n);
-    void convert_chunk(const char* from, char* to, int64_t first, int64_t n);
+    void cut_chunks();
+    void choose_rows();
+    const char* spread_values(int q, int64_t first, int64_t n);
+    void fetch(int64_t n);
+    void convert_piece(const char* from, char* to, int64_t n);
     void convert_run(const char* from, char* to);
     void convert(int level, const char* from, char* to);
 };
@@ -304,18 +341,37 @@ void Rows::prepare() {
         for (int q = 0; q < p.parameters; q++)
             if (p.axes[size_t(run_axes)].parameters[q] && count[run_axes] > 1) period[q] = run;
     }
-    int64_t widest = p.number_bytes, longest = 1;
-    for (int k = 0; k < p.passes.count; k++)
-        if (p.passes.all[k].number == F64 || p.passes.all[k].number == S64) widest = 8;
-    chunk = CHUNK / widest;
+    cut_chunks();
+    choose_rows();
+}
+
+// Values that come again within a chunk come again in each, and are spread once.
+void Rows::cut_chunks() {
+    const int64_t line = p.streams ? std::max<int64_t>(1, 64 / p.target_bytes) : 1;
+    int64_t longest = 1;
+    chunk = CHUNK / p.number_bytes;
     for (int64_t one : period)
         if (one <= chunk) longest = std::max(longest, one);
-    chunk -= chunk % longest;
+    chunk -= chunk % (longest * line <= chunk ? longest * line : longest);
+    piece = p.streams ? STREAMED / std::max(p.source_bytes, p.target_bytes) : chunk;
+}
+
+// Two steps with one value each are one row.
+void Rows::choose_rows() {
+    const bool is_wide = p.number_bytes == 8;
+    const auto is_single = [&](const Pass& pass) { return !pass.row && (pass.parameter < 0 || !period[pass.parameter]); };
+    for (int k = 0; k < p.passes.count; k++) {
+        Pass &pass = passes[pass_count++] = p.passes.all[k];
+        if (pass.row) continue;
+        const Pass& next = p.passes.all[k + 1];  // the last one writes or is empty
+        if (k + 1 < p.passes.count && is_single(pass) && is_single(next)) pass.row = p.kernels->pairs[is_wide][pass.operation][next.operation], pass.after = next.parameter, k++;
+        else pass.row = p.kernels->steps[is_wide][!is_single(pass)][pass.operation];
+    }
 }
 
 // A value for each of n elements of a run.
-void Rows::spread_values(int q, int64_t first, int64_t n) {
-    if (spread_from[q] == values[q] && period[q] <= chunk) return;
+const char* Rows::spread_values(int q, int64_t first, int64_t n) {
+    if (spread_from[q] == values[q] && period[q] <= chunk) return buffers.spread[q];
     const int64_t size = p.number_bytes;
     int64_t at[MOST_AXES], left = first;
     const char* from = values[q];
@@ -324,6 +380,7 @@ void Rows::spread_values(int q, int64_t first, int64_t n) {
         from += at[k] * p.axes[size_t(k)].parameters[q] * size;
     }
     const int64_t stride = p.axes[0].parameters[q], row_stride = run_axes > 1 ? p.axes[1].parameters[q] : 0;
+    if (stride == 1 && n <= count[0] - at[0]) return from;
     for (char* to = buffers.spread[q]; n > 0;) {
         int64_t some = std::min(n, count[0] - at[0]), rows = 1;  // the rest of a row, or whole ones
         if (some == count[0] && run_axes > 1) rows = std::min(n / some, count[1] - at[1]);
@@ -337,43 +394,47 @@ void Rows::spread_values(int q, int64_t first, int64_t n) {
         }
     }
     spread_from[q] = values[q];
-}
-
-// The value of a step for all elements of a chunk, or those for each.
-const char* Rows::values_of(const Pass& pass, int64_t first, int64_t n) {
-    const int q = pass.parameter;
-    if (q < 0) return nullptr;
-    if (!period[q]) return values[q];
-    spread_values(q, first, n);
     return buffers.spread[q];
 }
 
-void Rows::convert_chunk(const char* from, char* to, int64_t first, int64_t n) {
-    const bool streams = p.streams && !p.scatters, is_wide = p.number_bytes == 8;
-    const auto is_single = [&](const Pass& pass) { return !pass.row && (pass.parameter < 0 || !period[pass.parameter]); };
-    int buffer = 0;
-    for (int k = 0; k < p.passes.count;) {
-        const Pass *pass = &p.passes.all[k], *next = ++k < p.passes.count ? pass + 1 : nullptr;
-        const bool is_pair = next && is_single(*pass) && is_single(*next);
-        if (is_pair) k++;
-        char* into = k == p.passes.count && !streams ? to : buffers.numbers[buffer];
-        if (pass->row) pass->row(from, into, n, pass->type, p.arithmetic.saturate);
-        else if (is_pair) p.kernels->pairs[is_wide][pass->operation][next->operation](from, into, n, values_of(*pass, first, n), values_of(*next, first, n));
-        else p.kernels->steps[is_wide][!is_single(*pass)][pass->operation](from, into, n, values_of(*pass, first, n));
-        from = into, buffer ^= 1;
-    }
-    if (from != to) streams ? p.kernels->stream(to, from, n * p.target_bytes) : (void)std::memcpy(to, from, size_t(n * p.target_bytes));
+// As large a part of what the next box reads as n elements are of what is left of this one.
+void Rows::fetch(int64_t n) {
+    const size_t lines = p.chunks.size() * size_t(p.chunk_lines), goal = next ? lines - (lines - fetched) * size_t(left - n) / size_t(left) : 0;
+    for (; fetched < goal; fetched++) __builtin_prefetch(next + p.chunks[fetched / size_t(p.chunk_lines)] + 64 * int64_t(fetched % size_t(p.chunk_lines)), 0, 2);
+    left -= n;
 }
 
-void Rows::convert_run(const char* from, char* to) {
-    int64_t n = chunk;
-    if (p.streams && chunk > 256 && !*std::max_element(period, period + GL_MOST_PARAMETERS)) {  // chunks end with lines
-        const int64_t past = reinterpret_cast<uintptr_t>(to) % 64;
-        if (past && past % p.target_bytes == 0) n -= past / p.target_bytes;
+void Rows::convert_piece(const char* from, char* to, int64_t n) {
+    for (int k = 0; k < pass_count; k++) {
+        char* into = k + 1 == pass_count && !p.streams ? to : buffers.numbers[k & 1];
+        passes[k].row(from, into, n, passes[k]);
+        from = into;
     }
-    for (int64_t first = 0; first < run; first += n, n = chunk) {
-        n = std::min(n, run - first);
-        convert_chunk(from + first * p.source_bytes, to + first * p.target_bytes, first, n);
+    if (from != to) p.streams ? gl_stream(to, from, n * p.target_bytes) : (void)std::memcpy(to, from, size_t(n * p.target_bytes));
+}
+
+// The page of an address that is written soon.
+static void look_up(const char* place) { __builtin_prefetch(place, 1); }
+
+// Pieces that are written around the caches are short, so that reading and writing go on side by side, and end with lines.  The
+// page after the one that is written is looked up ahead.
+void Rows::convert_run(const char* from, char* to) {
+    const char* chunk_values[GL_MOST_PARAMETERS];
+    for (int64_t first = 0, n; first < run; first += n) {
+        n = std::min(chunk, run - first);
+        for (int q = 0; q < p.parameters; q++) chunk_values[q] = period[q] ? spread_values(q, first, n) : values[q];
+        for (int64_t done = 0, some; done < n; done += some, from += some * p.source_bytes, to += some * p.target_bytes) {
+            const uintptr_t begin = reinterpret_cast<uintptr_t>(to);
+            some = std::min(n - done, piece - (piece < chunk ? int64_t(begin % 64) / p.target_bytes : 0));
+            if (p.streams && begin % PAGE < uintptr_t(some * p.target_bytes)) look_up(to + PAGE);
+            for (int k = 0; k < pass_count; k++) {
+                Pass& pass = passes[k];
+                if (pass.parameter >= 0) pass.values = chunk_values[pass.parameter] + (period[pass.parameter] ? done * p.number_bytes : 0);
+                if (pass.after >= 0) pass.second = chunk_values[pass.after];
+            }
+            if (next) fetch(some);
+            convert_piece(from, to, some);
+        }
     }
 }
 
@@ -381,19 +442,20 @@ void Rows::convert(int level, const char* from, char* to) {
     if (level < run_axes) return convert_run(from, to);
     const ConvertAxis& a = p.axes[size_t(level)];
     for (int64_t k = 0; k < count[level]; k++) {
+        if (p.streams && level == run_axes && k + 1 < count[level]) look_up(to + (k + 1) * target_step[level]);
         convert(level - 1, from + k * source_step[level], to + k * target_step[level]);
         for (int q = 0; q < p.parameters; q++) values[q] += a.parameters[q] * p.number_bytes;
     }
     for (int q = 0; q < p.parameters; q++) values[q] -= count[level] * a.parameters[q] * p.number_bytes;
 }
 
-static void run_box(const gl_convert& p, const Call& c, const int64_t* at, char* scratch) {
+static void run_box(const gl_convert& p, const Call& c, const int64_t* at, const char* next, char* scratch) {
     const int rank = int(p.axes.size());
     int64_t count[MOST_AXES], source_step[MOST_AXES], target_step[MOST_AXES], places = 1;
     const char* source = c.source + p.source_offset;
     char* target = c.target + p.target_offset;
     Buffers buffers;
-    Rows rows{p, {}, count, source_step, target_step, buffers};
+    Rows rows{p, {}, count, source_step, target_step, buffers, next};
     for (int q = 0; q < p.parameters; q++) rows.values[q] = static_cast<const char*>(c.others[q]) + p.arithmetic.starts[q] * p.number_bytes;
     for (int k = 0; k < rank; k++) {
         const ConvertAxis& a = p.axes[size_t(k)];
@@ -407,6 +469,7 @@ static void run_box(const gl_convert& p, const Call& c, const int64_t* at, char*
     for (size_t k = 0; k < p.cut.size(); k++) shorter |= size_t(count[p.cut[k]] < p.axes[size_t(p.cut[k])].box) << k;
     char *gathered = scratch, *converted = scratch + p.gather_bytes, *within = converted + p.scatter_bytes;
     if (p.gathers) gl_run_within(p.moves[shorter].gather, source, gathered, within);
+    rows.left = places;
     rows.prepare();
     rows.convert(rank - 1, p.gathers ? gathered : source, p.scatters ? converted : target);
     if (p.scatters) gl_run_within(p.moves[shorter].scatter, converted, target, within);
@@ -415,15 +478,22 @@ static void run_box(const gl_convert& p, const Call& c, const int64_t* at, char*
 static void run_boxes(const Call& c, int64_t first, int64_t last, Worker& worker) {
     const gl_convert& p = *static_cast<const gl_convert*>(c.plan);
     FloatMode mode;
-    int64_t at[MOST_AXES];
-    for (int64_t box = first; box < last; box++) {
-        int64_t left = box;
+    int64_t at[2][MOST_AXES];
+    const auto find = [&](int64_t box, int64_t* place) {
+        int64_t left = box, offset = p.source_offset;
         for (int k : p.by_source) {
             const ConvertAxis& a = p.axes[size_t(k)];
             const int64_t boxes = (a.n + a.box - 1) / a.box;
-            at[k] = left % boxes * a.box, left /= boxes;
+            place[k] = left % boxes * a.box, left /= boxes;
+            offset += place[k] * a.source;
         }
-        run_box(p, c, at, worker.scratch);
+        return c.source + offset;
+    };
+    find(first, at[first & 1]);
+    for (int64_t box = first; box < last; box++) {
+        const bool fetches = box + 1 < last && !p.chunks.empty();
+        const char* next = find(box + 1, at[~box & 1]);
+        run_box(p, c, at[box & 1], fetches ? next : nullptr, worker.scratch);
     }
 #if IS_X86_64
     if (p.streams) _mm_sfence();
@@ -451,7 +521,7 @@ gl_convert* gl_convert_plan(int rank, const gl_convert_axis* axes, const gl_arit
 void gl_convert_free(gl_convert* plan) { delete plan; }
 
 static int64_t most_threads(const gl_convert* p) {
-    return std::max<int64_t>(1, std::min({p->boxes, p->count * (p->source_bytes + p->target_bytes) / (4 * SHARE), int64_t(MOST_THREADS)}));
+    return std::max<int64_t>(1, std::min({p->boxes, worth_threads(*p), int64_t(MOST_THREADS)}));
 }
 
 gl_convert_description gl_convert_describe(const gl_convert* p) {

@@ -103,7 +103,7 @@ static constexpr InstructionSet INSTRUCTION_SETS[] = {
 #endif
 
 // How many of them this machine has.
-static int instruction_sets() {
+static int detected_sets() {
 #if !IS_X86_64
     return 1;
 #elif defined(LOWERED)
@@ -115,6 +115,11 @@ static int instruction_sets() {
     bool has_f16c = __get_cpuid(1, &word[0], &word[1], &word[2], &word[3]) && word[2] >> 29 & 1;  // clang 14 knows no name for it
     return !__builtin_cpu_supports("avx2") || !has_f16c ? 1 : has_avx512 ? 3 : 2;
 #endif
+}
+// A virtual machine takes microseconds for each cpuid.
+static int instruction_sets() {
+    static const int found = detected_sets();
+    return found;
 }
 static std::atomic<int> chosen_set{-1};  // -1: the best
 
@@ -710,6 +715,7 @@ gl_description gl_describe(const gl_move* plan) {
 void gl_set_caches(int64_t, int64_t second, int64_t third) { second_level = second, third_level = third; }
 int64_t gl_second_level(void) { return second_level; }
 int gl_streams(int64_t touched) { return is_streamed(touched); }
+void gl_stream(char* to, const char* from, int64_t bytes) { INSTRUCTION_SETS[gl_used_set()].kernels->copy(to, from, bytes, true); }
 
 const char* gl_instruction_set(int number) {
     return number >= 0 && number < instruction_sets() ? INSTRUCTION_SETS[number].name : nullptr;

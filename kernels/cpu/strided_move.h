@@ -53,6 +53,7 @@ void gl_run_within(const gl_move* plan, const void* source, void* target, void* 
 void gl_set_caches(int64_t first, int64_t second, int64_t third);
 int64_t gl_second_level(void);
 int gl_streams(int64_t touched);  // whether a move that reads and writes so many bytes writes around the caches
+void gl_stream(char* to, const char* from, int64_t bytes);  // writes around them; a fence has to follow
 
 // The name of instruction set 0, 1, ... that this machine has; NULL past the best.  gl_use picks one of these for plans made
 // from now on.

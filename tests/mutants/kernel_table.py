@@ -442,7 +442,7 @@ MUTANTS = (
     Mutant("convert.cuh", "nan counts as the largest number", "type.special == GPL_NAN ? all - 1 : all;", "all;"),
     Mutant("convert.cuh", "subnormal numbers are rounded to more places", "  if (place.code < least) place.code = least;\n", ""),
     Mutant("convert.cuh", "ties of bf16 away from zero", "0x7FFF + (x.code >> 16 & 1)", "0x8000"),
-    Mutant("convert.cuh", "nan becomes an integer", "return x != x ? 0 : result.code & all;", "return result.code & all;"),
+    Mutant("convert.cuh", "nan becomes an integer", "return x != x ? 0 : result.code & range.all;", "return result.code & range.all;"),
     Mutant("convert.cuh", "long integers go through a real", "type.bits <= gpl_real_type<W>().mantissa;", "true;"),
     Mutant("convert.cuh", "exponents of a short float are not put right", "  x.real = gpl_multiplied(x.real, scale.real);\n", ""),
     Mutant("convert.cuh", "infinity saturates", "type.special == GPL_IEEE ? largest + 1 : saturate", "saturate"),

@@ -104,7 +104,7 @@ Change drawn_change(const Run& run, uint64_t number) {
             c.axes.push_back({extents[d], source[d], target[d], {}});
         }
         draw_parameters(c, random);
-        c.second = random.of({1 << 11, 1 << 14, 1 << 16, 1 << 20}), c.third = c.second < 1 << 14 && random.one_in(2) ? 3 : 32 << 20;
+        c.second = random.of({1 << 8, 1 << 11, 1 << 14, 1 << 16, 1 << 20}), c.third = c.second < 1 << 14 ? 3 : 32 << 20;
         c.set = int(random.below(instruction_sets())), c.threads = int(1 + random.below(4));
         if (std::max(c.span(&gl_convert_axis::source, c.from).bytes(), c.span(&gl_convert_axis::target, c.to).bytes()) < ROOM - 2 * PAGE) return c;
     }

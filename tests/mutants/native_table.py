@@ -210,7 +210,7 @@ MUTANTS = (
     Mutant(CONVERT, "one buffer for both sides of a pass", "to : buffers.numbers[k & 1];", "to : buffers.numbers[0];"),
     Mutant(CONVERT, "pieces too long for their chunk", "some = std::min(n - done, piece", "some = std::min(n, piece"),
     Mutant(CONVERT, "chunks leave elements out", "n = std::min(chunk, run - first);", "n = std::min(chunk, run - first) - (first > 0);"),
-    Mutant(CONVERT, "the box before the one that is due", "const char* next = find(box + 1, at[~box & 1]);", "const char* next = find(box + 1, at[box & 1]);"),
+    Mutant(CONVERT, "a portion begins with the box after its first", "    find(first, at[first & 1]);\n", "    find(first + 1, at[first & 1]);\n"),
     Mutant(CONVERT, "a box begins at the wrong place of a parameter", "rows.values[q] += at[k] * a.parameters[q] * p.number_bytes;", "rows.values[q] += at[k] * p.number_bytes;"),
     Mutant(PASSES, "integers of 8 bits clamped as if unsigned", "if (type.bits <= 8) passes.add(is_signed ? clamping<int8_t>(result) : clamping<uint8_t>(result), to);", "if (type.bits <= 8) passes.add(clamping<uint8_t>(result), to);"),
     Mutant(PASSES, "integers of 64 bits clamped as if signed", "is_signed ? clamping<int64_t>(result) : clamping<uint64_t>(result)", "clamping<int64_t>(result)"),

@@ -2,7 +2,7 @@
 
 Each element becomes a number of C, takes the steps, and is rounded to the target; see `moves.arithmetic`.  Libraries
 round once from 32 bits to 16, but not from f64 to bf16, and not to 8 bits on every machine.  There a number is rounded
-before it is converted: a large one is added and subtracted, as in `cpu.small_floats`.
+before it is converted: a large one, whose last place is that of the target at the number, is added and subtracted.
 
 The derivative of a change of float type is 1, for every number, and that of a product with `scale` is `scale`: also out
 of range, at infinities and at nans.  So each operation here has the derivative of what it stands for, whichever number

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.casts import ElementConversion
+from gpulayout.cpu.casts import convert_elements
 from gpulayout.cpu.float_mode import default_float_mode
 from gpulayout.cpu.strided_plan import Box, block_sizes, boxes_of
 from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view
 from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.texts import tile_text
 
@@ -57,8 +58,7 @@ class ConvertPlan(NamedTuple):
             return
         views = self._views(source, source_offset, target, target_offset)
         boxes = boxes_of(views[0].shape, self.block)
-        conversion = _conversion(self.move.arithmetic)
-        work = functools.partial(_convert_blocks, conversion, views, boxes, np.may_share_memory(source, target))
+        work = functools.partial(_convert_blocks, self.move.arithmetic, views, boxes)
         share(work, self.block_count, self.least, self.threads)
 
     def _views(
@@ -104,20 +104,11 @@ def storage(element_type: ElementType) -> np.dtype[Any]:
     return element_type.carrier if element_type.is_extended else element_type.dtype
 
 
-_conversion = functools.lru_cache(maxsize=256)(ElementConversion)
-
-
 def _convert_blocks(
-    conversion: ElementConversion,
-    views: Sequence[np.ndarray],
-    boxes: Sequence[Box],
-    copies: bool,
-    first: int,
-    last: int,
+    arithmetic: Arithmetic, views: Sequence[np.ndarray], boxes: Sequence[Box], first: int, last: int
 ) -> None:
-    """Convert some blocks; `copies`: of a move in place, each is read before it is written."""
     # The law says what becomes of nan, infinity and numbers out of range: no call warns of them.
     with default_float_mode(), np.errstate(all="ignore"):
         for box in boxes[first:last]:
             values, result, *parameters = [view[box + (...,)] for view in views]
-            conversion.convert(values.copy() if copies else values, parameters, result)
+            convert_elements(arithmetic, values, parameters, result)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpulayout.cpu import native
-from gpulayout.cpu.casts import ElementConversion
+from gpulayout.cpu.casts import convert_elements
 from gpulayout.cpu.native_convert import convert_plan_of
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
@@ -24,10 +24,10 @@ class Conversions:
     name: str
 
     def convert(self, arithmetic, values, parameters, out):
-        """As `ElementConversion.convert`."""
+        """As `convert_elements`."""
         if self.name == "numpy":
             with np.errstate(all="ignore"):
-                ElementConversion(arithmetic).convert(values, parameters, out)
+                convert_elements(arithmetic, values, parameters, out)
             return
         if not values.size:
             return

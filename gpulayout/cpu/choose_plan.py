@@ -8,9 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpulayout.cpu.lookup import lookup_plan_of
-from gpulayout.cpu.native_convert import convert_plan_of
 from gpulayout.cpu.native_packed import packed_plan_of
-from gpulayout.cpu.native_plan import ordinary_plan_of
+from gpulayout.cpu.native_plan import convert_plan_of, ordinary_plan_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
@@ -30,12 +29,20 @@ class MovePlan(Protocol):
     """The interface of a plan."""
 
     @property
+    def move(self) -> AnyMove:
+        """The move to execute."""
+        ...
+
+    @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
         ...
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
+        """Move between two arrays; offsets are bytes from the first element of each.
+
+        Plans of moves with arithmetic take the arrays of their parameters after these.
+        """
 
     def describe(self) -> str:
         """The plan in words."""
@@ -57,9 +64,13 @@ def describe(move: AnyMove) -> str:
         return "nothing to do"
     if not move.element_count:
         return f"one fill of {counted(move.place_count, 'place')}"
-    return plan_of(move).describe()
+    plan = plan_of(move)
+    return plan.describe() + (f"; worth up to {plan.most_threads} threads" if plan.most_threads > 1 else "")
 
 
 def as_json(move: AnyMove) -> dict[str, Any] | None:
     """The CPU's plan for a move, as plain values; None if there is nothing to do."""
-    return plan_of(move).as_json() if move.place_count else None
+    if not move.place_count:
+        return None
+    form = {"arithmetic": move.arithmetic.form} if isinstance(move, ConvertMove) else {}
+    return form | plan_of(move).as_json()

@@ -33,8 +33,7 @@ class NativePackedPlan(NamedTuple):
         """The plan in words."""
         found, is_packed = self.compiled.describe(), self.move.target_bits < 8
         ways = ["unpacked"] * (self.move.source_bits < 8) + ["moved as bytes"] * found["turns"] + ["packed"] * is_packed
-        text = f"{counted(found['boxes'], 'box')} of up to {counted(found['most'], 'place')}, {', '.join(ways)}"
-        return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
+        return f"{counted(found['boxes'], 'box')} of up to {counted(found['most'], 'place')}, {', '.join(ways)}"
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""

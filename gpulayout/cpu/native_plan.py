@@ -1,4 +1,7 @@
-"""Plans of ordinary moves: for the native engine, see kernels/cpu/strided_move.cpp, where it runs, else for NumPy."""
+"""Plans of moves, with arithmetic or without: for the native engine where it runs, else for NumPy.
+
+See kernels/cpu/strided_move.cpp and kernels/cpu/convert_move.cpp.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ import numpy as np
 
 from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
+from gpulayout.cpu.convert import ConvertPlan, numpy_convert_plan
 from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 from gpulayout.layout.checks import counted
 from gpulayout.moves.backend import Again
+from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.moves.move import Move
 
 # What a kernel does with the elements of a box, by its name.
@@ -29,33 +35,81 @@ _WORDS = {
 
 
 class NativePlan(NamedTuple):
-    """The engine's plan of a move, for at most `threads` threads."""
+    """The engine's plan of a move, for at most `threads` threads.
 
+    compiled   the engine's own
+    words      what `describe` says, from the move and what the engine says
+    """
+
+    move: Any
     compiled: Any
     threads: int
+    words: Callable[[Any, dict[str, Any]], str]
 
     @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
         return min(int(self.compiled.describe()["most_threads"]), MOST_THREADS)
 
-    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
-        self.compiled.run(source, source_offset, target, target_offset, self.threads)
+    def execute(
+        self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int, *more: Any
+    ) -> None:
+        """Move between two arrays; offsets are bytes from the first element of each.  `more`: see `MovePlan`."""
+        self.compiled.run(source, source_offset, target, target_offset, *more, self.threads)
 
     def describe(self) -> str:
         """The plan in words."""
-        found = self.compiled.describe()
-        text = f"{counted(found['boxes'], 'box')} of {found['along_target']}x{found['along_source']} places"
-        text += f" of {counted(found['element_bytes'], 'byte')}, {_WORDS[found['kernel']]}"
-        text += ", through a scratch tile" if found["scratch_bytes"] else ""
-        text += ", written around the caches" if found["streams"] else ""
-        text += f", and {counted(found['fills'], 'fill')} of padding" if found["fills"] else ""
-        return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
+        return self.words(self.move, self.compiled.describe())
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
         return {"engine": "native", **self.compiled.describe()}
+
+
+def ordinary_plan_of(move: Move, threads: int = 1) -> NativePlan | StridedPlan:
+    """The plan of a move for the engine, or for NumPy where the engine does not run."""
+    module = _engine()
+    if module is None:
+        return strided_plan_of(move, threads)
+    return NativePlan(move, module.Plan(move.axes, move.itemsize, move.pad), threads, _move_words)
+
+
+def convert_plan_of(move: ConvertMove, threads: int = 1) -> NativePlan | ConvertPlan:
+    """The plan of a move with arithmetic for the engine, or for NumPy where the engine does not run."""
+    module = _engine()
+    if module is None:
+        return numpy_convert_plan(move, threads)
+    parts, types = move.of_parts, move.of_parts.arithmetic
+    axes = [
+        (axis.extent, axis.source_stride, axis.target_stride, *strides)
+        for axis, *strides in zip(parts.axes, *parts.parameter_strides)
+    ]
+    numbers = type_number(types.source), type_number(types.target), steps_number(types.steps)
+    compiled = module.Convert(axes, *numbers, types.saturate, parts.parameter_offsets)
+    return NativePlan(move, compiled, threads, _convert_words)
+
+
+def _engine() -> Any:
+    """The engine, told of this machine's caches; None where it does not run."""
+    module = native.module()
+    if module is not None:
+        module.set_caches(*machine_caches())
+    return module
+
+
+def _move_words(move: Move, found: dict[str, Any]) -> str:
+    text = f"{counted(found['boxes'], 'box')} of {found['along_target']}x{found['along_source']} places"
+    text += f" of {counted(found['element_bytes'], 'byte')}, {_WORDS[found['kernel']]}"
+    text += ", through a scratch tile" if found["scratch_bytes"] else ""
+    text += ", written around the caches" if found["streams"] else ""
+    return text + (f", and {counted(found['fills'], 'fill')} of padding" if found["fills"] else "")
+
+
+def _convert_words(move: ConvertMove, found: dict[str, Any]) -> str:
+    text = f"{move.arithmetic.form} in {counted(found['boxes'], 'box')} of {counted(found['box'], 'element')}"
+    text += ", gathered before" if found["gathers"] else ""
+    text += ", scattered after" if found["scatters"] else ""
+    return text + (", written around the caches" if found["streams"] else "")
 
 
 class Make(NamedTuple):
@@ -81,12 +135,3 @@ def native_again(
     call = compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads)
     again: Again | None = None if call is None else call.again
     return again
-
-
-def ordinary_plan_of(move: Move, threads: int = 1) -> NativePlan | StridedPlan:
-    """The plan of a move for the engine, or for NumPy where the engine does not run."""
-    module = native.module()
-    if module is None:
-        return strided_plan_of(move, threads)
-    module.set_caches(*machine_caches())
-    return NativePlan(module.Plan(move.axes, move.itemsize, move.pad), threads)

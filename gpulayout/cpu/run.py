@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from gpulayout.cpu.choose_plan import MovePlan, plan_of
-from gpulayout.cpu.convert import ConvertPlan
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.native_convert import NativeConvertPlan
 from gpulayout.cpu.native_packed import NativePackedPlan
 from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.thread_count import thread_count
@@ -20,6 +20,7 @@ from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import LinearizeBroadcast, PreparedJob
+from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.steps import Steps
 
@@ -46,45 +47,33 @@ class _Described:
 class HostMoves:
     """`Prepared` and `PreparedArithmetic` of the CPU."""
 
-    __slots__ = ("pieces", "compiled", "_alone", "_shared", "_asks")
+    __slots__ = ("pieces", "compiled", "_plans", "_is_large", "_parameters")
 
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
-        self._alone = _planned(pieces, 1)
-        self._shared = 1, self._alone  # the last number of threads above 1, and the plans for it
-        self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
-        self.compiled = _only_native(self._alone)
+        self._plans = functools.lru_cache(2)(functools.partial(_planned, pieces))  # by the number of threads
+        self._is_large = any(plan.most_threads > 1 for plan, _, _ in self._plans(1))
+        self.compiled = _only_native(self._plans(1))
+        self._parameters: Callable[[], Sequence[np.ndarray]] = tuple
 
     def execute(
         self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
     ) -> None:
         """See `Prepared.execute`.  The number of threads is read once, and only if there is work for two."""
-        plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
+        plans = self._plans((threads or thread_count()) if self._is_large else 1)
+        parameters = self._parameters()
         for plan, source_offset, target_offset in plans:
-            plan.execute(source, source_offset, target, target_offset)
+            more = (parameters,) if isinstance(plan.move, ConvertMove) else ()
+            plan.execute(source, source_offset, target, target_offset, *more)
 
-    def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostArithmetic:
+    def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostMoves:
         """See `PreparedArithmetic.with_parameters`."""
-        return HostArithmetic(self, parameters)
-
-    def convert(self, source: np.ndarray, target: np.ndarray, parameters: Sequence[np.ndarray]) -> None:
-        """Execute all pieces with these parameters."""
-        for plan, source_offset, target_offset in self._plans_for(thread_count()) if self._asks else self._alone:
-            if isinstance(plan, (ConvertPlan, NativeConvertPlan)):
-                plan = plan._replace(parameters=parameters)
-            plan.execute(source, source_offset, target, target_offset)
+        bound = copy.copy(self)
+        bound._parameters, bound.compiled = parameters, None
+        return bound
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
         """Always None: the engine's calls are known by `native_again`, and NumPy's moves take no longer to check."""
-
-    def _plans_for(self, threads: int) -> Planned:
-        if threads == 1:
-            return self._alone
-        count, plans = self._shared
-        if count != threads:
-            plans = _planned(self.pieces, threads)
-            self._shared = threads, plans
-        return plans
 
 
 def _only_native(plans: Planned) -> Any:
@@ -92,22 +81,6 @@ def _only_native(plans: Planned) -> Any:
     [(plan, *offsets), *others] = plans or [(None, 0, 0)]
     is_alone = not others and not any(offsets)
     return plan.compiled if is_alone and isinstance(plan, (NativePlan, NativePackedPlan)) else None
-
-
-class HostArithmetic:
-    """`Prepared` of pieces with parameters."""
-
-    __slots__ = ("pieces", "_moves", "_parameters")
-
-    def __init__(self, moves: HostMoves, parameters: Callable[[], Sequence[np.ndarray]]) -> None:
-        self.pieces, self._moves, self._parameters = moves.pieces, moves, parameters
-
-    def execute(self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False) -> None:
-        """See `Prepared.execute`."""
-        self._moves.convert(source, target, self._parameters())
-
-    def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
-        """Always None, as that of `HostMoves`."""
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:

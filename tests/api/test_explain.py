@@ -131,9 +131,9 @@ def test_plans_of_tiny_and_empty_arrays(numpy_alone, source, target, lines):
         (
             "u8[9,300000]",
             "{0,1:PD(10,300000)}",
-            "cache blocks of 150000 x 1 elements (minor in the target last), padding filled first;",
+            "cache blocks of 13044 x 1 elements (minor in the target last), padding filled first;",
         ),
-        ("u8[8,300000]", "{0,1}", "cache blocks of 150000 x 1 elements (minor in the target last);"),
+        ("u8[8,300000]", "{0,1}", "cache blocks of 15790 x 1 elements (minor in the target last);"),
         ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x 40 x 1 x 14 elements"),
     ],
 )

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from gpulayout.cpu import native
+from gpulayout.cpu import choose_plan, native
 from gpulayout.cpu.native_packed import packed_plan_of
 from gpulayout.moves.packed_move import PackedMove
 from tests.support.bits_cases import WIDTHS, BitsCase
@@ -161,4 +161,4 @@ def test_a_move_without_places_does_nothing(module):
 )
 def test_plans_describe_themselves(move, text):
     slots = int(np.prod([axis[0] for axis in move]))
-    assert packed_plan_of(BitsCase("", move, slots, 0, (2, 2), start=1).move).describe() == text
+    assert choose_plan.describe(BitsCase("", move, slots, 0, (2, 2), start=1).move) == text

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.cpu import choose_plan, strided_plan
+from gpulayout.cpu import blocks, choose_plan, strided_plan
+from gpulayout.cpu.blocks import block_sizes, boxes_of
 from gpulayout.cpu.run import NumpyBackend
-from gpulayout.cpu.strided_plan import block_sizes, boxes_of, strided_plan_of
+from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import pack_move, strided_move
+from gpulayout.moves.move import Axis, pack_move, strided_move
 from tests.support.kept import forget_transfers
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
@@ -25,16 +26,17 @@ GUARD = 0xA5
 
 # What makes blocks of a few elements, in several ways.
 LIMITS = {
-    "blocks": {"BLOCK_BYTES": 24, "TARGET_RUN": 2, "CHUNK_BYTES": 20, "RECORD_BYTES": 0},
-    "records": {"BLOCK_BYTES": 48, "TARGET_RUN": 3, "CHUNK_BYTES": 1, "RECORD_BYTES": 12},
-    "single elements": {"BLOCK_BYTES": 1, "TARGET_RUN": 1, "CHUNK_BYTES": 50, "RECORD_BYTES": 0, "LONGEST_ELEMENT": 1},
+    "blocks": {"BLOCK_BYTES": 24, "TARGET_RUN": 2, "RECORD_BYTES": 0},
+    "records": {"BLOCK_BYTES": 48, "TARGET_RUN": 3, "RECORD_BYTES": 12},
+    "single elements": {"BLOCK_BYTES": 1, "TARGET_RUN": 1, "RECORD_BYTES": 0, "LONGEST_ELEMENT": 1},
 }
 
 
 @pytest.fixture(params=LIMITS)
 def small_blocks(request, monkeypatch, plans_anew):
     """Each small array is cut into blocks, and each block justifies a thread."""
-    for name, value in {"SMALL_BYTES": 0, "SHARE_BYTES": 1, **LIMITS[request.param]}.items():
+    monkeypatch.setattr(blocks, "SHARE_BYTES", 1)
+    for name, value in LIMITS[request.param].items():
         monkeypatch.setattr(strided_plan, name, value)
     return request.param
 
@@ -69,9 +71,10 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
     data=st.data(),
 )
 def test_a_block_is_no_larger_than_it_may_be_and_not_much_smaller(extents, along_target, more, data):
-    by_source = data.draw(st.permutations(range(len(extents))))
+    strides = data.draw(st.permutations(range(len(extents))))
     most = along_target + more
-    block = block_sizes(extents, by_source, along_target, most)
+    axes = [Axis(extent, extent, stride, 0) for extent, stride in zip(extents, strides)]
+    block = block_sizes(axes, along_target, most)
     assert all(1 <= size <= extent for size, extent in zip(block, extents))
     assert math.prod(block) <= most
     parts = [axis for axis, size in enumerate(block) if size < extents[axis]]
@@ -111,8 +114,8 @@ def small_moves(gap):
 def test_the_blocks_of_a_move_write_each_place_once_and_no_gap(gap, small_blocks, monkeypatch):
     """So threads, which share blocks, never write the same place."""
     calls = []
-    monkeypatch.setattr(strided_plan, "share", lambda work, count, least, threads: calls.append((work, count)))
-    blocks = set()
+    monkeypatch.setattr(blocks, "share", lambda work, count, least, threads: calls.append((work, count)))
+    counts = set()
     for move, array, shape in small_moves(gap):
         target = np.empty(shape.buffer_size * gap, np.uint8)
         calls.clear()
@@ -126,11 +129,11 @@ def test_the_blocks_of_a_move_write_each_place_once_and_no_gap(gap, small_blocks
                     work(block, block + 1)
                     found |= target != guard
                 writes += found
-            blocks.add(count)
+            counts.add(count)
         if calls:
             places = np.arange(target.size) % gap < 2
             assert (writes == places).all(), (shape, gap)
-    assert len(blocks) > 8 and max(blocks) > 20
+    assert len(counts) > 8 and max(counts) > 20
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -169,7 +172,7 @@ def test_large_moves_give_the_bytes_of_the_definition(element_type, dimensions, 
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
     plan = strided_plan_of(pack_move(array.strides, shape))
-    assert plan.block_count > 1 or shape.nbytes < strided_plan.CHUNK_BYTES
+    assert plan.block_count > 1
     pack_and_back(array, shape)
 
 
@@ -197,7 +200,7 @@ def test_no_memory_for_the_list_of_blocks_leaves_the_target(monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr(strided_plan, "boxes_of", full)
+    monkeypatch.setattr(blocks, "boxes_of", full)
     target = np.full(1000 * 1001, 7, np.float32)
     with pytest.raises(MemoryError):
         gl.relayout(np.zeros(1000 * 1000, np.float32), "f32[1000,1000]", "{0,1:PD(1001,1000)}", out=target)
@@ -271,7 +274,8 @@ CUTS = {
 )
 def test_strided_arrays_in_any_order(cut, limits, element_type, dimensions, order, grown):
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"SMALL_BYTES": 0, "SHARE_BYTES": 1, **LIMITS[limits]}.items():
+        patch.setattr(blocks, "SHARE_BYTES", 1)
+        for name, value in LIMITS[limits].items():
             patch.setattr(strided_plan, name, value)
         forget_transfers()
         whole = random_array(gl.Shape(element_type, dimensions))
@@ -312,32 +316,33 @@ def test_moves_begin_at_any_address(start):
 @pytest.mark.parametrize(
     "text, target, itemsize, block",
     [
-        # the same minor axis: chunks along the target
-        ("f32[3000,3000]", "{1,0}", 4, (391305,)),
-        ("f32[512,256,256]", "{2,0,1}", 4, (3, 512, 256)),
-        ("f32[1000,1000]", "{1,0:PD(1000,1100)}", 4, (334, 1100)),
+        # the same minor axis: along the target, or along the source where its rows are short
+        ("f32[3000,3000]", "{1,0}", 4, (32728,)),
+        ("f32[512,256,256]", "{2,0,1}", 4, (128, 1, 256)),
+        ("f32[1000,1000]", "{1,0:PD(1000,1100)}", 4, (29, 1100)),
         # other axes: 16 elements along the target, then along the source
         ("f32[8192,8192]", "{0,1}", 4, (2048, 16)),
         ("u8[8192,8192]", "{0,1}", 1, (8192, 16)),
         ("c128[1000,1000]", "{0,1}", 16, (500, 16)),
         ("f32[32,32,32,32,32]", "{0,1,2,3,4}", 4, (32, 32, 2, 1, 16)),
         # runs, in the order of the target or not
-        ("f32[2000,2000,3]", "{2,1,0}", 4, (387097,)),
-        ("f32[2000,2000,3]", "{2,1,0:PD(2000,2000,4)}", 12, (97561, 4)),
+        ("f32[2000,2000,3]", "{2,1,0}", 4, (32698,)),
+        ("f32[2000,2000,3]", "{2,1,0:PD(2000,2000,4)}", 12, (8180, 4)),
         ("f32[1024,512,16]", "{2,0,1}", 64, (128, 16, 16)),
         ("f32[300,300,128]", "{2,0,1}", 512, (16, 16, 128)),
-        ("f32[300,300,129]", "{2,0,1}", 4, (10, 300, 129)),
+        ("f32[300,300,129]", "{2,0,1}", 4, (150, 1, 129)),
         # records of up to 32 bytes are written channel by channel, longer ones are not
-        ("u8[3,1000,1000]", "{0,2,1}", 1, (500000, 1)),
-        ("u8[32,100000]", "{0,1}", 1, (33334, 1)),
+        ("u8[3,1000,1000]", "{0,2,1}", 1, (43479, 1)),
+        ("u8[32,100000]", "{0,1}", 1, (4000, 1)),
         ("u8[33,100000]", "{0,1}", 1, (7693, 11)),
-        ("u8[3,1000,1000]", "{0,2,1:PD(4,1000,1000)}", 1, (333334, 1)),
+        ("u8[3,1000,1000]", "{0,2,1:PD(4,1000,1000)}", 1, (32259, 1)),
         ("u8[3,1000,1000]", "{0,1,2}", 1, (1000, 42, 1)),  # the rows and columns of channels are turned
         # axes of one element are no minor ones
         ("f32[1000,1000,1]", "{2,0,1:PD(1000,1000,9)}", 4, (1000, 3, 9)),
         # small moves stay whole
-        ("f32[256,256]", "{0,1}", 4, (256, 256)),
-        ("f32[256,257]", "{0,1}", 4, (257, 86)),
+        ("f32[128,256]", "{0,1}", 4, (256, 128)),
+        ("f32[129,256]", "{0,1}", 4, (256, 65)),
+        ("u8[8,16000]", "{0,1}", 1, (16000, 8)),
     ],
 )
 def test_moves_are_cut_by_these_rules(text, target, itemsize, block):
@@ -351,7 +356,7 @@ def test_axes_that_repeat_the_source_are_not_its_minor_ones():
     dense = strided_move(shape, (48000, 160, 4), shape.byte_strides, shape.dimensions)
     assert strided_plan_of(repeated).block == strided_plan_of(dense).block == (2, 40, 300)
     rows = gl.Shape("f32", (30, 300, 200))
-    assert strided_plan_of(strided_move(rows, (800, 0, 4), rows.byte_strides, rows.dimensions)).block == (6, 300, 200)
+    assert strided_plan_of(strided_move(rows, (800, 0, 4), rows.byte_strides, rows.dimensions)).block == (30, 5, 200)
     pixels = gl.Shape("f32", (200_000, 3))  # channels backwards: one side runs along them like the other
     assert strided_plan_of(strided_move(pixels, (12, -4), pixels.byte_strides, pixels.dimensions)).block[1] == 3
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpulayout.cpu import native
 from gpulayout.cpu.casts import convert_elements
-from gpulayout.cpu.native_convert import convert_plan_of
+from gpulayout.cpu.native_plan import convert_plan_of
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.move import Axis
@@ -40,8 +40,8 @@ class Conversions:
             all_strides = np.broadcast_to(parameter, shape).strides
             strides.append(tuple(all_strides[axis] // parameter.itemsize for axis in dimensions))
         move = ConvertMove(axes, arithmetic, tuple(strides), (0,) * len(strides))
-        plan = convert_plan_of(move)._replace(parameters=list(parameters))
-        plan.execute(values.view(arithmetic.source.carrier), 0, out.view(arithmetic.target.carrier), 0)
+        sides = values.view(arithmetic.source.carrier), 0, out.view(arithmetic.target.carrier), 0
+        convert_plan_of(move).execute(*sides, list(parameters))
 
     def cast(self, values, source, target, saturate=True):
         """As `cast_values`."""

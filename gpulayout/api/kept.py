@@ -21,10 +21,10 @@ class Kept(Generic[Made]):
     """
 
     # Planning costs more than a small move, with tiles many times as much, and grows with the number of pieces.  An
-    # entry takes 4.5 KB, and 1.8 KB for each piece, with what NumPy prepares (the native engine: 2.1 KB): 64 MB hold
-    # 10,000 entries of one piece.
-    # A transfer of more than 64 MB (65,536 pieces make 118 MB) has the cache to itself.
-    MOST_BYTES, ENTRY_BYTES, PIECE_BYTES = 1 << 26, 4500, 1800
+    # entry takes 4.5 KB, and for each piece 1 KB with what NumPy prepares, or 2.1 KB with the native engine.  At 1.4 KB
+    # 64 MB hold 11,000 entries of one piece.
+    # A transfer of more than 64 MB (65,536 pieces make 92 MB) has the cache to itself.
+    MOST_BYTES, ENTRY_BYTES, PIECE_BYTES = 1 << 26, 4500, 1400
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], Made] = {}

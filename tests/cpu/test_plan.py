@@ -357,14 +357,20 @@ def test_axes_that_repeat_the_source_are_not_its_minor_ones():
     assert strided_plan_of(repeated).block == strided_plan_of(dense).block == (2, 40, 300)
     rows = gl.Shape("f32", (30, 300, 200))
     assert strided_plan_of(strided_move(rows, (800, 0, 4), rows.byte_strides, rows.dimensions)).block == (30, 5, 200)
-    pixels = gl.Shape("f32", (200_000, 3))  # channels backwards: one side runs along them like the other
-    assert strided_plan_of(strided_move(pixels, (12, -4), pixels.byte_strides, pixels.dimensions)).block[1] == 3
+    pixels = gl.Shape("f32", (200_000, 3))  # channels or pixels backwards: one side runs along them like the other
+    for strides in ((12, -4), (-12, 4)):
+        assert strided_plan_of(strided_move(pixels, strides, pixels.byte_strides, pixels.dimensions)).block[1] == 3
 
 
 def test_threads_are_worth_a_megabyte_each_and_no_more_than_the_limit():
     moves = [gl.plan(*pair).move for pair in (("u8[3000000,1000]", "{0,1}"), ("f32[500,500]", "{0,1}"))]
     assert [strided_plan_of(move).most_threads for move in moves] == [1024, 1]
-    assert strided_plan_of(gl.plan("f32[1024,1024]", "{0,1}").move).most_threads == 4
+    square, padded, narrowed = (
+        gl.plan("f32[1024,1024]", "{0,1}"),
+        gl.plan("f32[1,1024]", "{1,0:PD(1024,1024)}"),  # of the side with more bytes
+        gl.plan("f32[1024,1024]", "{0,1}", dtype="s8"),
+    )
+    assert [choose_plan.plan_of(plan.move).most_threads for plan in (square, padded, narrowed)] == [4, 4, 4]
 
 
 @pytest.mark.parametrize(

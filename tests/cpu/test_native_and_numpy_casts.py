@@ -196,6 +196,18 @@ def test_strides_and_carriers_change_nothing(engine, source):
         assert (room == 77).all()
 
 
+@pytest.mark.parametrize("source", REAL, ids=str)
+def test_elements_change_where_they_lie(engine, source):
+    """All of a number is read before its place is written."""
+    codes = random_codes(source, 1000, 11) if source in WIDE else np.arange(1000).astype(source.carrier)
+    if source is ElementType.PRED:
+        codes %= 2
+    for target in (kind for kind in REAL if kind.itemsize == source.itemsize):
+        expected, place = engine.cast(codes, source, target), codes.copy()
+        engine.convert(Arithmetic(source, target), place, (), place)
+        assert place.tobytes() == expected.tobytes(), target
+
+
 @pytest.mark.parametrize("target", REAL, ids=str)
 def test_no_dimensions_and_no_elements(engine, target):
     assert engine.cast(np.array(1, np.float32), ElementType.F32, target).shape == ()

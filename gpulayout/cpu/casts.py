@@ -67,14 +67,13 @@ def _low_bits(kind: ElementType) -> int:
     return (1 << (kind.format.bits if kind.format else kind.bits)) - 1
 
 
-# ---- reading: the exact numbers, of a type that NumPy computes with ------------------------------------------------
+# ---- reading: the exact numbers, of a type of NumPy or as bf16 ------------------------------------------------------
 
 
 def _read(values: np.ndarray, source: ElementType) -> np.ndarray:
     if source.itemsize == 1 and source not in (ElementType.S8, ElementType.U8):
         return _numbers(source).take(values.view(np.uint8), mode="wrap")
-    values = values.view(source.dtype)
-    return values.astype(np.float32) if source.is_floating and source.itemsize == 2 else values
+    return values.view(source.dtype)
 
 
 @functools.cache
@@ -139,7 +138,8 @@ def _write_integers(numbers: np.ndarray, target: ElementType, out: np.ndarray) -
     """
     lowest, highest = -1 << target.bits - 1 if target.is_signed else 0, (1 << target.bits - target.is_signed) - 1
     is_beyond = None
-    if numbers.dtype.kind == "f":
+    if numbers.dtype.kind not in "iu":
+        numbers = numbers.astype(np.float32) if numbers.dtype.itemsize == 2 else numbers  # f16 ends at 65504
         top = numbers.dtype.type(highest)
         if int(top) > highest:
             top = np.nextafter(top, numbers.dtype.type(0))

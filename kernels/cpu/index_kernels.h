@@ -1,26 +1,28 @@
 // Loops over the numbers of a block, for one instruction set: index_program.cpp includes this file once for each, as
-// strided_move.cpp does with register_kernels.h.  Pointers of a call are the same or do not overlap.
+// strided_move.cpp does with register_kernels.h.  Rows of a call are the same or do not overlap; what is given and the result may
+// have any address.
 
 namespace gpulayout { namespace INSTRUCTIONS {
 
+template <class T> INLINE T number(const char* numbers, int64_t k) { T x; std::memcpy(&x, numbers + k * int64_t(sizeof x), sizeof x); return x; }
+
 // Read as unsigned, so that negative numbers are the largest.
-template <class T> static uint64_t most(const void* numbers, int64_t n) {
-    const T* x = static_cast<const T*>(numbers);
+template <class T> static uint64_t most(const char* numbers, int64_t n) {
     T found = 0;
-    for (int64_t k = 0; k < n; k++) found = x[k] > found ? x[k] : found;
+    for (int64_t k = 0; k < n; k++) found = number<T>(numbers, k) > found ? number<T>(numbers, k) : found;
     return found;
 }
 
 // into = base + given * weight; the most of what is given.  Both at once, so that memory is read all the time.
-template <class Word, class T> static uint64_t load(void* into, const void* base, const void* given, uint64_t weight, int64_t n) {
+template <class Word, class T> static uint64_t load(void* into, const void* base, const char* given, uint64_t weight, int64_t n) {
     Word* to = static_cast<Word*>(into);
     const Word* sum = static_cast<const Word*>(base);
-    const T* x = static_cast<const T*>(given);
     const Word w = Word(weight);
     T found = 0;
     EACH_APART for (int64_t k = 0; k < n; k++) {
-        found = x[k] > found ? x[k] : found;
-        to[k] = sum[k] + Word(x[k]) * w;
+        const T x = number<T>(given, k);
+        found = x > found ? x : found;
+        to[k] = sum[k] + Word(x) * w;
     }
     return found;
 }
@@ -35,30 +37,41 @@ static void add(void* into, const void* base, const void* numbers, const Divisor
     EACH_APART for (int64_t k = 0; k < n; k++) to[k] = sum[k] + quotient<Word, Way>(x[k], d) * w;
 }
 
-template <class Word, class T> static void store(void* into, const void* numbers, int64_t n) {
-    T* to = static_cast<T*>(into);
-    const Word* x = static_cast<const Word*>(numbers);
-    EACH_APART for (int64_t k = 0; k < n; k++) to[k] = T(std::make_signed_t<Word>(x[k]));  // places can be negative
+// Marks the numbers that reach a bound; whether there are any.
+template <class Word> static bool past(uint8_t* mask, const char* numbers, uint64_t bound, int64_t n) {
+    if (most<Word>(numbers, n) < bound) return false;
+    EACH_APART for (int64_t k = 0; k < n; k++) mask[k] = uint8_t(mask[k] | (number<Word>(numbers, k) >= bound));
+    return true;
 }
 
-// Around the caches; `to` begins with a line.
-static void stream(char* to, const char* from, int64_t lines) {
+template <class Word, class T> static void store(char* to, const void* numbers, int64_t n) {
+    const Word* from = static_cast<const Word*>(numbers);
+    EACH_APART for (int64_t k = 0; k < n; k++) {
+        const T x = T(std::make_signed_t<Word>(from[k]));  // places can be negative
+        std::memcpy(to + k * int64_t(sizeof x), &x, sizeof x);
+    }
+}
+
+// Around the caches, in whole lines.
+static void stream(char* to, const char* from, int64_t bytes) {
 #if IS_X86_64
-    for (; lines > 0; lines--, to += 64, from += 64)
+    const int64_t before = -reinterpret_cast<uintptr_t>(to) & 63, head = before < bytes ? before : bytes;
+    std::memcpy(to, from, size_t(head));
+    for (to += head, from += head, bytes -= head; bytes >= 64; to += 64, from += 64, bytes -= 64)
 #if LEVEL == 2 && !defined(LOWERED)
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_load_si512(from));
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
 #else
         for (int k = 0; k < 64; k += 16)
-            _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_load_si128(reinterpret_cast<const __m128i*>(from + k)));
+            _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)));
 #endif
-#else
-    std::memcpy(to, from, size_t(64 * lines));
 #endif
+    std::memcpy(to, from, size_t(bytes));
 }
 
 template <class Word> constexpr WordKernels of_words() {
     return {{load<Word, uint8_t>, load<Word, uint16_t>, load<Word, uint32_t>, load<Word, uint64_t>},
             {add<Word, NOTHING>, add<Word, SHIFT>, add<Word, MULTIPLY>},
+            past<Word>,
             {store<Word, uint8_t>, store<Word, uint16_t>, store<Word, uint32_t>, store<Word, uint64_t>}};
 }
 

@@ -2,7 +2,7 @@
 //
 //   1. The program becomes steps, each a loop over the rows of a block: read what is given, add a quotient times a weight, compare
 //      with a bound, write.  A row has a number of each index; all rows of a block stay in the first-level cache.  A quotient that
-//      takes a multiplication, and that several sums need, is computed once.
+//      takes a multiplication has a row of its own, as several sums may need it.
 //
 //          row = place - place // 3 * 3        quotient = 0 + place // 3 * 1      row = place + quotient * -3
 //          column = place // 3                 column is `quotient`
@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "instruction_sets.h"
+#include "new_pages.h"
 #include "threads.h"
 
 #if defined(__clang__)
@@ -70,13 +71,14 @@ template <class Word, Division Way> static inline __attribute__((always_inline))
 }
 
 struct WordKernels {
-    uint64_t (*load[4])(void* into, const void* base, const void* given, uint64_t weight, int64_t n);  // by log2 of the size
+    uint64_t (*load[4])(void* into, const void* base, const char* given, uint64_t weight, int64_t n);  // by log2 of the size
     void (*add[3])(void* into, const void* base, const void* numbers, const Divisor& by, uint64_t weight, int64_t n);
-    void (*store[4])(void* into, const void* numbers, int64_t n);
+    bool (*past)(uint8_t* mask, const char* numbers, uint64_t bound, int64_t n);
+    void (*store[4])(char* to, const void* numbers, int64_t n);
 };
 struct IndexKernels {
-    uint64_t (*most[4])(const void* numbers, int64_t n);
-    void (*stream)(char* to, const char* from, int64_t lines);
+    uint64_t (*most[4])(const char* numbers, int64_t n);
+    void (*stream)(char* to, const char* from, int64_t bytes);
     WordKernels words[2];  // of 32 and of 64 bits
 };
 
@@ -108,160 +110,105 @@ namespace {
 
 struct Step {
     enum Kind { LOAD, ADD, PAST, STORE } kind;
-    int into, base, from;  // rows; -1: none
+    int into, base, from;  // rows
     Divisor by;
     uint64_t weight;
-    int64_t row, bound;    // LOAD: of what is given; STORE: of the result
+    int64_t row, bound;   // LOAD: of what is given; STORE: of the result
+    bool checks = false;  // a bound depends on what it computes
 };
 
-struct Steps {
-    std::vector<Step> list;
-    int rows = 0;
-};
-
-}  // namespace
-
-struct Program : Sides {
+struct Compiled : Program {
     int bits;
-    int64_t streamed;  // coordinates of so many bytes are written around the caches
-    bool has_bounds = false;  // that sums can exceed
-    Steps converts, checks;
+    int64_t streamed;
     const IndexKernels* set;
+    std::vector<Step> steps;
+    int rows = 2;
     const WordKernels& words() const { return set->words[bits == 64]; }
     int64_t block() const { return ROW_BYTES * 8 / bits; }
 };
 
-void forget(const Program* program) { delete program; }
-const Sides& sides_of(const Program& program) { return program; }
-
-namespace {
-
-// Writes steps as if there were any number of rows: the step in place k of the list writes row k + 2.
+// Writes the steps of a program.
 class Writer {
-    const int bits;
-    std::vector<Step> list;
-    std::map<std::pair<int, int64_t>, int> quotients;  // rows by what is divided, and by how much
+    struct Sum {
+        int row = ZEROS;
+        bool is_own = false;  // the row has nothing but this sum
+    };
+    Compiled& p;
+    Sum linear, target;
     std::map<int64_t, int> registers{{NONE, LINEAR}};
+    std::map<std::pair<int, int64_t>, int> quotients;  // rows by what is divided, and by how much
 
-    int divided(int row, int64_t divisor) {
-        if (bits == 32 && divisor >> 32) return ZEROS;
-        if (divisor == 1 || row == ZEROS) return row;
-        auto found = quotients.find({row, divisor});
-        if (found != quotients.end()) return found->second;
-        return quotients[{row, divisor}] = put({Step::ADD, -1, ZEROS, row, divisor_of(uint64_t(divisor), bits), 1, 0, 0});
+    // Adds what a step computes.
+    void put(Sum& sum, Step step) {
+        step.base = sum.row;
+        if (!sum.is_own) sum = {p.rows++, true};
+        step.into = sum.row;
+        p.steps.push_back(step);
     }
-    int plus(int base, int row, uint64_t weight) {
-        if (row == ZEROS) return base;
-        if (base == ZEROS && weight == 1) return row;
-        return put({Step::ADD, -1, base, row, divisor_of(1, bits), weight, 0, 0});
+    void load(Sum& sum, const Instruction& each, uint64_t weight) {
+        put(sum, {Step::LOAD, 0, 0, ZEROS, {}, weight, each.load, each.bound});
     }
 
-    void join();
+    // Adds row // divisor * weight; is_shared: other sums may need the quotient.
+    void add(Sum& sum, int row, int64_t divisor, uint64_t weight, bool is_shared = true) {
+        if (divisor < 1) throw std::invalid_argument("divisors are positive");
+        if (row == ZEROS || (p.bits == 32 && divisor >> 32)) return;
+        Divisor by = divisor_of(uint64_t(divisor), p.bits);
+        if (by.way == MULTIPLY && is_shared) {
+            Sum quotient;
+            int& found = quotients[{row, divisor}];
+            if (!found) put(quotient, {Step::ADD, 0, 0, row, by, 1, 0, 0}), found = quotient.row;
+            row = found, by = divisor_of(1, p.bits);
+        }
+        if (sum.row == ZEROS && by.way == NOTHING && weight == 1) sum.row = row;
+        else put(sum, {Step::ADD, 0, 0, row, by, weight, 0, 0});
+    }
+
+    void write(const Instruction& each) {
+        const bool at_once = each.load >= 0 && each.keep < 0 && each.adds.size() == 1 && each.adds[0].divisor == 1;
+        if (at_once) return load(linear, each, each.adds[0].weight);
+        Sum number;
+        if (each.load >= 0) load(number, each, 1);
+        else for (const Quotient& term : each.terms) {
+            auto found = registers.find(term.number);
+            if (found == registers.end()) throw std::invalid_argument("registers are filled before they are read");
+            add(number, found->second, term.divisor, term.weight);
+        }
+        if (each.load < 0 && each.bound >= 0) p.steps.push_back({Step::PAST, 0, 0, number.row, {}, 0, 0, each.bound});
+        if (each.keep >= 0) registers[each.keep] = number.row;
+        for (const Quotient& one : each.adds) add(linear, number.row, one.divisor, one.weight, each.keep >= 0);
+        if (p.direction == DELINEARIZE && each.store >= 0) store(number, each.store);
+        if (p.direction == LOOK_UP && each.store != NONE) add(target, number.row, 1, uint64_t(each.store));
+    }
+    void store(const Sum& sum, int64_t row) { p.steps.push_back({Step::STORE, 0, 0, sum.row, {}, 0, row, 0}); }
 
 public:
-    explicit Writer(int of_bits) : bits(of_bits) {}
-
-    int put(const Step& step) {
-        list.push_back(step);
-        return int(list.size()) + 1;
-    }
-    int load(int64_t row, int64_t bound) { return put({Step::LOAD, -1, ZEROS, -1, divisor_of(1, bits), 1, row, bound}); }
-    void store(int from, int64_t row) { put({Step::STORE, -1, -1, from, {}, 0, row, 0}); }
-    void check(int from, int64_t bound) { put({Step::PAST, -1, -1, from, {}, 0, 0, bound}); }
-    void keep(int row, int64_t in) { registers[in] = row; }
-
-    // base + the quotients; those of `number` itself if that is given.
-    int sum(int base, const std::vector<Quotient>& terms, int number = -1) {
-        for (const Quotient& each : terms) {
-            auto found = registers.find(each.number);
-            if (each.divisor < 1 || (number < 0 && found == registers.end()))
-                throw std::invalid_argument("divisors are positive, and registers filled");
-            base = plus(base, divided(number < 0 ? found->second : number, each.divisor), each.weight);
+    Writer(Compiled& program, const std::vector<Instruction>& instructions) : p(program) {
+        if (p.direction == DELINEARIZE || p.direction == CONVERT_LINEAR) p.steps.push_back({Step::LOAD, LINEAR, ZEROS, 0, {}, 1, 0, p.size});
+        for (const Instruction& each : instructions) write(each);
+        if (p.direction != DELINEARIZE) store(linear, 0);
+        if (p.direction == LOOK_UP) store(target, 1);
+        std::vector<bool> is_needed(size_t(p.rows));
+        for (auto step = p.steps.rbegin(); step != p.steps.rend(); step++) {
+            step->checks = step->kind == Step::PAST || (step->kind != Step::STORE && is_needed[size_t(step->into)]);
+            if (step->checks) is_needed[size_t(step->base)] = is_needed[size_t(step->from)] = true;
         }
-        return base;
     }
-    Steps steps();
 };
-
-// What is read or divided for one sum only becomes one step with it.
-void Writer::join() {
-    std::vector<int> uses(list.size() + 2);
-    for (size_t k = list.size(); k--;) {
-        Step& step = list[k];
-        if (step.kind == Step::ADD && !uses[k + 2]) step.base = step.from = -1;
-        for (int row : {step.base, step.from}) if (row >= 0) uses[size_t(row)]++;
-    }
-    for (Step& step : list) {
-        if (step.kind != Step::ADD || step.by.way != NOTHING || step.from <= LINEAR || uses[size_t(step.from)] > 1) continue;
-        Step& before = list[size_t(step.from) - 2];
-        if (before.base != ZEROS || before.weight != 1) continue;
-        step = {before.kind, -1, step.base, before.from, before.by, step.weight, before.row, before.bound};
-        before = {Step::ADD, -1, -1, -1, {}, 0, 0, 0};
-    }
-}
-
-// The steps that something needs, in few rows: a row is free after its last use, also for what that use computes.
-Steps Writer::steps() {
-    join();
-    std::vector<size_t> last(list.size() + 2);
-    for (size_t k = 0; k < list.size(); k++)
-        for (int row : {list[k].base, list[k].from}) if (row >= 0) last[size_t(row)] = k;
-    Steps found;
-    std::vector<int> place(list.size() + 2);
-    std::vector<bool> taken{true, true};
-    place[LINEAR] = LINEAR;
-    for (size_t k = 0; k < list.size(); k++) {
-        Step step = list[k];
-        if (step.kind == Step::ADD && step.base < 0) continue;
-        for (int* row : {&step.base, &step.from}) {
-            if (*row < 0) continue;
-            bool ends = *row > LINEAR && last[size_t(*row)] == k;
-            *row = place[size_t(*row)];
-            if (ends) taken[size_t(*row)] = false;
-        }
-        if (last[k + 2]) {
-            size_t row = size_t(std::find(taken.begin(), taken.end(), false) - taken.begin());
-            if (row == taken.size()) taken.push_back(true);
-            taken[row] = true;
-            step.into = place[k + 2] = int(row);
-        }
-        found.list.push_back(step);
-    }
-    found.rows = int(taken.size());
-    return found;
-}
-
-static Steps written(const Program& p, const std::vector<Instruction>& instructions, bool converts) {
-    Writer writer(p.bits);
-    int linear = ZEROS, target = ZEROS;
-    for (const Instruction& each : instructions) {
-        int number = each.load >= 0 ? writer.load(each.load, each.bound) : writer.sum(ZEROS, each.terms);
-        if (each.load < 0 && each.bound >= 0) writer.check(number, each.bound);
-        if (each.keep >= 0) writer.keep(number, each.keep);
-        if (!converts) continue;
-        linear = writer.sum(linear, each.adds, number);
-        if (p.direction == DELINEARIZE && each.store >= 0) writer.store(number, each.store);
-        if (p.direction == LOOK_UP && each.store != NONE) target = writer.sum(target, {{NONE, 1, uint64_t(each.store)}}, number);
-    }
-    if (converts && p.direction != DELINEARIZE) writer.store(linear, 0);
-    if (converts && p.direction == LOOK_UP) writer.store(target, 1);
-    return writer.steps();
-}
 
 }  // namespace
 
-ProgramPointer compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed) {
-    std::unique_ptr<Program> p(new Program);
-    p->direction = direction, p->given = p->results = 0, p->size = size, p->bits = bits, p->streamed = streamed, p->set = &kernels();
+std::unique_ptr<const Program> compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed) {
+    auto p = std::make_unique<Compiled>();
+    p->direction = direction, p->given = 0, p->results = direction != DELINEARIZE, p->size = size;
+    p->bits = bits, p->streamed = streamed, p->set = &kernels();
     for (const Instruction& each : instructions) {
         p->given = std::max(p->given, each.load + 1);
         if (direction == DELINEARIZE) p->results = std::max(p->results, each.store + 1);
-        p->has_bounds |= each.load < 0 && each.bound >= 0;
     }
-    if (direction != DELINEARIZE) p->results = 1;
     if (p->given && direction != LINEARIZE) throw std::invalid_argument("only linearize reads coordinates");
-    p->converts = written(*p, instructions, true), p->checks = written(*p, instructions, false);
-    return ProgramPointer(p.release());
+    Writer(*p, instructions);
+    return p;
 }
 
 // --------------------------------------------------------------------------------------------------------------- blocks
@@ -270,41 +217,44 @@ namespace {
 
 static int log2_of(int64_t size) { return 63 - __builtin_clzll(uint64_t(size)); }
 
-template <class T> static void gather(char* into, const char* from, int64_t step, int64_t n) {
-    for (int64_t k = 0; k < n; k++) std::memcpy(into + k * int64_t(sizeof(T)), from + k * step, sizeof(T));
-}
-
-// Coordinates modulo `bound`, or the nearest ones below it.
-template <class T> static void bring_in(const char* from, int64_t step, int64_t n, int64_t bound, bool wraps, uint64_t* to) {
-    const uint64_t size = uint64_t(std::max<int64_t>(bound, 1));
-    const Divisor by = divisor_of(size, 64);
+// Integers that lie apart.
+template <class T> static void widen(uint64_t* to, const char* from, int64_t step, int64_t n) {
     for (int64_t k = 0; k < n; k++) {
         T x;
         std::memcpy(&x, from + k * step, sizeof x);
-        bool is_below = std::is_signed_v<T> && int64_t(x) < 0;
-        uint64_t up = is_below ? ~uint64_t(x) : uint64_t(x);
-        up -= (by.way == MULTIPLY ? quotient<uint64_t, MULTIPLY>(up, by) : up >> by.shift) * size;  // -1 becomes the last
-        to[k] = wraps ? is_below ? size - 1 - up : up : is_below ? 0 : std::min(uint64_t(x), size - 1);
+        to[k] = uint64_t(x);
     }
 }
-using BringIn = void (*)(const char*, int64_t, int64_t, int64_t, bool, uint64_t*);
-static constexpr BringIn BRING_IN[4][2] = {{bring_in<uint8_t>, bring_in<int8_t>}, {bring_in<uint16_t>, bring_in<int16_t>},
-                                           {bring_in<uint32_t>, bring_in<int32_t>}, {bring_in<uint64_t>, bring_in<int64_t>}};
-using Gather = void (*)(char*, const char*, int64_t, int64_t);
-static constexpr Gather GATHER[4] = {gather<uint8_t>, gather<uint16_t>, gather<uint32_t>, gather<uint64_t>};
+using Widen = void (*)(uint64_t*, const char*, int64_t, int64_t);
+static constexpr Widen WIDEN[4][2] = {{widen<uint8_t>, widen<int8_t>}, {widen<uint16_t>, widen<int16_t>},
+                                      {widen<uint32_t>, widen<int32_t>}, {widen<uint64_t>, widen<int64_t>}};
+
+// Coordinates modulo their bound, or the nearest ones below it.
+static void bring_in(uint64_t* numbers, int64_t n, int64_t bound, bool wraps, bool is_signed) {
+    const uint64_t size = uint64_t(std::max<int64_t>(bound, 1));
+    const Divisor by = divisor_of(size, 64);
+    for (int64_t k = 0; k < n; k++) {
+        const uint64_t x = numbers[k];
+        const bool is_below = is_signed && x >> 63;
+        uint64_t up = is_below ? ~x : x;
+        up -= (by.way == MULTIPLY ? quotient<uint64_t, MULTIPLY>(up, by) : up >> by.shift) * size;  // -1 becomes the last
+        numbers[k] = wraps ? is_below ? size - 1 - up : up : is_below ? 0 : std::min(x, size - 1);
+    }
+}
 
 // What a block has beside its rows.
 struct Room {
-    alignas(64) char given[MOST_INDICES * 8], result[MOST_INDICES * 8 + 64];
+    alignas(64) uint64_t given[MOST_INDICES];
+    alignas(64) char result[MOST_INDICES * 8 + 64];
     alignas(64) int64_t places[2][MOST_INDICES];  // of look-ups
     alignas(64) char elements[MOST_INDICES * 16];
     uint8_t mask[MOST_INDICES];  // not 0: padding
 };
-static int64_t scratch_of(const Program& p) { return std::max(p.converts.rows, p.checks.rows) * ROW_BYTES + int64_t(sizeof(Room)); }
+static int64_t scratch_of(const Compiled& p) { return p.rows * ROW_BYTES + int64_t(sizeof(Room)); }
 
 // Indices first..first + n - 1 of a call.
 struct Block {
-    const Program& p;
+    const Compiled& p;
     const Conversion& c;
     char* scratch;
     int64_t first, n;
@@ -316,59 +266,48 @@ struct Block {
     char* row(int number) const { return scratch + sizeof(Room) + number * ROW_BYTES; }
     char* result(int64_t number) const { return c.result + (number * c.count + first) * c.result_size; }
 
-    // into = base + given row * weight, unless into is -1.  Stops before what is out of bounds.
-    void load(int64_t number, int64_t bound, int into, int base, uint64_t weight) {
+    // keeps: what it computes is wanted.  Stops before what is out of bounds.
+    void load(const Step& s, bool keeps) {
         const Given& g = c.given;
-        const char* from = g.at + number * g.row + first * g.step;
+        const char* from = g.at + s.row * g.row + first * g.step;
+        const char* const room_given = reinterpret_cast<char*>(room().given);
         int log = log2_of(g.size);
-        if (c.mode == WRAP || c.mode == CLIP) {
-            BRING_IN[log][g.is_signed](from, g.step, n, bound, c.mode == WRAP, reinterpret_cast<uint64_t*>(room().given));
-            from = room().given, log = 3;
-        } else if (g.step != g.size || (reinterpret_cast<uintptr_t>(from) & uintptr_t(g.size - 1))) {
-            GATHER[log](room().given, from, g.step, n);
-            from = room().given;
-        }
-        uint64_t found = into < 0 ? checks_given ? p.set->most[log](from, n) : 0 : p.words().load[log](row(into), row(base), from, weight, n);
-        uint64_t limit = g.size == 8 ? uint64_t(bound) : std::min(uint64_t(bound), uint64_t(1) << (8 * g.size - g.is_signed));
-        if (!checks_given || found < limit) return;
+        auto limit = [&] { return log == 3 ? uint64_t(s.bound) : std::min(uint64_t(s.bound), uint64_t(1) << (8 * g.size - g.is_signed)); };
+        const bool brings_in = (c.mode == WRAP || c.mode == CLIP) && (g.step != g.size || p.set->most[log](from, n) >= limit());
+        if (g.step != g.size || brings_in) WIDEN[log][g.is_signed](room().given, from, g.step, n), from = room_given, log = 3;
+        if (brings_in) bring_in(room().given, n, s.bound, c.mode == WRAP, g.is_signed);
+        uint64_t found = 0;
+        if (keeps) found = p.words().load[log](row(s.into), row(s.base), from, s.weight, n);
+        else if (checks_given) found = p.set->most[log](from, n);
+        if (!checks_given || found < limit()) return;
         int64_t k = 0;
-        while (p.set->most[log](from + k * g.size, 1) < limit) k++;
+        while (p.set->most[log](from + (k << log), 1) < limit()) k++;
         offender = first + k, n = k;
     }
 
     void store(int from, int64_t number) {
         char* to = result(number);
-        int log = log2_of(c.result_size);
-        if (!streams && !(reinterpret_cast<uintptr_t>(to) & uintptr_t(c.result_size - 1))) return p.words().store[log](to, row(from), n);
-        // With the place in a line that it has in the result.
-        const int64_t past = int64_t(reinterpret_cast<uintptr_t>(to) & 63), bytes = n * c.result_size, head = std::min((64 - past) & 63, bytes);
-        const bool is_aligned = !(past & (c.result_size - 1));
-        char* here = room().result + (is_aligned ? past : 0);
-        p.words().store[log](here, row(from), n);
-        if (!streams || !is_aligned) return void(std::memcpy(to, here, size_t(bytes)));
-        const int64_t lines = (bytes - head) / 64, end = head + lines * 64;
-        std::memcpy(to, here, size_t(head));
-        p.set->stream(to + head, here + head, lines);
-        std::memcpy(to + end, here + end, size_t(bytes - end));
+        auto write = p.words().store[log2_of(c.result_size)];
+        if (!streams) return write(to, row(from), n);
+        char* here = room().result + (reinterpret_cast<uintptr_t>(to) & 63);  // its place in a line
+        write(here, row(from), n);
+        p.set->stream(to, here, n * c.result_size);
     }
 
-    template <class Word> void mark(int from, int64_t bound) {
-        const Word* x = reinterpret_cast<const Word*>(row(from));
-        if (!has_mask) std::memset(room().mask, 0, size_t(n));
-        has_mask = true;
-        for (int64_t k = 0; k < n; k++) room().mask[k] |= uint64_t(x[k]) >= uint64_t(bound);
-    }
     void past(int from, int64_t bound) {
-        if (p.set->most[p.bits == 64 ? 3 : 2](row(from), n) < uint64_t(bound)) return;
-        p.bits == 64 ? mark<uint64_t>(from, bound) : mark<uint32_t>(from, bound);
+        if (!has_mask) std::memset(room().mask, 0, size_t(n));
+        has_mask |= p.words().past(room().mask, row(from), uint64_t(bound), n);
     }
 
-    void run(const Steps& steps, bool checks_sums) {
-        for (const Step& s : steps.list) {
-            if (s.kind == Step::LOAD) load(s.row, s.bound, s.into, s.base, s.weight);
+    void run(bool checks_sums) {
+        const bool writes = c.result;
+        for (const Step& s : p.steps) {
+            const bool is_wanted = writes || (checks_sums && s.checks);
+            if (s.kind == Step::LOAD) load(s, is_wanted);
+            else if (s.kind == Step::PAST) checks_sums ? past(s.from, s.bound) : void();
+            else if (!is_wanted) continue;
             else if (s.kind == Step::ADD) p.words().add[s.by.way](row(s.into), row(s.base), row(s.from), s.by, s.weight, n);
-            else if (s.kind == Step::STORE) store(s.from, s.row);
-            else if (checks_sums) past(s.from, s.bound);
+            else store(s.from, s.row);
         }
     }
 };
@@ -377,42 +316,36 @@ struct Block {
 
 // On the heap: see `Call`.
 struct Job {
-    const Program& p;
+    const Compiled& p;
     Conversion c;
-    bool streams;
-    int64_t early;  // blocks begin so many indices early, so that they begin with lines of what is given
+    bool looks, streams;  // it looks for indices that cannot be converted, and writes around the caches
+    int64_t early;        // blocks begin so many indices early, so that they begin with lines of what is given
     mutable std::atomic<int64_t> offender{INT64_MAX};
 };
 
 static void convert_block(const Job& job, Block& block) {
-    const Program& p = job.p;
     const Conversion& c = job.c;
-    if (p.direction != LINEARIZE) {
-        block.load(0, p.size, LINEAR, ZEROS, 1);
-        if (c.mode == MARK && (!c.result || block.offender < INT64_MAX)) return;
-    }
-    block.run(c.result ? p.converts : p.checks, c.mode == MARK || !c.is_checked);
-    if (!block.has_mask) return;
-    for (int64_t k = 0; k < block.n; k++) {
+    block.run(c.mode == MARK ? c.result != nullptr : !c.is_checked);
+    for (int64_t k = 0; block.has_mask && k < block.n; k++) {
         if (!block.room().mask[k]) continue;
-        if (c.mode != MARK) {
-            block.offender = block.first + k;
-            return;
-        }
-        for (int64_t row = 0; row < p.results; row++) std::memset(block.result(row) + k * c.result_size, -1, size_t(c.result_size));
+        if (c.mode != MARK) return void(block.offender = block.first + k);
+        for (int64_t row = 0; row < job.p.results; row++) std::memset(block.result(row) + k * c.result_size, -1, size_t(c.result_size));
     }
 }
 
 static void run_conversion(const Call& call, int64_t first, int64_t last, Worker& worker) {
     const Job& job = *static_cast<const Job*>(call.plan);
+    const Conversion& c = job.c;
     const int64_t size = job.p.block();
     std::memset(worker.scratch + sizeof(Room), 0, size_t(ROW_BYTES));  // ZEROS
     for (int64_t k = first; k < last; k++) {
-        // After a check, from the end: the check has read that last, so it is still in the caches.
-        int64_t begin = std::max<int64_t>(k * size - job.early, 0), end = std::min((k + 1) * size - job.early, job.c.count);
+        int64_t begin = std::max<int64_t>(k * size - job.early, 0), end = std::min((k + 1) * size - job.early, c.count);
         if (begin > job.offender.load()) continue;
-        Block block{job.p, job.c, worker.scratch, begin, end - begin,
-                    !job.c.is_checked && (job.c.mode == RAISE || job.c.mode == MARK), job.streams};
+        Block block{job.p, c, worker.scratch, begin, end - begin, job.looks, job.streams};
+        for (int64_t row = 0; c.result && row < job.p.results; row++) {
+            const char* to = block.result(row);
+            make_pages(to, to + block.n * c.result_size, to + (c.count - begin) * c.result_size);
+        }
         convert_block(job, block);
         for (int64_t lowest = job.offender.load(); block.offender < lowest;)
             if (job.offender.compare_exchange_weak(lowest, block.offender)) break;
@@ -424,12 +357,14 @@ static void run_conversion(const Call& call, int64_t first, int64_t last, Worker
 
 }  // namespace
 
-gl_result convert(const Program& p, const Conversion& c, int threads, gl_poll poll, void* about, int64_t& offender) {
+gl_result convert(const Program& program, const Conversion& c, int threads, gl_poll poll, void* about, int64_t& offender) {
+    const Compiled& p = static_cast<const Compiled&>(program);
+    const bool looks = !c.is_checked && (c.mode == RAISE || c.mode == MARK);  // with a result: that is new, and so in the caches
     const int64_t written = c.result ? p.results * c.result_size : 0;
     const int64_t bytes = p.block() * (std::max<int64_t>(p.given, 1) * c.given.size + written);
     const int64_t early = c.given.step == c.given.size ? int64_t(reinterpret_cast<uintptr_t>(c.given.at) % 64) / c.given.size : 0;
     const int64_t blocks = c.count ? (c.count + early + p.block() - 1) / p.block() : 0;
-    std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, p.direction == DELINEARIZE && written * c.count >= p.streamed, early});
+    std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, looks, !looks && written * c.count >= p.streamed, early});
     if (!job) return GL_NO_MEMORY;
     Call call{run_conversion, job.get(), nullptr, nullptr, blocks, scratch_of(p)};
     gl_result result = share(call, int(std::min<int64_t>(threads, blocks * bytes / SHARE)), std::max<int64_t>(1, PORTION / bytes), poll, about);
@@ -443,7 +378,7 @@ gl_result convert(const Program& p, const Conversion& c, int threads, gl_poll po
 namespace {
 
 struct LookUpJob {
-    const Program& p;
+    const Compiled& p;
     LookUp c;
 };
 
@@ -479,7 +414,7 @@ template <class Word> static void count_up(char* row, int64_t first, int64_t n) 
 
 static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& worker) {
     const LookUpJob& job = *static_cast<const LookUpJob*>(call.plan);
-    const Program& p = job.p;
+    const Compiled& p = job.p;
     const LookUp& c = job.c;
     Room& room = *reinterpret_cast<Room*>(worker.scratch);
     const Conversion places{{nullptr, 0, 0, 1, 1, false}, reinterpret_cast<char*>(room.places), 8, MOST_INDICES, RAISE, false};
@@ -488,7 +423,7 @@ static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& w
         const int64_t n = std::min(p.block(), p.size - begin);
         Block block{p, places, worker.scratch, 0, n, false, false};
         p.bits == 64 ? count_up<uint64_t>(block.row(LINEAR), begin, n) : count_up<uint32_t>(block.row(LINEAR), begin, n);
-        block.run(p.converts, true);
+        block.run(true);
         const int bytes = std::max(c.target_bits / 8, 1);
         char* target = c.target + begin * bytes;
         char* to = c.is_strided || c.target_bits < 8 ? room.elements : target;
@@ -500,7 +435,8 @@ static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& w
 
 }  // namespace
 
-gl_result look_up(const Program& p, const LookUp& c, int threads, gl_poll poll, void* about) {
+gl_result look_up(const Program& program, const LookUp& c, int threads, gl_poll poll, void* about) {
+    const Compiled& p = static_cast<const Compiled&>(program);
     const int64_t blocks = (p.size + p.block() - 1) / p.block(), bytes = p.block() * (8 + c.source_bits / 8 + c.target_bits / 8);
     std::unique_ptr<LookUpJob> job(new (std::nothrow) LookUpJob{p, c});
     if (!job) return GL_NO_MEMORY;

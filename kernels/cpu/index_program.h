@@ -23,16 +23,15 @@ struct Instruction {
 enum Direction { LINEARIZE, DELINEARIZE, CONVERT_LINEAR, LOOK_UP };
 enum Mode { RAISE, WRAP, CLIP, MARK };
 
-struct Program;
-void forget(const Program* program);
-struct Forget {
-    void operator()(const Program* program) const { forget(program); }
+// given, results: rows of coordinates that it reads, and of results; size: places that a given linear index points into.
+struct Program {
+    Direction direction;
+    int64_t given, results, size;
+    virtual ~Program() = default;
 };
-typedef std::unique_ptr<const Program, Forget> ProgramPointer;
 
-// size: places that a given linear index points into; streamed: coordinates of so many bytes are written around the caches.
-// std::invalid_argument: the instructions are no program.
-ProgramPointer compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed);
+// streamed: results of so many bytes are written around the caches.  std::invalid_argument: the instructions are no program.
+std::unique_ptr<const Program> compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed);
 
 struct Given {  // rows of integers of 1, 2, 4 or 8 bytes
     const char* at;
@@ -61,12 +60,5 @@ struct LookUp {  // see gpulayout/moves/lookup_move.py
 };
 
 gl_result look_up(const Program& program, const LookUp& call, int threads, gl_poll poll, void* about);
-
-// Rows of coordinates that it reads, and of results; places that a linear index points into.
-struct Sides {
-    Direction direction;
-    int64_t given, results, size;
-};
-const Sides& sides_of(const Program& program);
 
 }  // namespace gpulayout

@@ -16,7 +16,6 @@ using namespace gpulayout;
 
 constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a call that takes less time than to hand the lock over and back
 constexpr int64_t MOST_THREADS = 1024;
-constexpr const char* AN_INSTRUCTION = "an instruction is (load, terms, bound, register, store, adds), see index_program.py";
 
 struct IndexObject {
     PyObject_HEAD
@@ -26,39 +25,42 @@ const Program& program_of(PyObject* self) { return *reinterpret_cast<IndexObject
 
 // --------------------------------------------------------------------------------------------- a program from its tuples
 
-// Numbers of a tuple; weights wrap.  False: with an exception.
-bool read_numbers(PyObject* given, Py_ssize_t count, int64_t* numbers) {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != count)
-        return PyErr_SetString(PyExc_TypeError, AN_INSTRUCTION), false;
-    for (Py_ssize_t k = 0; k < count; k++) {
-        PyObject* one = PyTuple_GetItem(given, k);
-        numbers[k] = one == Py_None ? NONE : int64_t(PyLong_AsUnsignedLongLongMask(one));
+// Calls with each item of a sequence.  False: with an exception.
+template <class Use> bool each_item(PyObject* given, Use use) {
+    for (Py_ssize_t k = 0, count = PySequence_Size(given); k < count; k++) {
+        PyObject* one = PySequence_GetItem(given, k);
+        bool ok = one && use(one);
+        Py_XDECREF(one);
+        if (!ok) return false;
     }
     return !PyErr_Occurred();
+}
+
+// An item of a tuple, a number or None; weights wrap.
+int64_t number_of(PyObject* tuple, Py_ssize_t k) {
+    PyObject* one = PyTuple_GetItem(tuple, k);
+    return one == Py_None ? NONE : int64_t(PyLong_AsUnsignedLongLongMask(one));
+}
+
+// False: with an exception.
+bool is_tuple(PyObject* given, Py_ssize_t count) {
+    bool is = PyTuple_Check(given) && PyTuple_Size(given) == count;
+    return is || (PyErr_SetString(PyExc_TypeError, "an instruction is (load, terms, bound, register, store, adds), see index_program.py"), false);
 }
 
 // Terms (register, divisor, weight), or quotients (divisor, weight).
-bool read_quotients(PyObject* given, bool has_register, std::vector<Quotient>& found) {
-    for (Py_ssize_t k = 0, count = PySequence_Size(given); k < count; k++) {
-        PyObject* one = PySequence_GetItem(given, k);
-        int64_t numbers[3] = {NONE};
-        bool ok = one && read_numbers(one, 2 + has_register, numbers + !has_register);
-        Py_XDECREF(one);
-        if (!ok) return false;
-        found.push_back({numbers[0], numbers[1], uint64_t(numbers[2])});
-    }
-    return !PyErr_Occurred();
+bool read_quotients(PyObject* given, int has_register, std::vector<Quotient>& found) {
+    return each_item(given, [&](PyObject* one) {
+        if (!is_tuple(one, 2 + has_register)) return false;
+        found.push_back({has_register ? number_of(one, 0) : NONE, number_of(one, has_register), uint64_t(number_of(one, 1 + has_register))});
+        return !PyErr_Occurred();
+    });
 }
 
 bool read_instruction(PyObject* given, Instruction& found) {
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != 6) return PyErr_SetString(PyExc_TypeError, AN_INSTRUCTION), false;
-    auto item = [given](Py_ssize_t k) { return PyTuple_GetItem(given, k); };
-    PyObject* plain = Py_BuildValue("(OOOO)", item(0), item(2), item(3), item(4));
-    int64_t numbers[4];
-    bool ok = plain && read_numbers(plain, 4, numbers) && read_quotients(item(1), true, found.terms) && read_quotients(item(5), false, found.adds);
-    Py_XDECREF(plain);
-    if (ok) found.load = numbers[0], found.bound = numbers[1], found.keep = numbers[2], found.store = numbers[3];
-    return ok;
+    if (!is_tuple(given, 6)) return false;
+    found.load = number_of(given, 0), found.bound = number_of(given, 2), found.keep = number_of(given, 3), found.store = number_of(given, 4);
+    return !PyErr_Occurred() && read_quotients(PyTuple_GetItem(given, 1), 1, found.terms) && read_quotients(PyTuple_GetItem(given, 5), 0, found.adds);
 }
 
 PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -68,21 +70,13 @@ PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
     int bits;
     if (!PyArg_ParseTuple(args, "sOLiL:IndexProgram", &direction, &instructions, &size, &bits, &streamed)) return nullptr;
     static const char* const names[] = {"linearize", "delinearize", "convert_linear", "lookup"};
-    int number = 0;
-    while (number < 4 && std::strcmp(direction, names[number])) number++;
-    if (number == 4 || size < 0 || (bits != 32 && bits != 64))
+    const auto* name = std::find_if(names, names + 4, [&](const char* each) { return !std::strcmp(direction, each); });
+    if (name == names + 4 || size < 0 || (bits != 32 && bits != 64))
         return PyErr_SetString(PyExc_ValueError, "a direction, a size from 0 on, and words of 32 or 64 bits"), nullptr;
     try {
         std::vector<Instruction> list;
-        for (Py_ssize_t k = 0, count = PySequence_Size(instructions); k < count; k++) {
-            PyObject* one = PySequence_GetItem(instructions, k);
-            list.emplace_back();
-            bool ok = one && read_instruction(one, list.back());
-            Py_XDECREF(one);
-            if (!ok) return nullptr;
-        }
-        if (PyErr_Occurred()) return nullptr;
-        ProgramPointer program = compiled(Direction(number), list, size, bits, streamed);
+        if (!each_item(instructions, [&](PyObject* one) { return list.emplace_back(), read_instruction(one, list.back()); })) return nullptr;
+        std::unique_ptr<const Program> program = compiled(Direction(name - names), list, size, bits, streamed);
         IndexObject* self = made<IndexObject>(reinterpret_cast<PyObject*>(type));
         if (self) self->program = program.release();
         return reinterpret_cast<PyObject*>(self);
@@ -94,7 +88,7 @@ PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
 }
 
 void index_free(PyObject* self) {
-    if (reinterpret_cast<IndexObject*>(self)->program) forget(reinterpret_cast<IndexObject*>(self)->program);
+    delete reinterpret_cast<IndexObject*>(self)->program;
     free_object(self);
 }
 
@@ -127,26 +121,25 @@ struct Opened {
 };
 
 // The rows of what is given.  False: it has others.
-bool open_given(const Py_buffer& view, const Sides& sides, Conversion& call) {
-    int dimensions = sides.direction == LINEARIZE ? 2 : 1;
-    if (view.ndim != dimensions || (dimensions == 2 && view.shape[0] < sides.given)) return false;
+bool open_given(const Py_buffer& view, const Program& program, Conversion& call) {
+    int dimensions = program.direction == LINEARIZE ? 2 : 1;
+    if (view.ndim != dimensions || (dimensions == 2 && view.shape[0] < program.given)) return false;
     call.count = view.shape[dimensions - 1];
-    call.given = {static_cast<const char*>(view.buf), dimensions == 2 ? sides.given : 1, dimensions == 2 ? view.strides[0] : 0,
+    call.given = {static_cast<const char*>(view.buf), dimensions == 2 ? program.given : 1, dimensions == 2 ? view.strides[0] : 0,
                   view.strides[dimensions - 1], view.itemsize, false};
     return true;
 }
 
 // False: with an exception.
 bool convert_opened(const Program& program, const Opened& given, const Opened& result, bool writes, Conversion call, int64_t threads, int64_t& offender) {
-    const Sides& sides = sides_of(program);
-    bool fits = sides.direction != LOOK_UP && call.mode >= RAISE && call.mode <= MARK && given.has_integers() && open_given(given.view, sides, call);
+    bool fits = program.direction != LOOK_UP && call.mode >= RAISE && call.mode <= MARK && given.has_integers() && open_given(given.view, program, call);
     call.given.is_signed = given.is_signed();
     if (writes) {
         call.result = static_cast<char*>(result.view.buf), call.result_size = result.view.itemsize;
-        fits = fits && result.has_integers() && result.view.len / result.view.itemsize == sides.results * call.count;
+        fits = fits && result.has_integers() && result.view.len / result.view.itemsize == program.results * call.count;
     }
     if (!fits) return PyErr_SetString(PyExc_ValueError, "arrays of integers that fit the program"), false;
-    int64_t bytes = call.count * (call.given.rows * call.given.size + sides.results * call.result_size);
+    int64_t bytes = call.count * (call.given.rows * call.given.size + program.results * call.result_size);
     return done(bytes, threads, [&](int most, gl_poll poll, void* about) { return convert(program, call, most, poll, about, offender); });
 }
 
@@ -174,14 +167,14 @@ PyObject* index_look_up(PyObject* self, PyObject* args) {
         return nullptr;
     const Program& program = program_of(self);
     auto is_size = [](int bits) { return bits > 0 && bits <= 128 && !(bits & (bits - 1)); };
-    if (sides_of(program).direction != LOOK_UP || !is_size(call.source_bits) || !is_size(call.target_bits) || pad_size > 16 ||
+    if (program.direction != LOOK_UP || !is_size(call.source_bits) || !is_size(call.target_bits) || pad_size > 16 ||
         pad_size != std::max({call.source_bits, call.target_bits, 8}) / 8)
         return PyErr_SetString(PyExc_ValueError, "a look-up, of elements of 1, 2, 4 bits or 1, 2, 4, 8, 16 bytes"), nullptr;
     std::memcpy(call.pad, pad, size_t(pad_size));
     Opened source(from, PyBUF_STRIDED_RO), target(source.is_open ? to : nullptr, PyBUF_STRIDED);
     call.source = static_cast<const char*>(source.view.buf), call.target = static_cast<char*>(target.view.buf);
     auto work = [&](int most, gl_poll poll, void* about) { return look_up(program, call, most, poll, about); };
-    const bool is_done = target.is_open && done(sides_of(program).size * (call.source_bits + call.target_bits) / 8, threads, work);
+    const bool is_done = target.is_open && done(program.size * (call.source_bits + call.target_bits) / 8, threads, work);
     source.close(), target.close();
     if (!is_done) return nullptr;
     Py_RETURN_NONE;

@@ -1,62 +1,42 @@
-"""Index conversion by NumPy: the instructions of an `IndexProgram`, each on a whole block of indices.
-
-Numbers are unsigned words that wrap, as in the kernel.
-"""
+"""Index conversion by NumPy: steps, each on a whole block of indices."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.cpu.index_steps import LOAD, PAST, STORE, ZEROS, RowStep
 
 
 def run(
-    program: IndexProgram,
-    given: np.ndarray,
+    steps: Iterable[RowStep],
+    word: type[np.unsignedinteger],
+    count: int,
+    given: np.ndarray | Mapping[int, np.ndarray],
     result: np.ndarray | None,
     has_checks: bool = True,
 ) -> np.ndarray | None:
-    """Write the results of a block, if wanted, with rows of what is given.
+    """Write the results of a block of `count` indices, if wanted.
 
-    has_checks   whether sums are compared with their bounds
+    given, result   a row for each side of the steps
+    has_checks      whether sums are compared with their bounds
 
     Returns a mask of the indices where a sum reaches its bound; None when there are none.
     """
-    word: type[np.generic] = np.uint32 if program.index_bits == 32 else np.uint64
-    registers: dict[int | None, np.ndarray] = {}
-    if program.direction != "linearize":
-        registers[None] = given[0].astype(word)
-    linear = np.zeros(given.shape[-1], word)
-    padding: np.ndarray | None = None
-    for load, terms, bound, register, store, adds in program.instructions:
-        if load is not None:
-            number = given[load].astype(word)
-        else:
-            number = np.zeros_like(linear)
-            for term in terms:
-                _add(number, registers[term.register], term.divisor, term.weight)
-            if has_checks and bound is not None and bound >> program.index_bits == 0:  # else no number reaches it
-                past = number >= word(bound)
-                padding = past if padding is None else padding | past
-        if register is not None:
-            registers[register] = number
-        if result is not None:
-            for divisor, weight in adds:
-                _add(linear, number, divisor, weight)
-            if store is not None and program.direction == "delinearize":
-                np.copyto(result[store], number, casting="unsafe")
-    if result is not None and program.direction != "delinearize":
-        np.copyto(result[0], linear, casting="unsafe")
-    return padding if padding is not None and padding.any() else None
-
-
-def _add(total: np.ndarray, number: np.ndarray, divisor: int, weight: int) -> None:
-    """Add number // divisor * weight to a total; NumPy divides by a constant with a multiplication."""
-    word, most = number.dtype.type, int(np.iinfo(number.dtype).max)
-    if divisor > most:
-        return
-    part = number // word(divisor) if divisor > 1 else number
-    total += part * word(weight & most)
+    rows = {ZEROS: np.zeros(count, word)}
+    padding = np.zeros(count, bool)
+    for kind, into, base, number, divisor, weight, side, bound, checks in steps:
+        if kind == STORE and result is not None:
+            np.copyto(result[side], rows[number], casting="unsafe")
+        elif kind == PAST and has_checks:
+            padding |= rows[number] >= word(bound)
+        elif kind < PAST and (result is not None or (checks and has_checks)):
+            part = given[side].astype(word) if kind == LOAD else rows[number]
+            if divisor > 1:
+                part = part // word(divisor)  # NumPy divides by a constant with a multiplication
+            rows[into] = rows[base] + part * word(weight)
+    return padding if padding.any() else None
 
 
 def outside(values: np.ndarray, bound: int) -> np.ndarray | None:

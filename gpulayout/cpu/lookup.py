@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu import native
-from gpulayout.cpu.index import native_program
+from gpulayout.cpu.index import native_program, word_of_bits
 from gpulayout.cpu.index_run import run
+from gpulayout.cpu.index_steps import RowStep, steps_of
 from gpulayout.cpu.packed_run import packed, slots_at
 from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.cpu.views import strided_view, word_of
@@ -22,93 +23,73 @@ NATIVE_SHARE = 1 << 14  # and one of the engine
 
 
 class LookupPlan(NamedTuple):
-    """How NumPy cuts a look-up into blocks.
+    """A look-up with at most `threads` threads: by the native engine, see kernels/cpu/index_program.cpp, or by NumPy.
 
-    threads       number of threads
-    block         places in a block: a multiple of 8, so that no two blocks share a byte
-    block_count   number of blocks
+    steps      of the move's program
+    compiled   the engine's program; None where it does not run
     """
 
     move: LookupMove
-    threads: int
-    block: int
-    block_count: int
-
-    @property
-    def most_threads(self) -> int:
-        """The most threads that speed the move up."""
-        return max(self.move.place_count // SHARE, 1)
-
-    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between whole arrays.  A look-up is the only piece, so both offsets are 0."""
-        share(
-            functools.partial(_move_blocks, self.move, source, target, self.block),
-            self.block_count,
-            1,
-            self.threads,
-        )
-
-    def describe(self) -> str:
-        """The plan in words."""
-        return _described(self.move)
-
-    def as_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
-        return {"looked_up": True}
-
-
-class NativeLookupPlan(NamedTuple):
-    """A look-up by the native engine, see kernels/cpu/index_program.cpp, with at most `threads` threads."""
-
-    move: LookupMove
+    steps: tuple[RowStep, ...]
     compiled: Any
     threads: int
 
     @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
-        return max(self.move.place_count // NATIVE_SHARE, 1)
+        return max(self.move.place_count // (SHARE if self.compiled is None else NATIVE_SHARE), 1)
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between whole arrays, as `LookupPlan.execute`."""
+        """Move between whole arrays.  A look-up is the only piece, so both offsets are 0."""
         move = self.move
-        sides = (move.source_bits, move.target_bits, move.has_strided_target)
-        self.compiled.look_up(source, target, *sides, move.pad, self.threads)
+        if self.compiled is not None:
+            sides = (move.source_bits, move.target_bits, move.has_strided_target)
+            self.compiled.look_up(source, target, *sides, move.pad, self.threads)
+            return
+        threads = min(self.threads, self.most_threads)
+        block, count = self.blocks(threads)
+        share(functools.partial(_move_blocks, move, self.steps, source, target, block), count, 1, threads)
+
+    def blocks(self, threads: int) -> tuple[int, int]:
+        """Places in a block of NumPy's, a multiple of 8 so that no two share a byte, and the number of blocks."""
+        rows = 10 + max(step.into for step in self.steps)
+        place_bytes = self.move.program.index_bits // 8 * rows + 2 * self.move.itemsize
+        block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
+        return block, -(-self.move.place_count // block)
 
     def describe(self) -> str:
         """The plan in words."""
-        return _described(self.move)
+        text = f"{counted(self.move.place_count, 'place')} looked up one by one"
+        return text + ", then packed" if self.move.target_bits < 8 else text
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
-        return {"engine": "native", "looked_up": True}
+        return {"looked_up": True} if self.compiled is None else {"engine": "native", "looked_up": True}
 
 
-def _described(move: LookupMove) -> str:
-    text = f"{counted(move.place_count, 'place')} looked up one by one"
-    return text + ", then packed" if move.target_bits < 8 else text
-
-
-def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan | NativeLookupPlan:
+def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan:
     """The plan of a look-up with at most `threads` threads: of the engine, or of NumPy where that does not run."""
-    module = native.module()
-    if module is not None:
-        return NativeLookupPlan(move, native_program(module, move.program), threads)
-    threads = max(min(threads, move.place_count // SHARE), 1)
-    place_bytes = move.program.index_bits // 8 * (move.program.registers + 10) + 2 * move.itemsize
-    block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
-    count = -(-move.place_count // block)
-    return LookupPlan(move, threads, block, count)
+    module, steps = native.module(), steps_of(move.program)
+    compiled = module and native_program(module, steps, move.program.index_bits, move.place_count)
+    return LookupPlan(move, steps, compiled, threads)
 
 
-def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
-    program, word = move.program, word_of(move.itemsize)
+def _move_blocks(
+    move: LookupMove,
+    steps: tuple[RowStep, ...],
+    source: np.ndarray,
+    target: np.ndarray,
+    block: int,
+    first: int,
+    last: int,
+) -> None:
+    word, index_word = word_of(move.itemsize), word_of_bits(move.program.index_bits)
     pad = np.frombuffer(move.pad, word)[0]
-    signed = np.int32 if program.index_bits == 32 else np.int64  # strides may be negative
+    signed = np.dtype(f"i{move.program.index_bits // 8}")  # strides may be negative
     for begin in range(first * block, min(last * block, move.place_count), block):
         end = min(begin + block, move.place_count)
         found = np.empty(end - begin, signed)
-        padding = run(program, np.arange(begin, end)[None], found[None])
+        padding = run(steps[:-1], index_word, end - begin, np.arange(begin, end)[None], found[None])  # one result
         if padding is not None:
             found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place
         values = _read(move, source, found, word)

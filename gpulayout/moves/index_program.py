@@ -91,13 +91,6 @@ class IndexProgram(Frozen):
     def _kept_hash(self) -> int:  # cached: every call looks a program up
         return hash((self.direction, self.instructions, self.rank, self.size, self.reach))
 
-    @cached_property
-    def loads(self) -> tuple[tuple[int, int], ...]:
-        """Row and bound of each given coordinate that the program reads, in the order of the instructions."""
-        return tuple(
-            (each.load, each.bound) for each in self.instructions if each.load is not None and each.bound is not None
-        )
-
     @property
     def index_bits(self) -> int:
         """32 when all linear indices of both sides fit 31 bits, else 64."""

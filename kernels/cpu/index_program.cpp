@@ -1,22 +1,16 @@
-// Index conversions and look-up moves: runs a program of gpulayout/moves/index_program.py on blocks of indices.
+// Index conversions and look-up moves: runs the steps of a program on blocks of indices.
 //
-//   1. The program becomes steps, each a loop over the rows of a block: read what is given, add a quotient times a weight, compare
-//      with a bound, write.  A row has a number of each index; all rows of a block stay in the first-level cache.  A quotient that
-//      takes a multiplication has a row of its own, as several sums may need it.
-//
-//          row = place - place // 3 * 3        quotient = 0 + place // 3 * 1      row = place + quotient * -3
-//          column = place // 3                 column is `quotient`
-//
+//   1. Each step of gpulayout/cpu/index_steps.py is a loop over the rows of a block: read what is given, add a quotient times a
+//      weight, compare with a bound, write.  A row has a number of each index; all rows of a block stay in the first-level cache.
 //   2. Numbers are unsigned words of 32 or 64 bits that wrap.  A division is a multiplication by a reciprocal, see `divisor_of`.
 //   3. Threads share the blocks: see threads.h.
 //
-// The file reads from the top: divisions, steps, blocks, conversions, look-ups.
+// The file reads from the top: divisions, blocks, conversions, look-ups.
 #include "index_program.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <new>
 #include <stdexcept>
 #include <type_traits>
@@ -38,13 +32,6 @@ namespace {
 // ------------------------------------------------------------------------------------------------------------ divisions
 
 typedef unsigned __int128 Wide;
-enum Division { NOTHING, SHIFT, MULTIPLY };
-
-struct Divisor {
-    Division way;
-    int shift;  // MULTIPLY: beyond the width of a word
-    uint64_t multiplier, plus;
-};
 
 // Exact for every word x of W bits.  With s = floor(log2 d), 2^s < d < 2^(s + 1), let up = floor(2^(W + s) / d) + 1 and
 // e = up * d - 2^(W + s), so 0 < e < d, and up <= 2^W as d > 2^s.
@@ -76,13 +63,15 @@ struct WordKernels {
     bool (*past)(uint8_t* mask, const char* numbers, uint64_t bound, int64_t n);
     void (*store[4])(char* to, const void* numbers, int64_t n);
 };
+
+}  // namespace
+
 struct IndexKernels {
     uint64_t (*most[4])(const char* numbers, int64_t n);
     void (*stream)(char* to, const char* from, int64_t bytes);
     WordKernels words[2];  // of 32 and of 64 bits
 };
 
-}  // namespace
 }  // namespace gpulayout
 
 #define KERNELS "index_kernels.h"
@@ -99,115 +88,25 @@ static const IndexKernels& kernels() {
 #endif
 }
 
-// ---------------------------------------------------------------------------------------------------------------- steps
-
 // Of a row, and in a block.  With 4 KB the linear indices of 10 million logical ones in 6 dimensions took 1.6 times as long: the
 // more rows are read in turn, and the more of each, the less the processor fetches ahead.
 constexpr int64_t ROW_BYTES = 1024, MOST_INDICES = ROW_BYTES / 4;
-constexpr int ZEROS = 0, LINEAR = 1;  // the first rows: zeros, and the given linear indices
+constexpr int MOST_ROWS = 1 << 12;
 
-namespace {
-
-struct Step {
-    enum Kind { LOAD, ADD, PAST, STORE } kind;
-    int into, base, from;  // rows
-    Divisor by;
-    uint64_t weight;
-    int64_t row, bound;   // LOAD: of what is given; STORE: of the result
-    bool checks = false;  // a bound depends on what it computes
-};
-
-struct Compiled : Program {
-    int bits;
-    int64_t streamed;
-    const IndexKernels* set;
-    std::vector<Step> steps;
-    int rows = 2;
-    const WordKernels& words() const { return set->words[bits == 64]; }
-    int64_t block() const { return ROW_BYTES * 8 / bits; }
-};
-
-// Writes the steps of a program.
-class Writer {
-    struct Sum {
-        int row = ZEROS;
-        bool is_own = false;  // the row has nothing but this sum
-    };
-    Compiled& p;
-    Sum linear, target;
-    std::map<int64_t, int> registers{{NONE, LINEAR}};
-    std::map<std::pair<int, int64_t>, int> quotients;  // rows by what is divided, and by how much
-
-    // Adds what a step computes.
-    void put(Sum& sum, Step step) {
-        step.base = sum.row;
-        if (!sum.is_own) sum = {p.rows++, true};
-        step.into = sum.row;
-        p.steps.push_back(step);
+Program compiled(std::vector<Step> steps, int bits, int64_t streamed, int64_t places) {
+    Program p{std::move(steps), bits, streamed, places, &kernels(), 2, 0, 0};
+    for (Step& s : p.steps) {
+        const bool computes = s.kind == Step::LOAD || s.kind == Step::ADD;
+        for (int row : {s.into, s.base, s.number})
+            if (row < 0 || row >= MOST_ROWS || (computes && !s.into)) throw std::invalid_argument("rows from 0 on, of which 0 is not written");
+        if ((!computes && s.kind != Step::PAST && s.kind != Step::STORE) || s.divisor < 1 || s.side < 0 || s.side >= MOST_ROWS)
+            throw std::invalid_argument("four kinds of steps, with divisors from 1 on");
+        s.by = divisor_of(uint64_t(s.divisor), bits);
+        p.rows = std::max({p.rows, s.into + 1, s.base + 1, s.number + 1});
+        if (s.kind == Step::LOAD) p.given = std::max(p.given, s.side + 1);
+        if (s.kind == Step::STORE) p.results = std::max(p.results, s.side + 1);
     }
-    void load(Sum& sum, const Instruction& each, uint64_t weight) {
-        put(sum, {Step::LOAD, 0, 0, ZEROS, {}, weight, each.load, each.bound});
-    }
-
-    // Adds row // divisor * weight; is_shared: other sums may need the quotient.
-    void add(Sum& sum, int row, int64_t divisor, uint64_t weight, bool is_shared = true) {
-        if (divisor < 1) throw std::invalid_argument("divisors are positive");
-        if (row == ZEROS || (p.bits == 32 && divisor >> 32)) return;
-        Divisor by = divisor_of(uint64_t(divisor), p.bits);
-        if (by.way == MULTIPLY && is_shared) {
-            Sum quotient;
-            int& found = quotients[{row, divisor}];
-            if (!found) put(quotient, {Step::ADD, 0, 0, row, by, 1, 0, 0}), found = quotient.row;
-            row = found, by = divisor_of(1, p.bits);
-        }
-        if (sum.row == ZEROS && by.way == NOTHING && weight == 1) sum.row = row;
-        else put(sum, {Step::ADD, 0, 0, row, by, weight, 0, 0});
-    }
-
-    void write(const Instruction& each) {
-        const bool at_once = each.load >= 0 && each.keep < 0 && each.adds.size() == 1 && each.adds[0].divisor == 1;
-        if (at_once) return load(linear, each, each.adds[0].weight);
-        Sum number;
-        if (each.load >= 0) load(number, each, 1);
-        else for (const Quotient& term : each.terms) {
-            auto found = registers.find(term.number);
-            if (found == registers.end()) throw std::invalid_argument("registers are filled before they are read");
-            add(number, found->second, term.divisor, term.weight);
-        }
-        if (each.load < 0 && each.bound >= 0) p.steps.push_back({Step::PAST, 0, 0, number.row, {}, 0, 0, each.bound});
-        if (each.keep >= 0) registers[each.keep] = number.row;
-        for (const Quotient& one : each.adds) add(linear, number.row, one.divisor, one.weight, each.keep >= 0);
-        if (p.direction == DELINEARIZE && each.store >= 0) store(number, each.store);
-        if (p.direction == LOOK_UP && each.store != NONE) add(target, number.row, 1, uint64_t(each.store));
-    }
-    void store(const Sum& sum, int64_t row) { p.steps.push_back({Step::STORE, 0, 0, sum.row, {}, 0, row, 0}); }
-
-public:
-    Writer(Compiled& program, const std::vector<Instruction>& instructions) : p(program) {
-        if (p.direction == DELINEARIZE || p.direction == CONVERT_LINEAR) p.steps.push_back({Step::LOAD, LINEAR, ZEROS, 0, {}, 1, 0, p.size});
-        for (const Instruction& each : instructions) write(each);
-        if (p.direction != DELINEARIZE) store(linear, 0);
-        if (p.direction == LOOK_UP) store(target, 1);
-        std::vector<bool> is_needed(size_t(p.rows));
-        for (auto step = p.steps.rbegin(); step != p.steps.rend(); step++) {
-            step->checks = step->kind == Step::PAST || (step->kind != Step::STORE && is_needed[size_t(step->into)]);
-            if (step->checks) is_needed[size_t(step->base)] = is_needed[size_t(step->from)] = true;
-        }
-    }
-};
-
-}  // namespace
-
-std::unique_ptr<const Program> compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed) {
-    auto p = std::make_unique<Compiled>();
-    p->direction = direction, p->given = 0, p->results = direction != DELINEARIZE, p->size = size;
-    p->bits = bits, p->streamed = streamed, p->set = &kernels();
-    for (const Instruction& each : instructions) {
-        p->given = std::max(p->given, each.load + 1);
-        if (direction == DELINEARIZE) p->results = std::max(p->results, each.store + 1);
-    }
-    if (p->given && direction != LINEARIZE) throw std::invalid_argument("only linearize reads coordinates");
-    Writer(*p, instructions);
+    if (places >= 0 && (p.given > 1 || p.results != 2)) throw std::invalid_argument("a look-up has one row of indices and two of places");
     return p;
 }
 
@@ -250,11 +149,12 @@ struct Room {
     alignas(64) char elements[MOST_INDICES * 16];
     uint8_t mask[MOST_INDICES];  // not 0: padding
 };
-static int64_t scratch_of(const Compiled& p) { return p.rows * ROW_BYTES + int64_t(sizeof(Room)); }
+static int64_t block_of(const Program& p) { return ROW_BYTES * 8 / p.bits; }
+static int64_t scratch_of(const Program& p) { return p.rows * ROW_BYTES + int64_t(sizeof(Room)); }
 
 // Indices first..first + n - 1 of a call.
 struct Block {
-    const Compiled& p;
+    const Program& p;
     const Conversion& c;
     char* scratch;
     int64_t first, n;
@@ -264,12 +164,13 @@ struct Block {
 
     Room& room() const { return *reinterpret_cast<Room*>(scratch); }
     char* row(int number) const { return scratch + sizeof(Room) + number * ROW_BYTES; }
+    const WordKernels& words() const { return p.set->words[p.bits == 64]; }
     char* result(int64_t number) const { return c.result + (number * c.count + first) * c.result_size; }
 
     // keeps: what it computes is wanted.  Stops before what is out of bounds.
     void load(const Step& s, bool keeps) {
         const Given& g = c.given;
-        const char* from = g.at + s.row * g.row + first * g.step;
+        const char* from = g.at + s.side * g.row + first * g.step;
         const char* const room_given = reinterpret_cast<char*>(room().given);
         int log = log2_of(g.size);
         auto limit = [&] { return log == 3 ? uint64_t(s.bound) : std::min(uint64_t(s.bound), uint64_t(1) << (8 * g.size - g.is_signed)); };
@@ -277,7 +178,7 @@ struct Block {
         if (g.step != g.size || brings_in) WIDEN[log][g.is_signed](room().given, from, g.step, n), from = room_given, log = 3;
         if (brings_in) bring_in(room().given, n, s.bound, c.mode == WRAP, g.is_signed);
         uint64_t found = 0;
-        if (keeps) found = p.words().load[log](row(s.into), row(s.base), from, s.weight, n);
+        if (keeps) found = words().load[log](row(s.into), row(s.base), from, s.weight, n);
         else if (checks_given) found = p.set->most[log](from, n);
         if (!checks_given || found < limit()) return;
         int64_t k = 0;
@@ -287,7 +188,7 @@ struct Block {
 
     void store(int from, int64_t number) {
         char* to = result(number);
-        auto write = p.words().store[log2_of(c.result_size)];
+        auto write = words().store[log2_of(c.result_size)];
         if (!streams) return write(to, row(from), n);
         char* here = room().result + (reinterpret_cast<uintptr_t>(to) & 63);  // its place in a line
         write(here, row(from), n);
@@ -296,7 +197,7 @@ struct Block {
 
     void past(int from, int64_t bound) {
         if (!has_mask) std::memset(room().mask, 0, size_t(n));
-        has_mask |= p.words().past(room().mask, row(from), uint64_t(bound), n);
+        has_mask |= words().past(room().mask, row(from), uint64_t(bound), n);
     }
 
     void run(bool checks_sums) {
@@ -304,10 +205,10 @@ struct Block {
         for (const Step& s : p.steps) {
             const bool is_wanted = writes || (checks_sums && s.checks);
             if (s.kind == Step::LOAD) load(s, is_wanted);
-            else if (s.kind == Step::PAST) checks_sums ? past(s.from, s.bound) : void();
+            else if (s.kind == Step::PAST) checks_sums ? past(s.number, s.bound) : void();
             else if (!is_wanted) continue;
-            else if (s.kind == Step::ADD) p.words().add[s.by.way](row(s.into), row(s.base), row(s.from), s.by, s.weight, n);
-            else store(s.from, s.row);
+            else if (s.kind == Step::ADD) words().add[s.by.way](row(s.into), row(s.base), row(s.number), s.by, s.weight, n);
+            else store(s.number, s.side);
         }
     }
 };
@@ -316,7 +217,7 @@ struct Block {
 
 // On the heap: see `Call`.
 struct Job {
-    const Compiled& p;
+    const Program& p;
     Conversion c;
     bool looks, streams;  // it looks for indices that cannot be converted, and writes around the caches
     int64_t early;        // blocks begin so many indices early, so that they begin with lines of what is given
@@ -336,7 +237,7 @@ static void convert_block(const Job& job, Block& block) {
 static void run_conversion(const Call& call, int64_t first, int64_t last, Worker& worker) {
     const Job& job = *static_cast<const Job*>(call.plan);
     const Conversion& c = job.c;
-    const int64_t size = job.p.block();
+    const int64_t size = block_of(job.p);
     std::memset(worker.scratch + sizeof(Room), 0, size_t(ROW_BYTES));  // ZEROS
     for (int64_t k = first; k < last; k++) {
         int64_t begin = std::max<int64_t>(k * size - job.early, 0), end = std::min((k + 1) * size - job.early, c.count);
@@ -357,13 +258,12 @@ static void run_conversion(const Call& call, int64_t first, int64_t last, Worker
 
 }  // namespace
 
-gl_result convert(const Program& program, const Conversion& c, int threads, gl_poll poll, void* about, int64_t& offender) {
-    const Compiled& p = static_cast<const Compiled&>(program);
+gl_result convert(const Program& p, const Conversion& c, int threads, gl_poll poll, void* about, int64_t& offender) {
     const bool looks = !c.is_checked && (c.mode == RAISE || c.mode == MARK);  // with a result: that is new, and so in the caches
     const int64_t written = c.result ? p.results * c.result_size : 0;
-    const int64_t bytes = p.block() * (std::max<int64_t>(p.given, 1) * c.given.size + written);
+    const int64_t bytes = block_of(p) * (std::max<int64_t>(p.given, 1) * c.given.size + written);
     const int64_t early = c.given.step == c.given.size ? int64_t(reinterpret_cast<uintptr_t>(c.given.at) % 64) / c.given.size : 0;
-    const int64_t blocks = c.count ? (c.count + early + p.block() - 1) / p.block() : 0;
+    const int64_t blocks = c.count ? (c.count + early + block_of(p) - 1) / block_of(p) : 0;
     std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, looks, !looks && written * c.count >= p.streamed, early});
     if (!job) return GL_NO_MEMORY;
     Call call{run_conversion, job.get(), nullptr, nullptr, blocks, scratch_of(p)};
@@ -378,7 +278,7 @@ gl_result convert(const Program& program, const Conversion& c, int threads, gl_p
 namespace {
 
 struct LookUpJob {
-    const Compiled& p;
+    const Program& p;
     LookUp c;
 };
 
@@ -407,22 +307,17 @@ using Write = void (*)(const char*, const LookUp&, const int64_t*, int64_t);
 static constexpr Read READ[] = {read_elements<1>, read_elements<2>, read_elements<4>, read_elements<8>, read_elements<16>};
 static constexpr Write WRITE[] = {write_elements<1>, write_elements<2>, write_elements<4>, write_elements<8>, write_elements<16>};
 
-template <class Word> static void count_up(char* row, int64_t first, int64_t n) {
-    Word* x = reinterpret_cast<Word*>(row);
-    for (int64_t k = 0; k < n; k++) x[k] = Word(first + k);
-}
-
 static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& worker) {
     const LookUpJob& job = *static_cast<const LookUpJob*>(call.plan);
-    const Compiled& p = job.p;
+    const Program& p = job.p;
     const LookUp& c = job.c;
     Room& room = *reinterpret_cast<Room*>(worker.scratch);
-    const Conversion places{{nullptr, 0, 0, 1, 1, false}, reinterpret_cast<char*>(room.places), 8, MOST_INDICES, RAISE, false};
+    const Conversion places{{reinterpret_cast<char*>(room.given), 1, 0, 8, 8, false}, reinterpret_cast<char*>(room.places), 8, MOST_INDICES, RAISE, false};
     std::memset(worker.scratch + sizeof(Room), 0, size_t(ROW_BYTES));  // ZEROS
-    for (int64_t begin = first * p.block(); begin < std::min(last * p.block(), p.size); begin += p.block()) {
-        const int64_t n = std::min(p.block(), p.size - begin);
+    for (int64_t begin = first * block_of(p); begin < std::min(last * block_of(p), p.places); begin += block_of(p)) {
+        const int64_t n = std::min(block_of(p), p.places - begin);
         Block block{p, places, worker.scratch, 0, n, false, false};
-        p.bits == 64 ? count_up<uint64_t>(block.row(LINEAR), begin, n) : count_up<uint32_t>(block.row(LINEAR), begin, n);
+        for (int64_t k = 0; k < n; k++) room.given[k] = uint64_t(begin + k);
         block.run(true);
         const int bytes = std::max(c.target_bits / 8, 1);
         char* target = c.target + begin * bytes;
@@ -435,9 +330,8 @@ static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& w
 
 }  // namespace
 
-gl_result look_up(const Program& program, const LookUp& c, int threads, gl_poll poll, void* about) {
-    const Compiled& p = static_cast<const Compiled&>(program);
-    const int64_t blocks = (p.size + p.block() - 1) / p.block(), bytes = p.block() * (8 + c.source_bits / 8 + c.target_bits / 8);
+gl_result look_up(const Program& p, const LookUp& c, int threads, gl_poll poll, void* about) {
+    const int64_t blocks = (p.places + block_of(p) - 1) / block_of(p), bytes = block_of(p) * (8 + c.source_bits / 8 + c.target_bits / 8);
     std::unique_ptr<LookUpJob> job(new (std::nothrow) LookUpJob{p, c});
     if (!job) return GL_NO_MEMORY;
     Call call{run_look_up, job.get(), nullptr, nullptr, blocks, scratch_of(p)};

@@ -7,31 +7,40 @@
 
 namespace gpulayout {
 
-constexpr int64_t NONE = INT64_MIN;
+// Exact division of words by multiplication, see `divisor_of`.
+enum Division { NOTHING, SHIFT, MULTIPLY };
+struct Divisor {
+    Division way;
+    int shift;  // MULTIPLY: beyond the width of a word
+    uint64_t multiplier, plus;
+};
 
-struct Quotient {  // number // divisor * weight; number: a register, or NONE, the given linear index
-    int64_t number, divisor;
+// `RowStep` of gpulayout/cpu/index_steps.py.
+struct Step {
+    enum Kind { LOAD, ADD, PAST, STORE };
+    int kind, into, base, number;
+    int64_t divisor;
     uint64_t weight;  // modulo 2^64
+    int64_t side, bound;
+    int checks;
+    Divisor by;
 };
 
-// As in gpulayout/moves/index_program.py.
-struct Instruction {
-    int64_t load = NONE, bound = NONE, keep = NONE, store = NONE;
-    std::vector<Quotient> terms, adds;
-};
-
-enum Direction { LINEARIZE, DELINEARIZE, CONVERT_LINEAR, LOOK_UP };
 enum Mode { RAISE, WRAP, CLIP, MARK };
 
-// given, results: rows of coordinates that it reads, and of results; size: places that a given linear index points into.
+struct IndexKernels;
 struct Program {
-    Direction direction;
-    int64_t given, results, size;
-    virtual ~Program() = default;
+    std::vector<Step> steps;
+    int bits;
+    int64_t streamed;  // results of so many bytes are written around the caches
+    int64_t places;    // that a look-up writes; -1: it is a conversion
+    const IndexKernels* set;
+    int rows;
+    int64_t given, results;  // rows of what is given, and of results
 };
 
-// streamed: results of so many bytes are written around the caches.  std::invalid_argument: the instructions are no program.
-std::unique_ptr<const Program> compiled(Direction direction, const std::vector<Instruction>& instructions, int64_t size, int bits, int64_t streamed);
+// Fills in what the first four fields say.  std::invalid_argument: the steps are no program.
+Program compiled(std::vector<Step> steps, int bits, int64_t streamed, int64_t places);
 
 struct Given {  // rows of integers of 1, 2, 4 or 8 bytes
     const char* at;

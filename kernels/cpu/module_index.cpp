@@ -23,60 +23,34 @@ struct IndexObject {
 };
 const Program& program_of(PyObject* self) { return *reinterpret_cast<IndexObject*>(self)->program; }
 
-// --------------------------------------------------------------------------------------------- a program from its tuples
-
-// Calls with each item of a sequence.  False: with an exception.
-template <class Use> bool each_item(PyObject* given, Use use) {
+// Calls of the constructor.  False: with an exception.
+bool read_steps(PyObject* given, std::vector<Step>& steps) {
     for (Py_ssize_t k = 0, count = PySequence_Size(given); k < count; k++) {
         PyObject* one = PySequence_GetItem(given, k);
-        bool ok = one && use(one);
+        Step s{};
+        long long divisor, side, bound;
+        unsigned long long weight;
+        const bool is_tuple = one && PyTuple_Check(one);
+        if (one && !is_tuple) PyErr_SetString(PyExc_TypeError, "a step is a tuple, see index_steps.py");
+        const bool ok = is_tuple && PyArg_ParseTuple(one, "iiiiLKLLp:step", &s.kind, &s.into, &s.base, &s.number, &divisor, &weight, &side, &bound, &s.checks);
         Py_XDECREF(one);
         if (!ok) return false;
+        s.divisor = divisor, s.weight = weight, s.side = side, s.bound = bound;
+        steps.push_back(s);
     }
     return !PyErr_Occurred();
 }
 
-// An item of a tuple, a number or None; weights wrap.
-int64_t number_of(PyObject* tuple, Py_ssize_t k) {
-    PyObject* one = PyTuple_GetItem(tuple, k);
-    return one == Py_None ? NONE : int64_t(PyLong_AsUnsignedLongLongMask(one));
-}
-
-// False: with an exception.
-bool is_tuple(PyObject* given, Py_ssize_t count) {
-    bool is = PyTuple_Check(given) && PyTuple_Size(given) == count;
-    return is || (PyErr_SetString(PyExc_TypeError, "an instruction is (load, terms, bound, register, store, adds), see index_program.py"), false);
-}
-
-// Terms (register, divisor, weight), or quotients (divisor, weight).
-bool read_quotients(PyObject* given, int has_register, std::vector<Quotient>& found) {
-    return each_item(given, [&](PyObject* one) {
-        if (!is_tuple(one, 2 + has_register)) return false;
-        found.push_back({has_register ? number_of(one, 0) : NONE, number_of(one, has_register), uint64_t(number_of(one, 1 + has_register))});
-        return !PyErr_Occurred();
-    });
-}
-
-bool read_instruction(PyObject* given, Instruction& found) {
-    if (!is_tuple(given, 6)) return false;
-    found.load = number_of(given, 0), found.bound = number_of(given, 2), found.keep = number_of(given, 3), found.store = number_of(given, 4);
-    return !PyErr_Occurred() && read_quotients(PyTuple_GetItem(given, 1), 1, found.terms) && read_quotients(PyTuple_GetItem(given, 5), 0, found.adds);
-}
-
 PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
-    const char* direction;
-    PyObject* instructions;
-    long long size, streamed;
+    PyObject* given;
+    long long streamed, places;
     int bits;
-    if (!PyArg_ParseTuple(args, "sOLiL:IndexProgram", &direction, &instructions, &size, &bits, &streamed)) return nullptr;
-    static const char* const names[] = {"linearize", "delinearize", "convert_linear", "lookup"};
-    const auto* name = std::find_if(names, names + 4, [&](const char* each) { return !std::strcmp(direction, each); });
-    if (name == names + 4 || size < 0 || (bits != 32 && bits != 64))
-        return PyErr_SetString(PyExc_ValueError, "a direction, a size from 0 on, and words of 32 or 64 bits"), nullptr;
+    if (!PyArg_ParseTuple(args, "OiLL:IndexProgram", &given, &bits, &streamed, &places)) return nullptr;
+    if (bits != 32 && bits != 64) return PyErr_SetString(PyExc_ValueError, "words of 32 or 64 bits"), nullptr;
     try {
-        std::vector<Instruction> list;
-        if (!each_item(instructions, [&](PyObject* one) { return list.emplace_back(), read_instruction(one, list.back()); })) return nullptr;
-        std::unique_ptr<const Program> program = compiled(Direction(name - names), list, size, bits, streamed);
+        std::vector<Step> steps;
+        if (!read_steps(given, steps)) return nullptr;
+        std::unique_ptr<Program> program(new Program(compiled(std::move(steps), bits, streamed, places)));
         IndexObject* self = made<IndexObject>(reinterpret_cast<PyObject*>(type));
         if (self) self->program = program.release();
         return reinterpret_cast<PyObject*>(self);
@@ -122,17 +96,16 @@ struct Opened {
 
 // The rows of what is given.  False: it has others.
 bool open_given(const Py_buffer& view, const Program& program, Conversion& call) {
-    int dimensions = program.direction == LINEARIZE ? 2 : 1;
-    if (view.ndim != dimensions || (dimensions == 2 && view.shape[0] < program.given)) return false;
-    call.count = view.shape[dimensions - 1];
-    call.given = {static_cast<const char*>(view.buf), dimensions == 2 ? program.given : 1, dimensions == 2 ? view.strides[0] : 0,
-                  view.strides[dimensions - 1], view.itemsize, false};
+    const int last = view.ndim - 1;
+    if ((last != 0 && last != 1) || (last ? view.shape[0] : 1) < program.given) return false;
+    call.count = view.shape[last];
+    call.given = {static_cast<const char*>(view.buf), program.given, last ? view.strides[0] : 0, view.strides[last], view.itemsize, false};
     return true;
 }
 
 // False: with an exception.
 bool convert_opened(const Program& program, const Opened& given, const Opened& result, bool writes, Conversion call, int64_t threads, int64_t& offender) {
-    bool fits = program.direction != LOOK_UP && call.mode >= RAISE && call.mode <= MARK && given.has_integers() && open_given(given.view, program, call);
+    bool fits = program.places < 0 && call.mode >= RAISE && call.mode <= MARK && given.has_integers() && open_given(given.view, program, call);
     call.given.is_signed = given.is_signed();
     if (writes) {
         call.result = static_cast<char*>(result.view.buf), call.result_size = result.view.itemsize;
@@ -167,14 +140,14 @@ PyObject* index_look_up(PyObject* self, PyObject* args) {
         return nullptr;
     const Program& program = program_of(self);
     auto is_size = [](int bits) { return bits > 0 && bits <= 128 && !(bits & (bits - 1)); };
-    if (program.direction != LOOK_UP || !is_size(call.source_bits) || !is_size(call.target_bits) || pad_size > 16 ||
+    if (program.places < 0 || !is_size(call.source_bits) || !is_size(call.target_bits) || pad_size > 16 ||
         pad_size != std::max({call.source_bits, call.target_bits, 8}) / 8)
         return PyErr_SetString(PyExc_ValueError, "a look-up, of elements of 1, 2, 4 bits or 1, 2, 4, 8, 16 bytes"), nullptr;
     std::memcpy(call.pad, pad, size_t(pad_size));
     Opened source(from, PyBUF_STRIDED_RO), target(source.is_open ? to : nullptr, PyBUF_STRIDED);
     call.source = static_cast<const char*>(source.view.buf), call.target = static_cast<char*>(target.view.buf);
     auto work = [&](int most, gl_poll poll, void* about) { return look_up(program, call, most, poll, about); };
-    const bool is_done = target.is_open && done(program.size * (call.source_bits + call.target_bits) / 8, threads, work);
+    const bool is_done = target.is_open && done(program.places * (call.source_bits + call.target_bits) / 8, threads, work);
     source.close(), target.close();
     if (!is_done) return nullptr;
     Py_RETURN_NONE;
@@ -189,9 +162,8 @@ PyMethodDef index_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot index_slots[] = {
-    {Py_tp_doc, const_cast<char*>("IndexProgram(direction, instructions, size, bits, streamed)\n--\n\n"
-                                  "A program of gpulayout/moves/index_program.py.\n\n"
-                                  "streamed: coordinates of so many bytes are written around the caches.")},
+    {Py_tp_doc, const_cast<char*>("IndexProgram(steps, bits, streamed, places)\n--\n\nSteps of gpulayout/cpu/index_steps.py.\n\n"
+                                  "streamed: results of so many bytes are written around the caches; places: that a look-up writes, else -1.")},
     {Py_tp_new, reinterpret_cast<void*>(index_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(index_free)},
     {Py_tp_methods, index_methods},

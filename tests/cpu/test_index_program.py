@@ -12,6 +12,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.cpu import native
 from gpulayout.cpu.index import HostConversion
+from gpulayout.cpu.index_steps import steps_of
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
 from tests.support.index_cases import numbers_of
@@ -216,7 +217,10 @@ def test_scratch_arrays_have_the_size_of_a_block_for_any_number_of_indices(text,
 
 # ---- the engine's own type -------------------------------------------------------------------------------------------
 
-PLAIN = (None, ((None, 1, 1),), None, None, 0, ())  # an instruction
+# Steps: kind, into, base, number, divisor, weight, side, bound, checks
+READ = (0, 1, 0, 0, 1, 1, 0, 5, True)
+WRITE = (3, 0, 0, 1, 1, 1, 0, 0, False)
+PLAIN = (READ, WRITE)
 
 
 @pytest.fixture
@@ -231,16 +235,19 @@ def made():
 @pytest.mark.parametrize(
     "arguments, error",
     [
-        (("sideways", (), 5, 32, 0), ValueError),
-        (("delinearize", (PLAIN,), -1, 32, 0), ValueError),
-        (("delinearize", (PLAIN,), 5, 16, 0), ValueError),
-        (("delinearize", ((None, ((None, 0, 1),), None, None, 0, ()),), 5, 32, 0), ValueError),
-        (("delinearize", ((None, ((3, 1, 1),), None, None, 0, ()),), 5, 32, 0), ValueError),
-        (("delinearize", ((0, (), 5, None, None, ()),), 5, 32, 0), ValueError),
-        (("delinearize", ("text",), 5, 32, 0), TypeError),
-        (("delinearize", ((None, ((None, 1),), None, None, 0, ()),), 5, 32, 0), TypeError),
-        (("delinearize", ((None, (("a", 1, 1),), None, None, 0, ()),), 5, 32, 0), TypeError),
-        (("delinearize", 7, 5, 32, 0), TypeError),
+        ((PLAIN, 16, 0, -1), ValueError),
+        (((READ, (4, *WRITE[1:])), 32, 0, -1), ValueError),
+        ((((-1, *READ[1:]), WRITE), 32, 0, -1), ValueError),
+        ((((0, 0, *READ[2:]), WRITE), 32, 0, -1), ValueError),
+        ((((1, 1 << 12, *READ[2:]), WRITE), 32, 0, -1), ValueError),
+        (((READ, (3, 0, 0, -1, *WRITE[4:])), 32, 0, -1), ValueError),
+        (((READ, (1, 2, 0, 1, 0, 1, 0, 0, False)), 32, 0, -1), ValueError),
+        (((READ, (*WRITE[:6], -1, 0, False)), 32, 0, -1), ValueError),
+        ((PLAIN, 32, 0, 5), ValueError),
+        (("text", 32, 0, -1), TypeError),
+        (((READ[:-1], WRITE), 32, 0, -1), TypeError),
+        (((READ, (3, 0, "a", *WRITE[3:])), 32, 0, -1), TypeError),
+        ((7, 32, 0, -1), TypeError),
     ],
 )
 def test_what_is_no_program_is_refused(made, arguments, error):
@@ -249,12 +256,13 @@ def test_what_is_no_program_is_refused(made, arguments, error):
 
 
 def test_arrays_that_do_not_fit_the_program_are_refused(made):
-    program = made("delinearize", (PLAIN,), 5, 32, 0)
+    program = made(PLAIN, 32, 0, -1)
     good, result = np.zeros(3, np.int64), np.full((1, 3), 7, np.int64)
     for given, out, mode in (
         (good.astype(float), result, 0),
         (good, result[:, :2].copy(), 0),
-        (good[None], result, 0),
+        (good[None][:0], result, 0),
+        (good[None, None], result, 0),
         (good, result.astype(float), 0),
         (good, result, 4),
     ):
@@ -271,10 +279,10 @@ def test_coordinates_are_written_around_the_caches_at_any_place_of_a_line(made, 
     sets = native.module().instruction_sets()
     if number >= len(sets):
         pytest.skip("this machine has no such instruction set")
-    back = delinearize_program(gl.parse_shape("f32[7,9]"))
+    steps = steps_of(delinearize_program(gl.parse_shape("f32[7,9]")))
     native.module().use(number)
     try:
-        program = made(back.direction, back.instructions, back.size, 32, 0)
+        program = made(steps, 32, 0, -1)
     finally:
         native.module().use(len(sets) - 1)
     for count in (1, 7, 8, 9, 63, 64, 65, 127, 300, 1000):
@@ -284,7 +292,7 @@ def test_coordinates_are_written_around_the_caches_at_any_place_of_a_line(made, 
             begin = -room.__array_interface__["data"][0] % 64 + start
             end = begin + 2 * count * np.dtype(dtype).itemsize
             result = room[begin:end].view(dtype).reshape(2, count)
-            assert program.convert(linear, result, 0, 0, 1) is None
+            assert program.convert(linear, result, 0, True, 1) is None  # checked, so that the result is not new
             assert result.tolist() == [(linear // 9).tolist(), (linear % 9).tolist()]
             assert (room[:begin] == 0x5C).all() and (room[end:] == 0x5C).all()
 

@@ -48,8 +48,8 @@ EQUIVALENTS = {
      'SHARE = 1 << 19  # the fewest indices that justify another thread'):
         _CHOICE,
     ("gpulayout/cpu/lookup.py",
-     'return text + ", then packed" if move.target_bits < 8 else text',
-     'return text + ", then packed" if move.target_bits != 8 else text'):
+     'return text + ", then packed" if self.move.target_bits < 8 else text',
+     'return text + ", then packed" if self.move.target_bits != 8 else text'):
         "8 is the most that target_bits can be",
     ("gpulayout/gpu/many_axes/shared_box.py",
      'even = {-(-extent // pieces) for pieces in range(2, 9)}',

@@ -48,8 +48,9 @@ def test_random_moves_are_right(name, kind):
         assert found[("polls",)] > MORE * CASES[kind] / 5  # so the kind's poll did what it is about
 
 
-def test_random_packed_moves_are_right(name):
-    process = stress.run(stress.BUILDS[name], "packed", 1, 0, MORE * 3000, 20_000)
+@pytest.mark.parametrize("kind, count, most", [("packed", 3000, 20_000), ("indices", 1500, 5000)])
+def test_random_packed_moves_and_indices_are_right(name, kind, count, most):
+    process = stress.run(stress.BUILDS[name], kind, 1, 0, MORE * count, most)
     assert process.returncode == 0, f"{process.stdout[-4000:]}\n{process.stderr[:8000]}"
 
 

@@ -26,12 +26,14 @@ CASES = (  # kind, cases, most bytes
     ("forks", 60, 1 << 20),
     ("leaves", 100, 1 << 20),
 )
-_CONVERTS, _PACKED = (("converts", 3000, 60_000),), (("packed", 12_000, 20_000),)
+_CONVERTS, _PACKED, _INDICES = (("converts", 3000, 60_000),), (("packed", 12_000, 20_000),), (("indices", 4000, 5000),)
 CASES_OF = {  # of files that only some programs call
     "convert_move.cpp": _CONVERTS,
     "convert_kernels.h": _CONVERTS,
     "packed_move.cpp": _PACKED,
     "bit_kernels.h": _PACKED,
+    "index_program.cpp": _INDICES,
+    "index_kernels.h": _INDICES,
 }
 BUILDS = ("first", "quick", "asan")  # what compiles soonest comes first; it lacks wide vectors
 

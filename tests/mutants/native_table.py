@@ -7,6 +7,7 @@ from tests.mutants.kernel_table import Mutant
 
 KERNELS, ENGINE, THREADS = "register_kernels.h", "strided_move.cpp", "threads.h"
 CONVERT, PASSES, PACKED, BITS = "convert_move.cpp", "convert_kernels.h", "packed_move.cpp", "bit_kernels.h"
+INDICES, NUMBERS = "index_program.cpp", "index_kernels.h"
 
 # ---- proofs ----
 
@@ -234,5 +235,32 @@ MUTANTS = (
     Mutant(PACKED, "the byte of another run is written", "slot += before, from += before, n -= before;", ""),
     Mutant(BITS, "pairs of bits in the wrong order", "if (Bits < 4) word = Word(word | word << 2 * (8 - Bits));", "if (Bits < 4) word = Word(word | word << (8 - Bits));"),
     Mutant(BITS, "upper bits packed too", "        word &= in_each_byte<Word>((1 << Bits) - 1);\n        word = Word(word | word >> (8 - Bits));", "        word = Word(word | word >> (8 - Bits));"),
+    # ---- indices
+    Mutant(INDICES, "index: reciprocals rounded up where they must not be", "is_near = up * d - power <= Wide(1) << log;", "is_near = true;"),
+    Mutant(INDICES, "index: reciprocals rounded down without the number's one", "uint64_t(is_near ? 0 : up - 1)}", "uint64_t(0)}"),
+    Mutant(INDICES, "index: powers of two shifted once too often", "return {log ? SHIFT : NOTHING, log, 0, 0};", "return {log ? SHIFT : NOTHING, log + (log > 5), 0, 0};"),
+    Mutant(INDICES, "index: the bound itself is inside", "if (!checks_given || found < limit()) return;", "if (!checks_given || found <= limit()) return;"),
+    Mutant(INDICES, "index: bounds beyond the type let negative numbers in", "std::min(uint64_t(s.bound), uint64_t(1) << (8 * g.size - g.is_signed))", "uint64_t(s.bound)"),
+    Mutant(INDICES, "index: not the first offender of a block", "while (p.set->most[log](from + (k << log), 1) < limit()) k++;", "for (k = n - 1; p.set->most[log](from + (k << log), 1) < limit();) k--;"),
+    Mutant(INDICES, "index: indices after an offender are looked at", "offender = first + k, n = k;", "offender = first + k;"),
+    Mutant(INDICES, "index: the last offender of all blocks", "for (int64_t lowest = job.offender.load(); block.offender < lowest;)", "for (int64_t lowest = job.offender.load(); block.offender < INT64_MAX;)"),
+    Mutant(INDICES, "index: the last padding of a block", "if (c.mode != MARK) return void(block.offender = block.first + k);", "if (c.mode != MARK) block.offender = block.first + k;"),
+    Mutant(INDICES, "index: wraps numbers below 0 to one too many", "is_below ? size - 1 - up : up", "is_below ? size - up : up"),
+    Mutant(INDICES, "index: clips to the bound", "std::min(x, size - 1);", "std::min(x, size);"),
+    Mutant(INDICES, "index: clips numbers below 0 to the top", "const bool is_below = is_signed && x >> 63;", "const bool is_below = wraps && is_signed && x >> 63;"),
+    Mutant(INDICES, "index: integers that lie apart without their sign", "WIDEN[log][g.is_signed]", "WIDEN[log][0]"),
+    Mutant(INDICES, "index: blocks that begin early leave the last one out", "blocks = c.count ? (c.count + early + block_of(p) - 1)", "blocks = c.count ? (c.count + block_of(p) - 1)"),
+    Mutant(INDICES, "index: the first block begins before the first index", "begin = std::max<int64_t>(k * size - job.early, 0)", "begin = k * size - job.early"),
+    Mutant(INDICES, "index: the block of another row is marked", "std::memset(block.result(row) + k * c.result_size, -1", "std::memset(block.result(0) + k * c.result_size, -1"),
+    Mutant(INDICES, "index: only the last bound counts", "if (!has_mask) std::memset(room().mask, 0, size_t(n));", "std::memset(room().mask, 0, size_t(n));"),
+    Mutant(INDICES, "index: sums that are written are not computed", "const bool is_wanted = writes || (checks_sums && s.checks);", "const bool is_wanted = (writes && !checks_sums) || (checks_sums && s.checks);"),
+    Mutant(NUMBERS, "index: the most without the last number", "for (int64_t k = 0; k < n; k++) found = number<T>", "for (int64_t k = 0; k < n - (n > 1); k++) found = number<T>"),
+    Mutant(NUMBERS, "index: numbers of 32 bits carry into a word of 64", "T(std::make_signed_t<Word>(from[k]))", "T(from[k])"),
+    Mutant(NUMBERS, "index: a sum without what it begins with", "to[k] = sum[k] + Word(x) * w;", "to[k] = Word(x) * w;"),
+    Mutant(NUMBERS, "index: streams without what follows the last line", "#endif\n#endif\n    std::memcpy(to, from, size_t(bytes));", "#endif\n#endif\n    if (!IS_X86_64) std::memcpy(to, from, size_t(bytes));"),
+    Mutant(NUMBERS, "index: streams begin anywhere in a line", "head = before < bytes ? before : bytes;", "head = before * 0;"),
+    Mutant(INDICES, "look-up: pads of the block before", "block.has_mask ? room.mask : nullptr, n);", "room.mask, n);"),
+    Mutant(INDICES, "look-up: the last block ends with the others", "const int64_t n = std::min(block_of(p), p.places - begin);", "const int64_t n = block_of(p);"),
+    Mutant(INDICES, "look-up: a byte's last slots of the next block", "j < std::min(slots, n - k); j++", "j < slots; j++"),
 )
 # fmt: on

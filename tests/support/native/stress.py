@@ -23,9 +23,14 @@ FILES = (
     *("strided_move.cpp", "strided_move.h", "convert_move.cpp", "convert_move.h", "packed_move.cpp", "packed_move.h"),
     *("threads.h", "instruction_sets.h", "each_instruction_set.h", "../convert.cuh"),
     *("register_kernels.h", "convert_kernels.h", "convert_words.h", "bit_kernels.h"),
+    *("index_program.cpp", "index_program.h", "index_kernels.h", "new_pages.h"),
 )
 # The program of a kind of case, and the file that it calls beside strided_move.cpp; of all others stress.cpp.
-PROGRAMS = {"converts": ("converts.cpp", "convert_move.cpp"), "packed": ("packed.cpp", "packed_move.cpp")}
+PROGRAMS = {
+    "converts": ("converts.cpp", "convert_move.cpp"),
+    "packed": ("packed.cpp", "packed_move.cpp"),
+    "indices": ("indices.cpp", "index_program.cpp"),
+}
 KINDS = ("moves", "callers", "stops", "within", "forks", "leaves")
 # What the engine is compiled with, of which toolchain's own flags would change something.
 FLAGS = ("-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fstrict-aliasing", "-Wno-psabi")

@@ -99,8 +99,9 @@ Program compiled(std::vector<Step> steps, int bits, int64_t streamed, int64_t pl
         const bool computes = s.kind == Step::LOAD || s.kind == Step::ADD;
         for (int row : {s.into, s.base, s.number})
             if (row < 0 || row >= MOST_ROWS || (computes && !s.into)) throw std::invalid_argument("rows from 0 on, of which 0 is not written");
-        if ((!computes && s.kind != Step::PAST && s.kind != Step::STORE) || s.divisor < 1 || s.side < 0 || s.side >= MOST_ROWS)
-            throw std::invalid_argument("four kinds of steps, with divisors from 1 on");
+        if ((!computes && s.kind != Step::PAST && s.kind != Step::STORE) || s.divisor < 1 || (bits == 32 && s.divisor >> 32) ||
+            s.side < 0 || s.side >= MOST_ROWS)
+            throw std::invalid_argument("four kinds of steps, with words from 1 on as divisors");
         s.by = divisor_of(uint64_t(s.divisor), bits);
         p.rows = std::max({p.rows, s.into + 1, s.base + 1, s.number + 1});
         if (s.kind == Step::LOAD) p.given = std::max(p.given, s.side + 1);
@@ -259,12 +260,12 @@ static void run_conversion(const Call& call, int64_t first, int64_t last, Worker
 }  // namespace
 
 gl_result convert(const Program& p, const Conversion& c, int threads, gl_poll poll, void* about, int64_t& offender) {
-    const bool looks = !c.is_checked && (c.mode == RAISE || c.mode == MARK);  // with a result: that is new, and so in the caches
+    const bool looks = !c.is_checked && (c.mode == RAISE || c.mode == MARK);
     const int64_t written = c.result ? p.results * c.result_size : 0;
     const int64_t bytes = block_of(p) * (std::max<int64_t>(p.given, 1) * c.given.size + written);
     const int64_t early = c.given.step == c.given.size ? int64_t(reinterpret_cast<uintptr_t>(c.given.at) % 64) / c.given.size : 0;
     const int64_t blocks = c.count ? (c.count + early + block_of(p) - 1) / block_of(p) : 0;
-    std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, looks, !looks && written * c.count >= p.streamed, early});
+    std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, looks, written * c.count >= p.streamed, early});
     if (!job) return GL_NO_MEMORY;
     Call call{run_conversion, job.get(), nullptr, nullptr, blocks, scratch_of(p)};
     gl_result result = share(call, int(std::min<int64_t>(threads, blocks * bytes / SHARE)), std::max<int64_t>(1, PORTION / bytes), poll, about);

@@ -242,6 +242,7 @@ def made():
         ((((1, 1 << 12, *READ[2:]), WRITE), 32, 0, -1), ValueError),
         (((READ, (3, 0, 0, -1, *WRITE[4:])), 32, 0, -1), ValueError),
         (((READ, (1, 2, 0, 1, 0, 1, 0, 0, False)), 32, 0, -1), ValueError),
+        (((READ, (1, 2, 0, 1, 1 << 32, 1, 0, 0, False)), 32, 0, -1), ValueError),
         (((READ, (*WRITE[:6], -1, 0, False)), 32, 0, -1), ValueError),
         ((PLAIN, 32, 0, 5), ValueError),
         (("text", 32, 0, -1), TypeError),
@@ -292,7 +293,7 @@ def test_coordinates_are_written_around_the_caches_at_any_place_of_a_line(made, 
             begin = -room.__array_interface__["data"][0] % 64 + start
             end = begin + 2 * count * np.dtype(dtype).itemsize
             result = room[begin:end].view(dtype).reshape(2, count)
-            assert program.convert(linear, result, 0, True, 1) is None  # checked, so that the result is not new
+            assert program.convert(linear, result, 0, 0, 1) is None
             assert result.tolist() == [(linear // 9).tolist(), (linear % 9).tolist()]
             assert (room[:begin] == 0x5C).all() and (room[end:] == 0x5C).all()
 

@@ -221,7 +221,7 @@ struct Job {
     const Program& p;
     Conversion c;
     bool looks, streams;  // it looks for indices that cannot be converted, and writes around the caches
-    int64_t early;        // blocks begin so many indices early, so that they begin with lines of what is given
+    int64_t early;        // blocks begin so many indices early, so that they begin with lines of the result or of what is given
     mutable std::atomic<int64_t> offender{INT64_MAX};
 };
 
@@ -263,9 +263,13 @@ gl_result convert(const Program& p, const Conversion& c, int threads, gl_poll po
     const bool looks = !c.is_checked && (c.mode == RAISE || c.mode == MARK);
     const int64_t written = c.result ? p.results * c.result_size : 0;
     const int64_t bytes = block_of(p) * (std::max<int64_t>(p.given, 1) * c.given.size + written);
-    const int64_t early = c.given.step == c.given.size ? int64_t(reinterpret_cast<uintptr_t>(c.given.at) % 64) / c.given.size : 0;
+    const bool streams = written && written * c.count >= p.streamed;
+    // A line that two blocks share goes to memory twice when it is written around the caches: that took twice the time.
+    const char* const lines = streams ? c.result : c.given.at;
+    const int64_t size = streams ? c.result_size : c.given.step == c.given.size ? c.given.size : 64;
+    const int64_t early = int64_t(reinterpret_cast<uintptr_t>(lines) % 64) / size;
     const int64_t blocks = c.count ? (c.count + early + block_of(p) - 1) / block_of(p) : 0;
-    std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, looks, written * c.count >= p.streamed, early});
+    std::unique_ptr<Job> job(new (std::nothrow) Job{p, c, looks, streams, early});
     if (!job) return GL_NO_MEMORY;
     Call call{run_conversion, job.get(), nullptr, nullptr, blocks, scratch_of(p)};
     gl_result result = share(call, int(std::min<int64_t>(threads, blocks * bytes / SHARE)), std::max<int64_t>(1, PORTION / bytes), poll, about);

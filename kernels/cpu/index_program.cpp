@@ -150,8 +150,13 @@ struct Room {
     alignas(64) char elements[MOST_INDICES * 16];
     uint8_t mask[MOST_INDICES];  // not 0: padding
 };
+// The begin of a line of a result, which is written whole, and only once, when the next block has the rest.
+struct Line {
+    char bytes[64];
+    int64_t kept;
+};
 static int64_t block_of(const Program& p) { return ROW_BYTES * 8 / p.bits; }
-static int64_t scratch_of(const Program& p) { return p.rows * ROW_BYTES + int64_t(sizeof(Room)); }
+static int64_t scratch_of(const Program& p) { return int64_t(sizeof(Room)) + p.rows * ROW_BYTES + p.results * int64_t(sizeof(Line)); }
 
 // Indices first..first + n - 1 of a call.
 struct Block {
@@ -159,7 +164,7 @@ struct Block {
     const Conversion& c;
     char* scratch;
     int64_t first, n;
-    bool checks_given, streams;
+    bool checks_given, streams, goes_on;  // goes_on: to the next block
     bool has_mask = false;
     int64_t offender = INT64_MAX;
 
@@ -191,9 +196,15 @@ struct Block {
         char* to = result(number);
         auto write = words().store[log2_of(c.result_size)];
         if (!streams) return write(to, row(from), n);
-        char* here = room().result + (reinterpret_cast<uintptr_t>(to) & 63);  // its place in a line
-        write(here, row(from), n);
-        p.set->stream(to, here, n * c.result_size);
+        const int64_t past = int64_t(reinterpret_cast<uintptr_t>(to) & 63);  // its place in a line
+        write(room().result + past, row(from), n);
+        Line& line = *reinterpret_cast<Line*>(row(p.rows) + number * int64_t(sizeof(Line)));
+        std::memcpy(room().result, line.bytes, size_t(line.kept));  // none, or all that stand before
+        const int64_t total = line.kept + n * c.result_size, end = (past + n * c.result_size) & 63, kept = goes_on && end <= total ? end : 0;
+        const char* here = room().result + past - line.kept;
+        p.set->stream(to - line.kept, here, total - kept);
+        std::memcpy(line.bytes, here + total - kept, size_t(kept));
+        line.kept = kept;
     }
 
     void past(int from, int64_t bound) {
@@ -240,10 +251,11 @@ static void run_conversion(const Call& call, int64_t first, int64_t last, Worker
     const Conversion& c = job.c;
     const int64_t size = block_of(job.p);
     std::memset(worker.scratch + sizeof(Room), 0, size_t(ROW_BYTES));  // ZEROS
+    std::memset(worker.scratch + sizeof(Room) + job.p.rows * ROW_BYTES, 0, size_t(job.p.results) * sizeof(Line));
     for (int64_t k = first; k < last; k++) {
         int64_t begin = std::max<int64_t>(k * size - job.early, 0), end = std::min((k + 1) * size - job.early, c.count);
         if (begin > job.offender.load()) continue;
-        Block block{job.p, c, worker.scratch, begin, end - begin, job.looks, job.streams};
+        Block block{job.p, c, worker.scratch, begin, end - begin, job.looks, job.streams, c.mode != MARK && k + 1 < last};  // marks are written later
         for (int64_t row = 0; c.result && row < job.p.results; row++) {
             const char* to = block.result(row);
             make_pages(to, to + block.n * c.result_size, to + (c.count - begin) * c.result_size);
@@ -321,7 +333,7 @@ static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& w
     std::memset(worker.scratch + sizeof(Room), 0, size_t(ROW_BYTES));  // ZEROS
     for (int64_t begin = first * block_of(p); begin < std::min(last * block_of(p), p.places); begin += block_of(p)) {
         const int64_t n = std::min(block_of(p), p.places - begin);
-        Block block{p, places, worker.scratch, 0, n, false, false};
+        Block block{p, places, worker.scratch, 0, n, false, false, false};
         for (int64_t k = 0; k < n; k++) room.given[k] = uint64_t(begin + k);
         block.run(true);
         const int bytes = std::max(c.target_bits / 8, 1);

@@ -74,6 +74,12 @@ __device__ __forceinline__ void gpl_change_width(GplSlots<MADE>& slots) {
   }
 }
 
+// Words with their elements from the lowest bits on, to words as they are in the target.
+__device__ __forceinline__ void gpl_make_target(GplSlots<GPL_GROUP_WORDS>& slots) {
+#pragma unroll
+  for (int i = 0; i < GPL_GROUP_WORDS; ++i) slots.word[i] = gpl_to_target(slots.word[i]);
+}
+
 // Reads the source words of a group whose slots are consecutive in the source from `slot` on: out of the aligned words that
 // hold them or, if the source is not packed, out of vectors.  Returns false if those reach past the source's memory.
 //   8 bits, 32 slots from 10 bytes past a vector on: words 2 to 10 of 3 vectors, without the first 2 bytes and the last 2
@@ -84,7 +90,7 @@ __device__ __forceinline__ bool gpl_read_group(GplSlots<GPL_GROUP_WORDS>& slots,
     const GplAligned<4> aligned = gpl_aligned<4>(source, slot, move);
     if (!gpl_holds(aligned, words + 1, move)) return false;
 #pragma unroll
-    for (int i = 0; i < words; ++i) slots.word[i] = __funnelshift_r(aligned.word[i], aligned.word[i + 1], aligned.shift);
+    for (int i = 0; i < words; ++i) slots.word[i] = __funnelshift_r(gpl_from_source(aligned.word[i]), gpl_from_source(aligned.word[i + 1]), aligned.shift);
   } else {
     const GplAligned<16> aligned = gpl_aligned<16>(source, slot, move);
     const int vectors = words / 4;
@@ -209,6 +215,7 @@ GPL_KERNEL gpl_bits(const void* __restrict__ source, void* __restrict__ target, 
   if (whole && !steps && gpl_elements(walk, GPL_GROUP_SLOTS, move) == GPL_GROUP_SLOTS &&
       gpl_read_group(slots, source, move.first_slot + walk.outer.source + walk.minor, move)) {
     gpl_change_width(slots);
+    gpl_make_target(slots);
     *(GplWord<GPL_GROUP_BYTES>::type*)to = made;
     return;
   }
@@ -222,6 +229,7 @@ GPL_KERNEL gpl_bits(const void* __restrict__ source, void* __restrict__ target, 
     slots.word[GPL_PARTS - 1] = part;
   }
   if (GPL_SOURCE_BITS < GPL_TARGET_BITS) gpl_change_width(slots);
+  gpl_make_target(slots);
   if (whole) *(GplWord<GPL_GROUP_BYTES>::type*)to = made;
   else {
 #pragma unroll

@@ -1,31 +1,34 @@
 // Elements of 1, 2 or 4 bits in packed buffers, for bits.cu, bits_any.cu, bits_turn_any.cu and lookup.cu.
 //
 // A slot is the place of one element: GPL_SOURCE_BITS wide in the source and GPL_TARGET_BITS in the target, 8 on a side that
-// is not packed.  Slot 0 is in the lowest bits of byte 0:
+// is not packed.  Slot 0 is in the lowest bits of byte 0, on a big side (bit_order.cuh) in the highest:
 //   bits 4: slot 5 is byte 5 / 2 = 2, bits 4..7           bits 1: slot 13 is byte 13 / 8 = 1, bit 5
+//   and big: bits 0..3                                    and big: bit 2
 // The strides of a GplMove count slots; the move begins at slot `first_slot` of the source; `low` and `high` bound the
 // source's memory in bytes.  Only the low bits of an element are used; wider slots get zeros above them.
 //
-// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8).
+// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8); those of bit_order.cuh.
 #ifndef GPL_BITS_CUH
 #define GPL_BITS_CUH
 #if !defined(GPL_SOURCE_BITS) || !defined(GPL_TARGET_BITS)
 #error "bits.cuh needs GPL_SOURCE_BITS and GPL_TARGET_BITS"
 #endif
+#include "bit_order.cuh"
 #include "move.cuh"
 
 #define GPL_VALUE_BITS (GPL_SOURCE_BITS < GPL_TARGET_BITS ? GPL_SOURCE_BITS : GPL_TARGET_BITS)
 #define GPL_VALUE_MASK ((1u << GPL_VALUE_BITS) - 1)
 #define GPL_SLOTS (8 / GPL_SOURCE_BITS)              // of a source byte
 
-// The byte of the source in which a slot begins, and the bit at which it begins.
+// The byte of the source in which a slot begins, and the bit at which it begins in gpl_from_source.
 __device__ __forceinline__ const unsigned char* gpl_slot_byte(const void* source, gpl_uint slot) {
   return (const unsigned char*)source + (gpl_int)(slot / GPL_SLOTS);              // a packed buffer has no slots below 0
 }
 __device__ __forceinline__ unsigned gpl_slot_bit(gpl_uint slot) { return (unsigned)slot % GPL_SLOTS * GPL_SOURCE_BITS; }
 
 __device__ __forceinline__ unsigned gpl_slot(const void* source, gpl_uint slot) {
-  return *gpl_slot_byte(source, slot) >> gpl_slot_bit(slot) & GPL_VALUE_MASK;
+  const unsigned turned = GPL_SOURCE_BIG ? 8 - GPL_SOURCE_BITS : 0;                // 2 bits: 0 2 4 6 ^ 6 are 6 4 2 0
+  return *gpl_slot_byte(source, slot) >> (gpl_slot_bit(slot) ^ turned) & GPL_VALUE_MASK;
 }
 
 // The aligned word or vector of BYTES bytes of the source in which a slot begins, how many bits before the slot, and how many
@@ -62,11 +65,11 @@ __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot,
   const unsigned char *word = from - phase;
   const unsigned char *low = (const unsigned char*)source + (gpl_int)move.low, *high = (const unsigned char*)source + (gpl_int)move.high;
   if (word >= low && word + 8 <= high)
-    return __funnelshift_r(((const unsigned*)word)[0], ((const unsigned*)word)[1], 8 * phase + shift);
+    return __funnelshift_r(gpl_from_source(((const unsigned*)word)[0]), gpl_from_source(((const unsigned*)word)[1]), 8 * phase + shift);
   unsigned long long bits = 0;
 #pragma unroll 1
   for (int i = 0; i < 5; ++i)
-    if (from + i < high) bits |= (unsigned long long)from[i] << 8 * i;
+    if (from + i < high) bits |= (unsigned long long)gpl_from_source(from[i]) << 8 * i;
   return (unsigned)(bits >> shift);
 }
 
@@ -96,7 +99,7 @@ __device__ __forceinline__ unsigned char* gpl_group_at(void* target, const GplGr
   return (unsigned char*)target + group.number * BYTES - move.head;
 }
 
-// The slots of an aligned word from `first` up to `last`, and zeros up to the end of the last byte.
+// The slots of an aligned word of the target from `first` up to `last`, and zeros up to the end of the last byte.
 __device__ __forceinline__ void gpl_store_word(unsigned char* to, int first, int last, unsigned value) {
   if (first == 0 && last == GPL_WORD_SLOTS) {
     *(unsigned*)to = value;

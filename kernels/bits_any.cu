@@ -27,5 +27,5 @@ GPL_KERNEL gpl_bits_any(const void* __restrict__ source, void* __restrict__ targ
   }
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k)
-    if (first + k * GPL_THREADS < move.total) *gpl_at(target, to[k]) = (unsigned char)value[k];
+    if (first + k * GPL_THREADS < move.total) *gpl_at(target, to[k]) = (unsigned char)gpl_to_target(value[k]);
 }

@@ -11,7 +11,8 @@
 //   bits 4, blocks of 32 bytes: lane 0 has block 0 and gives its second half to lane 1, for the first half of block 1.  Both
 //   write block 0, then both block 1
 //
-// Macros: GPL_SOURCE_BITS (1 2 4), the same on both sides.
+// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4), the same; those of bit_order.cuh.
+#include "bit_order.cuh"
 #include "move.cuh"
 #include "bits_turn.cuh"
 
@@ -61,7 +62,11 @@ GPL_KERNEL gpl_bits_turn(const void* __restrict__ source, void* __restrict__ tar
   for (int p = 0; p < GPL_SIDE; ++p) row[p] = move.pad[0];
   if (exists && block.inside) {
     gpl_read_rows(row, gpl_at(source, block.source), move);
+#pragma unroll
+    for (int p = 0; p < GPL_SIDE; ++p) row[p] = gpl_from_source(row[p]);
     gpl_transpose_bits(row);
+#pragma unroll
+    for (int q = 0; q < GPL_SIDE; ++q) row[q] = gpl_to_target(row[q]);
   }
   unsigned* to = gpl_at(target, block.target);
   if (move.target_step == 1 && __all_sync(GPL_ALL_LANES, !exists || GPL_IS_ALIGNED(to))) {

@@ -133,7 +133,7 @@ __device__ __forceinline__ void gpl_read_rows(unsigned (&row)[GPL_WORDS][GPL_SID
       const unsigned* word = (const unsigned*)(words + GPL_OFFSET(slot));
 #pragma unroll
       for (int part = 0; part < GPL_WORDS; ++part)
-        row[part][p] = __funnelshift_r(word[part], word[part + 1], (unsigned)slot * GPL_SOURCE_BITS);
+        row[part][p] = __funnelshift_r(gpl_from_source(word[part]), gpl_from_source(word[part + 1]), (unsigned)slot * GPL_SOURCE_BITS);
     }
     return;
   }
@@ -155,6 +155,7 @@ __device__ __forceinline__ void gpl_store_part(unsigned char* to, unsigned word,
   if (b >= extent || (b < 0 && move.lower && slot != 0)) return;
   const int first = b < 0 ? (int)-b : 0, last = (ends || !move.lower) && extent - b < GPL_SIDE ? (int)(extent - b) : GPL_SIDE;
   if (last < GPL_SIDE) word &= (1u << last * GPL_TARGET_BITS) - 1;
+  word = gpl_to_target(word);
 #pragma unroll 1
   for (int i = first * GPL_TARGET_BITS / 8; i < (last * GPL_TARGET_BITS + 7) / 8; ++i) to[i] = (unsigned char)(word >> 8 * i);
 }
@@ -174,7 +175,8 @@ __device__ __forceinline__ void gpl_write_rows(void* target, const unsigned* fro
     for (int j = 0; j < GPL_BATCH; ++j) {
       const unsigned* word = from + j * GPL_STEP;
       if (writes)
-        *(unsigned*)(words + GPL_OFFSET(to + j * stride)) = __funnelshift_l(word[-1], word[0], (unsigned)(to + j * stride) * GPL_TARGET_BITS);
+        *(unsigned*)(words + GPL_OFFSET(to + j * stride)) =
+            gpl_to_target(__funnelshift_l(word[-1], word[0], (unsigned)(to + j * stride) * GPL_TARGET_BITS));
     }
     return;
   }
@@ -183,7 +185,7 @@ __device__ __forceinline__ void gpl_write_rows(void* target, const unsigned* fro
   for (int j = 0; j < GPL_BATCH; ++j) {
     const gpl_uint here = to + j * stride, start = (gpl_uint)b - here % GPL_SIDE;
     const unsigned *word = from + j * GPL_STEP, value = __funnelshift_l(word[-1], word[0], (unsigned)here * GPL_TARGET_BITS);
-    if (first + j < rows.count && start < limit) *(unsigned*)(words + GPL_OFFSET(here)) = value;
+    if (first + j < rows.count && start < limit) *(unsigned*)(words + GPL_OFFSET(here)) = gpl_to_target(value);
   }
   const bool starts = b < GPL_SIDE && (!move.lower || to == before), ends = (gpl_uint)b + GPL_SIDE > limit && limit < extent;
   if (!starts && !ends) return;

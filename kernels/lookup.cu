@@ -62,7 +62,7 @@ __device__ __forceinline__ void gpl_make_places(const void* source, void* target
       word |= value << (begin + k) * GPL_TARGET_BITS;
     }
   }
-  if (to.first < to.last) gpl_store_word(gpl_group_at<4>(target, to, lookup), to.first, to.last, word);
+  if (to.first < to.last) gpl_store_word(gpl_group_at<4>(target, to, lookup), to.first, to.last, gpl_to_target(word));
 }
 
 #else

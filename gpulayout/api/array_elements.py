@@ -20,6 +20,7 @@ from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -143,11 +144,11 @@ def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
     places = np.broadcast_to(np.asarray(stride_table(shape).linear_of(coordinates), np.int64), sizes)
     if not shape.is_packed:
         return _taken(buffer, np.ascontiguousarray(places))
-    shared, bits = 8 // shape.bits_per_element, shape.bits_per_element
-    flat = places.reshape(-1)
-    found = _taken(buffer, flat // shared) >> _alike(buffer, (flat % shared * bits).astype(np.uint8))
-    # A row of one element in each byte: the rest of the byte is padding.
-    rows = Layout((1, 0), padded_dimensions=(flat.size, shared), element_size_in_bits=bits)
+    flat, bits = places.reshape(-1), shape.bits_per_element
+    byte, bit = byte_and_bit(shape, flat)
+    found = _taken(buffer, byte) >> _alike(buffer, bit.astype(np.uint8))
+    # A row of one element in each byte, in its lowest bits: the rest of the byte is padding.
+    rows = Layout((1, 0), padded_dimensions=(flat.size, 8 // bits), element_size_in_bits=bits)
     found = unpack(found, Shape(shape.element_type, (flat.size, 1), rows)).reshape(sizes)
     return found if sizes else found[()]  # NumPy has scalars
 

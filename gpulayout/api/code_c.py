@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpulayout.api.code_body import Dialect
-from gpulayout.api.code_parts import bodies, coordinates, has_load, heading, limit, load, wrapped, wrapped_code
+from gpulayout.api.code_parts import (
+    bodies,
+    coordinates,
+    has_load,
+    heading,
+    limit,
+    load,
+    load_text,
+    wrapped,
+    wrapped_code,
+)
 from gpulayout.layout.shape import Shape
 
 _UNSIGNED = {32: "unsigned int", 64: "unsigned long long"}
@@ -101,7 +111,7 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
     )
     if has_load(shape):
         yield from function(
-            "The bits of a packed element.  Element 0 is in the low bits of byte 0.",
+            load_text(shape),
             f"{head}unsigned char {prefix}load(const unsigned char* buffer, {number} linear)",
             [f"return (unsigned char)({load(shape, dialect)});"],
         )

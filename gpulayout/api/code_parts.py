@@ -7,6 +7,7 @@ import textwrap
 
 from gpulayout.api.code_body import Body, Dialect, body_of
 from gpulayout.layout.checks import counted
+from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_builder import delinearize_program, linearize_program
@@ -39,10 +40,18 @@ def has_load(shape: Shape) -> bool:
 
 
 def load(shape: Shape, dialect: Dialect) -> str:
-    """The bits of the packed element at `linear`.  Element 0 is in the low bits of byte 0."""
+    """The bits of the packed element at `linear`.  Element 0 is in the low bits of byte 0, or in the high ones."""
     bits = shape.bits_per_element
     per_byte, times = 8 // bits, f" * {bits}" if bits > 1 else ""
-    return f"buffer[linear {dialect.divide} {per_byte}] >> linear % {per_byte}{times} & {2**bits - 1}"
+    place = f"linear % {per_byte}"
+    if is_big(shape):
+        place = f"({per_byte - 1} - {place})"
+    return f"buffer[linear {dialect.divide} {per_byte}] >> {place}{times} & {2**bits - 1}"
+
+
+def load_text(shape: Shape) -> str:
+    """What the function `load` is, as a sentence."""
+    return f"The bits of a packed element.  Element 0 is in the {'high' if is_big(shape) else 'low'} bits of byte 0."
 
 
 def heading(shape: Shape, dialect: Dialect, call: str, example: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpulayout.api.code_body import Dialect
-from gpulayout.api.code_parts import WIDTH, bodies, coordinates, has_load, heading, limit, load, wrapped
+from gpulayout.api.code_parts import WIDTH, bodies, coordinates, has_load, heading, limit, load, load_text, wrapped
 from gpulayout.layout.shape import Shape
 
 _DIALECT = Dialect("#", "//", None)
@@ -40,7 +40,7 @@ def python_text(shape: Shape, name: str) -> str:
     if has_load(shape):
         lines += function(
             f"{name}_load(buffer, linear)",
-            "The bits of a packed element; element 0 is in the low bits of byte 0.",
+            load_text(shape),
             [("return", load(shape, _DIALECT))],
         )
     result = ", ".join(["True", *(["{index}"] if indices else [])])

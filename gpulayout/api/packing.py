@@ -108,8 +108,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     Notes
     -----
     ``E(1)``, ``E(2)`` and ``E(4)`` pack several elements into a byte, as XLA does.  The buffer is then uint8 and has
-    `shape.nbytes` bytes.  Element 0 takes the lowest bits of byte 0.  Only the low bits of each element are kept, and
-    the spare bits of the last byte are 0.
+    `shape.nbytes` bytes.  Element 0 takes the lowest bits of byte 0, or with ``E(1,big)`` the highest, as in
+    `numpy.packbits`.  Only the low bits of each element are kept, and the spare bits of the last byte are 0.
 
     Examples
     --------

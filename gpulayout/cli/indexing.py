@@ -11,6 +11,7 @@ import click
 from gpulayout.api.indexing import delinearize, linearize
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.output import json_option, print_json
+from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
@@ -77,20 +78,15 @@ def _as_json(found: Conversion, shape: Shape) -> dict[str, Any]:
     return {
         "index": None if found.is_padding else found.index,
         "linear": found.linear,
-        "byte_offset": _place(found, shape)[0],
-        "bit_offset": _place(found, shape)[1],
+        "byte_offset": byte_and_bit(shape, found.linear)[0],
+        "bit_offset": byte_and_bit(shape, found.linear)[1],
         "padding": found.is_padding,
     }
 
 
-def _place(found: Conversion, shape: Shape) -> tuple[int, int]:
-    """The byte in which a place begins, and the bit in it; 0 is the lowest."""
-    return divmod(found.linear * shape.bits_per_element, 8)
-
-
 def _as_text(found: Conversion, shape: Shape, from_linear: bool) -> str:
     logical = ",".join(map(str, found.index)) or "()"
-    byte, bit = _place(found, shape)
+    byte, bit = byte_and_bit(shape, found.linear)
     where = f"    (byte {byte}{f', from bit {bit} on' if shape.is_packed else ''})"
     if not from_linear:
         return f"{logical} -> {found.linear}{where}"

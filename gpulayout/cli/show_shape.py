@@ -13,6 +13,7 @@ from gpulayout.cli.show_file import header_as_json, header_text
 from gpulayout.files.npy import Header
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE
@@ -71,6 +72,7 @@ def shape_as_json(shape: Shape) -> dict[str, Any]:
         "tiles": [[str(size) if size is COMBINE else size for size in tile] for tile in layout.tiles],
         "tail_padding_alignment": layout.tail_padding_alignment,
         "bits_per_element": shape.bits_per_element,
+        "bit_order": layout.bit_order,
         "physical_dimensions": shape.physical_dimensions,
         "strides": None if shape.is_tiled else shape.strides,
         "byte_strides": None if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides,
@@ -84,7 +86,8 @@ def shape_as_json(shape: Shape) -> dict[str, Any]:
 
 def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:
     dtype = shape.dtype.name
-    width = f"{counted(shape.bits_per_element, 'bit')}, packed" if shape.is_packed else counted(shape.itemsize, "byte")
+    packed = ", packed from the highest bits on" if is_big(shape) else ", packed"
+    width = counted(shape.bits_per_element, "bit") + packed if shape.is_packed else counted(shape.itemsize, "byte")
     facts = [
         ("element type", f"{shape.element_type} ({dtype}), {width}"),
         ("order", _order(shape, labels)),

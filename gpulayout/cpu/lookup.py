@@ -43,8 +43,7 @@ class LookupPlan(NamedTuple):
         """Move between whole arrays.  A look-up is the only piece, so both offsets are 0."""
         move = self.move
         if self.compiled is not None:
-            sides = (move.source_bits, move.target_bits, move.has_strided_target)
-            self.compiled.look_up(source, target, *sides, move.pad, self.threads)
+            self.compiled.look_up(source, target, *move.packing, move.has_strided_target, move.pad, self.threads)
             return
         threads = min(self.threads, self.most_threads)
         block, count = self.blocks(threads)
@@ -96,11 +95,8 @@ def _move_blocks(
         if padding is not None:
             values[padding] = pad
         if move.target_bits < 8:
-            values = np.append(values, np.zeros(-values.size % 8, word))  # a whole number of bytes
-            count = -(-(end - begin) * move.target_bits // 8)
-            strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(
-                values, move.target_bits, np.empty_like(values), values
-            )[:count]
+            values = packed(values, move.target_bits, move.target_big)
+            strided_view(target, word, values.shape, begin * move.target_bits // 8, (1,))[...] = values
         elif move.has_strided_target:
             target.view(word).flat[begin:end] = values
         else:
@@ -113,7 +109,7 @@ def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dty
     if not move.element_count:
         return np.zeros(len(places), word)  # only padding
     if move.source_bits < 8:
-        return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits)
+        return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits, move.source_big)
     every_address = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))
     values: np.ndarray = every_address[places - low]
     if move.bits < 8:

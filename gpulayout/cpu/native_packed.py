@@ -45,5 +45,5 @@ def packed_plan_of(move: PackedMove, threads: int = 1) -> NativePackedPlan | Pac
     module = native.module()
     if module is None:
         return numpy_plan_of(move, threads)
-    parts = (move.slots, move.start, move.source_bits, move.target_bits, move.pad[0])
-    return NativePackedPlan(move, module.Packed(move.axes, *parts), threads)
+    compiled = module.Packed(move.axes, move.slots, move.start, *move.packing, move.pad[0])
+    return NativePackedPlan(move, compiled, threads)

@@ -28,10 +28,10 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import perf_counter, thread_time
-from typing import Any
 
 from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 
+Work = Callable[[int, int], None]
 SCRATCH_BYTES = 4 << 20  # of the scratch arrays of all threads together
 PORTIONS = 4  # for each thread, if they are large enough
 LOSS = 0.0002  # seconds that a caller may wait for nothing; less does not justify a rest
@@ -40,17 +40,15 @@ PAUSES = 0.02, 1.0  # the shortest and the longest time without help, in seconds
 
 
 def share(
-    work: Callable[..., None],
+    work: Work,
     count: int,
     least: int,
     threads: int | None = None,
-    scratch: Callable[[], tuple[Any, ...]] = tuple,
 ) -> None:
-    """Call work(first, last, *scratch()) for portions that make up 0..count-1, in several threads.
+    """Call work(first, last) for portions that make up 0..count-1, in several threads.
 
     least     the fewest items of a portion; 0 leaves all of them to the caller
     threads   number of threads; None asks `thread_count`, if there are two portions
-    scratch   makes the scratch arrays of one thread, which all its portions use one after the other
 
     Returns when everything is done.  Threads claim portions while there are any: the caller from the front, the others
     from the back, so callers never wait for a portion that no thread has begun, or for each other.  After an error no
@@ -62,9 +60,9 @@ def share(
         threads = thread_count() if most > 1 else 1
     crew = process_crew
     if min(most, threads) < 2 or crew.rests():
-        work(0, count, *scratch())
+        work(0, count)
         return
-    call = _Call(work, scratch, _portions(count, least, threads), crew)
+    call = _Call(work, _portions(count, least, threads), crew)
     begin, begin_work = perf_counter(), thread_time()
     try:
         try:
@@ -78,7 +76,7 @@ def share(
         error, call.error = call.error, None  # the traceback refers to `call`: a cycle would keep the arrays alive
         raise error
     if crew.is_lost:
-        work(0, count, *scratch())
+        work(0, count)
     elif HAS_CLOCK:
         waited = perf_counter() - begin - (thread_time() - begin_work)
         crew.judge(waited - sum(call.helped))
@@ -107,15 +105,8 @@ def _portions(count: int, least: int, threads: int) -> deque[tuple[int, int]]:
 class _Call:
     """One call of `share`: the portions that no thread has begun, and the threads working on other portions."""
 
-    def __init__(
-        self,
-        work: Callable[..., None],
-        scratch: Callable[[], tuple[Any, ...]],
-        portions: deque[tuple[int, int]],
-        crew: Crew,
-    ) -> None:
-        self.work, self.scratch = work, scratch
-        self.crew = crew
+    def __init__(self, work: Work, portions: deque[tuple[int, int]], crew: Crew) -> None:
+        self.work, self.crew = work, crew
         self.waiting = portions
         self.inside: list[LockType] = []  # one lock per thread at work, which holds it until it is done
         self.helped: list[float] = []  # seconds that other threads have worked
@@ -123,13 +114,12 @@ class _Call:
 
     def lead(self) -> None:
         """Do portions until none is left."""
-        own = self.scratch()
         while True:
             try:
                 portion = self.waiting.popleft()
             except IndexError:
                 return
-            self.work(*portion, *own)
+            self.work(*portion)
 
     def help(self) -> None:
         """Do portions on another thread."""
@@ -140,13 +130,13 @@ class _Call:
         self.crew.busy.append(busy)
         self.inside.append(busy)
         try:
-            begin, own = thread_time(), self.scratch()
+            begin = thread_time()
             while True:
                 try:
                     portion = self.waiting.pop()
                 except IndexError:
                     break
-                self.work(*portion, *own)
+                self.work(*portion)
             self.helped.append(thread_time() - begin)
         except BaseException as error:  # the caller raises it once no thread is writing
             self.error = error
@@ -168,7 +158,7 @@ class _Call:
                     if self.crew.is_lost:
                         break
                     busy.acquire()
-                self.work, self.scratch = _nothing, tuple  # an unread invitation must not keep arrays alive
+                self.work = _nothing  # an unread invitation must not keep arrays alive
                 break
             except BaseException as error:
                 late.append(error)

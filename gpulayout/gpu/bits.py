@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.bits_turn import WORD, filled, turn_plan
+from gpulayout.gpu.bits_turn import WORD, filled, packing_macros, turn_plan
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import ITEMS, MOST_READ, MOST_WRITTEN, THREADS
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, planned
@@ -28,7 +28,7 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
     if plan := turn_plan(move, source_phase, target_phase):
         return plan
     work = MoveWork(move, 1, filled(move.axes), 0, target_phase, (_why(move),))
-    widths = (("GPL_SOURCE_BITS", move.source_bits), ("GPL_TARGET_BITS", move.target_bits))
+    widths = packing_macros(move)
     if move.is_dense:
         group = group_bytes(move.source_bits, move.target_bits)
         head = target_phase % group

@@ -11,6 +11,7 @@ from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, offset_bits, planned
 from gpulayout.gpu.parameters import OwnWords
 from gpulayout.layout.checks import counted
+from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import source_minor, tiled, turned
@@ -51,6 +52,17 @@ def filled(axes: tuple[Axis, ...], counts: tuple[int, ...] = AXES) -> tuple[Axis
     return (*axes, *[Axis(1, 1, 0, 0)] * (count - len(axes)))
 
 
+def packing_macros(move: PackedMove | LookupMove) -> tuple[tuple[str, int], ...]:
+    """How the slots of both sides lie in bytes; the order only of big sides, so that other kernels stay as they are."""
+    source_bits, target_bits, *big = move.packing
+    names = [name for name, is_big in zip(("GPL_SOURCE_BIG", "GPL_TARGET_BIG"), big) if is_big]
+    return (
+        ("GPL_SOURCE_BITS", min(source_bits, 8)),
+        ("GPL_TARGET_BITS", min(target_bits, 8)),
+        *[(name, 1) for name in names],
+    )
+
+
 def _reason(move: PackedMove, rows: str) -> str:
     side = 8 * WORD // move.bits
     return (
@@ -77,7 +89,7 @@ def _whole_words(move: PackedMove) -> KernelPlan | None:
         WORD,
         math.ceil(blocks / THREADS),
         MoveFields(blocks, own=OwnWords(turn.target_step, turn.source_step)),
-        variant=(("GPL_SOURCE_BITS", move.bits),),
+        variant=packing_macros(move),
         reach=max(move.source_span[1], move.target_span[1]) // WORD,
     )
     return replace(plan, axes=axes)
@@ -112,7 +124,7 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
         WORD,
         tiles.along * tiles.rows * tiles.blocks // THREADS,
         MoveFields(rows, (tiles.along, across), (THREADS // tiles.blocks, tiles.blocks), own=own),
-        variant=(("GPL_SOURCE_BITS", move.bits), ("GPL_TARGET_BITS", move.bits), ("GPL_WORDS", words_read)),
+        variant=(*packing_macros(move), ("GPL_WORDS", words_read)),
         reach=reach,
     )
     return replace(plan, axes=move.axes, tile=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gpulayout.gpu.bits_turn import packing_macros
 from gpulayout.gpu.element_width import check_whole_elements
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.launch import MAX_GRID_X, Access, Kernel, KernelPlan
@@ -26,8 +27,7 @@ def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> Kerne
     macros = (
         ("GPL_ELEMENT_BYTES", move.itemsize),
         ("GPL_INDEX_BITS", program.index_bits),
-        ("GPL_SOURCE_BITS", min(move.source_bits, 8)),
-        ("GPL_TARGET_BITS", min(move.target_bits, 8)),
+        *packing_macros(move),
     )
     parameters = lookup_struct(
         program.index_bits,

@@ -24,6 +24,7 @@ from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.from_digits import layout_of
+from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
@@ -123,6 +124,8 @@ def to_cute(shape: Shape | str) -> str:
     shape = as_shape(shape)
     if 0 in shape.bounds:
         raise LayoutError(f"{shape} has no CuTe layout: dimension {shape.bounds.index(0)} has size 0")
+    if is_big(shape):
+        raise LayoutError(f"{shape} has no CuTe layout: CuTe knows only the bit order 'little'")
     digits: list[list[Digit]] = [[] for _ in shape.dimensions]
     for digit in sorted(_coordinate_digits(shape), key=lambda digit: digit.step):
         digits[digit.dim].append(digit)

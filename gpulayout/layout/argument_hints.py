@@ -236,7 +236,14 @@ _SHAPE_NAMES = {
     "dims": "dimensions",
     "sizes": "dimensions",
 }
-_LAYOUT_FIELDS = ("padded_dimensions", "padding_value", "tiles", "tail_padding_alignment", "element_size_in_bits")
+_LAYOUT_FIELDS = (
+    "padded_dimensions",
+    "padding_value",
+    "tiles",
+    "tail_padding_alignment",
+    "element_size_in_bits",
+    "bit_order",
+)
 
 
 def of_shape(cls: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:

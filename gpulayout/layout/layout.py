@@ -59,6 +59,8 @@ class Layout(Frozen):
         The length of the buffer, in elements, is rounded up to a multiple of this; 1 by default.
     element_size_in_bits : int, optional
         Bits of one element, or 0 (the default) for the whole bytes of its type.  Below 8, elements are packed.
+    bit_order : {"little", "big"}, optional
+        Whether the first packed element of a byte has its lowest bits, the default, or its highest, as NumPy packs.
     memory_space : int, optional
         A label, 0..127; 0, the default, is the main memory of the device.
     split_configs : sequence of SplitConfig, optional
@@ -80,7 +82,7 @@ class Layout(Frozen):
 
     Notes
     -----
-    The model is XLA's `Layout`, with the two padding fields of its first releases.
+    The model is XLA's `Layout`, with the two padding fields of its first releases and a bit order.
 
     Examples
     --------
@@ -95,6 +97,7 @@ class Layout(Frozen):
     tiles: tuple[Tile, ...] = field(default=(), kw_only=True)
     tail_padding_alignment: int = field(default=1, kw_only=True)
     element_size_in_bits: int = field(default=0, kw_only=True)
+    bit_order: layout_fields.BitOrder = field(default="little", kw_only=True)
     memory_space: int = field(default=0, kw_only=True)
     split_configs: tuple[SplitConfig, ...] = field(default=(), kw_only=True)
     dynamic_shape_metadata_prefix_bytes: int = field(default=0, kw_only=True)
@@ -110,6 +113,7 @@ class Layout(Frozen):
         tiles: Sequence[Tile | Iterable[SupportsIndex | Combine | str]] = (),
         tail_padding_alignment: SupportsIndex = 1,
         element_size_in_bits: SupportsIndex = 0,
+        bit_order: layout_fields.BitOrder = "little",
         memory_space: SupportsIndex = 0,
         split_configs: Sequence[SplitConfig | Pair] = (),
         dynamic_shape_metadata_prefix_bytes: SupportsIndex = 0,
@@ -125,16 +129,16 @@ class Layout(Frozen):
             "padding_value": layout_fields.padding_value(padding_value, widths),
             "tiles": as_tiles(tiles),
             "tail_padding_alignment": number("tail_padding_alignment", tail_padding_alignment),
-            "element_size_in_bits": number("element_size_in_bits", element_size_in_bits),
+            "element_size_in_bits": (bits := number("element_size_in_bits", element_size_in_bits)),
+            "bit_order": layout_fields.bit_order(bit_order, bits),
             "memory_space": number("memory_space", memory_space),
             "split_configs": as_split_configs(split_configs, len(order)),
             "index_type": sparse_type("index_type", index_type),
             "pointer_type": sparse_type("pointer_type", pointer_type),
         }
         key = tuple({**fields, "padding_value": scalar_key(fields["padding_value"])}.values())
-        fields["dynamic_shape_metadata_prefix_bytes"] = number(
-            "dynamic_shape_metadata_prefix_bytes", dynamic_shape_metadata_prefix_bytes
-        )
+        prefix = "dynamic_shape_metadata_prefix_bytes"
+        fields[prefix] = number(prefix, dynamic_shape_metadata_prefix_bytes)
         self._fill({**fields, "_key": key}, key)
 
     # ---- named orders -------------------------------------------------------------------------------
@@ -307,8 +311,8 @@ class Layout(Frozen):
 
     # ---- edits: each gives a new layout ----------------------------------------------------------------
     #
-    # Tiles belong to physical positions.  An edit that only renumbers dimensions keeps them.  An edit that would put
-    # other dimensions under the tiles is refused, because the result would describe other bytes.
+    # Tiles belong to physical positions.  An edit that only renumbers dimensions keeps them.  One that would put other
+    # dimensions under the tiles is refused, because the result would describe other bytes.
 
     def replace(self, **fields: Any) -> Layout:
         """A copy with some fields replaced: `layout.replace(tiles=())`."""
@@ -330,9 +334,8 @@ class Layout(Frozen):
         """
         order = checks.permutation("permutation", permutation, self.rank, self._context, from_end=True)
         new_number = checks.inverse(order)
-        return self._rebuild(
-            [new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order]
-        )
+        minor_to_major = [new_number[dim] for dim in self.minor_to_major]
+        return self._rebuild(minor_to_major, lambda widths: [widths[dim] for dim in order])
 
     def insert_dimension(self, at: SupportsIndex, width: SupportsIndex, position: int | None = None) -> Layout:
         """Insert a dimension in front of dimension `at`.
@@ -421,12 +424,9 @@ class Layout(Frozen):
         widths_of: Callable[[tuple[int, ...]], Iterable[int]],
         splits: Iterable[SplitConfig] | None = None,
     ) -> Layout:
-        widths = self.padded_dimensions
-        return self.replace(
-            minor_to_major=tuple(order),
-            split_configs=self.split_configs if splits is None else tuple(splits),
-            padded_dimensions=None if widths is None else tuple(widths_of(widths)),
-        )
+        widths = None if self.padded_dimensions is None else tuple(widths_of(self.padded_dimensions))
+        splits = self.split_configs if splits is None else tuple(splits)
+        return self.replace(minor_to_major=tuple(order), split_configs=splits, padded_dimensions=widths)
 
     @property
     def _context(self) -> str:

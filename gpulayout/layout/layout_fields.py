@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, value_text
 
 # The limits of every field that is one number.  XLA stores the memory space in a signed byte.
@@ -16,6 +16,8 @@ NUMBERS = {
     "memory_space": (0, 127),
     "dynamic_shape_metadata_prefix_bytes": (0, checks.INT64_MAX),
 }
+BitOrder = Literal["little", "big"]
+BIT_ORDERS: tuple[BitOrder, ...] = get_args(BitOrder)
 SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
 
 
@@ -29,6 +31,22 @@ def number(field: str, value: object) -> int:
         limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"
         raise LayoutError(f"{field} {checks.number_text(found)} is not in {limits}")
     return found
+
+
+def bit_order(value: object, bits: int) -> BitOrder:
+    """One of NumPy's two words; "big" only where elements of so many bits share bytes."""
+    if not isinstance(value, str):
+        raise LayoutTypeError(
+            f"bit_order {checks.value_text(value)} is {checks.type_text(value)}: write 'little' or 'big'"
+        )
+    if value not in BIT_ORDERS:
+        raise LayoutError(f"bit_order {checks.value_text(value)} is neither 'little' nor 'big'")
+    if value == "big" and bits not in (1, 2, 4):
+        raise LayoutError(
+            f"bit_order 'big' orders packed elements within a byte, but element_size_in_bits is "
+            f"{checks.number_text(bits)}: write element_size_in_bits=1, 2 or 4, or bit_order='little'"
+        )
+    return "big" if value == "big" else "little"
 
 
 def padded_dimensions(value: Any, order: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -98,7 +116,8 @@ def properties_text(layout: Any) -> str:
     if layout.pointer_type is not None:
         found += f"*({layout.pointer_type})"
     if layout.element_size_in_bits:
-        found += f"E({layout.element_size_in_bits})"
+        order = ",big" if layout.bit_order == "big" else ""
+        found += f"E({layout.element_size_in_bits}{order})"
     if layout.memory_space:
         found += f"S({layout.memory_space})"
     if layout.split_configs:

@@ -1,4 +1,4 @@
-"""Layouts as text: XLA's grammar, plus two properties for padding.
+"""Layouts as text: XLA's grammar, plus two properties for padding, and a bit order.
 
     layout     := "{" [number ("," number)*] [":" properties] "}"
     properties := each at most once, in exactly this order, with nothing between them
@@ -8,13 +8,13 @@
         T(size,...)(size,...)...             tiles; a size is a number or *
         L(number)                            tail padding alignment
         #(type)  *(type)                     index and pointer type
-        E(number)                            element size in bits
+        E(number[,big])                      element size in bits, and the bit order: a word of this library
         S(number)                            memory space
         SC(number:number,...)(...)...        split configurations
         M(number)                            dynamic shape metadata prefix bytes
 
-XLA never printed padding; a layout without it prints exactly what XLA prints.  D(...) with other levels and P(...),
-which describe sparse layouts in XLA, are refused.
+XLA never printed padding and has no other bit order than little, which is not printed; a layout without these prints
+exactly what XLA prints.  D(...) with other levels and P(...), which describe sparse layouts in XLA, are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpulayout.layout.argument_hints import named_layout, numbers_in
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_fields import SPARSE_TYPES
+from gpulayout.layout.layout_fields import BIT_ORDERS, SPARSE_TYPES
 from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
@@ -62,7 +62,8 @@ def parse_layout(text: str) -> Layout:
 
     Notes
     -----
-    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.
+    The grammar is XLA's, plus `PD(...)` for padded dimensions, `PV(...)` for the padding value and `E(1,big)` for the
+    bit order.
 
     Examples
     --------
@@ -234,6 +235,19 @@ def _number(field: str, what: str, least: int = 0, most: int | None = None) -> P
     return read
 
 
+def _element_size(reader: Reader, rank: int) -> dict[str, Any]:
+    """The bits of an element, and behind a comma which bits of a byte the first one has."""
+    reader.mark("(")
+    fields: dict[str, Any] = {"element_size_in_bits": reader.number("an element size")}
+    if reader.accept(","):
+        position, name = reader.position, reader.take("name", "a bit order, little or big")
+        if name not in BIT_ORDERS:
+            raise reader.error(f"bit_order {name[:32]!r} is not one of {', '.join(BIT_ORDERS)}", position)
+        fields["bit_order"] = name
+    reader.mark(")")
+    return fields
+
+
 def _type(field: str) -> Property:
     """Make a reader of one type name in parentheses."""
 
@@ -256,7 +270,7 @@ PROPERTIES: dict[str, Property] = {
     "L": _number("tail_padding_alignment", "a tail padding alignment", least=1),
     "#": _type("index_type"),
     "*": _type("pointer_type"),
-    "E": _number("element_size_in_bits", "an element size"),
+    "E": _element_size,
     "S": _number("memory_space", "a memory space", most=127),
     "SC": _split_configs,
     "M": _number("dynamic_shape_metadata_prefix_bytes", "a number of bytes"),

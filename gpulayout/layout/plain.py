@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
     What does not matter for moving elements is left out.
 
     >>> plain(Shape("f32", (2, 3), "{0,1:T(2,2)}"))
-    ('shape', 'f32', (2, 3), (False, False), ('layout', (0, 1), None, None, ((2, 2),), 1, 0, (), 0))
+    ('shape', 'f32', (2, 3), (False, False), ('layout', (0, 1), None, None, ((2, 2),), 1, 0, 'little', (), 0))
     """
     if isinstance(value, Shape):
         return (
@@ -43,6 +43,7 @@ def plain(value: Any) -> Any:
         tuple([_sizes(tile.dimensions) for tile in value.tiles]),
         operator.index(value.tail_padding_alignment),
         operator.index(value.element_size_in_bits),
+        value.bit_order,
         tuple([(operator.index(split.dimension), _sizes(split.split_indices)) for split in value.split_configs]),
         operator.index(value.dynamic_shape_metadata_prefix_bytes),
     )
@@ -80,7 +81,7 @@ def from_plain(value: Any) -> Any:
         return value
     if value[0] == "shape":
         return Shape(value[1], value[2], from_plain(value[4]), dynamic_dimensions=value[3])
-    order, widths, padding_value, tiles, tail, bits, splits, prefix = value[1:]
+    order, widths, padding_value, tiles, tail, bits, bit_order, splits, prefix = value[1:]
     return Layout(
         order,
         padded_dimensions=widths,
@@ -88,6 +89,7 @@ def from_plain(value: Any) -> Any:
         tiles=tiles,
         tail_padding_alignment=tail,
         element_size_in_bits=bits,
+        bit_order=bit_order,
         split_configs=splits,
         dynamic_shape_metadata_prefix_bytes=prefix,
     )

@@ -53,8 +53,8 @@ class DimensionRun(NamedTuple):
 def same_buffer(source: Shape, target: Shape) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target`, with elements in row-major order.
 
-    False when the element counts, the buffer sizes or the pad values differ.  Two shapes without elements are the same
-    bytes if their buffers have the same size.  Element types may differ.
+    False when the element counts, the buffer sizes, the bit orders or the pad values differ.  Two shapes without
+    elements are the same bytes if their buffers have the same size.  Element types may differ.
 
     >>> from gpulayout import parse_shape
     >>> same_buffer(parse_shape("f32[16,128]{1,0:T(8,128)}"), parse_shape("s32[2048]"))
@@ -62,7 +62,8 @@ def same_buffer(source: Shape, target: Shape) -> bool:
     """
     if source.element_count != target.element_count or source.buffer_size != target.buffer_size:
         return False
-    if source.bits_per_element != target.bits_per_element or source.layout.split_configs != target.layout.split_configs:
+    sides = [(side.bits_per_element, side.layout.bit_order, side.layout.split_configs) for side in (source, target)]
+    if sides[0] != sides[1]:
         return False
     has_padding = source.buffer_size != source.element_count
     if has_padding and source.padding_bytes != target.padding_bytes:

@@ -173,7 +173,7 @@ class Shape(ShapeSizes):
     def with_element_type(self, element_type: str | DTypeLike) -> Shape:
         """The same dimensions and layout with another element type.  XLA: `ChangeElementType`.
 
-        `element_size_in_bits` is kept only if the new type can be packed.
+        `element_size_in_bits` and `bit_order` are kept only if the new type can be packed.
 
         Parameters
         ----------
@@ -188,8 +188,8 @@ class Shape(ShapeSizes):
             The new type cannot hold the padding value.
         """
         element_type = ElementType.of(element_type)
-        layout = self.layout if element_type.is_sub_byte else self.layout.replace(element_size_in_bits=0)
-        return self.replace(element_type=element_type, layout=layout)
+        whole_bytes = {} if element_type.is_sub_byte else {"element_size_in_bits": 0, "bit_order": "little"}
+        return self.replace(element_type=element_type, layout=self.layout.replace(**whole_bytes))
 
     def complex_component_shape(self) -> Shape:
         """The same dimensions and layout with the type of a complex number's parts.  XLA: `ComplexComponentShape`.

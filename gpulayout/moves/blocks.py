@@ -141,6 +141,7 @@ class BoxGrid:
             padded_dimensions=(places,),
             padding_value=kept.padding_value,
             element_size_in_bits=kept.element_size_in_bits,
+            bit_order=kept.bit_order,
         )
         target = Shape(self.whole_target.element_type, (0,), layout)
         read = self.source.shape
@@ -325,6 +326,7 @@ def scratch_shape(source: Shape, target: Shape, max_bytes: int, *, packed: bool 
         order,
         tiles=(Tile(tuple(tile[dim] for dim in reversed(order))),),
         element_size_in_bits=bits if bits < 8 else 0,
+        bit_order=narrow.layout.bit_order if packed else "little",
     )
     return Shape(narrow.element_type, source.dimensions, layout)
 

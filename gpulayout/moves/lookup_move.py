@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_builder import place_program
 from gpulayout.moves.index_program import IndexProgram
@@ -40,6 +41,7 @@ class LookupMove(Frozen):
     element_count  elements that are read; each is written once
     source_span    byte offsets from the first element: lowest read, and one past the highest; target_span likewise
     why            why the move is not cut into regions
+    source_big     whether place 0 of a packed source's byte is its highest bits; target_big likewise
     """
 
     program: IndexProgram
@@ -50,6 +52,8 @@ class LookupMove(Frozen):
     source_span: tuple[int, int]
     target_span: tuple[int, int]
     why: str
+    source_big: bool = False
+    target_big: bool = False
 
     axes: ClassVar[tuple[Axis, ...]] = ()  # a look-up has no loops
     dimensions: ClassVar[tuple[tuple[int, ...], ...]] = ()
@@ -61,7 +65,12 @@ class LookupMove(Frozen):
 
     @cached_property
     def _kept_hash(self) -> int:
-        return hash((self.program, self.source_bits, self.target_bits, self.pad, self.source_span, self.target_span))
+        return hash((self.program, self.packing, self.pad, self.source_span, self.target_span))
+
+    @property
+    def packing(self) -> tuple[int, int, bool, bool]:
+        """How the places of both sides lie in bytes."""
+        return self.source_bits, self.target_bits, self.source_big, self.target_big
 
     @property
     def place_count(self) -> int:
@@ -108,15 +117,15 @@ class LookupMove(Frozen):
 
 def relayout_lookup(source: Shape, target: Shape, why: object) -> LookupMove:
     """The look-up from a buffer of `source` to a buffer of `target`; LayoutError if it needs too many instructions."""
-    return _lookup(
-        target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why
-    )
+    bits, big = (source.bits_per_element, target.bits_per_element), (is_big(source), is_big(target))
+    return _lookup(target, source, bits, big, (0, source.nbytes), (0, target.nbytes), why)
 
 
 def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> LookupMove:
     """The look-up from a logical array with these byte strides to a buffer of `shape`."""
     strides, reach = _array(array_strides, shape)
-    return _lookup(shape, strides, (8 * shape.itemsize, shape.bits_per_element), reach, (0, shape.nbytes), why)
+    bits, big = (8 * shape.itemsize, shape.bits_per_element), (False, is_big(shape))
+    return _lookup(shape, strides, bits, big, reach, (0, shape.nbytes), why)
 
 
 def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> LookupMove:
@@ -124,9 +133,8 @@ def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> Lo
     dense = shape.with_layout(None)
     strides, reach = _array(array_strides, shape)
     target_strides = () if strides == _array(dense.byte_strides, shape)[0] else strides
-    return _lookup(
-        dense, shape, (shape.bits_per_element, 8 * shape.itemsize), (0, shape.nbytes), reach, why, target_strides
-    )
+    bits, big = (shape.bits_per_element, 8 * shape.itemsize), (is_big(shape), False)
+    return _lookup(dense, shape, bits, big, (0, shape.nbytes), reach, why, target_strides)
 
 
 def _array(strides: Sequence[int], shape: Shape) -> tuple[tuple[int, ...], tuple[int, int]]:
@@ -139,6 +147,7 @@ def _lookup(
     numbered: Shape,
     source: Shape | Sequence[int],
     bits: tuple[int, int],
+    big: tuple[bool, bool],
     source_span: tuple[int, int],
     target_span: tuple[int, int],
     why: object,
@@ -151,5 +160,5 @@ def _lookup(
     reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))
     program = place_program(numbered, source, unit, target_strides, reach)
     return LookupMove(
-        program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
+        program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why), *big
     )

@@ -1,12 +1,14 @@
 """Moves of packed elements: slots of 1, 2 or 4 bits on one side or on both.
 
 A slot is the place of one element: as wide as the element on a packed side, a byte on the other.  Slot 0 is in the
-lowest bits of byte 0: the s4 values 1, 2, 3 are the bytes 0x21 0x03.  All axes count slots:
+lowest bits of byte 0, or on a big side in the highest: the s4 values 1, 2, 3 are the bytes 0x21 0x03, or 0x12 0x30.
+All axes count slots:
 
     s4[2,3]{1,0:E(4)} to s4[2,3]{0,1:E(4)}
     Axis(2, 2, 3, 1), Axis(3, 3, 1, 2)              6 slots of 4 bits: 3 bytes
 
-When all contiguous runs are whole bytes on both sides, packed elements move as bytes, in an ordinary `Move`.
+When all contiguous runs are whole bytes on both sides, and neither side or both are big, packed elements move as
+bytes, in an ordinary `Move`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class PackedMove(Frozen):
     pad           one padding element, in the low bits of a byte
     dimensions    the logical dimensions that each axis covers, minor first
     start         the slot within the source's first byte where the move begins
+    source_big    whether slot 0 of a source byte is its highest bits; target_big likewise
 
     A packed target either has no gaps, or the runs of its minor axis are whole bytes.  Unused bits of its last byte
     become 0.
@@ -42,6 +45,8 @@ class PackedMove(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
     start: int = 0
+    source_big: bool = False
+    target_big: bool = False
 
     stride_unit: ClassVar[str] = "place"
     has_loops: ClassVar[bool] = True
@@ -51,7 +56,12 @@ class PackedMove(Frozen):
 
     @cached_property
     def _kept_hash(self) -> int:
-        return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start))
+        return hash((self.axes, self.slots, self.dimensions, self.pad, self.start, self.packing))
+
+    @property
+    def packing(self) -> tuple[int, int, bool, bool]:
+        """How the slots of both sides lie in bytes."""
+        return self.source_bits, self.target_bits, self.source_big, self.target_big
 
     @property
     def bits(self) -> int:
@@ -112,16 +122,22 @@ def _span(loops: list[tuple[int, int]], start: int, bits: int) -> tuple[int, int
 
 
 def packed_move(
-    unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0
+    unit: Move,
+    source_bits: int,
+    target_bits: int,
+    slots: int | None = None,
+    start: int = 0,
+    big: tuple[bool, bool] = (False, False),
 ) -> Move | PackedMove:
     """The move of packed elements; `unit` is the same move with one byte per element.
 
     unit    strides in slots; in a packed target it leaves no gaps, or its runs are whole bytes
     slots   number of slots in the target, if it has more than the unit's places: the rest is padding
     start   the slot where the move begins, within its first source byte
+    big     whether slot 0 of a byte is its highest bits, in the source and in the target
     """
     slots = unit.place_count if slots is None else slots
-    may_fit = slots == unit.place_count and not (start and unit.element_count)
+    may_fit = slots == unit.place_count and not (unit.element_count and (start or big[0] != big[1]))
     return (
         may_fit
         and _in_whole_bytes(unit, source_bits, target_bits)
@@ -133,6 +149,7 @@ def packed_move(
             _pad(unit, source_bits, target_bits),
             unit.dimensions,
             start,
+            *big,
         )
     )
 

@@ -23,48 +23,52 @@ from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.packed_move import PackedMove, packed_move
 
 
-def whole_piece(unit: Move, source_bits: int, target_bits: int, slots: int | None = None) -> Pieces:
+def whole_piece(unit: Move, bits: tuple[int, int], big: tuple[bool, bool], slots: int | None = None) -> Pieces:
     """The only piece between two untiled sides.  `unit` is in slots; `slots` counts those of the target, with its
     tail padding.
     """
-    return (Piece(packed_move(unit, source_bits, target_bits, slots)),)
+    return (Piece(packed_move(unit, *bits, slots, big=big)),)
 
 
 def packed_pieces(
-    copies: Iterable[StridedPiece], fills: Iterable[StridedPiece], source_bits: int, target_bits: int, target: Shape
+    copies: Iterable[StridedPiece],
+    fills: Iterable[StridedPiece],
+    bits: tuple[int, int],
+    big: tuple[bool, bool],
+    target: Shape,
 ) -> list[Piece]:
     """Pieces in bytes, from pieces in slots that write every place of `target` once; `fills` are the padding.
 
     Raises NotInRegions if two pieces with elements would write the same byte.
     """
-    per_source, per_target = 8 // source_bits, 8 // target_bits
+    per_source, per_target = (8 // side for side in bits)
     found = []
     for unit in [*copies, *map(as_fill, fills)]:
         whole = _with_whole_bytes(unit, per_target)
         if whole is None:
             raise NotInRegions(
-                f"elements of {target_bits} bits are looked up one by one: a run of the target begins at place "
+                f"elements of {bits[1]} bits are looked up one by one: a run of the target begins at place "
                 f"{_first_inside(unit, per_target)}, inside a byte"
             )
         if whole.move.place_count:
             if per_target > 1 and whole.target_offset + whole.move.target_span[1] > target.buffer_size:
-                part = _last_part(whole, source_bits, target_bits, target)
+                part = _last_part(whole, bits, big, target)
             else:
-                part = packed_move(whole.move, source_bits, target_bits, start=whole.source_offset % per_source)
+                part = packed_move(whole.move, *bits, start=whole.source_offset % per_source, big=big)
             found.append(Piece(part, whole.source_offset // per_source, whole.target_offset // per_target))
     return found
 
 
-def _last_part(whole: StridedPiece, source_bits: int, target_bits: int, target: Shape) -> Move | PackedMove:
+def _last_part(whole: StridedPiece, bits: tuple[int, int], big: tuple[bool, bool], target: Shape) -> Move | PackedMove:
     """The move of the piece that ends with the buffer, inside a byte."""
     minor, *others = whole.move.axes
     if others:
         raise NotInRegions(
-            f"elements of {target_bits} bits are looked up one by one: rows are padded at the end of the target, whose "
+            f"elements of {bits[1]} bits are looked up one by one: rows are padded at the end of the target, whose "
             f"{target.buffer_size} places are not a whole number of bytes"
         )
     run = replace(whole.move, axes=(minor._replace(extent=target.buffer_size - whole.target_offset),))
-    return packed_move(run, source_bits, target_bits, start=whole.source_offset % (8 // source_bits))
+    return packed_move(run, *bits, start=whole.source_offset % (8 // bits[0]), big=big)
 
 
 def _first_inside(unit: StridedPiece, per: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.join_pieces import absorbed, joined
 from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
@@ -41,15 +42,16 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
     check_same_array(source, target)
     check_storable(source)
     check_storable(target)
-    packed = source.is_packed or target.is_packed
+    packed, bits = source.is_packed or target.is_packed, (source.bits_per_element, target.bits_per_element)
+    big = is_big(source), is_big(target)
     if packed and not (source.is_tiled or target.is_tiled):
         unit = strided_move(target, source.strides, target.strides, target.buffer_dimensions)
-        return whole_piece(unit, source.bits_per_element, target.bits_per_element, target.buffer_size)
+        return whole_piece(unit, bits, big, target.buffer_size)
     if is_plain(source) and is_plain(target):
         return (Piece(relayout_move(source, target)),)
     sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
     try:
-        return _pieces(target, regions(sides[:1], sides[1]), source.bits_per_element, target.bits_per_element)
+        return _pieces(target, regions(sides[:1], sides[1]), bits, big)
     except NotInRegions as why:
         return (Piece(relayout_lookup(source, target, why)),)
 
@@ -57,15 +59,15 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
 def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
     """The pieces from a logical array with these byte strides to a buffer of `shape`."""
     check_storable(shape)
-    bits = 8 * shape.itemsize, shape.bits_per_element
+    bits, big = (8 * shape.itemsize, shape.bits_per_element), (False, is_big(shape))
     if shape.is_packed and not shape.is_tiled:
         unit = strided_move(shape, array_strides, shape.strides, shape.buffer_dimensions)
-        return whole_piece(unit, *bits, shape.buffer_size)
+        return whole_piece(unit, bits, big, shape.buffer_size)
     if is_plain(shape):
         return (Piece(pack_move(array_strides, shape)),)
     try:
         return _pieces(
-            shape, regions([array_side(shape.dimensions, array_strides)], shape_side(shape, shape.itemsize)), *bits
+            shape, regions([array_side(shape.dimensions, array_strides)], shape_side(shape, shape.itemsize)), bits, big
         )
     except NotInRegions as why:
         return (Piece(pack_lookup(array_strides, shape, why)),)
@@ -74,19 +76,21 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
 def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
     """The pieces from a buffer of `shape` to a logical array with these byte strides."""
     check_storable(shape)
-    bits = shape.bits_per_element, 8 * shape.itemsize
+    bits, big = (shape.bits_per_element, 8 * shape.itemsize), (is_big(shape), False)
     if shape.is_packed and not shape.is_tiled:
-        return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), *bits)
+        return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), bits, big)
     if is_plain(shape):
         return (Piece(unpack_move(shape, array_strides)),)
     elements = element_regions([shape_side(shape, shape.itemsize)], array_side(shape.dimensions, array_strides))
     try:
-        return _pieces(shape, ((part, True) for part in elements), *bits)
+        return _pieces(shape, ((part, True) for part in elements), bits, big)
     except NotInRegions as why:
         return (Piece(unpack_lookup(shape, array_strides, why)),)
 
 
-def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int, target_bits: int) -> Pieces:
+def _pieces(
+    shape: Shape, parts: Iterable[tuple[Region, bool]], bits: tuple[int, int], big: tuple[bool, bool]
+) -> Pieces:
     """The pieces that copy elements, then those that fill padding, each kind largest first.
 
     Regions are in bytes, or in slots if a side is packed.  Raises NotInRegions if there are too many.
@@ -97,8 +101,8 @@ def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int
         kinds[is_element].append(strided_piece(shape, part))
     copies, fills = joined(kinds[True]), joined(kinds[False])
     found: list[Piece] = []
-    if min(source_bits, target_bits) < 8:
-        found += packed_pieces(copies, fills, source_bits, target_bits, shape)
+    if min(bits) < 8:
+        found += packed_pieces(copies, fills, bits, big, shape)
     else:
         found += map(Piece._make, absorbed(copies, fills))
     if not found:  # the target has no places

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulayout.layout.checks import clipped, counted
+from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import Cell, Figure
@@ -143,7 +144,7 @@ def place_text(shape: Shape, place: int) -> str:
     >>> place_text(parse_shape("f32[2,3]"), 5), place_text(parse_shape("u4[9]{0:E(4)}"), 3)
     ('place 5, byte 20', 'place 3, byte 1 bit 4')
     """
-    byte, bit = divmod(place * shape.bits_per_element, 8)
+    byte, bit = byte_and_bit(shape, place)
     return f"place {place}, byte {byte}" + (f" bit {bit}" if shape.is_packed else "")
 
 

@@ -76,7 +76,8 @@ def _pad_key(shape: Shape) -> object:
 
 def _as_u8(shape: Shape) -> Shape:
     """Elements of one byte at the same places; a byte could not hold every pad value."""
-    return shape.replace(element_type="u8", layout=shape.layout.replace(padding_value=None, element_size_in_bits=0))
+    layout = shape.layout.replace(padding_value=None, element_size_in_bits=0, bit_order="little")
+    return shape.replace(element_type="u8", layout=layout)
 
 
 def is_untiled(shape: Shape | str) -> bool:

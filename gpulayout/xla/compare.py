@@ -74,6 +74,8 @@ def _as_layout(value: Layout | str, role: str) -> Layout:
 def _layouts_equal(first: Layout, second: Layout, ignored: frozenset[str]) -> bool:
     if "layout_except_minor_to_major" in ignored:
         return first.minor_to_major == second.minor_to_major
+    if "element_size_in_bits" in ignored:  # without it there is no bit order
+        ignored |= {"bit_order"}
     defaults = {name: _DEFAULTS[name] for name in ignored if name in _DEFAULTS}
     return first.replace(**defaults) == second.replace(**defaults) if defaults else first == second
 

@@ -92,6 +92,8 @@ def _indecomposable(source: Shape, target: Shape) -> str | None:
     """Why a bitcast cannot be decomposed, or None."""
     if not _same_size(source, target):
         return f"{source} of {source.nbytes} bytes cannot be a bitcast of {target} of {target.nbytes} bytes"
+    if source.layout.bit_order != target.layout.bit_order:
+        return f"{source} to {target} cannot be decomposed: the bit orders within a byte differ"
     for shape in (source, target):
         if shape.is_tiled:
             return (

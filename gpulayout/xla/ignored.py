@@ -15,6 +15,7 @@ LayoutPart = Literal[
     "tiles",
     "tail_padding_alignment",
     "element_size_in_bits",
+    "bit_order",
     "memory_space",
     "split_configs",
     "dynamic_shape_metadata_prefix_bytes",

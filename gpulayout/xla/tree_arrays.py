@@ -181,7 +181,8 @@ def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool)
 
     def sized(array: Shape) -> Shape:
         bits = array.element_type.bits if pack_subbyte_types and array.element_type.is_sub_byte else 0
-        return array.with_layout(array.layout.replace(element_size_in_bits=bits))
+        order = array.layout.bit_order if bits else "little"
+        return array.with_layout(array.layout.replace(element_size_in_bits=bits, bit_order=order))
 
     return map_arrays(sized, shape)
 

@@ -307,15 +307,17 @@ template <int Size> static void write_elements(const char* from, const LookUp& c
     for (int64_t k = 0; k < n; k++) std::memcpy(c.target + places[k], from + k * Size, Size);
 }
 static void read_bits(char* to, const LookUp& c, const int64_t* places, const uint8_t* mask, int64_t n) {
-    const int64_t slots = 8 / c.source_bits;
+    const int64_t slots = 8 / c.source_bits, turned = c.source_big ? slots - 1 : 0;  // 0 1 2 3 ^ 3 are 3 2 1 0
     const int shift = log2_of(slots), only = (1 << c.source_bits) - 1;
     for (int64_t k = 0; k < n; k++)
-        to[k] = mask && mask[k] ? c.pad[0] : char(uint8_t(c.source[places[k] >> shift]) >> (places[k] & (slots - 1)) * c.source_bits & only);
+        to[k] = mask && mask[k] ? c.pad[0]
+                                : char(uint8_t(c.source[places[k] >> shift]) >> ((places[k] ^ turned) & (slots - 1)) * c.source_bits & only);
 }
-static void write_bits(const char* from, char* to, int bits, int64_t n) {
-    for (int64_t k = 0, slots = 8 / bits; k < n; k += slots) {
+static void write_bits(const char* from, char* to, int bits, bool big, int64_t n) {
+    const int64_t slots = 8 / bits, turned = big ? slots - 1 : 0;
+    for (int64_t k = 0; k < n; k += slots) {
         int byte = 0;
-        for (int64_t j = 0; j < std::min(slots, n - k); j++) byte |= (from[k + j] & ((1 << bits) - 1)) << j * bits;
+        for (int64_t j = 0; j < std::min(slots, n - k); j++) byte |= (from[k + j] & ((1 << bits) - 1)) << (j ^ turned) * bits;
         to[k / slots] = char(byte);
     }
 }
@@ -340,7 +342,7 @@ static void run_look_up(const Call& call, int64_t first, int64_t last, Worker& w
         char* target = c.target + begin * bytes;
         char* to = c.is_strided || c.target_bits < 8 ? room.elements : target;
         (c.source_bits < 8 ? read_bits : READ[log2_of(c.source_bits / 8)])(to, c, room.places[0], block.has_mask ? room.mask : nullptr, n);
-        if (c.target_bits < 8) write_bits(to, c.target + begin * c.target_bits / 8, c.target_bits, n);
+        if (c.target_bits < 8) write_bits(to, c.target + begin * c.target_bits / 8, c.target_bits, c.target_big, n);
         else if (c.is_strided) WRITE[log2_of(bytes)](to, c, room.places[1], n);
     }
 }

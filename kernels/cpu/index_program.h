@@ -64,6 +64,7 @@ struct LookUp {  // see gpulayout/moves/lookup_move.py
     const char* source;  // the first element of each side
     char* target;
     int source_bits, target_bits;
+    int source_big, target_big;  // places of a byte of a packed side are counted from its highest bits
     int is_strided;  // the target has strides of its own
     char pad[16];
 };

@@ -136,7 +136,8 @@ PyObject* index_look_up(PyObject* self, PyObject* args) {
     const char* pad;
     Py_ssize_t pad_size;
     int threads;
-    if (!PyArg_ParseTuple(args, "OOiipy#i:look_up", &from, &to, &call.source_bits, &call.target_bits, &call.is_strided, &pad, &pad_size, &threads))
+    if (!PyArg_ParseTuple(args, "OOiipppy#i:look_up", &from, &to, &call.source_bits, &call.target_bits, &call.source_big, &call.target_big,
+                          &call.is_strided, &pad, &pad_size, &threads))
         return nullptr;
     const Program& program = program_of(self);
     auto is_size = [](int bits) { return bits > 0 && bits <= 128 && !(bits & (bits - 1)); };
@@ -158,7 +159,8 @@ PyMethodDef index_methods[] = {
      "convert(given, result, mode, is_checked, threads)\n--\n\nConvert indices; the lowest position of one that cannot be converted, or None.\n\n"
      "result: None only checks; mode: 0 raises, 1 wraps, 2 clips, 3 marks."},
     {"look_up", index_look_up, METH_VARARGS,
-     "look_up(source, target, source_bits, target_bits, is_strided, pad, threads)\n--\n\nWrite each place of the target."},
+     "look_up(source, target, source_bits, target_bits, source_big, target_big, is_strided, pad, threads)\n--\n\n"
+     "Write each place of the target."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot index_slots[] = {

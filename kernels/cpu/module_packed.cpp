@@ -26,9 +26,9 @@ PyObject* packed_new(PyTypeObject* type, PyObject* args, PyObject* words) {
     PyObject* given;
     long long slots, start;
     gl_packed_move move{};
-    static const char* names[] = {"axes", "slots", "start", "source_bits", "target_bits", "pad", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(args, words, "OLLiib:Packed", const_cast<char**>(names), &given, &slots, &start, &move.source_bits,
-                                     &move.target_bits, &move.pad))
+    static const char* names[] = {"axes", "slots", "start", "source_bits", "target_bits", "source_big", "target_big", "pad", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OLLiippb:Packed", const_cast<char**>(names), &given, &slots, &start, &move.source_bits,
+                                     &move.target_bits, &move.source_big, &move.target_big, &move.pad))
         return nullptr;
     if (!is_width(move.source_bits) || !is_width(move.target_bits)) return refused("an element has 1, 2, 4 or 8 bits");
     if (start < 0 || start >= 8 / move.source_bits) return refused("a move begins in the first byte of its source");
@@ -58,7 +58,8 @@ PyMethodDef packed_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot packed_slots[] = {
-    {Py_tp_doc, const_cast<char*>("Packed(axes, slots, start, source_bits, target_bits, pad)\n--\n\nA packed move; see moves/packed_move.py.")},
+    {Py_tp_doc, const_cast<char*>("Packed(axes, slots, start, source_bits, target_bits, source_big, target_big, pad)\n--\n\n"
+                                  "A packed move; see moves/packed_move.py.")},
     {Py_tp_new, reinterpret_cast<void*>(packed_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(plan_free)},
     {Py_tp_methods, packed_methods},

@@ -28,7 +28,7 @@ namespace gpulayout {
 // Makes or takes so many packed bytes; the other side has 8 / Bits times as many.
 typedef void (*BitKernel)(uint8_t* to, const uint8_t* from, int64_t packed_bytes);
 struct BitKernels {
-    BitKernel unpack[3], pack[3];  // by log2 of the bits
+    BitKernel unpack[2][3], pack[2][3];  // by whether the first element is in the highest bits, and by log2 of the bits
 };
 
 template <int Bits> struct BitWord;
@@ -36,6 +36,20 @@ template <> struct BitWord<1> { typedef uint64_t Type; };
 template <> struct BitWord<2> { typedef uint32_t Type; };
 template <> struct BitWord<4> { typedef uint16_t Type; };
 template <class Word> constexpr Word in_each_byte(int value) { return Word(Word(~Word(0)) / 255 * value); }
+
+// Elements of a packed byte, one in each byte, in the other order.
+inline uint64_t turned(uint64_t word) { return __builtin_bswap64(word); }
+inline uint32_t turned(uint32_t word) { return __builtin_bswap32(word); }
+inline uint16_t turned(uint16_t word) { return __builtin_bswap16(word); }
+
+// Packed bytes of single bits in the other order, or as they are.
+template <bool Big> inline uint64_t ordered(uint64_t bits) {
+    for (int width = 4; Big && width; width /= 2) {
+        const uint64_t lower = ~uint64_t(0) / ((1 << width) + 1);  // width 4: 0x0f in each byte
+        bits = (bits & lower) << width | (bits >> width & lower);
+    }
+    return bits;
+}
 
 }  // namespace gpulayout
 
@@ -62,10 +76,10 @@ const BitKernels* bit_kernels() {
 // How the slots of a side lie in bytes.
 struct Side {
     int bits, log;  // log2 of the slots of a byte
+    bool big;       // slot 0 of a byte is its highest bits
     int64_t per() const { return int64_t(1) << log; }
-    uint8_t read(const uint8_t* memory, int64_t slot) const {
-        return uint8_t(memory[slot >> log] >> ((slot & (per() - 1)) * bits) & ((1 << bits) - 1));
-    }
+    int64_t shift(int64_t slot) const { return ((big ? ~slot : slot) & (per() - 1)) * bits; }
+    uint8_t read(const uint8_t* memory, int64_t slot) const { return uint8_t(memory[slot >> log] >> shift(slot) & ((1 << bits) - 1)); }
 };
 
 struct Axis {
@@ -227,7 +241,7 @@ void unpack_run(const gl_packed& p, uint8_t* to, const uint8_t* source, int64_t 
     const Side& side = p.source;
     for (; n && slot & (side.per() - 1); n--) *to++ = side.read(source, slot++);
     int64_t bytes = n >> side.log;
-    if (bytes) p.kernels->unpack[3 - side.log](to, source + (slot >> side.log), bytes);
+    if (bytes) p.kernels->unpack[side.big][3 - side.log](to, source + (slot >> side.log), bytes);
     for (int64_t k = bytes << side.log; k < n; k++) to[k] = side.read(source, slot + k);
 }
 
@@ -253,11 +267,11 @@ void pack_run(const gl_packed& p, const uint8_t* source, uint8_t* target, int64_
     int64_t bytes = n >> side.log, rest = n & (side.per() - 1);
     target += slot >> side.log;
     if (side.bits == 8) std::memcpy(target, from, size_t(n));
-    else if (bytes) p.kernels->pack[3 - side.log](target, from, bytes);
+    else if (bytes) p.kernels->pack[side.big][3 - side.log](target, from, bytes);
     if (!rest) return;
     int last = 0;
     for (int64_t k = 0, done = n - rest; k < side.per(); k++)
-        last |= (k < rest ? from[done + k] & p.mask : element_of(p, source, slot + done + k)) << k * side.bits;
+        last |= (k < rest ? from[done + k] & p.mask : element_of(p, source, slot + done + k)) << side.shift(k);
     target[bytes] = uint8_t(last);
 }
 
@@ -328,7 +342,7 @@ void run_boxes(const Call& call, int64_t first, int64_t last, Worker& worker) {
     }
 }
 
-Side side_of(int bits) { return {bits, bits == 1 ? 3 : bits == 2 ? 2 : bits == 4 ? 1 : 0}; }
+Side side_of(int bits, int big) { return {bits, bits == 1 ? 3 : bits == 2 ? 2 : bits == 4 ? 1 : 0, big && bits < 8}; }
 
 int64_t most_threads(const gl_packed& p) { return std::max<int64_t>(1, std::min({p.boxes, p.slots / SHARE, int64_t(MOST_THREADS)})); }
 
@@ -344,7 +358,8 @@ gl_packed* gl_packed_plan(const gl_packed_move* move) {
     try {
         std::unique_ptr<gl_packed> plan(new gl_packed);
         plan->slots = move->slots, plan->start = move->start, plan->kernels = bit_kernels();
-        plan->source = side_of(move->source_bits), plan->target = side_of(move->target_bits);
+        plan->source = side_of(move->source_bits, move->source_big);
+        plan->target = side_of(move->target_bits, move->target_big);
         plan->mask = uint8_t((1 << std::min(move->source_bits, move->target_bits)) - 1), plan->pad = move->pad & plan->mask;
         plan_packed(*plan, *move);
         return plan.release();

@@ -10,8 +10,8 @@ extern "C" {
 
 typedef struct gl_packed gl_packed;
 
-// A move of elements that have 1, 2, 4 or 8 bits on each side, the first of a byte in its lowest bits; 8 bits are a byte for each
-// element, of which the lowest bits count.  Axes are as in gl_plan, but strides count elements.  Only the first `slots` places are
+// A move of elements that have 1, 2, 4 or 8 bits on each side, the first of a byte in its lowest bits or, on a big side, in its
+// highest; 8 bits are a byte for each element, of which the lowest bits count.  Axes are as in gl_plan, but strides count elements.  Only the first `slots` places are
 // written, in the order of the axes; the most major axis may extend beyond them.  The bits after them become 0 up to a whole byte.
 typedef struct {
     int rank;
@@ -19,6 +19,7 @@ typedef struct {
     int64_t slots;
     int64_t start;                 // element 0 of the source is so many elements after the first one of its first byte
     int source_bits, target_bits;  // a packed target has no gaps, or its first axis has only whole bytes
+    int source_big, target_big;
     unsigned char pad;
 } gl_packed_move;
 

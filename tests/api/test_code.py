@@ -116,7 +116,9 @@ def test_python_code_takes_ints_and_arrays_of_any_wide_integer():
 # ---- packed elements ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["u4[3,5]{0,1:E(4)}", "u2[9]{0:T(4)E(2)}", "u1[3,11]{1,0:E(1)}"])
+@pytest.mark.parametrize(
+    "text", ["u4[3,5]{0,1:E(4)}", "u2[9]{0:T(4)E(2,big)}", "u1[3,11]{1,0:E(1)}", "u1[9]{0:E(1,big)}"]
+)
 def test_load_gives_the_bits_of_a_packed_element(text):
     shape, names = gl.parse_shape(text), {}
     exec(gl.code(shape, "python"), names)

@@ -275,7 +275,9 @@ def test_show_draws_tiles_and_packed_elements():
     found = json.loads(run("show", "s4[3]{0:T(*,2)L(5)E(4)}", "--json").stdout)
     assert found["tiles"] == [["*", 2]] and found["strides"] is found["byte_strides"] is None
     assert (found["buffer_size"], found["nbytes"], found["padding_count"], found["padding_nbytes"]) == (5, 3, 2, 1)
-    assert "s4 (int4), 4 bits, packed" in run("show", "s4[3]{0:E(4)}").stdout
+    assert "s4 (int4), 4 bits, packed\n" in run("show", "s4[3]{0:E(4)}").stdout
+    assert "u1 (uint1), 1 bit, packed from the highest bits on\n" in run("show", "u1[3]{0:E(1,big)}").stdout
+    assert json.loads(run("show", "u1[3]{0:E(1,big)}", "--json").stdout)["bit_order"] == "big"
 
 
 @pytest.mark.parametrize(
@@ -338,6 +340,7 @@ def test_index_converts_both_ways():
     assert run("index", PADDED, "--linear", "7").stdout == "7 -> 1,2    (byte 28)\n"
     assert run("index", "f64[]", "()").stdout == "() -> 0    (byte 0)\n"
     assert run("index", "s4[2,3]{1,0:E(4)}", "1,0").stdout == "1,0 -> 3    (byte 1, from bit 4 on)\n"
+    assert run("index", "s4[2,3]{1,0:E(4,big)}", "1,0").stdout == "1,0 -> 3    (byte 1, from bit 0 on)\n"
     assert json.loads(run("index", PADDED, "--linear", "7", "--json").stdout) == [
         {"index": [1, 2], "linear": 7, "byte_offset": 28, "bit_offset": 0, "padding": False}
     ]
@@ -438,8 +441,8 @@ def test_explain_takes_a_device():
 @pytest.mark.parametrize(
     ("source", "target", "elements", "places", "chunk"),
     [
-        ("s4[3,5]{1,0:E(4)}", "{0,1:L(16)E(4)}", 15, 16, 131072),
-        ("s4[3,5]{1,0:E(4)}", "{1,0}", 15, 15, 131072),
+        ("s4[3,5]{1,0:E(4)}", "{0,1:L(16)E(4)}", 15, 16, 32768),
+        ("s4[3,5]{1,0:E(4)}", "{1,0}", 15, 15, 32768),
         ("s4[4,64]{1,0:E(4)}", "{1,0:PD(5,64)E(4)}", 256, 320, None),
         ("s4[0]{0:E(4)}", "{0:T(8)E(4)}", 0, 0, None),
     ],

@@ -270,7 +270,7 @@ def test_arrays_that_do_not_fit_the_program_are_refused(made):
         with pytest.raises(ValueError, match="arrays of integers that fit the program"):
             program.convert(given, out, mode, 0, 1)
     with pytest.raises(ValueError, match="a look-up"):
-        program.look_up(good, result, 8, 8, 0, b"\0", 1)
+        program.look_up(good, result, 8, 8, False, False, False, b"\0", 1)
     assert (result == 7).all() and program.convert(good, result, 0, 0, 1) is None and not result.any()
 
 

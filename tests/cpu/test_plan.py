@@ -400,9 +400,9 @@ def test_threads_are_worth_a_megabyte_each_and_no_more_than_the_limit():
             "s4[5,7]{1,0:E(4)}",
             "{1,0}",
             "chunks of up to 35 elements, unpacked to bytes",
-            {"chunk": 131072},
+            {"chunk": 32768},
         ),
-        ("s4[5,7]{1,0}", "{0,1:E(4)}", "chunks of up to 35 elements, copied, then packed", {"chunk": 131072}),
+        ("s4[5,7]{1,0}", "{0,1:E(4)}", "chunks of up to 35 elements, copied, then packed", {"chunk": 32768}),
         ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True}),
     ],
 )

@@ -1,4 +1,4 @@
-"""How threads share work: portions that they claim, scratch arrays of their own, and when they rest."""
+"""How threads share work: portions that they claim, and when they rest."""
 
 import threading
 
@@ -7,7 +7,7 @@ import pytest
 from gpulayout.cpu import threads
 from tests.support.crews import SoloCrew, refuse
 from tests.support.machine import machine
-from tests.support.waiting import HANG, wait_for, wait_until
+from tests.support.waiting import wait_for, wait_until
 
 
 @pytest.mark.parametrize(
@@ -64,30 +64,6 @@ def test_a_thread_that_stands_still_holds_up_one_portion(monkeypatch):
     portions = 2 * threads.PORTIONS
     threads.share(work, 100, 1, 2)
     assert len(done) == portions == len(set(done))
-
-
-def test_each_thread_makes_its_scratch_arrays_once(three_threads):
-    together, made, used = threading.Barrier(3, timeout=HANG), [], []
-
-    def scratch():
-        together.wait()
-        made.append(threading.get_ident())
-        return threading.get_ident(), "more"
-
-    def work(first, last, owner, more):
-        together.wait()  # so each thread does as many portions as the others
-        assert more == "more"
-        used.append((owner, threading.get_ident()))
-
-    threads.share(work, 100, 1, scratch=scratch)
-    assert len(made) == len(set(made)) == 3
-    assert all(owner == user for owner, user in used) and len(used) == 3 * threads.PORTIONS
-
-
-def test_work_for_one_thread_has_scratch_arrays_too():
-    seen = []
-    threads.share(lambda *given: seen.append(given), 5, 1, 1, lambda: ("array",))
-    assert seen == [(0, 5, "array")]
 
 
 def test_threads_rest_when_a_caller_waited_longer_than_they_worked(monkeypatch):

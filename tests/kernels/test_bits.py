@@ -6,12 +6,23 @@ import itertools
 
 import pytest
 
-from gpulayout.gpu.bits_turn import AXES
+from gpulayout.gpu.bits_turn import AXES, words_of_block
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.support import nvrtc
-from tests.support.bits_cases import WIDTHS, BitsCase, drawn, groups, packed_cases, rows, turns
+from tests.support.bits_cases import (
+    WIDTHS,
+    BitsCase,
+    drawn,
+    gaps,
+    groups,
+    in_orders,
+    odd_turns,
+    packed_cases,
+    rows,
+    turns,
+)
 from tests.support.kernel_cases import BITS_FILES, BLOCK, FILES
 from tests.support.kernel_runs import content, source_memory, target_memory
 from tests.support.simt import host_module, runner, toolchain
@@ -57,6 +68,28 @@ def test_every_pair_of_widths_is_right(source_bits, target_bits):
         seen |= {("phase", case.phases[1] % 4), case.plan.kernel, case.plan.index_bits, case.move.is_padded}
     assert seen >= {("phase", 0), ("phase", 1), ("phase", 2), ("phase", 3), "gpl_bits", 32, 64, True, False}
     assert target_bits < 8 or "gpl_bits_any" in seen
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("source_bits, target_bits", for_simt)
+def test_every_bit_order_is_right(source_bits, target_bits):
+    """In all ways that slots are read and written: by groups, runs, words that end outside a buffer, and slots."""
+    widths, seen = (source_bits, target_bits), set()
+    chosen = [*rows(widths), *in_groups(widths, (32,)), *packed_cases(widths, CASES), *gaps(widths)]
+    for case in in_orders(case for case in chosen if case.index_bits == 32):
+        assert written(case).tolist() == case.expected.tolist(), case.name
+        seen.add((case.plan.file, case.big))
+    orders = 4 if source_bits == target_bits else 2
+    assert all(sum(file == each for each, _ in seen) == orders for file in ("bits.cu", "bits_any.cu"))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("bits", [pytest.param(bits, marks=needs_simt) for bits in (1, 2, 4)])
+def test_blocks_of_every_bit_order_are_turned_right(bits):
+    whole, any_rows = list(turns(bits)), list(odd_turns(bits))
+    for case in in_orders(case for case in [*whole, *any_rows] if case.index_bits == 32):
+        assert case.plan.file in ("bits_turn.cu", "bits_turn_any.cu")
+        assert written(case).tolist() == case.expected.tolist(), case.name
 
 
 @pytest.mark.one_in(3)
@@ -221,7 +254,7 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, widths, right, wrong):
             ((4, 4), "== GPL_GROUP_SLOTS &&\n", ">= GPL_GROUP_SLOTS - 1 &&\n"),
             ((4, 4), "|| walk.minor >= move.axis[0].bound", ""),
             ((4, 4), "8 * phase + shift);", "8 * phase);"),
-            ((4, 4), "aligned.word[i + 1], aligned.shift);", "aligned.word[i + 1], aligned.shift & ~7u);"),
+            ((4, 4), "aligned.word[i + 1]), aligned.shift);", "aligned.word[i + 1]), aligned.shift & ~7u);"),
             ((4, 4), "(run & gpl_lowest_slots(count))", "run"),
             ((4, 4), "& gpl_lowest_slots(elements);", "& gpl_lowest_slots(count);"),
             ((4, 4), "count < GPL_NARROW_SLOTS ?", "count <= GPL_NARROW_SLOTS ?"),
@@ -277,7 +310,13 @@ def test_the_kernels_fit_every_architecture(architecture):
         check_budget(
             "bits_turn.cu",
             architecture,
-            {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_SOURCE_BITS": bits},
+            {
+                "GPL_ELEMENT_BYTES": 4,
+                "GPL_INDEX_BITS": 64,
+                "GPL_AXES": 4,
+                "GPL_SOURCE_BITS": bits,
+                "GPL_TARGET_BITS": bits,
+            },
         )
 
 
@@ -288,6 +327,18 @@ def test_every_pair_of_widths_fits(axes, index_bits):
     for file, widths in itertools.product(BITS_FILES, WIDTHS):
         if file == "bits.cu" or (widths[1] == 8) == (file == "bits_any.cu"):
             check_budget(file, "sm_90", macros(*widths, index_bits, axes))
+
+
+@pytest.mark.one_in(3)
+@needs_compiler
+@pytest.mark.parametrize("bits", (1, 2, 4))
+def test_the_kernels_of_big_sides_fit(bits):
+    big = {"GPL_SOURCE_BIG": 1, "GPL_TARGET_BIG": 1}
+    for file, widths in (("bits.cu", (bits, bits)), ("bits.cu", (8, bits)), ("bits_any.cu", (bits, 8))):
+        check_budget(file, "sm_90", macros(*widths, 64, 8) | big)
+    check_budget("bits_turn.cu", "sm_90", macros(bits, bits, 64, 4) | big | {"GPL_ELEMENT_BYTES": 4})
+    rows = {"GPL_WORDS": words_of_block(bits, 64)}
+    check_budget("bits_turn_any.cu", "sm_90", macros(bits, bits, 64, 4) | big | rows, shared_bytes=10 << 10)
 
 
 def check_budget(file, architecture, values, shared_bytes=0):

@@ -334,6 +334,28 @@ ERRORS = {
         LayoutError,
         "element_size_in_bits -4 is not in 0..2^63-1",
     ),
+    "a bit order without packed elements": (
+        lambda: Layout((0, 1), bit_order="big"),
+        LayoutError,
+        "bit_order 'big' orders packed elements within a byte, but element_size_in_bits is 0: write "
+        "element_size_in_bits=1, 2 or 4, or bit_order='little'",
+    ),
+    "a bit order of whole bytes": (
+        lambda: Layout((0, 1), element_size_in_bits=2, bit_order="big").replace(element_size_in_bits=8),
+        LayoutError,
+        "bit_order 'big' orders packed elements within a byte, but element_size_in_bits is 8: write "
+        "element_size_in_bits=1, 2 or 4, or bit_order='little'",
+    ),
+    "another bit order": (
+        lambda: Layout((0, 1), element_size_in_bits=1, bit_order="msb"),
+        LayoutError,
+        "bit_order 'msb' is neither 'little' nor 'big'",
+    ),
+    "a bit order that is no word": (
+        lambda: Layout((0, 1), element_size_in_bits=1, bit_order=True),
+        LayoutTypeError,
+        "bit_order True is a bool: write 'little' or 'big'",
+    ),
     "a memory space past a signed byte": (
         lambda: Layout((0, 1), memory_space=128),
         LayoutError,

@@ -116,7 +116,7 @@ def test_move_takes_one_dimension_to_an_end(order):
 def test_fields_other_than_the_order_are_keyword_only():
     kinds = {name: parameter.kind for name, parameter in inspect.signature(Layout).parameters.items()}
     assert kinds.pop("minor_to_major") is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    assert len(kinds) == 10 and set(kinds.values()) == {inspect.Parameter.KEYWORD_ONLY}
+    assert len(kinds) == 11 and set(kinds.values()) == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_edits_keep_the_padding_value():

@@ -318,6 +318,25 @@ MUTANTS = (
     Mutant("bits_turn_any.cu", "row of the source in 32 bits",
            "const gpl_uint slot = (p < rows ? from : onward) + p * stride;", "const unsigned slot = (p < rows ? from : onward) + p * stride;"),
 
+    # ---- the order of elements within a byte
+    Mutant("bit_order.cuh", "halves of a byte do not swap", "for (int width = 4; width", "for (int width = 2; width"),
+    Mutant("bit_order.cuh", "elements of a byte do not swap", "width >= BITS; width", "width > BITS; width"),
+    Mutant("bit_order.cuh", "a big target is written as a little one", "return GPL_TARGET_BIG ?", "return false ?"),
+    Mutant("bits.cuh", "slot of a big byte from the lowest bits on", "GPL_SOURCE_BIG ? 8 - GPL_SOURCE_BITS : 0;", "0;"),
+    Mutant("bits.cuh", "second word of 32 bits not turned", "gpl_from_source(((const unsigned*)word)[1])", "((const unsigned*)word)[1]"),
+    Mutant("bits.cuh", "bytes at the end of a source not turned", "gpl_from_source(from[i]) <<", "from[i] <<"),
+    Mutant("bits.cu", "words of a group not turned", "gpl_from_source(aligned.word[i]), gpl_from_source(aligned.word[i + 1])", "aligned.word[i], aligned.word[i + 1]"),
+    Mutant("bits.cu", "groups of one run not turned", "    gpl_change_width(slots);\n    gpl_make_target(slots);\n", "    gpl_change_width(slots);\n"),
+    Mutant("bits.cu", "groups of several runs not turned", "gpl_change_width(slots);\n  gpl_make_target(slots);\n", "gpl_change_width(slots);\n"),
+    Mutant("bits_any.cu", "bytes of a target with gaps not turned", "gpl_to_target(value[k])", "value[k]"),
+    Mutant("bits_turn.cu", "rows of blocks not turned", "row[p] = gpl_from_source(row[p]);", ";"),
+    Mutant("bits_turn.cu", "columns of blocks not turned", "row[q] = gpl_to_target(row[q]);", ";"),
+    Mutant("bits_turn_any.cu", "first words of rows not turned", "gpl_from_source(word[part]),", "word[part],"),
+    Mutant("bits_turn_any.cu", "parts of words not turned", "  word = gpl_to_target(word);\n", ""),
+    Mutant("bits_turn_any.cu", "words at the ends of b not turned", "= gpl_to_target(value);", "= value;"),
+    Mutant("bits_turn_any.cu", "words between the ends of b not turned", "gpl_to_target(__funnelshift_l(word[-1]", "(__funnelshift_l(word[-1]"),
+    Mutant("lookup.cu", "words of a target that is looked up not turned", "gpl_to_target(word)", "word"),
+
     # ---- bits.cuh
     Mutant("bits.cuh", "upper end of the source's memory not asked", "aligned.place < size && size - aligned.place >= BYTES * count", "aligned.place < size"),
     Mutant("bits.cuh", "lower end of the source's memory not asked", "aligned.place < size && size - aligned.place >= BYTES * count",

@@ -14,6 +14,7 @@ from tests.support.convert_cases import CASES
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),
     "gather.cuh": ("gather.cu", "many.cu"),
+    "bit_order.cuh": ("bits.cu", "bits_any.cu", "bits_turn.cu", "bits_turn_any.cu", "lookup.cu"),
     "bits.cuh": ("bits.cu", "bits_any.cu", "bits_turn_any.cu", "lookup.cu"),
     "bits_turn.cuh": ("bits_turn.cu", "bits_turn_any.cu"),
     "instructions.cuh": ("lookup.cu", "index_program.cu"),
@@ -56,6 +57,7 @@ CHANNELS = ("tests/kernels/test_channels.py::TestBytes",)
 HUGE = ("tests/kernels/test_sparse_bits.py::test_the_ends_of_a_huge_packed_move_are_right",)
 PACKED = (
     "tests/kernels/test_bits.py::test_every_pair_of_widths_is_right",
+    "tests/kernels/test_bits.py::test_every_bit_order_is_right",
     "tests/kernels/test_bits.py::test_many_axes_are_right",
     *HUGE,
     "tests/moves/test_packed.py",
@@ -105,8 +107,14 @@ TESTS = {
     },
     "bits.cu": (*PACKED, *CLEAN_BITS),
     "bits_any.cu": (*PACKED, *CLEAN_BITS),
-    "bits_turn.cu": ("tests/kernels/test_bits.py::test_blocks_are_turned_right", *HUGE, *CLEAN_BITS),
+    "bits_turn.cu": (
+        "tests/kernels/test_bits.py::test_blocks_are_turned_right",
+        "tests/kernels/test_bits.py::test_blocks_of_every_bit_order_are_turned_right",
+        *HUGE,
+        *CLEAN_BITS,
+    ),
     "bits_turn_any.cu": (
+        "tests/kernels/test_bits.py::test_blocks_of_every_bit_order_are_turned_right",
         "tests/kernels/test_bits_turn.py::test_rows_that_begin_anywhere_are_right",
         *HUGE,
         "tests/kernels/test_bits_turn.py::test_random_arrays_are_right",

@@ -27,10 +27,6 @@ EQUIVALENTS = {
      '2 * min(box.source_run, box.target_run) * width < 3 * shortest',
      '2 * min(box.source_run, box.target_run) * width < 3 & shortest'):
         _CHOICE,
-    ("gpulayout/cpu/packed_run.py",
-     'if bits == 8:',
-     'if bits > 8:'):
-        "elements of 8 bits come out of the loop as they are, copied",
     ("gpulayout/gpu/many_axes/warp_lanes.py",
      'if length % size == 0:',
      'if length % size == -1:'):

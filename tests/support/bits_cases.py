@@ -40,6 +40,7 @@ class BitsCase:
     phases: tuple = (0, 0)
     index_bits: int = 32
     start: int = 0
+    big: tuple = (False, False)  # whether slot 0 of a byte is its highest bits, on each side
     in_blocks: bool = False  # even if most of the slots of its blocks stay empty
 
     @property
@@ -57,7 +58,7 @@ class BitsCase:
         """A PackedMove, or the Move of bytes that does the same."""
         joined, made_of = coalesce([Axis(*axis) for axis in self.axes], [(number,) for number in range(len(self.axes))])
         unit = Move(joined, 1, bytes([self.pad]), made_of)
-        return packed_move(unit, *self.widths, None if self.has_gaps else self.slots, self.start)
+        return packed_move(unit, *self.widths, None if self.has_gaps else self.slots, self.start, self.big)
 
     @functools.cached_property
     def span(self):
@@ -83,15 +84,17 @@ class BitsCase:
         source_bits, target_bits = self.widths
         low, high = self.span
         slots = self.start + high - low
-        values = packed_reference.unpacked(self.source, source_bits, slots)[self.start :] & (1 << min(self.widths)) - 1
+        orders = ["big" if big else "little" for big in self.big]
+        values = packed_reference.unpacked(self.source, source_bits, slots, orders[0])[self.start :]
+        values = values & (1 << min(self.widths)) - 1
         pad = self.pad & (1 << min(self.widths)) - 1
         slots = self.slots if target_bits < 8 and not self.has_gaps else self._far
         places = [(extent, extent, 0, stride) for extent, _, _, stride in self.axes]
         moved = packed_reference.moved(self.axes, slots, pad, lambda slot: values[slot - low])
         if target_bits < 8 and not self.has_gaps:
-            return packed_reference.packed(moved, target_bits)
+            return packed_reference.packed(moved, target_bits, orders[1])
         written = packed_reference.moved(places, slots, 0, lambda _: 1)
-        result = packed_reference.packed(moved * written, target_bits).copy()
+        result = packed_reference.packed(moved * written, target_bits, orders[1]).copy()
         result[packed_reference.packed(written, target_bits) == 0] = FRESH
         return result
 
@@ -144,6 +147,13 @@ def drawn(widths, number, rank=None):
         (rng.randrange(16), rng.randrange(16)),
         64 if rng.random() < 0.2 else 32,
     )
+
+
+def in_orders(cases):
+    """Cases in turns with no side, the source, the target or both big; a side of whole bytes never is."""
+    for number, case in enumerate(cases):
+        big = tuple(number >> side & 1 == 1 and bits < 8 for side, bits in enumerate(case.widths))
+        yield dataclasses.replace(case, name=f"{case.name} big {big}", big=big)
 
 
 def packed_cases(widths, count, rank=None):
@@ -257,6 +267,13 @@ def rows(widths):
         yield BitsCase(f"rows at {phase}", axes, 192, 0, widths, (phase, 0))
         yield BitsCase(f"rows to {phase}", axes, 192, 0, widths, (0, phase))
     yield BitsCase("a run of many blocks", ((8195, 8195, 1, 1),), 8195, 0, widths, (1, 2))
+
+
+def gaps(widths):
+    """Rows of whole bytes with gaps between them, to any address."""
+    for phase in range(1, 16, 2):
+        axes, phases = ((24, 21, 1, 1), (5, 5, 27, 40)), (phase, 3 * phase % 16)
+        yield BitsCase(f"{widths} to gaps at phase {phase}", axes, 120, 0x5A, widths, phases)
 
 
 def groups(widths):

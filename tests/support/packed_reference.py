@@ -1,5 +1,5 @@
 """Packed elements from their definition: a buffer is one large number, little end first, and element i is its bits from
-i * bits on.
+i * bits on.  In the bit order "big" it is big end first, and bits are counted from the highest.
 
 It shares no code with the library: it reads only the fields of shapes, and knows no bytes inside a buffer.
 """
@@ -11,14 +11,21 @@ import numpy as np
 from tests import reference
 
 
-def unpacked(buffer, bits, count):
+def unpacked(buffer, bits, count, order="little"):
     """The elements of a packed buffer, one in each byte."""
+    if order == "big":
+        digits = format(int.from_bytes(bytes(buffer), "big"), f"0{8 * len(buffer)}b")
+        return np.array([int(digits[bits * i : bits * (i + 1)], 2) for i in range(count)], np.uint8)
     digits = format(int.from_bytes(bytes(buffer), "little"), f"0{bits * count}b")[::-1]  # the lowest bit first
     return np.array([int(digits[bits * i : bits * (i + 1)][::-1], 2) for i in range(count)], np.uint8)
 
 
-def packed(values, bits):
+def packed(values, bits, order="little"):
     """Elements as a packed buffer: their low bits, and zeros after the last."""
+    if order == "big":
+        digits = "".join(format(int(value) & (1 << bits) - 1, f"0{bits}b") for value in values)
+        size = -(-len(digits) // 8)
+        return np.frombuffer(int("0" + digits.ljust(8 * size, "0"), 2).to_bytes(size, "big"), np.uint8)
     digits = "".join(format(int(value) & (1 << bits) - 1, f"0{bits}b") for value in reversed(values))
     return np.frombuffer(int("0" + digits, 2).to_bytes(-(-len(values) * bits // 8), "little"), np.uint8)
 
@@ -54,4 +61,5 @@ def buffer(shape):
         shape.layout.tail_padding_alignment,
     )
     bits = shape.element_type.bits
-    return packed(np.append(values(shape.element_count, bits), shape.padding_bytes[0])[numbers], bits)
+    elements = np.append(values(shape.element_count, bits), shape.padding_bytes[0])[numbers]
+    return packed(elements, bits, shape.layout.bit_order)

@@ -26,9 +26,10 @@ def shapes(dialect):
 
 
 def _today(shape):
-    """Without padding, and without `*` in tiles."""
+    """Without padding, without `*` in tiles, and in the bit order of XLA."""
     tiles = [[size for size in tile if size is not gl.COMBINE] for tile in shape.layout.tiles]
-    return shape.with_layout(shape.layout.replace(padded_dimensions=None, padding_value=None, tiles=tiles))
+    layout = shape.layout.replace(padded_dimensions=None, padding_value=None, tiles=tiles, bit_order="little")
+    return shape.with_layout(layout)
 
 
 def _first(shape):
@@ -46,5 +47,7 @@ def _first(shape):
 def _dense(shape):
     splits = () if gl.UNBOUNDED in shape.dimensions else shape.layout.split_configs
     return shape.with_layout(
-        shape.layout.replace(index_type=None, pointer_type=None, element_size_in_bits=0, split_configs=splits)
+        shape.layout.replace(
+            index_type=None, pointer_type=None, element_size_in_bits=0, bit_order="little", split_configs=splits
+        )
     )

@@ -27,8 +27,8 @@ def random_shapes(seed, count=COUNT, **kinds):
 
 
 def random_shape(rng, *, tuples=True, padding=True, combine=True, depth=0):
-    """An array mostly; without `tuples` always, without `padding` no padded dimensions or pad value, without `combine`
-    no "*".
+    """An array mostly; without `tuples` always, without `padding` no padded dimensions, pad value or bit order, all of
+    which XLA lacks, without `combine` no "*".
     """
     kind = rng.random() if tuples else 1
     if kind < 0.15 and depth < 4:
@@ -54,6 +54,8 @@ def _array(rng, padding, combine):
         fields["padded_dimensions"] = [size + rng.choice((0, 0, 1, 5)) for size in sizes]
     if padding and rng.random() < 0.3:
         fields["padding_value"] = rng.choice(PAD_VALUES)
+    if padding and fields.get("element_size_in_bits") in (1, 4):
+        fields["bit_order"] = rng.choice(("little", "big"))
     element_type = rng.choice(TYPES)
     try:
         return gl.Shape(element_type, sizes, gl.Layout(**fields), dynamic_dimensions=dynamic)

@@ -111,6 +111,7 @@ def any_layouts(draw, dimensions, pad_values=ANY_PAD_NAME, element_bits=(0, 0, 4
     widths = draw(st.none() | st.tuples(*(st.integers(size, size + 9) for size in dimensions))) if bounded else None
     sizes = [None if dimensions[dim] is gl.UNBOUNDED else dimensions[dim] for dim in reversed(order)]
     seldom = st.sampled_from((None, None, None, "u8", "u64"))
+    bits = draw(st.sampled_from(element_bits))
     return gl.Layout(
         order,
         padded_dimensions=widths,
@@ -118,7 +119,8 @@ def any_layouts(draw, dimensions, pad_values=ANY_PAD_NAME, element_bits=(0, 0, 4
         tiles=draw(tiles()),
         tail_padding_alignment=draw(st.sampled_from((1, 1, 1, 2, 1000))),
         memory_space=draw(st.sampled_from((0, 0, 1, 127))),
-        element_size_in_bits=draw(st.sampled_from(element_bits)),
+        element_size_in_bits=bits,
+        bit_order=draw(st.sampled_from(("little", "big"))) if bits in (1, 2, 4) else "little",
         split_configs=draw(split_configs(sizes)),
         dynamic_shape_metadata_prefix_bytes=draw(st.sampled_from((0, 0, 8))),
         index_type=draw(seldom),

@@ -27,6 +27,7 @@ from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import BitOrder
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
@@ -157,7 +158,8 @@ def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) 
     if to is None:
         return source.layout
     if source.is_packed and "dtype" not in options and isinstance(to, str) and "->" in to:
-        return layout_for(to, source.dimensions).replace(element_size_in_bits=source.element_type.bits)
+        packed = {"element_size_in_bits": source.element_type.bits, "bit_order": source.layout.bit_order}
+        return layout_for(to, source.dimensions).replace(**packed)
     return to
 
 
@@ -176,10 +178,11 @@ def source_shape(tensor: StoredTensor, note: str | None) -> Shape:
     return _in_c_order(element_type, tensor.dimensions, packed=tensor.dtype == "F4")
 
 
-def _in_c_order(element_type: ElementType, dimensions: tuple[int, ...], *, packed: bool = False) -> Shape:
-    order = tuple(reversed(range(len(dimensions))))
-    layout = Layout(order, element_size_in_bits=element_type.bits) if packed else Layout(order)
-    return Shape(element_type, dimensions, layout)
+def _in_c_order(
+    element_type: ElementType, dimensions: tuple[int, ...], *, packed: bool = False, bit_order: BitOrder = "little"
+) -> Shape:
+    order, bits = tuple(reversed(range(len(dimensions)))), element_type.bits if packed else 0
+    return Shape(element_type, dimensions, Layout(order, element_size_in_bits=bits, bit_order=bit_order))
 
 
 def noted_shape(tensor: StoredTensor, note: str) -> Shape:
@@ -201,7 +204,8 @@ def _stored(source: Shape, target: Shape, to: Layout | str | None) -> Stored:
         pattern = read_pattern(to, source.rank)
         sizes = pattern.axis_sizes(source.dimensions, {})
         dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
-        result = _in_c_order(target.element_type, dimensions, packed=target.is_packed)
+        bit_order = target.layout.bit_order
+        result = _in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
         assert result.nbytes == target.nbytes
     return stored_shape(result)
 

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, counted, shown, value_text
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 
 # Every type of the format, in its order: the library writes the last ones first, which aligns them all.
@@ -104,7 +105,7 @@ def dtype_of(shape: Shape) -> str | None:
     ['BF16', 'F4', None, None]
     """
     for name, element_type in DTYPES.items():
-        if element_type is shape.element_type and shape.is_packed == (name == "F4"):
+        if element_type is shape.element_type and shape.is_packed == (name == "F4") and not is_big(shape):
             return name
     return None
 

@@ -178,6 +178,10 @@ def _index_type(number: int, field: str) -> ElementType | None:
 
 def write_layout(layout: Layout, message: Message, dialect: Dialect) -> None:
     """Set all fields of a message from the layout."""
+    if layout.bit_order != "little":
+        raise LayoutError(
+            f"bit_order {layout.bit_order} of {_shown(layout)} cannot be expressed in protos: XLA has only 'little'"
+        )
     fields = messages.MESSAGES["LayoutProto"]
     for name, value, default in _values(layout):
         if dialect in fields[name].dialects:

@@ -273,6 +273,19 @@ def test_an_odd_number_of_packed_floats_is_bytes_with_a_note(tmp_path):
     assert even["w"][:2] == ("F4", (3, 4)) and metadata_of(tmp_path / "b.safetensors") is None
 
 
+@pytest.mark.parametrize("rule, note", [("a b -> b a", "u4[6,4]{1,0:E(4,big)}"), ("{0,1:E(4)}", "u4[4,6]{0,1:E(4)}")])
+def test_a_note_says_the_bit_order(tmp_path, rule, note):
+    """A pattern keeps it; a layout says its own."""
+    before = "u4[4,6]{1,0:E(4,big)}"
+    data = model({"w": ("U8", (12,))}, {"gpulayout:w": before})
+    found, _ = relayout(tmp_path, data, {"w": rule})
+    assert metadata_of(tmp_path / "b.safetensors") == {"gpulayout:w": note}
+    source, result = (np.frombuffer(each, np.uint8) for each in (data[-12:], found["w"][2]))
+    turned = gl.unpack(result, note).view(np.uint8)
+    elements = np.stack([source >> 4, source & 15], 1).reshape(4, 6)  # the first in the high bits
+    assert turned.tolist() == (elements.T if "->" in rule else elements).tolist()
+
+
 def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
     data = model({"w": ("F6_E2M3", (4, 4))}, None)
     found, _ = relayout(tmp_path, data, {"w": "name=v"})

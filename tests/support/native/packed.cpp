@@ -67,23 +67,24 @@ Case drawn(Random& random, int64_t most) {
         (reach < 0 ? c.low : c.high) += reach, c.last += (a.extent - 1) * a.target;
     }
     int64_t tail = c.dense && places ? random.below(c.axes.empty() ? 1 : std::min<int64_t>(c.axes.back().extent, 3)) : 0;
-    c.move = {int(c.axes.size()), c.axes.data(), places - tail, random.below(8 / widths[0]), widths[0], widths[1], uint8_t(random.below(256))};
+    c.move = {int(c.axes.size()), c.axes.data(), places - tail, random.below(8 / widths[0]), widths[0], widths[1], int(random.below(2)), int(random.below(2)), uint8_t(random.below(256))};
     return c;
 }
 
-// Without what the engine knows of words: one bit after the other.
-int bits_at(const uint8_t* memory, int64_t slot, int bits) {
+// Without what the engine knows of words: one bit after the other.  On a big side they are counted from the highest bit of each
+// byte on, and those of an element too.
+int bits_at(const uint8_t* memory, int64_t slot, int bits, bool big) {
     int value = 0;
     for (int k = 0; k < bits; k++) {
-        int64_t bit = slot * bits + k, byte = bit >= 0 ? bit / 8 : -((7 - bit) / 8);
-        value |= (memory[byte] >> (bit - 8 * byte) & 1) << k;
+        int64_t bit = slot * bits + k, byte = bit >= 0 ? bit / 8 : -((7 - bit) / 8), in_byte = bit - 8 * byte;
+        value |= (memory[byte] >> (big ? 7 - in_byte : in_byte) & 1) << (big ? bits - 1 - k : k);
     }
     return value;
 }
-void put_bits(uint8_t* memory, int64_t slot, int bits, int value) {
+void put_bits(uint8_t* memory, int64_t slot, int bits, bool big, int value) {
     for (int k = 0; k < bits; k++) {
-        int64_t bit = slot * bits + k;
-        memory[bit / 8] = uint8_t((memory[bit / 8] & ~(1 << bit % 8)) | (value >> k & 1) << bit % 8);
+        int64_t bit = slot * bits + k, in_byte = big ? 7 - bit % 8 : bit % 8;
+        memory[bit / 8] = uint8_t((memory[bit / 8] & ~(1 << in_byte)) | (value >> (big ? bits - 1 - k : k) & 1) << in_byte);
     }
 }
 
@@ -97,10 +98,10 @@ void write_slowly(const Case& c, const uint8_t* source, uint8_t* target) {
             int64_t at = left % a.extent;
             left /= a.extent, inside &= at < a.bound, from += at * a.source, to += at * a.target;
         }
-        put_bits(target, to, m.target_bits, (inside ? bits_at(source, from, m.source_bits) : m.pad) & mask);
+        put_bits(target, to, m.target_bits, m.target_big, (inside ? bits_at(source, from, m.source_bits, m.source_big) : m.pad) & mask);
     }
     if (c.dense && m.target_bits < 8)
-        for (int64_t slot = m.slots; slot * m.target_bits % 8; slot++) put_bits(target, slot, m.target_bits, 0);
+        for (int64_t slot = m.slots; slot * m.target_bits % 8; slot++) put_bits(target, slot, m.target_bits, m.target_big, 0);
 }
 
 bool is_right(Random& random, int64_t most, int threads) {

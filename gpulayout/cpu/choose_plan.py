@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpulayout.cpu.lookup import lookup_plan_of
-from gpulayout.cpu.native_packed import packed_plan_of
-from gpulayout.cpu.native_plan import convert_plan_of, ordinary_plan_of
+from gpulayout.cpu.native_plan import convert_plan_of, ordinary_plan_of, packed_plan_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove

@@ -1,6 +1,6 @@
-"""Plans of moves, with arithmetic or without: for the native engine where it runs, else for NumPy.
+"""Plans of moves, with arithmetic or without, and of packed ones: for the native engine where it runs, else for NumPy.
 
-See kernels/cpu/strided_move.cpp and kernels/cpu/convert_move.cpp.
+See strided_move.cpp, convert_move.cpp and packed_move.cpp in kernels/cpu.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.convert import ConvertPlan, numpy_convert_plan
+from gpulayout.cpu.packed_run import PackedPlan, numpy_packed_plan
 from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
 from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 from gpulayout.layout.checks import counted
@@ -20,6 +21,7 @@ from gpulayout.moves.backend import Again
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.moves.move import Move
+from gpulayout.moves.packed_move import PackedMove
 
 # What a kernel does with the elements of a box, by its name.
 _WORDS = {
@@ -89,6 +91,15 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> NativePlan | Convert
     return NativePlan(move, compiled, threads, _convert_words)
 
 
+def packed_plan_of(move: PackedMove, threads: int = 1) -> NativePlan | PackedPlan:
+    """The plan of a packed move for the engine, or for NumPy where the engine does not run."""
+    module = native.module()
+    if module is None:
+        return numpy_packed_plan(move, threads)
+    compiled = module.Packed(move.axes, move.slots, move.start, *move.packing, move.pad[0])
+    return NativePlan(move, compiled, threads, _packed_words)
+
+
 def _engine() -> Any:
     """The engine, told of this machine's caches; None where it does not run."""
     module = native.module()
@@ -110,6 +121,12 @@ def _convert_words(move: ConvertMove, found: dict[str, Any]) -> str:
     text += ", gathered before" if found["gathers"] else ""
     text += ", scattered after" if found["scatters"] else ""
     return text + (", written around the caches" if found["streams"] else "")
+
+
+def _packed_words(move: PackedMove, found: dict[str, Any]) -> str:
+    ways = ["unpacked"] * (move.source_bits < 8) + ["moved as bytes"] * found["turns"]
+    ways += ["packed"] * (move.target_bits < 8)
+    return f"{counted(found['boxes'], 'box')} of up to {counted(found['most'], 'place')}, {', '.join(ways)}"
 
 
 class Make(NamedTuple):

@@ -49,7 +49,7 @@ class PackedPlan(NamedTuple):
         return {"chunk": self.chunk}
 
 
-def numpy_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
+def numpy_packed_plan(move: PackedMove, threads: int = 1) -> PackedPlan:
     """The plan of a packed move for NumPy, for at most `threads` threads."""
     return PackedPlan(move, threads, max(min(CHUNK, SCRATCH_BYTES // SLOT_BYTES // threads) // 8, 1) * 8)
 

@@ -13,7 +13,6 @@ import numpy as np
 from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.native_packed import NativePackedPlan
 from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
@@ -80,7 +79,7 @@ def _only_native(plans: Planned) -> Any:
     """The compiled plan, if the native engine does everything in one move."""
     [(plan, *offsets), *others] = plans or [(None, 0, 0)]
     is_alone = not others and not any(offsets)
-    return plan.compiled if is_alone and isinstance(plan, (NativePlan, NativePackedPlan)) else None
+    return plan.compiled if is_alone and isinstance(plan, NativePlan) else None
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:

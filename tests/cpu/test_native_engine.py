@@ -343,6 +343,7 @@ spec = importlib.util.spec_from_file_location("_native", {native.__file__!r})
 native = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(native)
 signal.alarm({HANG})
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests themselves may run under nohup
 
 def turned(repeats=1):
     "The axes of 4 MB that are turned, so many times."

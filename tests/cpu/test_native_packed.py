@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulayout.cpu import choose_plan, native
-from gpulayout.cpu.native_packed import packed_plan_of
+from gpulayout.cpu.native_plan import packed_plan_of
 from gpulayout.moves.packed_move import PackedMove
 from tests.support.bits_cases import WIDTHS, BitsCase
 

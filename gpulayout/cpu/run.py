@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -67,7 +66,8 @@ class HostMoves:
 
     def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostMoves:
         """See `PreparedArithmetic.with_parameters`."""
-        bound = copy.copy(self)
+        bound = HostMoves.__new__(HostMoves)  # a fifth of what `copy.copy` takes
+        bound.pieces, bound._plans, bound._is_large = self.pieces, self._plans, self._is_large
         bound._parameters, bound.compiled = parameters, None
         return bound
 

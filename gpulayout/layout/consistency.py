@@ -68,11 +68,13 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
         )
 
 
-def _packed_types(names: list[str], bits: int) -> str:
+def _packed_types(types: list[ElementType], bits: int) -> str:
     """What to write for elements of fewer bits than a byte, or nothing where no type has so many."""
-    if not names:
+    if not types:
         return ""
-    written = ", ".join(f"dtype='{name}'" for name in names[:-1]) + f" or dtype='{names[-1]}'"
+    names = [each.value for each in types]
+    *others, last = [f"dtype='{name}'" for name in names]
+    written = f"{', '.join(others)} or {last}" if others else last
     return f". Elements of {checks.counted(bits, 'bit')} are {', '.join(names)}: a move converts to them with {written}"
 
 
@@ -81,7 +83,9 @@ def check_storage(element_type: ElementType, layout: Layout, text: checks.Text) 
     bits = layout.element_size_in_bits
     if bits and bits != 8 * element_type.itemsize and not (element_type.is_sub_byte and bits == element_type.bits):
         own = f"{element_type.bits} or " if element_type.is_sub_byte else ""
-        packed = [each.value for each in ElementType if each.is_sub_byte and each.bits == bits]
+        packed = [each for each in ElementType if each.is_sub_byte and each.bits == bits]
+        if element_type is ElementType.PRED:  # a signed type of 1 bit has -1 and 0, so True would become 0
+            packed = [each for each in packed if not each.is_signed]
         raise LayoutError(
             f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
             f"{element_type} takes {own}{8 * element_type.itemsize} bits{_packed_types(packed, bits)}"

@@ -131,7 +131,8 @@ def test_a_target_of_fewer_bits_than_its_elements_says_which_dtype(source, bits)
         assert f"element_size_in_bits {bits} is not a storage size of {source} for {source}[2,3]" in said
         assert f"{source} takes {8 * shape.itemsize} bits. Elements of {bits} bit" in said
         for name in PACKED[bits]:
-            assert f"dtype={name!r}" in said
+            # A signed type would make 0 of True where it has 1 bit, and no user packs truth in one of more.
+            assert (f"dtype={name!r}" in said) == (source != "pred" or name.startswith("u"))
             if source != "c64":
                 assert gl.pack(array, layout, dtype=name).dtype == np.uint8
 

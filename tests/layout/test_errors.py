@@ -429,6 +429,12 @@ ERRORS = {
         "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: f32 takes 32 bits. Elements of 4 bits "
         "are s4, u4, f4e2m1fn: a move converts to them with dtype='s4', dtype='u4' or dtype='f4e2m1fn'",
     ),
+    "bits for truth": (  # s1 would make 0 of True
+        Shape("pred", (2,), Layout((0,), element_size_in_bits=1)).validate_layout,
+        LayoutError,
+        "element_size_in_bits 1 is not a storage size of pred for pred[2]{0:E(1)}: pred takes 8 bits. Elements of 1 "
+        "bit are u1: a move converts to them with dtype='u1'",
+    ),
     "a sparse leftover": (
         Shape("f32", (2,), Layout((0,), index_type="u32")).validate_layout,
         LayoutError,

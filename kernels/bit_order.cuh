@@ -4,13 +4,16 @@
 // byte by byte; in between, element 0 is in the lowest bits of byte 0.
 //   bits 2: 0b00011011 are the elements 0 1 2 3 of a big byte, and turned they are 0b11100100
 //
-// Macros: GPL_SOURCE_BITS; GPL_SOURCE_BIG, GPL_TARGET_BIG (0 1; 0 if they are missing).
+// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS; GPL_SOURCE_BIG, GPL_TARGET_BIG (0 1; 0 if they are missing).
 #ifndef GPL_BIT_ORDER_CUH
 #define GPL_BIT_ORDER_CUH
-#if !defined(GPL_SOURCE_BIG)
+#if !defined(GPL_SOURCE_BITS) || !defined(GPL_TARGET_BITS)
+#error "bit_order.cuh needs GPL_SOURCE_BITS and GPL_TARGET_BITS"
+#endif
+#ifndef GPL_SOURCE_BIG
 #define GPL_SOURCE_BIG 0
 #endif
-#if !defined(GPL_TARGET_BIG)
+#ifndef GPL_TARGET_BIG
 #define GPL_TARGET_BIG 0
 #endif
 

@@ -343,7 +343,6 @@ spec = importlib.util.spec_from_file_location("_native", {native.__file__!r})
 native = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(native)
 signal.alarm({HANG})
-signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests themselves may run under nohup
 
 def turned(repeats=1):
     "The axes of 4 MB that are turned, so many times."
@@ -411,6 +410,7 @@ print(bytes(target) == right)
 def test_an_interrupt_stops_a_long_move_and_nothing_is_written_afterwards(threads):
     """The move would take years; the signal comes once it has begun."""
     assert printed_by(f"""
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests themselves may run under nohup
 target = bytearray(len(source))
 def interrupt():
     while not any(target[:2048]):

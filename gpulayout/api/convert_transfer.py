@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -202,8 +202,16 @@ def _width(shape: Shape) -> str:
     return f"{shape.element_type} takes {counted(shape.bits_per_element, 'bit')}"
 
 
-# By both sides, the arithmetic and the blocks of its parameters: what transfers share.  The parameters are not kept.
-kept_conversions: Kept[tuple[Stages, dict[Backend, _Staged]]] = Kept()
+class _Shared(NamedTuple):
+    """What transfers share that differ only in their parameters, which are not kept; and those without any."""
+
+    stages: Stages
+    staged: dict[Backend, _Staged]
+    casts: dict[object, ConvertTransfer]  # by what holds the target: a buffer, or an array with these strides
+
+
+# By both sides, the arithmetic and the blocks of its parameters.
+kept_conversions: Kept[_Shared] = Kept()
 
 
 def relayout_transfer(source: Shape, target: Shape, change: ElementChange) -> ConvertTransfer:
@@ -220,7 +228,12 @@ def convert_transfer(source: Side, target: Side, written: ConvertSide, change: E
         check_storable(source.shape)
         check_storable(target.shape)
         read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
-        stages = convert_stages(read, written, change.arithmetic, change.blocks)
-        found = stages, {}
-        kept_conversions.keep(key, found, len(stages.pieces))
-    return ConvertTransfer(source, target, found[0], change, found[1])
+        found = _Shared(convert_stages(read, written, change.arithmetic, change.blocks), {}, {})
+        kept_conversions.keep(key, found, len(found.stages.pieces))
+    held = target.strides if isinstance(target, ArraySide) else None
+    transfer = None if change.parameters else found.casts.get(held)
+    if transfer is None:
+        transfer = ConvertTransfer(source, target, found.stages, change, found.staged)
+        if not change.parameters:
+            found.casts[held] = transfer
+    return transfer

@@ -117,7 +117,7 @@ class JaxArrays:
         with backend.on_device_of(made):
             return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
 
-    def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> None:
+    def again(self, known_call: Any, given: Any, result: Any, is_new: bool) -> None:
         """See `Library.again`.  JAX hands its memory out in a way that costs more than the checks."""
 
     def view(

@@ -93,10 +93,11 @@ class Library(Protocol):
         """What `empty` made, as an array of the library over the same memory."""
         ...
 
-    def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> Again | None:
+    def again(self, known_call: Any, given: Any, result: Any, is_new: bool) -> Again | None:
         """What runs a call again without its checks, as `Prepared.again`, for arrays that say what these arrays say.
 
-        given, result   the arrays of a call that the native engine has just run with `compiled`
+        known_call      of what has just run, see `HostMoves`
+        given, result   the arrays of that call
         is_new          the result was made for the call, and others will be
 
         None if the library's arrays have to be checked each time.

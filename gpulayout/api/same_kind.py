@@ -14,7 +14,7 @@ from gpulayout.api.followed import followed
 from gpulayout.api.libraries import Library
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.traced import TracedCall, traced
-from gpulayout.cpu.native_plan import Make, native_again
+from gpulayout.cpu.run import Make
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 
@@ -98,13 +98,13 @@ def again_of(
     prepared   the pieces that the host has moved from `given` to `done`, if it has
     is_new     `done` was made for the call
     """
-    compiled = getattr(prepared, "compiled", None)
-    if compiled is None or type(done) is not type(given):
+    known_call = getattr(prepared, "known_call", None)
+    if known_call is None or type(done) is not type(given):
         return None
-    if library is None:
-        make = Make(np.empty, (done.shape, done.dtype)) if is_new else None
-        return native_again(compiled, given, done, make) if type(given) is np.ndarray else None
-    return library.again(compiled, given, done, is_new)
+    if library is not None:
+        return library.again(known_call, given, done, is_new)
+    make = Make(np.empty, (done.shape, done.dtype)) if is_new else None
+    return known_call(given, done, make) if type(given) is np.ndarray else None
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:

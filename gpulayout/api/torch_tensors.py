@@ -14,7 +14,7 @@ import numpy as np
 from gpulayout.api.backends import gpu_module
 from gpulayout.api.not_memory import WORK_THERE, FollowedArray, TracedArray
 from gpulayout.cpu import native
-from gpulayout.cpu.native_plan import Make, native_again
+from gpulayout.cpu.run import Make
 from gpulayout.layout.element_type import ElementType
 from gpulayout.memory.host_arrays import host_array
 from gpulayout.moves.backend import Again, AnyArray, Backend
@@ -143,7 +143,7 @@ class TorchTensors:
     def give_back(self, made: Any, given: Any) -> Any:
         return made
 
-    def again(self, compiled: Any, given: Any, result: Any, is_new: bool) -> Again | None:
+    def again(self, known_call: Any, given: Any, result: Any, is_new: bool) -> Again | None:
         """See `Library.again`."""
         torch = _torch()
         tensors = plain_memory(torch).tensors
@@ -151,7 +151,8 @@ class TorchTensors:
             return None
         # Separate numbers, because torch takes longer to read a tuple of them; no mode is there to choose a device.
         make = Make(torch.empty, tuple(result.shape) or ((),), {"dtype": result.dtype}) if is_new else None
-        return native_again(compiled, given, result, make, tensors, None if is_new else self.will_be_written)
+        found: Again | None = known_call(given, result, make, tensors, None if is_new else self.will_be_written)
+        return found
 
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]

@@ -35,9 +35,9 @@ class Transfer:
         self.sides, self.pieces = (source, target), pieces
         self.prepared: dict[Backend, Prepared] = {}
         # The latest call that passed all checks, into new memory and into `out`, by the type of its arrays; NumPy's by
-        # their backend, which tests replace.
-        self._latest: dict[Backend | type[Any], Again] = {}
-        self._latest_into: dict[Backend | type[Any], Again] = {}
+        # their backend, which tests replace.  None: the first one.
+        self._latest: dict[Backend | type[Any], Again | None] = {}
+        self._latest_into: dict[Backend | type[Any], Again | None] = {}
         self._keeps_dtype = source.is_packed == target.is_packed
         self._call = "relayout" if isinstance(target, BufferSide) else "unpack", source.shape, target.shape
 
@@ -61,12 +61,14 @@ class Transfer:
             done = self.run(backend, array, out)
             if array is not buffer:
                 return done
+        if key not in latest:  # many transfers run once
+            latest[key] = None
+            return done
         prepared = self.prepared.get(backend)
         again = again_of(library, prepared, buffer, done, is_new=out is None)
         if again is None and library is None and prepared is not None:
             again = prepared.again
-        if again is not None:
-            latest[key] = again
+        latest[key] = again
         return done
 
     def traced_call(self) -> tuple[Any, ...]:

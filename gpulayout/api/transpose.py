@@ -211,75 +211,96 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    options = None
-    if sizes or not (
-        dtype is scale is shift is mean is std is unit is zero_point is divide is block is saturate is None
-    ):
-        options = _options(axes, (dtype, scale, shift, mean, std, unit, zero_point, divide, block, saturate), sizes)
+    asked, key = (), None
+    if not (dtype is scale is shift is mean is std is unit is zero_point is divide is block is saturate is None):
+        asked = dtype, scale, shift, mean, std, unit, zero_point, divide, block, saturate
+    if (axes is None or type(axes) is str) and not sizes and not is_compiling():
+        key = axes, type(array), host_backend(), out is None
+        if asked:
+            key = _with_values(key, asked)
+        recent = latest.get(key)
+        if recent is not None and (done := recent(array, out)) is not None:
+            return done
+    options = _options(axes, asked, sizes) if sizes or asked else None
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
             f"it in the pattern, as out={checks.value_text(out)}"
         )
-    if options:
-        if is_compiling():
-            again = functools.partial(transpose, array, axes, out=out, **options, **sizes)
-            return traced(TracedCall("transpose", None, axes, sizes, options), array, out, again)
-        if asked := Asked(options):
-            return _converted(axes, sizes, asked, array, out)
-    return _unchanged(axes, sizes, array, out)
-
-
-def _unchanged(axes: str | Iterable[int] | None, sizes: dict[str, Any], array: Any, out: Any) -> Any:
-    """`transpose` without arithmetic."""
-    key = None
-    if (axes is None or type(axes) is str) and not sizes and not is_compiling():
-        key = axes, type(array), host_backend(), out is None
-        recent = latest.get(key)
-        if recent is not None and (done := recent(array, out)) is not None:
-            return done
+    if options and is_compiling():
+        again = functools.partial(transpose, array, axes, out=out, **options, **sizes)
+        return traced(TracedCall("transpose", None, axes, sizes, options), array, out, again)
     ran: list[Prepared] = []
+    found = Asked(options) if options else None
+    work, call = functools.partial(_transposed, axes, sizes, ran=ran), ("transpose", None, axes, sizes)
+    if found:
+        work, call = functools.partial(_converted, axes, sizes, found, ran=ran), (*call, found.options)
     library = library_of(array)
     if library is not None:
-        work = functools.partial(_transposed, axes, sizes, ran=ran)
-        result = same_kind(library, array, "array", out, work, ("transpose", None, axes, sizes))
+        result = same_kind(library, array, "array", out, work, call)
     else:
         backend, source = arrays.open_array(array, "array")
-        result = _transposed(axes, sizes, backend, source, out, backend, ran)
-    again = again_of(library, ran[0], array, result, is_new=out is None) if ran and key else None
-    if key and again is not None:
+        result = work(backend, source, out, backend)
+    if key and ran and (known := again_of(library, ran[0], array, result, is_new=out is None)):
         if len(latest) >= MOST_LATEST:
             latest.clear()
-        latest[key] = again
+        latest[key] = known
     return result
 
 
-def _converted(axes: str | Iterable[int] | None, sizes: dict[str, Any], asked: Asked, given: Any, out: Any) -> Any:
-    """`transpose` with arithmetic."""
+# What a call says beside its arrays, and their kinds: runs the latest call again without its checks, for arrays that say what
+# its arrays said.  Three quarters of the time of a small call go into checks.
+latest: dict[tuple[object, ...], Again] = {}
+MOST_LATEST = 256
+MOST_NUMBERS = 64  # of an array among the arguments that is part of a key
 
-    def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
-        label = array.dtype if result is None else result.given_dtype
-        way = axes if isinstance(axes, str) else axis_numbers(axes, sizes, array)
-        find = _placed if not sizes or {*map(type, sizes.values())} == {int} else _placed.__wrapped__
-        strides = None
-        if out is not None:
-            written = arrays.open_array(out, "out", writing=True)[1]
-            strides = written.strides
-        key = way, label, asked.dtype, tuple(array.shape), tuple(array.strides), tuple(sizes.items())
-        found = find(*key, strides)
-        asked.check_type(found.source.shape.element_type)
-        change = asked.change(found.source.shape, found.target.shape.element_type)
-        if change is None:
-            return _transposed(axes, sizes, backend, array, out, result or backend)
-        if out is not None:
-            arrays.check_shape(written, found.target.dimensions, "out")
-            found.target.check(written, "out")
-        return convert_transfer(found.source, found.target, found.written, change).run(backend, array, out, result)
 
-    library = library_of(given)
-    if library is None:
-        return work(*arrays.open_array(given, "array"), out)
-    return same_kind(library, given, "array", out, work, ("transpose", None, axes, sizes, asked.options))
+def _with_values(key: tuple[object, ...], asked: Sequence[Any]) -> tuple[object, ...] | None:
+    """A key of `latest` with the values of other arguments; None if one of these can change, or is of another kind."""
+    found = list(key)
+    for value in asked:
+        kind = type(value)
+        if value is None or kind in (str, bool, type, ElementType) or isinstance(value, np.dtype):
+            found.append((kind, value))
+        elif kind is float or kind is int or (kind in (list, tuple) and {*map(type, value)} <= {float, int}):
+            found.append(repr(value))  # 1 is not 1.0 here, and -0.0 not 0.0
+        elif kind is np.ndarray and value.size <= MOST_NUMBERS and value.dtype.kind in "fiu":
+            found.append((value.dtype, value.shape, value.tobytes()))
+        elif kind.__name__ == "dtype":  # torch's
+            found.append(value)
+        else:
+            return None
+    return tuple(found)
+
+
+def _converted(
+    axes: str | Iterable[int] | None,
+    sizes: dict[str, Any],
+    asked: Asked,
+    backend: Backend,
+    array: Any,
+    out: Any,
+    maker: Maker,
+    ran: list[Prepared],
+) -> Any:
+    """`_transposed` with arithmetic."""
+    label = maker.given_dtype if isinstance(maker, Result) else array.dtype
+    way = axes if isinstance(axes, str) else axis_numbers(axes, sizes, array)
+    find = _placed if not sizes or {*map(type, sizes.values())} == {int} else _placed.__wrapped__
+    written = None if out is None else arrays.open_array(out, "out", writing=True)[1]
+    key = way, label, asked.dtype, tuple(array.shape), tuple(array.strides), tuple(sizes.items())
+    found = find(*key, None if written is None else written.strides)
+    asked.check_type(found.source.shape.element_type)
+    change = asked.change(found.source.shape, found.target.shape.element_type)
+    if change is None:
+        return _transposed(axes, sizes, backend, array, out, maker, ran)
+    if written is not None:
+        arrays.check_shape(written, found.target.dimensions, "out")
+        found.target.check(written, "out")
+    transfer = convert_transfer(found.source, found.target, found.written, change)
+    done = transfer.run(backend, array, out, maker if isinstance(maker, Result) else None)
+    ran.append(transfer.prepared_by(backend))
+    return done
 
 
 def _options(axes: object, options: Sequence[Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -387,7 +408,7 @@ def _transposed(
     source: Any,
     out: Any,
     maker: Maker,
-    ran: list[Prepared] | None = None,
+    ran: list[Prepared],
 ) -> Any:
     """The transpose of an array that `open_array` returned; `maker` makes new memory; `ran` gets what moved it."""
     if not isinstance(axes, str):
@@ -406,15 +427,8 @@ def _transposed(
     if transfer is not None:
         prepared = transfer.prepared_by(backend)
         prepared.execute(source, result)
-        if ran is not None:
-            ran.append(prepared)
+        ran.append(prepared)
     return out
-
-
-# By pattern, type of array, the host's backend and whether the result is new: runs the latest call again without its
-# checks, for arrays that say what its arrays said.  Three quarters of the time of a small call go into checks.
-latest: dict[tuple[str | None, type, Backend, bool], Again] = {}
-MOST_LATEST = 256
 
 
 def axis_numbers(axes: Any, sizes: Mapping[str, Any], source: Any) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ See strided_move.cpp, convert_move.cpp and packed_move.cpp in kernels/cpu.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,8 @@ from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.convert import ConvertPlan, numpy_convert_plan
 from gpulayout.cpu.packed_run import PackedPlan, numpy_packed_plan
 from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
-from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
+from gpulayout.cpu.thread_count import MOST_THREADS
 from gpulayout.layout.checks import counted
-from gpulayout.moves.backend import Again
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.convert_numbers import steps_number, type_number
 from gpulayout.moves.move import Move
@@ -54,10 +53,15 @@ class NativePlan(NamedTuple):
         return min(int(self.compiled.describe()["most_threads"]), MOST_THREADS)
 
     def execute(
-        self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int, *more: Any
+        self,
+        source: np.ndarray,
+        source_offset: int,
+        target: np.ndarray,
+        target_offset: int,
+        parameters: Sequence[np.ndarray] = (),
     ) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each.  `more`: see `MovePlan`."""
-        self.compiled.run(source, source_offset, target, target_offset, *more, self.threads)
+        """Move between two arrays; offsets are bytes from the first element of each."""
+        self.compiled.run(source, source_offset, target, target_offset, self.threads, *parameters)
 
     def describe(self) -> str:
         """The plan in words."""
@@ -87,7 +91,7 @@ def convert_plan_of(move: ConvertMove, threads: int = 1) -> NativePlan | Convert
         for axis, *strides in zip(parts.axes, *parts.parameter_strides)
     ]
     numbers = type_number(types.source), type_number(types.target), steps_number(types.steps)
-    compiled = module.Convert(axes, *numbers, types.saturate, parts.parameter_offsets)
+    compiled = module.convert_plan(axes, *numbers, types.saturate, parts.parameter_offsets)
     return NativePlan(move, compiled, threads, _convert_words)
 
 
@@ -96,7 +100,7 @@ def packed_plan_of(move: PackedMove, threads: int = 1) -> NativePlan | PackedPla
     module = native.module()
     if module is None:
         return numpy_packed_plan(move, threads)
-    compiled = module.Packed(move.axes, move.slots, move.start, *move.packing, move.pad[0])
+    compiled = module.packed_plan(move.axes, move.slots, move.start, *move.packing, move.pad[0])
     return NativePlan(move, compiled, threads, _packed_words)
 
 
@@ -127,28 +131,3 @@ def _packed_words(move: PackedMove, found: dict[str, Any]) -> str:
     ways = ["unpacked"] * (move.source_bits < 8) + ["moved as bytes"] * found["turns"]
     ways += ["packed"] * (move.target_bits < 8)
     return f"{counted(found['boxes'], 'box')} of up to {counted(found['most'], 'place')}, {', '.join(ways)}"
-
-
-class Make(NamedTuple):
-    """How a call makes its target: `function(*arguments, **words)`."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    words: dict[str, Any] | None = None
-
-
-def native_again(
-    compiled: Any, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
-) -> Again | None:
-    """What runs a call again, as `Prepared.again`, that passed all checks and moved from `source` to `target`.
-
-    It belongs to the caller that checked: other callers of the same plan take other arrays.  None if arrays like these
-    cannot be recognised.
-
-    make      None if the target was given, as others will be
-    tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
-    """
-    threads = thread_count if compiled.describe()["most_threads"] > 1 else None
-    call = compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads)
-    again: Again | None = None if call is None else call.again
-    return again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
-from gpulayout.moves.backend import LinearizeBroadcast, PreparedJob
+from gpulayout.moves.backend import Again, LinearizeBroadcast, PreparedJob
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.steps import Steps
 
+MOST_KEPT = 1 << 16  # bytes of parameters that a call keeps for the next one
 Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in source and target
 
 
@@ -40,6 +41,14 @@ class _Described:
             "typestr": memory.dtype.str if memory.dtype.isbuiltin == 1 else f"|V{memory.dtype.itemsize}",
             "data": (memory.address, memory.read_only),
         }
+
+
+class Make(NamedTuple):
+    """How a call makes its target: `function(*arguments, **words)`."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    words: dict[str, Any] | None = None
 
 
 class HostMoves:
@@ -67,12 +76,39 @@ class HostMoves:
     def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostMoves:
         """See `PreparedArithmetic.with_parameters`."""
         bound = HostMoves.__new__(HostMoves)  # a fifth of what `copy.copy` takes
-        bound.pieces, bound._plans, bound._is_large = self.pieces, self._plans, self._is_large
-        bound._parameters, bound.compiled = parameters, None
+        bound.pieces, bound.compiled, bound._plans, bound._is_large = (
+            self.pieces,
+            self.compiled,
+            self._plans,
+            self._is_large,
+        )
+        bound._parameters = parameters
         return bound
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
-        """Always None: the engine's calls are known by `native_again`, and NumPy's moves take no longer to check."""
+        """Always None: the engine's calls are known by `known_call`, and NumPy's moves take no longer to check."""
+
+    def known_call(
+        self, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
+    ) -> Again | None:
+        """What runs a call again, as `Prepared.again`, that passed all checks and moved from `source` to `target`.
+
+        It belongs to the caller that checked: other callers of the same plan take other arrays.  None if arrays like
+        these cannot be recognised, where NumPy has a part of the work, and with parameters of many numbers.
+
+        make      None if the target was given, as others will be
+        tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
+        """
+        if self.compiled is None:
+            return None
+        [(plan, *_)] = self._plans(1)
+        parameters = self._parameters() if isinstance(plan.move, ConvertMove) else ()
+        if sum(each.nbytes for each in parameters) > MOST_KEPT:
+            return None
+        threads = thread_count if self._is_large else None
+        call = self.compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads, *parameters)
+        again: Again | None = None if call is None else call.again
+        return again
 
 
 def _only_native(plans: Planned) -> Any:

@@ -52,22 +52,6 @@ template <class Word, class T> static void store(char* to, const void* numbers, 
     }
 }
 
-// Around the caches, in whole lines.
-static void stream(char* to, const char* from, int64_t bytes) {
-#if IS_X86_64
-    const int64_t before = -reinterpret_cast<uintptr_t>(to) & 63, head = before < bytes ? before : bytes;
-    std::memcpy(to, from, size_t(head));
-    for (to += head, from += head, bytes -= head; bytes >= 64; to += 64, from += 64, bytes -= 64)
-#if LEVEL == 2 && !defined(LOWERED)
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
-#else
-        for (int k = 0; k < 64; k += 16)
-            _mm_stream_si128(reinterpret_cast<__m128i*>(to + k), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k)));
-#endif
-#endif
-    std::memcpy(to, from, size_t(bytes));
-}
-
 template <class Word> constexpr WordKernels of_words() {
     return {{load<Word, uint8_t>, load<Word, uint16_t>, load<Word, uint32_t>, load<Word, uint64_t>},
             {add<Word, NOTHING>, add<Word, SHIFT>, add<Word, MULTIPLY>},

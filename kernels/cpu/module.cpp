@@ -84,6 +84,11 @@ PyMethodDef methods[] = {
     {"set_caches", set_caches, METH_VARARGS, "set_caches(first, second, third)\n--\n\nBytes of the caches, for plans made from now on."},
     {"instruction_sets", instruction_sets, METH_NOARGS, "instruction_sets()\n--\n\nThose of this machine, best last."},
     {"use", use, METH_O, "use(number)\n--\n\nThe instruction set of plans made from now on."},
+    {"packed_plan", as_method(packed_plan), METH_VARARGS | METH_KEYWORDS,
+     "packed_plan(axes, slots, start, source_bits, target_bits, source_big, target_big, pad)\n--\n\nA Plan of a packed move; see moves/packed_move.py."},
+    {"convert_plan", as_method(convert_plan), METH_VARARGS | METH_KEYWORDS,
+     "convert_plan(axes, source, target, steps, saturate, starts)\n--\n\nA Plan of a move whose elements change; axes are (extent, source stride, target "
+     "stride, a stride for each parameter).\n\nTypes and steps are numbers as in kernels/convert.cuh."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -98,29 +103,21 @@ int fill_module(PyObject* module) {
                                                         {&state->storage_offset, "storage_offset"}};
     for (auto& [name, text] : names)
         if (!(*name = PyUnicode_InternFromString(text))) return -1;
-    const std::pair<const char*, PyType_Spec*> types[] = {{"Plan", &plan_spec}, {"Packed", &packed_spec}, {"Convert", &convert_spec}, {"IndexProgram", &index_spec}};
-    for (auto& [name, spec] : types) {
-        PyObject* type = PyType_FromModuleAndSpec(module, spec, nullptr);
-        const int failed = type ? PyModule_AddObjectRef(module, name, type) : -1;
-        Py_XDECREF(type);
-        if (failed) return -1;
+    PyType_Spec* const specs[] = {&plan_spec, &index_spec, &call_spec, &tensors_spec};
+    for (int k = 0; k < 4; k++) {
+        state->types[k] = PyType_FromModuleAndSpec(module, specs[k], nullptr);
+        if (!state->types[k] || PyModule_AddType(module, reinterpret_cast<PyTypeObject*>(state->types[k]))) return -1;
     }
-    state->call_type = PyType_FromModuleAndSpec(module, &call_spec, nullptr);
-    state->tensors_type = PyType_FromModuleAndSpec(module, &tensors_spec, nullptr);
-    return !state->call_type || !state->tensors_type ? -1 : PyModule_AddObjectRef(module, "Tensors", state->tensors_type);
+    return 0;
 }
 
 int traverse_module(PyObject* module, visitproc visit, void* arg) {
-    State* state = static_cast<State*>(PyModule_GetState(module));
-    Py_VISIT(state->call_type);
-    Py_VISIT(state->tensors_type);
+    for (PyObject* type : static_cast<State*>(PyModule_GetState(module))->types) Py_VISIT(type);
     return 0;
 }
 
 int clear_module(PyObject* module) {
-    State* state = static_cast<State*>(PyModule_GetState(module));
-    Py_CLEAR(state->call_type);
-    Py_CLEAR(state->tensors_type);
+    for (PyObject*& type : static_cast<State*>(PyModule_GetState(module))->types) Py_CLEAR(type);
     return 0;
 }
 

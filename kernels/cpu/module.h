@@ -1,31 +1,34 @@
-// What the parts of the Python module share: module.cpp makes it, module_plan.cpp, module_packed.cpp and module_convert.cpp have the
-// plans, module_call.cpp recognises calls, module_index.cpp converts indices and looks places up.
+// What the parts of the Python module share: module.cpp makes it, module_plan.cpp has the plans, module_call.cpp recognises
+// calls, module_index.cpp converts indices and looks places up.
 // All use the limited API: one file for all Pythons from 3.11 on.
 #pragma once
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "packed_move.h"
+#include "convert_move.h"
 #include "strided_move.h"
 
 namespace gpulayout_module {
 
+enum { PLAN, INDEX_PROGRAM, CALL, TENSORS };
+
 // Of one interpreter: a process can have several.
 struct State {
-    PyObject *call_type, *tensors_type;
+    PyObject* types[4];  // Plan, ...
     PyObject *dtype, *base, *untyped_storage, *nbytes, *storage_offset;  // names of attributes
 };
 
-// A Plan or a Packed: one of both is there.
+struct PlanKind;
 struct PlanObject {
     PyObject_HEAD
-    gl_move* move;
-    gl_packed* packed;
-    int64_t bytes;
+    const PlanKind* kind;
+    void* plan;
+    int64_t bytes;  // of a plain move that takes about as long
+    int parameters;
 };
 
-extern PyType_Spec plan_spec, packed_spec, convert_spec, index_spec, call_spec, tensors_spec;
+extern PyType_Spec plan_spec, index_spec, call_spec, tensors_spec;
 
 // The state of the module that an object's type belongs to.
 inline State* state_of(PyObject* object) { return static_cast<State*>(PyType_GetModuleState(Py_TYPE(object))); }
@@ -50,29 +53,42 @@ inline bool as_number(PyObject* object, int64_t& number) {
 }
 
 // For tables of methods.
-inline PyCFunction as_method(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)) {
+template <class Function> PyCFunction as_method(Function* function) {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 // Looks for signals, as `gl_poll`; about: where the state of the thread is, which does not hold the lock.
 int look(void* about);
 
+// work(threads, poll, about), without the lock if it takes longer than to hand it over and back.  False: with an exception, which
+// is that of a signal handler if the work was stopped.
+template <class Work> bool done(int64_t bytes, int64_t threads, Work work) {
+    constexpr int64_t HOLDS_LOCK = 32 << 10, MOST_THREADS = 1024;
+    gl_result result;
+    if (bytes <= HOLDS_LOCK)
+        result = work(1, nullptr, nullptr);
+    else {
+        PyThreadState* state = PyEval_SaveThread();
+        result = work(int(threads < 1 ? 1 : threads < MOST_THREADS ? threads : MOST_THREADS), look, &state);
+        PyEval_RestoreThread(state);
+    }
+    if (result == GL_NO_MEMORY) PyErr_NoMemory();
+    return result == GL_DONE;
+}
+
+// The arrays of a plan's parameters, open until they are closed.
+struct Parameters {
+    Py_buffer buffers[GL_MOST_PARAMETERS]{};
+    int count = 0;
+    bool open(PyObject* const* arrays, Py_ssize_t number);  // false: with an exception
+    void close();
+};
+
 // Moves, with at most so many threads.  False: with an exception.
-bool execute(const PlanObject* plan, const char* source, char* target, int64_t threads);
+bool execute(const PlanObject* plan, const char* source, char* target, const Parameters& parameters, int64_t threads);
 
-// Methods of plans.
-PyObject* plan_run(PyObject* plan, PyObject* const* args, Py_ssize_t count);
-PyObject* plan_call(PyObject* plan, PyObject* const* args, Py_ssize_t count);
-void plan_free(PyObject* plan);
-inline constexpr const char* RUN_TEXT =
-    "run(source, source_offset, target, target_offset, threads)\n--\n\nMove between two buffers; offsets are bytes from the first element of each.";
-inline constexpr const char* CALL_TEXT =
-    "call(source, target, make, arguments, words, tensors, writes, threads)\n--\n\nA call of these arrays, which passed all checks, or None.\n\n"
-    "make(*arguments, **words) makes such a target, writes(target) comes before it is written, threads() is how many may move;\n"
-    "tensors: how both are opened.";
-
-constexpr int MOST_AXES = 62;  // so many of two places have 2^62 elements: no move needs more
-// The number of axes of elements of `size` bytes; -1: with an exception.
-Py_ssize_t read_axes(PyObject* given, int64_t size, gl_axis* axes);
+PyObject* plan_call(PyObject* plan, PyObject* const* args, Py_ssize_t count);  // a method of plans
+PyObject* packed_plan(PyObject* module, PyObject* args, PyObject* words);
+PyObject* convert_plan(PyObject* module, PyObject* args, PyObject* words);
 
 }  // namespace gpulayout_module

@@ -136,6 +136,7 @@ struct Call {
     PyObject *make, *arguments, *words;  // make(*arguments, **words) is a new target; nullptr: targets are given
     PyObject *writes, *threads;          // writes(target) comes before it is written, threads() of them may move; or nullptr
     Tensors* tensors;                    // nullptr: NumPy's arrays
+    Parameters parameters;
 };
 
 template <typename Size> bool take_sizes(Facts& facts, int64_t rank, const Size* sizes, const Size* strides, int64_t step) {
@@ -245,7 +246,7 @@ bool move_apart(const Call* call, PyObject* read, const View& source, PyObject* 
         if (!said) return false;
         Py_DECREF(said);
     }
-    return stays(call, read, source) && stays(call, written, target) && execute(call->plan, source.data, target.data, threads);
+    return stays(call, read, source) && stays(call, written, target) && execute(call->plan, source.data, target.data, call->parameters, threads);
 }
 
 PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -280,12 +281,14 @@ std::array<PyObject*, 11> held_by(const Call* call) {
 int call_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
     for (PyObject* held : held_by(reinterpret_cast<Call*>(self))) Py_VISIT(held);
+    for (Py_buffer& buffer : reinterpret_cast<Call*>(self)->parameters.buffers) Py_VISIT(buffer.obj);
     return 0;
 }
 
 void call_free(PyObject* self) {
     PyObject_GC_UnTrack(self);
     for (PyObject* held : held_by(reinterpret_cast<Call*>(self))) Py_XDECREF(held);
+    reinterpret_cast<Call*>(self)->parameters.close();
     free_object(self);
 }
 
@@ -320,18 +323,20 @@ PyType_Spec tensors_spec = {"gpulayout.cpu._native.Tensors", sizeof(Tensors), 0,
 PyType_Spec call_spec = {"gpulayout.cpu._native.Call", sizeof(Call), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
 
 PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count != 8) return PyErr_SetString(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes, threads)"), nullptr;
+    const int parameters = reinterpret_cast<PlanObject*>(self)->parameters;
+    if (count != 8 + parameters)
+        return PyErr_Format(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes, threads) and %d parameters", parameters);
     const State* state = state_of(self);
     if ((args[2] != Py_None && !PyTuple_Check(args[3])) || (args[4] != Py_None && !PyDict_Check(args[4])) ||
-        (args[5] != Py_None && Py_TYPE(args[5]) != reinterpret_cast<PyTypeObject*>(state->tensors_type)))
+        (args[5] != Py_None && Py_TYPE(args[5]) != reinterpret_cast<PyTypeObject*>(state->types[TENSORS])))
         return PyErr_SetString(PyExc_TypeError, "arguments are a tuple, words a dict, tensors of the type Tensors"), nullptr;
-    Call* call = made<Call>(state->call_type);
+    Call* call = made<Call>(state->types[CALL]);
     if (!call) return nullptr;
     auto kept = [&](int k) { return args[k] == Py_None ? nullptr : Py_NewRef(args[k]); };
     call->state = state, call->plan = reinterpret_cast<PlanObject*>(Py_NewRef(self));
     call->make = kept(2), call->arguments = kept(3), call->words = kept(4), call->tensors = reinterpret_cast<Tensors*>(kept(5));
     call->writes = kept(6), call->threads = kept(7);
-    if (take_facts(call, args[0], call->source) && take_facts(call, args[1], call->target)) return reinterpret_cast<PyObject*>(call);
+    if (call->parameters.open(args + 8, parameters) && take_facts(call, args[0], call->source) && take_facts(call, args[1], call->target)) return reinterpret_cast<PyObject*>(call);
     Py_DECREF(call);
     if (PyErr_Occurred()) return nullptr;
     Py_RETURN_NONE;

@@ -14,9 +14,6 @@ namespace {
 
 using namespace gpulayout;
 
-constexpr int64_t HOLDS_LOCK = 32 << 10;  // bytes of a call that takes less time than to hand the lock over and back
-constexpr int64_t MOST_THREADS = 1024;
-
 struct IndexObject {
     PyObject_HEAD
     const Program* program;
@@ -67,20 +64,6 @@ void index_free(PyObject* self) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------- calls
-
-// work(threads, poll, about), without the lock if it takes long.  False: with an exception.
-template <class Work> bool done(int64_t bytes, int64_t threads, Work work) {
-    gl_result result;
-    if (bytes <= HOLDS_LOCK)
-        result = work(1, nullptr, nullptr);
-    else {
-        PyThreadState* state = PyEval_SaveThread();
-        result = work(int(std::clamp<int64_t>(threads, 1, MOST_THREADS)), look, &state);
-        PyEval_RestoreThread(state);
-    }
-    if (result == GL_NO_MEMORY) PyErr_NoMemory();
-    return result == GL_DONE;  // a stopped call has the exception of a signal handler
-}
 
 // A buffer, to be closed by hand as in `View`: the end of a daemon thread within a call runs destructors without the lock.
 struct Opened {

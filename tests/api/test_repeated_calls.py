@@ -11,7 +11,7 @@ from gpulayout.api import torch_tensors
 from gpulayout.api.backends import host_backend
 from gpulayout.api.torch_tensors import plain_memory
 from gpulayout.cpu import native
-from gpulayout.cpu.native_plan import Make, native_again
+from gpulayout.cpu.run import Make
 from tests.support.kept import forget_transfers
 
 SHAPE = (6, 5)
@@ -39,7 +39,11 @@ def reversed_axes(array, out=None):
     return gl.transpose(array, out=out)
 
 
-CALLS = {"transpose": transposed, "reversed": reversed_axes, "plan": planned, "relayout": relaid}
+def scaled(array, out=None):
+    return gl.transpose(array, PATTERN, scale=1.0, shift=[0.0], out=out)
+
+
+CALLS = {"transpose": transposed, "reversed": reversed_axes, "plan": planned, "relayout": relaid, "scaled": scaled}
 
 
 @pytest.fixture(params=CALLS)
@@ -90,6 +94,13 @@ def test_a_read_only_source_is_read(call):
 @pytest.mark.parametrize("dtype", ["f8", "i4", ">f4"])
 def test_another_type_is_read_anew(call, dtype):
     source = values(0).astype(dtype)
+    if call is scaled:
+        if dtype == "f8":
+            assert (call(source) == source.T).all() and call(source).dtype == source.dtype
+        else:
+            with pytest.raises(TypeError, match="dtype|big-endian|byte"):
+                call(source)
+        return
     if call in (transposed, reversed_axes):
         assert (call(source) == source.T).all() and call(source).dtype == source.dtype
         with pytest.raises(TypeError, match="dtype"):
@@ -177,6 +188,87 @@ def test_turning_the_engine_off_is_seen_by_new_plans(call):
         forget_transfers()
         assert (call(values(2)) == values(2).T).all()
         assert (call(values(3)) == values(3).T).all()
+
+
+# --------------------------------------------------------------------------------------------------------- arithmetic
+
+
+def pixels(first):
+    return np.arange(first, first + 30, dtype=np.uint8).reshape(2, 5, 3)
+
+
+NUMBERS = [0.5, -2.0, 3.0]
+SCALES = {
+    "float": (0.5, 0.5),
+    "integer": (3, 3),
+    "list": (NUMBERS, np.float32(NUMBERS)),
+    "tuple": ((1, 0.25, 4), np.float32([1, 0.25, 4])),
+    "array": (np.float32(NUMBERS), np.float32(NUMBERS)),
+    "array of f64": (np.array(NUMBERS), np.float32(NUMBERS)),
+    "integers": (np.array([1, 2, 3]), np.float32([1, 2, 3])),
+    "scalar": (np.float32(0.5), 0.5),
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("as_tensors", [False, True])
+def test_calls_with_arithmetic_are_run_again(name, as_tensors):
+    forget_transfers()
+    given, meant = SCALES[name]
+    kept = pytest.importorskip("torch").from_numpy if as_tensors else np.asarray
+    plan = gl.plan("u8[2,5,3]", "{2,1,0}", dtype="f32", scale=given, shift=1)
+    for first in (0, 1, 7, 100, 3):
+        wanted = pixels(first).astype(np.float32) * np.float32(meant) + np.float32(1)
+        for out in (None, kept(np.zeros((3, 2, 5), np.float32))):
+            found = gl.transpose(kept(pixels(first)), "h w c -> c h w", dtype="f32", scale=given, shift=1, out=out)
+            assert out is None or found is out
+            assert (np.asarray(found) == wanted.transpose(2, 0, 1)).all()
+        for out in (None, kept(np.zeros(30, np.float32))):
+            assert (np.asarray(plan(kept(pixels(first).reshape(-1)), out=out)) == wanted.reshape(-1)).all()
+
+
+def test_arguments_that_change_are_read_anew():
+    """An array or a list may have other numbers at the next call; values that compare equal may mean others."""
+    for scale in (np.float32([1, 2, 3]), np.array([1, 2, 3]), [1.0, 2.0, 3.0]):
+        for first in (1, 5, 9):
+            scale[0] = first
+            found = gl.transpose(pixels(1), "h w c -> c h w", dtype="f32", scale=scale)
+            assert (found == (pixels(1) * np.float32(scale)).transpose(2, 0, 1)).all()
+    zeros = np.zeros((2, 3), np.float32)
+    for shift in (0.0, -0.0, 0.0, [0.0], [-0.0], np.float32(-0.0), np.float32(0.0)):
+        found = gl.transpose(-zeros, "a b -> b a", scale=1.0, shift=shift)
+        assert (np.signbit(found) == np.signbit(np.float32(shift))).all()
+    types = {"f32": "f4", np.float32: "f4", "f64": "f8", np.dtype("f8"): "f8", gl.ElementType.S8: "i1", "bool": "?"}
+    for dtype, wanted in types.items():
+        assert gl.transpose(pixels(0), "h w c -> c h w", dtype=dtype).dtype == wanted
+    for scale in (1, 1.0, [1], [1.0], np.float32([1])):
+        gl.transpose(pixels(0), "h w c -> c h w", dtype="f32", scale=scale, divide=True)
+    with pytest.raises(TypeError, match="scale"):
+        gl.transpose(pixels(0), "h w c -> c h w", dtype="f32", scale=True, divide=True)
+    with pytest.raises(TypeError, match="divide"):
+        gl.transpose(pixels(0), "h w c -> c h w", dtype="f32", scale=1, divide=1)
+
+
+def test_parameters_of_a_plan_stay_as_they_were():
+    """Those of a call that is run again are the plan's own."""
+    scale = np.float32([1, 2, 3])
+    plan = gl.plan("u8[2,5,3]", "{2,1,0}", dtype="f32", scale=scale)
+    wanted = (pixels(1) * np.float32([1, 2, 3])).reshape(-1)
+    for number in range(5):
+        assert (plan(pixels(1).reshape(-1)) == wanted).all()
+        scale[:] = number
+
+
+def test_many_numbers_are_not_kept_by_a_call():
+    rows, weights = np.arange(40_000, dtype=np.float32)[:, None], np.ones((40_000, 2), np.int8)
+    plan = gl.plan("s8[40000,2]", "{1,0}", dtype="f32", scale=rows)
+    moves = plan.transfer.prepared_by(host_backend())
+    for _ in range(3):
+        found = plan(weights.reshape(-1))
+        assert (found.reshape(40_000, 2) == rows).all()
+    assert moves.known_call(weights.reshape(-1), found, None) is None
+    few = gl.plan("s8[400,2]", "{1,0}", dtype="f32", scale=rows[:400]).transfer.prepared_by(host_backend())
+    assert few.known_call(weights[:400].reshape(-1), found[:800], None)(weights[1:401].reshape(-1), found[:800]) is not None
 
 
 # ------------------------------------------------------------------------------------------------------------ tensors
@@ -426,11 +518,11 @@ def test_a_call_with_a_target_makes_none():
     plan = gl.plan("f32[6,5]", "{0,1}")
     flat, out = values(0).reshape(-1), np.empty(30, np.float32)
     plan(flat, out=out)
-    compiled = plan.transfer.prepared_by(host_backend()).compiled
-    given, new = native_again(compiled, flat, out, None), native_again(compiled, flat, out, Make(np.empty, (30, "f4")))
+    moves = plan.transfer.prepared_by(host_backend())
+    given, new = moves.known_call(flat, out, None), moves.known_call(flat, out, Make(np.empty, (30, "f4")))
     assert given(flat, None) is None and new(flat, out) is None
     assert given(flat, out) is out and (new(flat, None) == out).all()
-    assert native_again(compiled, flat, out, Make(len, (3,)))(flat, None) is None  # which raises
+    assert moves.known_call(flat, out, Make(len, (3,)))(flat, None) is None  # which raises
 
 
 @pytest.mark.parametrize("when", ["make", "writes"])
@@ -439,7 +531,7 @@ def test_a_tensor_that_gets_other_memory_during_a_call_is_asked_again(torch, whe
     plan = gl.plan("f32[6,5]", "{0,1}")
     source, out = torch.arange(30.0), torch.empty(30)
     plan(source, out=out)
-    compiled, tensors = plan.transfer.prepared_by(host_backend()).compiled, plain_memory(torch).tensors
+    moves, tensors = plan.transfer.prepared_by(host_backend()), plain_memory(torch).tensors
     events = []
 
     def changed(*_):
@@ -448,7 +540,7 @@ def test_a_tensor_that_gets_other_memory_during_a_call_is_asked_again(torch, whe
         return torch.empty(30)
 
     make = Make(changed, ()) if when == "make" else None
-    again = native_again(compiled, source, out, make, tensors, None if make else changed)
+    again = moves.known_call(source, out, make, tensors, None if make else changed)
     target = None if make else torch.empty(30)
     assert torch.equal(again(source, target), out)
     events.append(when)
@@ -462,13 +554,13 @@ def test_a_tensor_keeps_its_memory_while_it_moves(torch):
     plan = gl.plan("f32[6,5]", "{0,1}")
     source, out = torch.arange(30.0), torch.empty(30)
     plan(source, out=out)
-    compiled, tensors = plan.transfer.prepared_by(host_backend()).compiled, plain_memory(torch).tensors
+    moves, tensors = plan.transfer.prepared_by(host_backend()), plain_memory(torch).tensors
     held = []
 
     def count(_):
         held.append([sys.getrefcount(each.untyped_storage()) for each in (source, out)])
 
-    assert native_again(compiled, source, out, None, tensors, count)(source, out) is out
+    assert moves.known_call(source, out, None, tensors, count)(source, out) is out
     count(out)
     assert held[0] == [uses + 1 for uses in held[1]]
 
@@ -523,7 +615,7 @@ def test_an_interrupt_while_a_target_is_asked_is_raised():
     out = np.empty((5, 6), np.float32)
     plan = gl.plan("f32[6,5]", "{0,1}")
     plan(values(0).reshape(-1), out=out.reshape(-1))
-    compiled = plan.transfer.prepared_by(host_backend()).compiled
-    again = native_again(compiled, values(0).reshape(-1), np.empty(30, np.float32).view(Out), None)
+    moves = plan.transfer.prepared_by(host_backend())
+    again = moves.known_call(values(0).reshape(-1), np.empty(30, np.float32).view(Out), None)
     with pytest.raises(KeyboardInterrupt):
         again(values(0).reshape(-1), np.empty(30, np.float32).view(Out))

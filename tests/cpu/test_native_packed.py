@@ -140,13 +140,13 @@ def test_large_moves_are_those_of_the_definition(instruction_set, widths):
 def test_what_is_no_packed_move_is_refused(module, arguments, message):
     words = {"axes": [(40, 40, 1, 1)], "slots": 40, "start": 0, "source_bits": 4, "target_bits": 4}
     words |= {"source_big": False, "target_big": True, "pad": 0}
-    assert module.Packed(**words).describe()["boxes"] == 1
+    assert module.packed_plan(**words).describe()["boxes"] == 1
     with pytest.raises(ValueError, match=message):
-        module.Packed(**words | arguments)
+        module.packed_plan(**words | arguments)
 
 
 def test_a_move_without_places_does_nothing(module):
-    plan = module.Packed([(0, 0, 1, 1)], 0, 0, 4, 4, False, False, 0)
+    plan = module.packed_plan([(0, 0, 1, 1)], 0, 0, 4, 4, False, False, 0)
     target = np.full(4, FRESH, np.uint8)
     plan.run(np.zeros(4, np.uint8), 0, target, 0, 1)
     assert (target == FRESH).all()

@@ -26,8 +26,8 @@ _MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # in kernels/cpu/index_p
 
 def native_program(module: ModuleType, steps: tuple[RowStep, ...], bits: int, places: int = -1) -> Any:
     """The steps, compiled by the engine; places: of a look-up."""
-    _, second, third = machine_caches()
-    return module.IndexProgram(steps, bits, max(third * 2 // 3, second * 8), places)
+    module.set_caches(*machine_caches())
+    return module.IndexProgram(steps, bits, places)
 
 
 class HostConversion:

@@ -59,7 +59,6 @@ template <class Word> constexpr WordKernels of_words() {
             {store<Word, uint8_t>, store<Word, uint16_t>, store<Word, uint32_t>, store<Word, uint64_t>}};
 }
 
-static const IndexKernels index_table = {{most<uint8_t>, most<uint16_t>, most<uint32_t>, most<uint64_t>}, stream,
-                                   {of_words<uint32_t>(), of_words<uint64_t>()}};
+static const IndexKernels index_table = {{most<uint8_t>, most<uint16_t>, most<uint32_t>, most<uint64_t>}, {of_words<uint32_t>(), of_words<uint64_t>()}};
 
 }}  // namespace gpulayout::INSTRUCTIONS

@@ -68,7 +68,6 @@ struct WordKernels {
 
 struct IndexKernels {
     uint64_t (*most[4])(const char* numbers, int64_t n);
-    void (*stream)(char* to, const char* from, int64_t bytes);
     WordKernels words[2];  // of 32 and of 64 bits
 };
 
@@ -93,8 +92,8 @@ static const IndexKernels& kernels() {
 constexpr int64_t ROW_BYTES = 1024, MOST_INDICES = ROW_BYTES / 4;
 constexpr int MOST_ROWS = 1 << 12;
 
-Program compiled(std::vector<Step> steps, int bits, int64_t streamed, int64_t places) {
-    Program p{std::move(steps), bits, streamed, places, &kernels(), 2, 0, 0};
+Program compiled(std::vector<Step> steps, int bits, int64_t places) {
+    Program p{std::move(steps), bits, places, &kernels(), 2, 0, 0};
     for (Step& s : p.steps) {
         const bool computes = s.kind == Step::LOAD || s.kind == Step::ADD;
         for (int row : {s.into, s.base, s.number})
@@ -202,7 +201,7 @@ struct Block {
         std::memcpy(room().result, line.bytes, size_t(line.kept));  // none, or all that stand before
         const int64_t total = line.kept + n * c.result_size, end = (past + n * c.result_size) & 63, kept = goes_on && end <= total ? end : 0;
         const char* here = room().result + past - line.kept;
-        p.set->stream(to - line.kept, here, total - kept);
+        gl_stream(to - line.kept, here, total - kept);
         std::memcpy(line.bytes, here + total - kept, size_t(kept));
         line.kept = kept;
     }
@@ -275,7 +274,7 @@ gl_result convert(const Program& p, const Conversion& c, int threads, gl_poll po
     const bool looks = !c.is_checked && (c.mode == RAISE || c.mode == MARK);
     const int64_t written = c.result ? p.results * c.result_size : 0;
     const int64_t bytes = block_of(p) * (std::max<int64_t>(p.given, 1) * c.given.size + written);
-    const bool streams = written && written * c.count >= p.streamed;
+    const bool streams = written && gl_streams(written * c.count);
     // A line that two blocks share goes to memory twice when it is written around the caches: that took twice the time.
     const char* const lines = streams ? c.result : c.given.at;
     const int64_t size = streams ? c.result_size : c.given.step == c.given.size ? c.given.size : 64;

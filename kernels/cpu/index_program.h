@@ -32,15 +32,14 @@ struct IndexKernels;
 struct Program {
     std::vector<Step> steps;
     int bits;
-    int64_t streamed;  // results of so many bytes are written around the caches
-    int64_t places;    // that a look-up writes; -1: it is a conversion
+    int64_t places;  // that a look-up writes; -1: it is a conversion
     const IndexKernels* set;
     int rows;
     int64_t given, results;  // rows of what is given, and of results
 };
 
-// Fills in what the first four fields say.  std::invalid_argument: the steps are no program.
-Program compiled(std::vector<Step> steps, int bits, int64_t streamed, int64_t places);
+// Fills in what the first three fields say.  std::invalid_argument: the steps are no program.
+Program compiled(std::vector<Step> steps, int bits, int64_t places);
 
 struct Given {  // rows of integers of 1, 2, 4 or 8 bytes
     const char* at;

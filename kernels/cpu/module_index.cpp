@@ -40,14 +40,14 @@ bool read_steps(PyObject* given, std::vector<Step>& steps) {
 
 PyObject* index_new(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject* given;
-    long long streamed, places;
+    long long places;
     int bits;
-    if (!PyArg_ParseTuple(args, "OiLL:IndexProgram", &given, &bits, &streamed, &places)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OiL:IndexProgram", &given, &bits, &places)) return nullptr;
     if (bits != 32 && bits != 64) return PyErr_SetString(PyExc_ValueError, "words of 32 or 64 bits"), nullptr;
     try {
         std::vector<Step> steps;
         if (!read_steps(given, steps)) return nullptr;
-        std::unique_ptr<Program> program(new Program(compiled(std::move(steps), bits, streamed, places)));
+        std::unique_ptr<Program> program(new Program(compiled(std::move(steps), bits, places)));
         IndexObject* self = made<IndexObject>(reinterpret_cast<PyObject*>(type));
         if (self) self->program = program.release();
         return reinterpret_cast<PyObject*>(self);
@@ -147,8 +147,8 @@ PyMethodDef index_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot index_slots[] = {
-    {Py_tp_doc, const_cast<char*>("IndexProgram(steps, bits, streamed, places)\n--\n\nSteps of gpulayout/cpu/index_steps.py.\n\n"
-                                  "streamed: results of so many bytes are written around the caches; places: that a look-up writes, else -1.")},
+    {Py_tp_doc, const_cast<char*>("IndexProgram(steps, bits, places)\n--\n\nSteps of gpulayout/cpu/index_steps.py.\n\n"
+                                  "places: that a look-up writes, else -1.")},
     {Py_tp_new, reinterpret_cast<void*>(index_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(index_free)},
     {Py_tp_methods, index_methods},

@@ -11,6 +11,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.cpu import native
+from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.index_steps import steps_of
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
@@ -235,20 +236,20 @@ def made():
 @pytest.mark.parametrize(
     "arguments, error",
     [
-        ((PLAIN, 16, 0, -1), ValueError),
-        (((READ, (4, *WRITE[1:])), 32, 0, -1), ValueError),
-        ((((-1, *READ[1:]), WRITE), 32, 0, -1), ValueError),
-        ((((0, 0, *READ[2:]), WRITE), 32, 0, -1), ValueError),
-        ((((1, 1 << 12, *READ[2:]), WRITE), 32, 0, -1), ValueError),
-        (((READ, (3, 0, 0, -1, *WRITE[4:])), 32, 0, -1), ValueError),
-        (((READ, (1, 2, 0, 1, 0, 1, 0, 0, False)), 32, 0, -1), ValueError),
-        (((READ, (1, 2, 0, 1, 1 << 32, 1, 0, 0, False)), 32, 0, -1), ValueError),
-        (((READ, (*WRITE[:6], -1, 0, False)), 32, 0, -1), ValueError),
-        ((PLAIN, 32, 0, 5), ValueError),
-        (("text", 32, 0, -1), TypeError),
-        (((READ[:-1], WRITE), 32, 0, -1), TypeError),
-        (((READ, (3, 0, "a", *WRITE[3:])), 32, 0, -1), TypeError),
-        ((7, 32, 0, -1), TypeError),
+        ((PLAIN, 16, -1), ValueError),
+        (((READ, (4, *WRITE[1:])), 32, -1), ValueError),
+        ((((-1, *READ[1:]), WRITE), 32, -1), ValueError),
+        ((((0, 0, *READ[2:]), WRITE), 32, -1), ValueError),
+        ((((1, 1 << 12, *READ[2:]), WRITE), 32, -1), ValueError),
+        (((READ, (3, 0, 0, -1, *WRITE[4:])), 32, -1), ValueError),
+        (((READ, (1, 2, 0, 1, 0, 1, 0, 0, False)), 32, -1), ValueError),
+        (((READ, (1, 2, 0, 1, 1 << 32, 1, 0, 0, False)), 32, -1), ValueError),
+        (((READ, (*WRITE[:6], -1, 0, False)), 32, -1), ValueError),
+        ((PLAIN, 32, 5), ValueError),
+        (("text", 32, -1), TypeError),
+        (((READ[:-1], WRITE), 32, -1), TypeError),
+        (((READ, (3, 0, "a", *WRITE[3:])), 32, -1), TypeError),
+        ((7, 32, -1), TypeError),
     ],
 )
 def test_what_is_no_program_is_refused(made, arguments, error):
@@ -257,7 +258,7 @@ def test_what_is_no_program_is_refused(made, arguments, error):
 
 
 def test_arrays_that_do_not_fit_the_program_are_refused(made):
-    program = made(PLAIN, 32, 0, -1)
+    program = made(PLAIN, 32, -1)
     good, result = np.zeros(3, np.int64), np.full((1, 3), 7, np.int64)
     for given, out, mode in (
         (good.astype(float), result, 0),
@@ -282,20 +283,22 @@ def test_coordinates_are_written_around_the_caches_at_any_place_of_a_line(made, 
         pytest.skip("this machine has no such instruction set")
     steps = steps_of(delinearize_program(gl.parse_shape("f32[7,9]")))
     native.module().use(number)
+    native.module().set_caches(0, 0, 0)  # around which all is written
     try:
-        program = made(steps, 32, 0, -1)
+        program = made(steps, 32, -1)
+        for count in (1, 7, 8, 9, 63, 64, 65, 127, 300, 1000):
+            linear = np.arange(count) % 63
+            for start in (0, 1, 3, 8, 33, 63):
+                room = np.full(2 * count * np.dtype(dtype).itemsize + 192, 0x5C, np.uint8)
+                begin = -room.__array_interface__["data"][0] % 64 + start
+                end = begin + 2 * count * np.dtype(dtype).itemsize
+                result = room[begin:end].view(dtype).reshape(2, count)
+                assert program.convert(linear, result, 0, 0, 1) is None
+                assert result.tolist() == [(linear // 9).tolist(), (linear % 9).tolist()]
+                assert (room[:begin] == 0x5C).all() and (room[end:] == 0x5C).all()
     finally:
         native.module().use(len(sets) - 1)
-    for count in (1, 7, 8, 9, 63, 64, 65, 127, 300, 1000):
-        linear = np.arange(count) % 63
-        for start in (0, 1, 3, 8, 33, 63):
-            room = np.full(2 * count * np.dtype(dtype).itemsize + 192, 0x5C, np.uint8)
-            begin = -room.__array_interface__["data"][0] % 64 + start
-            end = begin + 2 * count * np.dtype(dtype).itemsize
-            result = room[begin:end].view(dtype).reshape(2, count)
-            assert program.convert(linear, result, 0, 0, 1) is None
-            assert result.tolist() == [(linear // 9).tolist(), (linear % 9).tolist()]
-            assert (room[:begin] == 0x5C).all() and (room[end:] == 0x5C).all()
+        native.module().set_caches(*machine_caches())
 
 
 MANY_THREADS = """

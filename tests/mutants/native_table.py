@@ -268,8 +268,6 @@ MUTANTS = (
     Mutant(NUMBERS, "index: the most without the last number", "for (int64_t k = 0; k < n; k++) found = number<T>", "for (int64_t k = 0; k < n - (n > 1); k++) found = number<T>"),
     Mutant(NUMBERS, "index: numbers of 32 bits carry into a word of 64", "T(std::make_signed_t<Word>(from[k]))", "T(from[k])"),
     Mutant(NUMBERS, "index: a sum without what it begins with", "to[k] = sum[k] + Word(x) * w;", "to[k] = Word(x) * w;"),
-    Mutant(NUMBERS, "index: streams without what follows the last line", "#endif\n#endif\n    std::memcpy(to, from, size_t(bytes));", "#endif\n#endif\n    if (!IS_X86_64) std::memcpy(to, from, size_t(bytes));"),
-    Mutant(NUMBERS, "index: streams begin anywhere in a line", "head = before < bytes ? before : bytes;", "head = before * 0;"),
     Mutant(INDICES, "look-up: pads of the block before", "block.has_mask ? room.mask : nullptr, n);", "room.mask, n);"),
     Mutant(INDICES, "look-up: the last block ends with the others", "const int64_t n = std::min(block_of(p), p.places - begin);", "const int64_t n = block_of(p);"),
     Mutant(INDICES, "look-up: a byte's last slots of the next block", "j < std::min(slots, n - k); j++", "j < slots; j++"),

@@ -159,7 +159,8 @@ bool gives(Case& c, Random& random, const Program& program, bool writes, bool is
 
 bool converts_right(Random& random, int64_t most) {
     Case c = drawn(random, most);
-    const Program program = compiled(c.steps, c.bits, random.one_in(2) ? 0 : INT64_MAX, -1);
+    gl_set_caches(32768, 0, random.one_in(2) ? 0 : int64_t(1) << 40);
+    const Program program = compiled(c.steps, c.bits, -1);
     int64_t expected = c.first_outside;
     for (int64_t k = 0; c.mode == RAISE && k < std::min(c.count, expected); k++)
         if (c.is_past[size_t(k)]) expected = k;
@@ -194,7 +195,7 @@ bool looks_up_right(Random& random, int64_t most) {
                                {Step::PAST, 0, 0, 1, 1, 1, 0, bound, 1, {}},               {Step::ADD, 3, 0, 1, 1, uint64_t(stride), 0, 0, 0, {}},
                                {Step::STORE, 0, 0, 2, 1, 1, 0, 0, 0, {}},                  {Step::STORE, 0, 0, 3, 1, 1, 1, 0, 0, {}}};
     if (bound == count && random.one_in(2)) steps.erase(steps.begin() + 2);
-    const Program program = compiled(steps, random.one_in(2) ? 32 : 64, 0, count);
+    const Program program = compiled(steps, random.one_in(2) ? 32 : 64, count);
     call.source = source.data(), call.target = target.data();
     return look_up(program, call, 1 + int(random.below(3)), nullptr, nullptr) == GL_DONE && target == want;
 }

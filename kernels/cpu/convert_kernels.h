@@ -27,7 +27,7 @@ template <class T> INLINE T load(const char* from, int64_t k) { T v; std::memcpy
 template <class T> INLINE void store(char* to, int64_t k, T v) { std::memcpy(to + k * int64_t(sizeof v), &v, sizeof v); }
 INLINE bool is_half(const GplType& type) { return type.bits == 16 && type.mantissa == 10; }
 INLINE bool is_whole(const GplType& type) { return type.kind == GPL_BOOLEAN || type.kind == GPL_UNSIGNED || type.kind == GPL_SIGNED; }
-#define EACH for (int64_t k = 0; k < n; k++)
+#define EACH EACH_APART for (int64_t k = 0; k < n; k++)
 
 // --------------------------------------------------------------------------------------------------------------- reading
 
@@ -247,6 +247,18 @@ template <class W, unsigned OPERATION, bool MANY> static void step(const char* f
     EACH store(to, k, done<W, OPERATION>(load<Real>(from, k), MANY ? load<Real>(values, k) : one));
 }
 
+// Each row of `width` numbers with a parameter of its own.
+template <class W, unsigned OPERATION> static void step_rows(const char* from, char* to, int64_t n, const Pass& pass) {
+    typedef typename GplReal<W>::type Real;
+    const char* values = pass.values;
+    const int64_t width = pass.width;
+    for (int64_t row = width - pass.phase, some; n > 0; row = width, n -= some, values += sizeof(Real), from += some * int64_t(sizeof(Real)), to += some * int64_t(sizeof(Real))) {
+        const Real one = load<Real>(values, 0);
+        some = row < n ? row : n;
+        EACH_APART for (int64_t k = 0; k < some; k++) store(to, k, done<W, OPERATION>(load<Real>(from, k), one));
+    }
+}
+
 // Two steps with one parameter for all, or none: one pass instead of two.
 template <class W, unsigned FIRST, unsigned SECOND> static void steps(const char* from, char* to, int64_t n, const Pass& pass) {
     typedef typename GplReal<W>::type Real;
@@ -255,6 +267,7 @@ template <class W, unsigned FIRST, unsigned SECOND> static void steps(const char
 }
 #define AFTER(W, FIRST) {nullptr, steps<W, FIRST, GPL_MULTIPLY>, steps<W, FIRST, GPL_ADD>, steps<W, FIRST, GPL_SUBTRACT>, steps<W, FIRST, GPL_DIVIDE>, steps<W, FIRST, GPL_ROUND>}
 #define PAIRS(W) {{}, AFTER(W, GPL_MULTIPLY), AFTER(W, GPL_ADD), AFTER(W, GPL_SUBTRACT), AFTER(W, GPL_DIVIDE), AFTER(W, GPL_ROUND)}
+#define ROWS(W) {nullptr, step_rows<W, GPL_MULTIPLY>, step_rows<W, GPL_ADD>, step_rows<W, GPL_SUBTRACT>, step_rows<W, GPL_DIVIDE>, nullptr}
 #define STEPS(W, MANY) {nullptr, step<W, GPL_MULTIPLY, MANY>, step<W, GPL_ADD, MANY>, step<W, GPL_SUBTRACT, MANY>, step<W, GPL_DIVIDE, MANY>, step<W, GPL_ROUND, MANY>}
 
 // A value for each element of some rows of n.
@@ -268,8 +281,9 @@ template <class T> static void spread(char* to, const char* from, int64_t n, int
 }
 
 static constexpr ConvertKernels convert_table = {
-    add_reading, add_writing, add_integers, {{STEPS(unsigned, false), STEPS(unsigned, true)}, {STEPS(Word, false), STEPS(Word, true)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}};
+    add_reading, add_writing, add_integers, {{STEPS(unsigned, false), STEPS(unsigned, true), ROWS(unsigned)}, {STEPS(Word, false), STEPS(Word, true), ROWS(Word)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}};
 #undef STEPS
+#undef ROWS
 #undef PAIRS
 #undef AFTER
 #undef EACH

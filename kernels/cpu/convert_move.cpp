@@ -38,6 +38,7 @@ struct Pass {  // over a chunk
     int operation = 0, parameter = -1;  // of a step, which has no row before it is known whether its parameter varies; -1: it has none
     int after = -1;                     // the parameter of a second step in the same row
     const char *values = nullptr, *second = nullptr;  // the parameters of one step or two
+    int64_t width = 1, phase = 0;       // elements that share a value, and how many of those of the first one came before
 };
 struct Passes {
     Pass all[12];
@@ -49,7 +50,7 @@ struct ConvertKernels {
     void (*add_reading)(Passes& passes, unsigned type, Number number, bool to_odd);
     void (*add_writing)(Passes& passes, unsigned type, Number number);
     void (*add_integers)(Passes& passes, unsigned from, unsigned to);
-    Row steps[2][2][6];  // f32 or f64; one value or many; operation
+    Row steps[2][3][6];  // f32 or f64; one value, one for each element, or one for each row of `width`; operation
     Row pairs[2][6][6];  // two steps, one value each
     Row low_bits;        // elements of fewer than 8 bits
     void (*spread[2])(char* to, const char* from, int64_t n, int64_t stride, int64_t rows, int64_t row_stride);
@@ -75,7 +76,8 @@ constexpr int64_t CHUNK = 4096;         // bytes of the numbers of a chunk
 constexpr int64_t STREAMED = 1024;      // bytes of a piece that is written around the caches, of the wider elements
 constexpr uintptr_t PAGE = 4096;
 constexpr int64_t LEAST_RUN = 256;      // elements of a row that needs no scratch tile
-constexpr int64_t PIECE = 64 << 10;     // bytes of a box that needs none
+constexpr int64_t LEAST_WIDTH = 16;     // elements that share a value so that it is not spread to each
+constexpr int64_t PIECE = 256 << 10;    // bytes of a box that needs none
 constexpr int64_t LONG_RUN = 4096;      // bytes of a box that needs one along the side that is converted along, of the wider elements
 constexpr int64_t MOST_CHUNKS = 4096;   // of a box that is fetched ahead
 constexpr int MOST_AXES = 62;
@@ -114,7 +116,8 @@ struct gl_convert {
     int parameters = 0;
     std::vector<int64_t> chunks;               // of the source in a box: bytes from its first element; empty: it is not fetched ahead
     int64_t chunk_lines = 0;
-    bool gathers = false, scatters = false, streams = false;
+    bool gathers = false, scatters = false;
+    bool streams = false, streams_together = false;  // whether one thread, and several, write around the caches
 };
 
 namespace gpulayout {
@@ -279,8 +282,11 @@ static void plan_convert(gl_convert& p, int rank, const gl_convert_axis* axes) {
     p.scatters = dense_run(p, &ConvertAxis::target, p.target_bytes) < least;
     const bool is_tiled = p.gathers || p.scatters;
     const int64_t touched = p.count * (p.source_bytes + p.target_bytes);
-    const bool is_large = gl_streams(is_tiled ? touched / 2 * 3 : touched);  // tiles take their part of the caches
+    const bool is_large = gl_streams(touched / 4 * (is_tiled ? 6 : 3));  // tiles take their part of the caches
+    // One thread reads and writes faster around the third-level cache before it is full.  Several get no more out of memory than
+    // one, but twice as much out of that cache: where they mostly write, it is the faster way until they touch twice its size.
     p.streams = is_large && !p.scatters;
+    p.streams_together = p.streams && (is_tiled || p.source_bytes >= p.target_bytes || gl_streams(touched / 3));
     cut_boxes(p);
     if (is_large && is_tiled) find_chunks(p);
     add_moves(p);
@@ -311,6 +317,7 @@ struct alignas(64) Buffers {
 // Rows of a box: elements in the order of the conversion, of which the first axes have no gap on both sides.
 struct Rows {
     const gl_convert& p;
+    const bool streams;  // around the caches
     const char* values[GL_MOST_PARAMETERS];
     const int64_t *count, *source_step, *target_step;
     Buffers& buffers;
@@ -319,7 +326,9 @@ struct Rows {
     size_t fetched = 0; // lines of the next box
     Pass passes[12] = {};  // with the rows of steps
     int run_axes = 0, pass_count = 0;
-    int64_t run = 1, chunk = 1, piece = 1, period[GL_MOST_PARAMETERS] = {};  // period: elements after which values come again; 0: one value
+    int64_t run = 1, chunk = 1, piece = 1;
+    int64_t period[GL_MOST_PARAMETERS] = {}, width[GL_MOST_PARAMETERS] = {1, 1, 1};  // elements after which values come again, 0: one value; that share one
+    int from_axis[GL_MOST_PARAMETERS] = {};                              // the first that a parameter varies along, if values have a width
     const char* spread_from[GL_MOST_PARAMETERS] = {};             // what is in buffers.spread, if the next chunk has the same
     void prepare();
     void cut_chunks();
@@ -338,22 +347,27 @@ void Rows::prepare() {
         for (int q = 0; q < p.parameters; q++) varies |= p.axes[size_t(run_axes)].parameters[q] && !period[q];
         if (varies && run >= LEAST_RUN) break;
         run *= count[run_axes];
-        for (int q = 0; q < p.parameters; q++)
+        for (int q = 0; q < p.parameters; q++) {
             if (p.axes[size_t(run_axes)].parameters[q] && count[run_axes] > 1) period[q] = run;
+            if (!period[q]) width[q] = run, from_axis[q] = run_axes + 1;
+        }
     }
+    for (int q = 0; q < p.parameters; q++)
+        if (width[q] < LEAST_WIDTH) width[q] = 1, from_axis[q] = 0;
     cut_chunks();
     choose_rows();
 }
 
-// Values that come again within a chunk come again in each, and are spread once.
+// Values that come again within a chunk come again in each, and are spread once.  One pass needs no chunks.
 void Rows::cut_chunks() {
-    const int64_t line = p.streams ? std::max<int64_t>(1, 64 / p.target_bytes) : 1;
+    if (p.passes.count == 1 && !p.parameters && !streams) return void(chunk = piece = run);
+    const int64_t line = streams ? std::max<int64_t>(1, 64 / p.target_bytes) : 1;
     int64_t longest = 1;
     chunk = CHUNK / p.number_bytes;
     for (int64_t one : period)
         if (one <= chunk) longest = std::max(longest, one);
     chunk -= chunk % (longest * line <= chunk ? longest * line : longest);
-    piece = p.streams ? STREAMED / std::max(p.source_bytes, p.target_bytes) : chunk;
+    piece = streams ? STREAMED / std::max(p.source_bytes, p.target_bytes) : chunk;
 }
 
 // Two steps with one value each are one row.
@@ -365,32 +379,36 @@ void Rows::choose_rows() {
         if (pass.row) continue;
         const Pass& next = p.passes.all[k + 1];  // the last one writes or is empty
         if (k + 1 < p.passes.count && is_single(pass) && is_single(next)) pass.row = p.kernels->pairs[is_wide][pass.operation][next.operation], pass.after = next.parameter, k++;
-        else pass.row = p.kernels->steps[is_wide][!is_single(pass)][pass.operation];
+        else if (is_single(pass)) pass.row = p.kernels->steps[is_wide][0][pass.operation];
+        else pass.width = width[pass.parameter], pass.row = p.kernels->steps[is_wide][pass.width > 1 ? 2 : 1][pass.operation];
     }
 }
 
-// A value for each of n elements of a run.
+// A value for each of n elements of a run, or for each width of them.
 const char* Rows::spread_values(int q, int64_t first, int64_t n) {
     if (spread_from[q] == values[q] && period[q] <= chunk) return buffers.spread[q];
     const int64_t size = p.number_bytes;
-    int64_t at[MOST_AXES], left = first;
+    const int base = from_axis[q];
+    const auto stride_of = [&](int k) { return k < run_axes ? p.axes[size_t(k)].parameters[q] : 0; };
+    int64_t at[MOST_AXES], left = first / width[q];
+    n = (first % width[q] + n + width[q] - 1) / width[q];
     const char* from = values[q];
-    for (int k = 0; k < run_axes; k++) {
+    for (int k = base; k < run_axes; k++) {
         at[k] = left % count[k], left /= count[k];
-        from += at[k] * p.axes[size_t(k)].parameters[q] * size;
+        from += at[k] * stride_of(k) * size;
     }
-    const int64_t stride = p.axes[0].parameters[q], row_stride = run_axes > 1 ? p.axes[1].parameters[q] : 0;
-    if (stride == 1 && n <= count[0] - at[0]) return from;
+    const int64_t stride = stride_of(base), row_stride = stride_of(base + 1);
+    if (stride == 1 && n <= count[base] - at[base]) return from;
     for (char* to = buffers.spread[q]; n > 0;) {
-        int64_t some = std::min(n, count[0] - at[0]), rows = 1;  // the rest of a row, or whole ones
-        if (some == count[0] && run_axes > 1) rows = std::min(n / some, count[1] - at[1]);
+        int64_t some = std::min(n, count[base] - at[base]), rows = 1;  // the rest of a row, or whole ones
+        if (some == count[base] && run_axes > base + 1) rows = std::min(n / some, count[base + 1] - at[base + 1]);
         p.kernels->spread[size == 8](to, from, some, stride, rows, row_stride);
         to += rows * some * size, n -= rows * some;
-        at[0] += some, from += some * stride * size;
-        if (rows > 1) at[1] += rows - 1, from += (rows - 1) * row_stride * size;
-        for (int k = 0; k < run_axes && at[k] == count[k]; k++) {
-            from -= at[k] * p.axes[size_t(k)].parameters[q] * size, at[k] = 0;
-            if (k + 1 < run_axes) at[k + 1]++, from += p.axes[size_t(k) + 1].parameters[q] * size;
+        at[base] += some, from += some * stride * size;
+        if (rows > 1) at[base + 1] += rows - 1, from += (rows - 1) * row_stride * size;
+        for (int k = base; k < run_axes && at[k] == count[k]; k++) {
+            from -= at[k] * stride_of(k) * size, at[k] = 0;
+            if (k + 1 < run_axes) at[k + 1]++, from += stride_of(k + 1) * size;
         }
     }
     spread_from[q] = values[q];
@@ -406,11 +424,11 @@ void Rows::fetch(int64_t n) {
 
 void Rows::convert_piece(const char* from, char* to, int64_t n) {
     for (int k = 0; k < pass_count; k++) {
-        char* into = k + 1 == pass_count && !p.streams ? to : buffers.numbers[k & 1];
+        char* into = k + 1 == pass_count && !streams ? to : buffers.numbers[k & 1];
         passes[k].row(from, into, n, passes[k]);
         from = into;
     }
-    if (from != to) p.streams ? gl_stream(to, from, n * p.target_bytes) : (void)std::memcpy(to, from, size_t(n * p.target_bytes));
+    if (from != to) streams ? gl_stream(to, from, n * p.target_bytes) : (void)std::memcpy(to, from, size_t(n * p.target_bytes));
 }
 
 // The page of an address that is written soon.
@@ -426,10 +444,11 @@ void Rows::convert_run(const char* from, char* to) {
         for (int64_t done = 0, some; done < n; done += some, from += some * p.source_bytes, to += some * p.target_bytes) {
             const uintptr_t begin = reinterpret_cast<uintptr_t>(to);
             some = std::min(n - done, piece - (piece < chunk ? int64_t(begin % 64) / p.target_bytes : 0));
-            if (p.streams && begin % PAGE < uintptr_t(some * p.target_bytes)) look_up(to + PAGE);
+            if (streams && begin % PAGE < uintptr_t(some * p.target_bytes)) look_up(to + PAGE);
             for (int k = 0; k < pass_count; k++) {
                 Pass& pass = passes[k];
-                if (pass.parameter >= 0) pass.values = chunk_values[pass.parameter] + (period[pass.parameter] ? done * p.number_bytes : 0);
+                if (pass.parameter >= 0) pass.values = chunk_values[pass.parameter] + (period[pass.parameter] ? (first % pass.width + done) / pass.width * p.number_bytes : 0);
+                pass.phase = (first + done) % pass.width;
                 if (pass.after >= 0) pass.second = chunk_values[pass.after];
             }
             if (next) fetch(some);
@@ -442,20 +461,20 @@ void Rows::convert(int level, const char* from, char* to) {
     if (level < run_axes) return convert_run(from, to);
     const ConvertAxis& a = p.axes[size_t(level)];
     for (int64_t k = 0; k < count[level]; k++) {
-        if (p.streams && level == run_axes && k + 1 < count[level]) look_up(to + (k + 1) * target_step[level]);
+        if (streams && level == run_axes && k + 1 < count[level]) look_up(to + (k + 1) * target_step[level]);
         convert(level - 1, from + k * source_step[level], to + k * target_step[level]);
         for (int q = 0; q < p.parameters; q++) values[q] += a.parameters[q] * p.number_bytes;
     }
     for (int q = 0; q < p.parameters; q++) values[q] -= count[level] * a.parameters[q] * p.number_bytes;
 }
 
-static void run_box(const gl_convert& p, const Call& c, const int64_t* at, const char* next, char* scratch) {
+static void run_box(const gl_convert& p, const Call& c, bool streams, const int64_t* at, const char* next, char* scratch) {
     const int rank = int(p.axes.size());
     int64_t count[MOST_AXES], source_step[MOST_AXES], target_step[MOST_AXES], places = 1;
     const char* source = c.source + p.source_offset;
     char* target = c.target + p.target_offset;
     Buffers buffers;
-    Rows rows{p, {}, count, source_step, target_step, buffers, next};
+    Rows rows{p, streams, {}, count, source_step, target_step, buffers, next};
     for (int q = 0; q < p.parameters; q++) rows.values[q] = static_cast<const char*>(c.others[q]) + p.arithmetic.starts[q] * p.number_bytes;
     for (int k = 0; k < rank; k++) {
         const ConvertAxis& a = p.axes[size_t(k)];
@@ -475,7 +494,7 @@ static void run_box(const gl_convert& p, const Call& c, const int64_t* at, const
     if (p.scatters) gl_run_within(p.moves[shorter].scatter, converted, target, within);
 }
 
-static void run_boxes(const Call& c, int64_t first, int64_t last, Worker& worker) {
+template <bool STREAMS> static void run_boxes(const Call& c, int64_t first, int64_t last, Worker& worker) {
     const gl_convert& p = *static_cast<const gl_convert*>(c.plan);
     FloatMode mode;
     int64_t at[2][MOST_AXES];
@@ -493,10 +512,10 @@ static void run_boxes(const Call& c, int64_t first, int64_t last, Worker& worker
     for (int64_t box = first; box < last; box++) {
         const bool fetches = box + 1 < last && !p.chunks.empty();
         const char* next = find(box + 1, at[~box & 1]);
-        run_box(p, c, at[box & 1], fetches ? next : nullptr, worker.scratch);
+        run_box(p, c, STREAMS, at[box & 1], fetches ? next : nullptr, worker.scratch);
     }
 #if IS_X86_64
-    if (p.streams) _mm_sfence();
+    if (STREAMS) _mm_sfence();
 #endif
 }
 
@@ -532,10 +551,11 @@ gl_convert_description gl_convert_describe(const gl_convert* p) {
 
 gl_result gl_convert_run(const gl_convert* p, const void* source, void* target, const void* const* parameters, int threads, gl_poll poll,
                          void* about) {
-    Call call{run_boxes, p, static_cast<const char*>(source), static_cast<char*>(target), p->boxes, p->scratch};
+    threads = int(std::min<int64_t>(threads, most_threads(p)));
+    Call call{(threads > 1 ? p->streams_together : p->streams) ? run_boxes<true> : run_boxes<false>, p, static_cast<const char*>(source), static_cast<char*>(target), p->boxes, p->scratch};
     std::copy_n(parameters, p->parameters, call.others);
     const int64_t portion = std::max<int64_t>(1, PORTION / (p->box * std::max(p->source_bytes, p->target_bytes)));
-    return share(call, int(std::min<int64_t>(threads, most_threads(p))), portion, poll, about);
+    return share(call, threads, portion, poll, about);
 }
 
 }

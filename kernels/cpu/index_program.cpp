@@ -20,12 +20,6 @@
 #include "new_pages.h"
 #include "threads.h"
 
-#if defined(__clang__)
-#define EACH_APART _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define EACH_APART _Pragma("GCC ivdep")
-#endif
-
 namespace gpulayout {
 namespace {
 

@@ -76,6 +76,13 @@ void draw_parameters(Change& c, Random& random) {
     }
 }
 
+// Elements in one row, and blocks of them that share values.
+void draw_blocks(Change& c, int64_t places, Random& random) {
+    const int64_t n = 2 + random.below(250), blocks = places / n + 1;
+    c.axes = {{n, c.from, c.to, {}}, {blocks, n * c.from, n * c.to, {}}};
+    for (int q = 0; q < c.parameters; q++) c.axes[1].parameters[q] = random.below(3), c.reach[q] = (blocks - 1) * c.axes[1].parameters[q] + 1;
+}
+
 Change drawn_change(const Run& run, uint64_t number) {
     Random random(run.seed * 1000003 + number);
     for (;;) {
@@ -103,7 +110,7 @@ Change drawn_change(const Run& run, uint64_t number) {
             source[d] *= random.one_in(12) ? 0 : random.one_in(8) ? -1 : 1, target[d] *= random.one_in(8) ? -1 : 1;
             c.axes.push_back({extents[d], source[d], target[d], {}});
         }
-        draw_parameters(c, random);
+        random.one_in(6) ? draw_blocks(c, left, random) : draw_parameters(c, random);
         c.second = random.of({1 << 8, 1 << 11, 1 << 14, 1 << 16, 1 << 20}), c.third = c.second < 1 << 14 ? 3 : 32 << 20;
         c.set = int(random.below(instruction_sets())), c.threads = int(1 + random.below(4));
         if (std::max(c.span(&gl_convert_axis::source, c.from).bytes(), c.span(&gl_convert_axis::target, c.to).bytes()) < ROOM - 2 * PAGE) return c;

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from gpulayout.layout.arguments import LONGEST_KEPT
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -51,3 +55,26 @@ class Kept(Generic[Made]):
         """Forget everything."""
         self._found.clear()
         self._bytes = 0
+
+
+MOST_NUMBERS = 64  # of an array that is part of a key
+
+
+def with_values(key: tuple[object, ...], asked: Sequence[Any]) -> tuple[object, ...] | None:
+    """A key with the values of arguments, as they are now; None if one is of a kind whose values this does not read."""
+    found = list(key)
+    for value in asked:
+        kind = type(value)
+        if value is None or kind in (int, str, bool, type, ElementType) or isinstance(value, np.dtype):
+            found.append((kind, value))  # 1 is not True here
+        elif kind is float:
+            found.append(repr(value))  # -0.0 is not 0.0 here
+        elif kind in (list, tuple) and {*map(type, value)} <= {float, int}:
+            found.append((kind, *[repr(each) if type(each) is float else each for each in value]))
+        elif kind is np.ndarray and value.size <= MOST_NUMBERS and value.dtype.kind in "fiu":
+            found.append((value.dtype, value.shape, value.tobytes()))
+        elif kind.__name__ == "dtype":  # torch's
+            found.append(value)
+        else:
+            return None
+    return tuple(found)

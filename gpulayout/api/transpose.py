@@ -17,6 +17,7 @@ from gpulayout.api.array_types import AnyArray, ElementTypeLike, HostArray, Kind
 from gpulayout.api.backends import host_backend
 from gpulayout.api.convert_transfer import convert_transfer
 from gpulayout.api.copies import copy_between
+from gpulayout.api.kept import with_values
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, Result, again_of, same_kind
 from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_strides
@@ -211,17 +212,17 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    asked, key = (), None
+    asked: tuple[Any, ...] = ()
+    key: tuple[object, ...] | None = None
     if not (dtype is scale is shift is mean is std is unit is zero_point is divide is block is saturate is None):
         asked = dtype, scale, shift, mean, std, unit, zero_point, divide, block, saturate
     if (axes is None or type(axes) is str) and not sizes and not is_compiling():
         key = axes, type(array), host_backend(), out is None
         if asked:
-            key = _with_values(key, asked)
-        recent = latest.get(key)
-        if recent is not None and (done := recent(array, out)) is not None:
+            key = with_values(key, asked)
+        if key and (recent := latest.get(key)) is not None and (done := recent(array, out)) is not None:
             return done
-    options = _options(axes, asked, sizes) if sizes or asked else None
+    options = _options(axes, asked, sizes) if sizes or asked else {}
     if out is not None and isinstance(out, (int, np.integer)) and isinstance(axes, str):
         raise TypeError(
             f"out is the number {checks.value_text(out)}, not an array: to give the size of an axis called out, write "
@@ -230,13 +231,20 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     if options and is_compiling():
         again = functools.partial(transpose, array, axes, out=out, **options, **sizes)
         return traced(TracedCall("transpose", None, axes, sizes, options), array, out, again)
+    return _checked(key, array, axes, sizes, Asked(options), out)
+
+
+def _checked(
+    key: tuple[object, ...] | None, array: Any, axes: Any, sizes: dict[str, Any], asked: Asked, out: Any
+) -> Any:
+    """A call with every check, kept under a key."""
     ran: list[Prepared] = []
-    found = Asked(options) if options else None
-    work, call = functools.partial(_transposed, axes, sizes, ran=ran), ("transpose", None, axes, sizes)
-    if found:
-        work, call = functools.partial(_converted, axes, sizes, found, ran=ran), (*call, found.options)
+    work = functools.partial(_transposed, axes, sizes, ran=ran)
+    if asked:
+        work = functools.partial(_converted, axes, sizes, asked, ran=ran)
     library = library_of(array)
     if library is not None:
+        call = "transpose", None, axes, sizes, asked.options if asked else {}
         result = same_kind(library, array, "array", out, work, call)
     else:
         backend, source = arrays.open_array(array, "array")
@@ -248,29 +256,10 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     return result
 
 
-# What a call says beside its arrays, and their kinds: runs the latest call again without its checks, for arrays that say what
-# its arrays said.  Three quarters of the time of a small call go into checks.
+# By what a call says beside its arrays, and their kinds: runs the latest call again without its checks, for arrays that
+# say what its arrays said.  Three quarters of the time of a small call go into checks.
 latest: dict[tuple[object, ...], Again] = {}
 MOST_LATEST = 256
-MOST_NUMBERS = 64  # of an array among the arguments that is part of a key
-
-
-def _with_values(key: tuple[object, ...], asked: Sequence[Any]) -> tuple[object, ...] | None:
-    """A key of `latest` with the values of other arguments; None if one of these can change, or is of another kind."""
-    found = list(key)
-    for value in asked:
-        kind = type(value)
-        if value is None or kind in (str, bool, type, ElementType) or isinstance(value, np.dtype):
-            found.append((kind, value))
-        elif kind is float or kind is int or (kind in (list, tuple) and {*map(type, value)} <= {float, int}):
-            found.append(repr(value))  # 1 is not 1.0 here, and -0.0 not 0.0
-        elif kind is np.ndarray and value.size <= MOST_NUMBERS and value.dtype.kind in "fiu":
-            found.append((value.dtype, value.shape, value.tobytes()))
-        elif kind.__name__ == "dtype":  # torch's
-            found.append(value)
-        else:
-            return None
-    return tuple(found)
 
 
 def _converted(

@@ -250,22 +250,26 @@ def test_the_number_of_threads_is_read_once(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "source, target, asked",
+    "source, target, options, asked",
     [
-        ("f32[1000,1200]", "{0,1}", 1),
-        ("f32[1000,1200]", "{0,1:PD(1024,1280)}", 1),
-        ("f32[3000,1200]", "{1,0:PD(3072,1280)}", 1),
-        ("f32[1000,1200]{1,0:T(900,1100)}", "{0,1:T(8,128)}", 1),
-        ("s4[1200,1000]{1,0:E(4)}", "{0,1:E(4)}", 1),
-        ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 1),
-        ("f32[16,16]", "{0,1}", 0),
-        ("f32[30,43]{1,0:T(7,8)}", "{0,1}", 0),
-        ("s4[12,10]{1,0:E(4)}", "{0,1:E(4)}", 0),
-        ("s4[31,21]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 0),
+        ("f32[1000,1200]", "{0,1}", {}, 1),
+        ("f32[1000,1200]", "{0,1:PD(1024,1280)}", {}, 1),
+        ("f32[3000,1200]", "{1,0:PD(3072,1280)}", {}, 1),
+        ("f32[1000,1200]{1,0:T(900,1100)}", "{0,1:T(8,128)}", {}, 1),
+        ("s4[1200,1000]{1,0:E(4)}", "{0,1:E(4)}", {}, 1),
+        ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", {}, 1),
+        ("f32[16,16]", "{0,1}", {}, 0),
+        ("f32[30,43]{1,0:T(7,8)}", "{0,1}", {}, 0),
+        ("s4[12,10]{1,0:E(4)}", "{0,1:E(4)}", {}, 0),
+        ("s4[31,21]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", {}, 0),
+        ("u8[1000,1200]", "{1,0}", {"dtype": "f32"}, 1),
+        ("u8[1000,1200]", "{0,1}", {"dtype": "f32", "scale": 2.0}, 1),
+        ("f32[1000,1200]", "{0,1:T(8,128)}", {"dtype": "s8", "scale": np.ones(1200), "zero_point": 1}, 1),
+        ("u8[16,16]", "{0,1}", {"dtype": "f32", "scale": 2.0}, 0),
     ],
 )
-def test_a_call_reads_the_number_of_threads_once_if_it_is_worth_two(monkeypatch, source, target, asked):
-    plan, counts = gl.plan(source, target), []
+def test_a_call_reads_the_number_of_threads_once_if_it_is_worth_two(monkeypatch, source, target, options, asked):
+    plan, counts = gl.plan(source, target, **options), []
     buffer = np.zeros(plan.source.buffer_length, plan.source.buffer_dtype)
     monkeypatch.setattr(run, "thread_count", lambda: counts.append(1) or 2)
     monkeypatch.setattr(threads, "thread_count", lambda: pytest.fail("read again"))
@@ -273,6 +277,8 @@ def test_a_call_reads_the_number_of_threads_once_if_it_is_worth_two(monkeypatch,
         counts.clear()
         plan(buffer)
         assert len(counts) == asked
+    if options:
+        return
     counts.clear()
     gl.relayout_many([(buffer, plan.source, plan.target)] * 3)
     assert len(counts) == 1

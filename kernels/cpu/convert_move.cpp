@@ -176,7 +176,7 @@ static void add_passes(gl_convert& p) {
         return;
     }
     if (!p.arithmetic.steps && is_whole(from) && is_whole(to)) return p.kernels->add_integers(p.passes, from, to);
-    const bool is_wide = p.arithmetic.steps ? p.number_bytes == 8 : is_long(from) && std::max(bytes_of(from), bytes_of(to)) == 8;
+    const bool is_wide = p.arithmetic.steps ? p.number_bytes == 8 : std::max(bytes_of(from), bytes_of(to)) == 8 && (is_long(from) || is_whole(from));
     const Number number = is_wide ? F64 : F32;
     p.kernels->add_reading(p.passes, from, number, !p.arithmetic.steps && bytes_of(to) < (is_wide ? 8 : 4));
     for (unsigned left = p.arithmetic.steps; left; left >>= 5) {

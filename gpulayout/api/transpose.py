@@ -216,7 +216,8 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     key: tuple[object, ...] | None = None
     if not (dtype is scale is shift is mean is std is unit is zero_point is divide is block is saturate is None):
         asked = dtype, scale, shift, mean, std, unit, zero_point, divide, block, saturate
-    if (axes is None or type(axes) is str) and not sizes and not is_compiling():
+    is_plain = axes is None or type(axes) is str or (type(axes) is tuple and {*map(type, axes)} == {int})
+    if is_plain and not sizes and not is_compiling():
         key = axes, type(array), host_backend(), out is None
         if asked:
             key = with_values(key, asked)

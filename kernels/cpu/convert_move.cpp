@@ -79,7 +79,7 @@ constexpr int64_t LEAST_RUN = 256;      // elements of a row that needs no scrat
 constexpr int64_t LEAST_WIDTH = 16;     // elements that share a value so that it is not spread to each
 constexpr int64_t PIECE = 256 << 10;    // bytes of a box that needs none
 constexpr int64_t LONG_RUN = 4096;      // bytes of a box that needs one along the side that is converted along, of the wider elements
-constexpr int64_t MOST_CHUNKS = 4096;   // of a box that is fetched ahead
+constexpr int64_t MOST_READS = 4096;    // places of a box that are fetched ahead
 constexpr int MOST_AXES = 62;
 
 // ------------------------------------------------------------------------------------------------------------- the plan
@@ -114,8 +114,8 @@ struct gl_convert {
     int64_t count = 1, boxes = 1, box = 1;
     int64_t gather_bytes = 0, scatter_bytes = 0, scratch = 0;  // of the tiles; of all memory that a thread needs
     int parameters = 0;
-    std::vector<int64_t> chunks;               // of the source in a box: bytes from its first element; empty: it is not fetched ahead
-    int64_t chunk_lines = 0;
+    std::vector<int64_t> reads;                // where a box reads on: bytes from its first element; empty: it is not fetched ahead
+    int64_t read_lines = 0;
     bool gathers = false, scatters = false;
     bool streams = false, streams_together = false;  // whether one thread, and several, write around the caches
 };
@@ -221,7 +221,7 @@ static void cut_boxes(gl_convert& p) {
 
 // What a box reads, so that it can be fetched while the box before is converted: the source of a tile lies in many places, each
 // too short for the processor to fetch ahead.
-static void find_chunks(gl_convert& p) {
+static void find_reads(gl_convert& p) {
     int64_t bytes = p.source_bytes, lowest = 0, count = 1;
     std::vector<const ConvertAxis*> apart;
     for (int k : p.by_source) {
@@ -229,10 +229,10 @@ static void find_chunks(gl_convert& p) {
         if (std::abs(a.source) == bytes) bytes *= a.box, lowest += std::min<int64_t>(0, (a.box - 1) * a.source);
         else if (a.source) apart.push_back(&a), count *= a.box;
     }
-    if (count > MOST_CHUNKS) return;
-    p.chunks = {lowest}, p.chunk_lines = (bytes + 63) / 64;
+    if (count > MOST_READS) return;
+    p.reads = {lowest}, p.read_lines = (bytes + 63) / 64;
     for (const ConvertAxis* a : apart)
-        for (size_t before = p.chunks.size(), more = before * size_t(a->box - 1); more > 0; more--) p.chunks.push_back(p.chunks[p.chunks.size() - before] + a->source);
+        for (size_t before = p.reads.size(), more = before * size_t(a->box - 1); more > 0; more--) p.reads.push_back(p.reads[p.reads.size() - before] + a->source);
 }
 
 // A move between a side and a scratch tile, for boxes that are shorter on some axes.  It is written as a part of all that is.
@@ -288,7 +288,7 @@ static void plan_convert(gl_convert& p, int rank, const gl_convert_axis* axes) {
     p.streams = is_large && !p.scatters;
     p.streams_together = p.streams && (is_tiled || p.source_bytes >= p.target_bytes || gl_streams(touched / 3));
     cut_boxes(p);
-    if (is_large && is_tiled) find_chunks(p);
+    if (is_large && is_tiled) find_reads(p);
     add_moves(p);
 }
 
@@ -417,8 +417,8 @@ const char* Rows::spread_values(int q, int64_t first, int64_t n) {
 
 // As large a part of what the next box reads as n elements are of what is left of this one.
 void Rows::fetch(int64_t n) {
-    const size_t lines = p.chunks.size() * size_t(p.chunk_lines), goal = next ? lines - (lines - fetched) * size_t(left - n) / size_t(left) : 0;
-    for (; fetched < goal; fetched++) __builtin_prefetch(next + p.chunks[fetched / size_t(p.chunk_lines)] + 64 * int64_t(fetched % size_t(p.chunk_lines)), 0, 2);
+    const size_t lines = p.reads.size() * size_t(p.read_lines), goal = next ? lines - (lines - fetched) * size_t(left - n) / size_t(left) : 0;
+    for (; fetched < goal; fetched++) __builtin_prefetch(next + p.reads[fetched / size_t(p.read_lines)] + 64 * int64_t(fetched % size_t(p.read_lines)), 0, 2);
     left -= n;
 }
 
@@ -510,7 +510,7 @@ template <bool STREAMS> static void run_boxes(const Call& c, int64_t first, int6
     };
     find(first, at[first & 1]);
     for (int64_t box = first; box < last; box++) {
-        const bool fetches = box + 1 < last && !p.chunks.empty();
+        const bool fetches = box + 1 < last && !p.reads.empty();
         const char* next = find(box + 1, at[~box & 1]);
         run_box(p, c, STREAMS, at[box & 1], fetches ? next : nullptr, worker.scratch);
     }
@@ -552,7 +552,8 @@ gl_convert_description gl_convert_describe(const gl_convert* p) {
 gl_result gl_convert_run(const gl_convert* p, const void* source, void* target, const void* const* parameters, int threads, gl_poll poll,
                          void* about) {
     threads = int(std::min<int64_t>(threads, most_threads(p)));
-    Call call{(threads > 1 ? p->streams_together : p->streams) ? run_boxes<true> : run_boxes<false>, p, static_cast<const char*>(source), static_cast<char*>(target), p->boxes, p->scratch};
+    const bool streams = threads > 1 ? p->streams_together : p->streams;
+    Call call{streams ? run_boxes<true> : run_boxes<false>, p, static_cast<const char*>(source), static_cast<char*>(target), p->boxes, p->scratch};
     std::copy_n(parameters, p->parameters, call.others);
     const int64_t portion = std::max<int64_t>(1, PORTION / (p->box * std::max(p->source_bytes, p->target_bytes)));
     return share(call, threads, portion, poll, about);

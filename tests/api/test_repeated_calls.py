@@ -39,11 +39,22 @@ def reversed_axes(array, out=None):
     return gl.transpose(array, out=out)
 
 
+def numbered(array, out=None):
+    return gl.transpose(array, (1, 0), out=out)
+
+
 def scaled(array, out=None):
     return gl.transpose(array, PATTERN, scale=1.0, shift=[0.0], out=out)
 
 
-CALLS = {"transpose": transposed, "reversed": reversed_axes, "plan": planned, "relayout": relaid, "scaled": scaled}
+CALLS = {
+    "transpose": transposed,
+    "reversed": reversed_axes,
+    "numbered": numbered,
+    "plan": planned,
+    "relayout": relaid,
+    "scaled": scaled,
+}
 
 
 @pytest.fixture(params=CALLS)
@@ -101,7 +112,7 @@ def test_another_type_is_read_anew(call, dtype):
             with pytest.raises(TypeError, match="dtype|big-endian|byte"):
                 call(source)
         return
-    if call in (transposed, reversed_axes):
+    if call in (transposed, reversed_axes, numbered):
         assert (call(source) == source.T).all() and call(source).dtype == source.dtype
         with pytest.raises(TypeError, match="dtype"):
             call(source, np.zeros((5, 6), np.float32))
@@ -249,6 +260,15 @@ def test_arguments_that_change_are_read_anew():
         gl.transpose(pixels(0), "h w c -> c h w", dtype="f32", scale=True, divide=True)
     with pytest.raises(TypeError, match="divide"):
         gl.transpose(pixels(0), "h w c -> c h w", dtype="f32", scale=1, divide=1)
+
+
+def test_axes_that_equal_those_of_the_call_before_are_read_anew():
+    for axes in ((1, 0), (-1, 0), [1, 0], np.array([1, 0])):
+        assert (gl.transpose(values(0), axes) == values(0).T).all()
+    assert (gl.transpose(values(0), (0, 1)) == values(0)).all()
+    for axes in ((True, False), (1.0, 0.0), (1, False), [1.0, 0]):
+        with pytest.raises((TypeError, gl.LayoutError), match="axes"):
+            gl.transpose(values(0), axes)
 
 
 def test_parameters_of_a_plan_stay_as_they_were():

@@ -21,6 +21,7 @@
 
 #include "convert_words.h"
 #include "instruction_sets.h"
+#include "new_pages.h"
 #include "threads.h"
 #if !IS_X86_64
 #include <cfenv>
@@ -488,6 +489,7 @@ static void run_box(const gl_convert& p, const Call& c, bool streams, const int6
     for (size_t k = 0; k < p.cut.size(); k++) shorter |= size_t(count[p.cut[k]] < p.axes[size_t(p.cut[k])].box) << k;
     char *gathered = scratch, *converted = scratch + p.gather_bytes, *within = converted + p.scatter_bytes;
     if (p.gathers) gl_run_within(p.moves[shorter].gather, source, gathered, within);
+    if (streams && !p.gathers && !p.scatters) make_pages(target, target + places * p.target_bytes, c.target + p.target_offset + p.count * p.target_bytes);
     rows.left = places;
     rows.prepare();
     rows.convert(rank - 1, p.gathers ? gathered : source, p.scatters ? converted : target);

@@ -324,7 +324,8 @@ struct Rows {
     Buffers& buffers;
     const char* next;   // the source of the next box
     int64_t left = 0;   // elements that are not converted yet
-    size_t fetched = 0; // lines of the next box
+    size_t read = 0;    // of the next box, up to which it is fetched
+    int64_t line = 0;   // in this read
     Pass passes[12] = {};  // with the rows of steps
     int run_axes = 0, pass_count = 0;
     int64_t run = 1, chunk = 1, piece = 1;
@@ -418,8 +419,11 @@ const char* Rows::spread_values(int q, int64_t first, int64_t n) {
 
 // As large a part of what the next box reads as n elements are of what is left of this one.
 void Rows::fetch(int64_t n) {
-    const size_t lines = p.reads.size() * size_t(p.read_lines), goal = next ? lines - (lines - fetched) * size_t(left - n) / size_t(left) : 0;
-    for (; fetched < goal; fetched++) __builtin_prefetch(next + p.reads[fetched / size_t(p.read_lines)] + 64 * int64_t(fetched % size_t(p.read_lines)), 0, 2);
+    const int64_t unread = int64_t(p.reads.size() - read) * p.read_lines - line;
+    for (int64_t some = unread - unread * (left - n) / left; some > 0; some--) {
+        __builtin_prefetch(next + p.reads[read] + 64 * line, 0, 2);
+        if (++line == p.read_lines) line = 0, read++;
+    }
     left -= n;
 }
 

@@ -14,9 +14,8 @@ from gpulayout.api.followed import followed
 from gpulayout.api.libraries import Library
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.traced import TracedCall, traced
-from gpulayout.cpu.run import Make
 from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
+from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared
 
 Work = Callable[[Backend, AnyArray, Any, Any], Any]
 

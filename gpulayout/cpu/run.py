@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
-from gpulayout.moves.backend import Again, LinearizeBroadcast, PreparedJob
+from gpulayout.moves.backend import Again, LinearizeBroadcast, Make, PreparedJob
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.steps import Steps
@@ -41,14 +41,6 @@ class _Described:
             "typestr": memory.dtype.str if memory.dtype.isbuiltin == 1 else f"|V{memory.dtype.itemsize}",
             "data": (memory.address, memory.read_only),
         }
-
-
-class Make(NamedTuple):
-    """How a call makes its target: `function(*arguments, **words)`."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    words: dict[str, Any] | None = None
 
 
 class HostMoves:
@@ -76,13 +68,8 @@ class HostMoves:
     def with_parameters(self, parameters: Callable[[], Sequence[np.ndarray]]) -> HostMoves:
         """See `PreparedArithmetic.with_parameters`."""
         bound = HostMoves.__new__(HostMoves)  # a fifth of what `copy.copy` takes
-        bound.pieces, bound.compiled, bound._plans, bound._is_large = (
-            self.pieces,
-            self.compiled,
-            self._plans,
-            self._is_large,
-        )
-        bound._parameters = parameters
+        bound.pieces, bound.compiled, bound._parameters = self.pieces, self.compiled, parameters
+        bound._plans, bound._is_large = self._plans, self._is_large
         return bound
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> None:

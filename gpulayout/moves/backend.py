@@ -17,6 +17,14 @@ AnyArray = Any  # a NumPy or a CuPy array; CuPy has no types
 Again = Callable[[AnyArray, AnyArray | None], AnyArray | None]  # as `Prepared.again`
 
 
+class Make(NamedTuple):
+    """How a call makes its target: `function(*arguments, **words)`."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    words: dict[str, Any] | None = None
+
+
 class Prepared(Protocol):
     """The pieces of a transfer, ready to run.  A backend prepares them once, so that no call has to plan again."""
 

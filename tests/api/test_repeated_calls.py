@@ -11,7 +11,7 @@ from gpulayout.api import torch_tensors
 from gpulayout.api.backends import host_backend
 from gpulayout.api.torch_tensors import plain_memory
 from gpulayout.cpu import native
-from gpulayout.cpu.run import Make
+from gpulayout.moves.backend import Make
 from tests.support.kept import forget_transfers
 
 SHAPE = (6, 5)

@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(CONVERT, "axes joined although a parameter does not go on", "goes_on = a.parameters[q] == b->parameters[q] * b->n;", "goes_on = true;"),
     Mutant(CONVERT, "axes joined although the source does not go on", "bool goes_on = b && a.source == b->source * b->n && a.target == b->target * b->n;", "bool goes_on = b && a.target == b->target * b->n;"),
     Mutant(CONVERT, "steps in f32 beside integers of 32 bits", "(bytes_of(type) == 4 && is_whole(type)); };", "false; };"),
-    Mutant(CONVERT, "f64 through f32", "is_long(from) && std::max(bytes_of(from), bytes_of(to)) == 8;", "is_long(from) && bytes_of(to) == 8;"),
+    Mutant(CONVERT, "f64 through f32", "std::max(bytes_of(from), bytes_of(to)) == 8 && (is_long(from) || is_whole(from));", "bytes_of(to) == 8 && (is_long(from) || is_whole(from));"),
     Mutant(CONVERT, "integers of 32 bits to odd that are not rounded again", "bytes_of(to) < (is_wide ? 8 : 4));", "bytes_of(to) < 8);"),
     Mutant(CONVERT, "short boxes take the moves of whole ones", "shorter |= size_t(count[p.cut[k]] < p.axes[size_t(p.cut[k])].box) << k;", "shorter |= size_t(0) << k;"),
     Mutant(CONVERT, "boxes without what follows the tile", "p.scratch = p.gather_bytes + p.scatter_bytes + within;", "p.scratch = p.gather_bytes + p.scatter_bytes;"),

@@ -61,11 +61,9 @@ class Transfer:
             done = self.run(backend, array, out)
             if array is not buffer:
                 return done
-        if key not in latest:  # many transfers run once
-            latest[key] = None
-            return done
         prepared = self.prepared.get(backend)
-        again = again_of(library, prepared, buffer, done, is_new=out is None)
+        is_second = key in latest  # many transfers run once
+        again = again_of(library, prepared, buffer, done, is_new=out is None) if is_second else None
         if again is None and library is None and prepared is not None:
             again = prepared.again
         latest[key] = again

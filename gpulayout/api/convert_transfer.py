@@ -207,7 +207,7 @@ class _Shared(NamedTuple):
 
     stages: Stages
     staged: dict[Backend, _Staged]
-    casts: dict[object, ConvertTransfer]  # by what holds the target: a buffer, or an array with these strides
+    casts: dict[object, ConvertTransfer]  # by what holds the target: a buffer, or an array of this form
 
 
 # By both sides, the arithmetic and the blocks of its parameters.
@@ -230,7 +230,7 @@ def convert_transfer(source: Side, target: Side, written: ConvertSide, change: E
         read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
         found = _Shared(convert_stages(read, written, change.arithmetic, change.blocks), {}, {})
         kept_conversions.keep(key, found, len(found.stages.pieces))
-    held = target.strides if isinstance(target, ArraySide) else None
+    held = (target.dimensions, target.strides) if isinstance(target, ArraySide) else None
     transfer = None if change.parameters else found.casts.get(held)
     if transfer is None:
         transfer = ConvertTransfer(source, target, found.stages, change, found.staged)

@@ -271,6 +271,15 @@ def test_axes_that_equal_those_of_the_call_before_are_read_anew():
             gl.transpose(values(0), axes)
 
 
+def test_a_cast_into_odd_strides_says_nothing_of_the_shape_of_others():
+    """An axis of one place may have any stride: (1, 3) and (3, 1) then have the same ones."""
+    forget_transfers()
+    row = pixels(0).reshape(-1)[:3].reshape(1, 3)
+    out = np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (1, 3), (4, 4))
+    assert gl.transpose(row, [0, 1], dtype="f32", out=out).shape == (1, 3)
+    assert gl.transpose(row, [1, 0], dtype="f32").shape == (3, 1)
+
+
 def test_parameters_of_a_plan_stay_as_they_were():
     """Those of a call that is run again are the plan's own."""
     scale = np.float32([1, 2, 3])

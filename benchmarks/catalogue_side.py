@@ -1,7 +1,7 @@
 """Entries of the catalogue beside their owners' functions: `python -m benchmarks.catalogue_side`.
 
-Only owners whose functions come with torch: the others in docs/catalogue.md were run once, outside of this tree, from
-the commits that each entry names.  One thread each, calls in turns, medians, after equal bytes.
+Only owners whose functions come with torch: the others in docs/catalogue.md were run outside of this tree, from the
+commits that each entry names.  One thread each, calls in turns, medians, after equal bytes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Contest(NamedTuple):
     entry: str
     shape: gl.Shape
     owner: Callable[[Any], Any]
+    most: int = 99  # the largest value of its elements
+    given: str = ""  # the type in which the owner takes them, if not that of ours
 
 
 def to_blocked() -> Callable[[Any], Any]:
@@ -49,6 +51,22 @@ def reorder_metadata(words: Any) -> Any:
     return words.reshape(-1).new_zeros(len(places)).scatter_(0, places, words.reshape(-1))
 
 
+def int4pack(words: Any) -> Any:
+    """torch's compiled function, in the order of the instruction set that it has here."""
+    import torch
+
+    return torch.ops.aten._convert_weight_to_int4pack_for_cpu(words, 1)
+
+
+def int4_cpu() -> list[Contest]:
+    """torch's weights of 4 bits, where the catalogue knows the order of its instruction set."""
+    import torch
+
+    isa = {"AVX512": "avx512", "AVX2": "avx2", "DEFAULT": "default"}.get(torch.backends.cpu.get_cpu_capability())
+    shapes = [gl.catalogue.torchao.int4_cpu(4096, 4096, isa=isa)] if isa else []
+    return [Contest("torchao:int4_cpu", shape, int4pack, most=15, given="int32") for shape in shapes]
+
+
 def contests() -> list[Contest]:
     """The entries, at sizes of real layers."""
     return [
@@ -57,6 +75,7 @@ def contests() -> list[Contest]:
         Contest(
             "cutlass:sparse_metadata", gl.catalogue.cutlass.sparse_metadata(4096, 256, dtype="s16"), reorder_metadata
         ),
+        *int4_cpu(),
     ]
 
 
@@ -68,13 +87,9 @@ def measured(rounds: int) -> dict[str, Any]:
     gl.use_threads(1)
     found = []
     for contest in contests():
-        width = contest.shape.itemsize
-        values = (
-            np.random.default_rng(0)
-            .integers(0, 100, contest.shape.dimensions)
-            .astype(f"i{width}" if width > 1 else "u1")
-        )
-        given = torch.from_numpy(values)
+        numbers = np.random.default_rng(0).integers(0, contest.most, contest.shape.dimensions, endpoint=True)
+        values = numbers.astype(contest.shape.dtype)
+        given = torch.from_numpy(numbers.astype(contest.given or values.dtype))
         sides = {"ours": lambda: gl.pack(values, contest.shape), "owner": lambda: contest.owner(given)}  # noqa: B023
         if sides["ours"]().tobytes() != sides["owner"]().numpy().tobytes():
             raise RuntimeError(f"{contest.entry}: the bytes differ")

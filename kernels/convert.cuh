@@ -351,11 +351,12 @@ template <class W> __device__ __forceinline__ GplRange<W> gpl_range(const GplTyp
   return range;
 }
 
-// Within the range the sum with 1.5 * 2^mantissa is rounded to an integer, which is in its lowest bits.
+// Within the range the sum with 1.5 * 2^mantissa is rounded to an integer, which is in its lowest bits.  Both bounds are compared
+// with x: where the second one is compared with what the first gave, nvcc needs more registers than gpl_rows has.
 template <class W> __device__ __forceinline__ W gpl_short_integer(typename GplReal<W>::type x, const GplRange<W>& range) {
   typedef typename GplReal<W>::type Real;
   GplRealCode<W> result;
-  const Real raised = x < range.low ? range.low : x, inside = raised > range.high ? range.high : raised;
+  const Real raised = x < range.low ? range.low : x, inside = x > range.high ? range.high : raised;
   result.real = gpl_sum(inside, (Real)((W)3 << (gpl_real_type<W>().mantissa - 1)));
   return x != x ? 0 : result.code & range.all;
 }

@@ -98,7 +98,7 @@ def again_of(
     is_new     `done` was made for the call
     """
     known_call = getattr(prepared, "known_call", None)
-    if known_call is None or type(done) is not type(given):
+    if known_call is None or type(done) is not type(given) or is_compiling():
         return None
     if library is not None:
         return library.again(known_call, given, done, is_new)

@@ -35,8 +35,8 @@ class use_threads(Choice[int | None]):  # noqa: N801 - used as a function and as
     A statement holds in processes forked afterwards, but not in processes that start anew ("spawn"): call it there too.
     A `with` block does not hold in threads that start inside it.
 
-    Any number gives the same bytes.  Moves below a megabyte take one thread.  While other processes keep the cores
-    busy, calls use fewer.
+    Any number gives the same bytes, but for the sign and the payload of a nan that a cast writes.  Moves below a
+    megabyte take one thread.  While other processes keep the cores busy, calls use fewer.
 
     Examples
     --------

@@ -31,4 +31,6 @@ def test_the_owners_functions_store_the_bytes_of_the_entries():
     finally:
         gl.use_threads(None)
         torch.set_num_threads(threads)
-    assert len(found["results"]) == 3 and all(min(each["owner_ms"], each["ours_ms"]) > 0 for each in found["results"])
+    entries = {each["entry"] for each in found["results"]}
+    assert {"cublas:block_scales", "cutlass:sparse_metadata"} <= entries
+    assert all(min(each["owner_ms"], each["ours_ms"]) > 0 for each in found["results"])

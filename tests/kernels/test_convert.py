@@ -198,7 +198,7 @@ CAST_FAULTS = [
     (("(x.significand >> (top - 1) & 1)", "0"), "f32", "f8e8m0fnu"),
     (("(all >> 1) + negative", "all >> 1"), "s32", "s8"),
     (("(all >> 1) + 1)", "all >> 1)"), "f32", "s8"),
-    (("return x != x ? 0 : result.code & all;", "return result.code & all;"), "f32", "s8"),
+    (("return x != x ? 0 : result.code & range.all;", "return result.code & range.all;"), "f32", "s8"),
     (("x.code + 0x7FFF + (x.code >> 16 & 1)", "x.code + 0x8000"), "f32", "bf16"),
     (("gpl_top(x.significand) + x.exponent >= 8", "gpl_top(x.significand) + x.exponent > 8"), "f32", "u32"),
 ]

@@ -63,8 +63,10 @@ def int4_cpu() -> list[Contest]:
     import torch
 
     isa = {"AVX512": "avx512", "AVX2": "avx2", "DEFAULT": "default"}.get(torch.backends.cpu.get_cpu_capability())
-    shapes = [gl.catalogue.torchao.int4_cpu(4096, 4096, isa=isa)] if isa else []
-    return [Contest("torchao:int4_cpu", shape, int4pack, most=15, given="int32") for shape in shapes]
+    if isa is None:
+        return []
+    shape = gl.catalogue.torchao.int4_cpu(4096, 4096, isa=isa)
+    return [Contest("torchao:int4_cpu", shape, int4pack, most=15, given="int32")]
 
 
 def contests() -> list[Contest]:

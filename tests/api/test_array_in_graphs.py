@@ -298,7 +298,6 @@ BETWEEN = {
 }
 
 
-@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_torch_cannot_trace_runs_between_graphs(name):
     function, reason = BETWEEN[name]

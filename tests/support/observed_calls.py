@@ -8,6 +8,7 @@
     pieces   what the host's backend was asked to prepare; labels: the same with the dimensions that axes belong to
     cpu, gpu the plans of these pieces
     again    what the second and the third equal call give, without clearing caches in between
+    near     after these, a call that differs in one respect: what is kept of the others must not be taken for it
 
 Everything is cleared that the library keeps between calls, before each first call.  Plans of the CPU depend on the
 machine, so a recording belongs to one machine.
@@ -20,6 +21,7 @@ import hashlib
 import importlib
 import pathlib
 import pkgutil
+import random
 import re
 import sys
 import types
@@ -34,10 +36,12 @@ from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from tests.support import traced_calls
 from tests.support.foreign import Producer
+from tests.support.near_calls import near
 from tests.support.random_calls import drawn
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{5,}")
 _PLACE = re.compile(re.escape(str(pathlib.Path(__file__).parents[2])) + r"[^\s:]*(:\d+)?")
+_SOURCE_LINES = re.compile(r"\n\s*(?:from user code|Developer debug context|-{10})")
 _PREPARING = ("prepare", "prepare_arithmetic", "prepare_steps", "prepare_conversion")
 _LEFT_OUT = ("gpulayout.gpu.cupy_runtime", "gpulayout.__main__")
 MOST_PLANS = 6  # pieces of a call whose plans are made
@@ -215,7 +219,7 @@ def memory_of(value):
 def error_text(error):
     """The type and the text of an exception, with its notes."""
     text = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    text = text.partition("\nfrom user code")[0].partition("\n\nDeveloper debug context")[0]  # lines of source code
+    text = _SOURCE_LINES.split(text)[0]
     return plain(f"{type(error).__name__}: {text}")
 
 
@@ -247,7 +251,8 @@ def quiet():
 
 
 def observed(seed, number, call):
-    """All fields of a call that was just drawn with this seed and number.  It runs three times, unless compiled."""
+    """All fields of a call that was just drawn with this seed and number.  Unless compiled, it runs
+    three times, and then a call near it."""
     with noted_pieces() as noted:
         forget()
         found = ran(call)
@@ -259,6 +264,9 @@ def observed(seed, number, call):
     if call.mode != "compile":
         others = [ran(drawn(seed, number)) for _ in range(2)]
         found["again"] = "; ".join(_differences(found, other) or "same" for other in others)
+        words, other = near(drawn(seed, number), random.Random(f"{seed}:{number}:near"))
+        seen_there = ran(other)
+        found["near"] = f"{words}: {' '.join(f'{name} {text}' for name, text in sorted(seen_there.items()))}"
     return found
 
 

@@ -22,7 +22,7 @@ PACKED = {"u4": 4, "s4": 4, "u2": 2, "s2": 2, "s1": 1, "u1": 1}
 IN_JAX = {"u8", "s8", "u16", "s16", "u32", "s32", "f16", "bf16", "f32", "pred", "c64", "f8e4m3fn", "f8e5m2"}
 KINDS = {"plain": 30, "F": 8, "strided": 8, "negative": 5, "readonly": 3, "big": 1, "subclass": 2, "masked": 0.4}
 KINDS |= {"list": 1, "generic": 1, "dlpack": 2, "old_dlpack": 1, "Array": 0.5, "asarray": 0.5, "wrong": 1}
-KINDS |= {"torch": 12, "torch_grad": 7, "torch_strided": 5, "jax": 4}
+KINDS |= {"torch": 12, "torch_grad": 11, "torch_strided": 5, "jax": 4}
 
 
 class Image(np.ndarray):
@@ -44,7 +44,7 @@ def dtype_of(element_type):
 
 def random_type(rng):
     """The name of an element type."""
-    return rng.choice(rng.choices([OFTEN, RARELY, list(PACKED)], [80, 12, 8])[0])
+    return rng.choice(rng.choices([OFTEN, RARELY, list(PACKED)], [77, 11, 12])[0])
 
 
 def dimensions(rng, most=1500):

@@ -21,7 +21,7 @@ WEIGHTS = {"transpose": 26, "pack": 20, "unpack": 14, "relayout": 16, "plan": 9,
 WEIGHTS |= {"in_place": 3, "blocks": 2, "lower": 2, "shape_of": 2, "zeros": 2, "asarray": 2, "dask": 0.6}
 TORCH_MODES = {"plain": 40, "no_grad": 6, "vmap": 8, "grad": 5, "jvp": 5, "fx_real": 8, "fx_fake": 8, "fake": 5}
 JAX_MODES = {"plain": 40, "jaxpr": 20, "jaxpr_grad": 10, "eval_shape": 10, "jax_vmap": 5}
-COMPILED = 0.015  # of the calls on tensors; each takes a second
+COMPILED = 0.018  # of the calls on tensors; each takes a second
 
 
 class Call(NamedTuple):

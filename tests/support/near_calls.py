@@ -9,7 +9,7 @@ from tests.support.random_arrays import Image
 def near(call, rng):
     """(in which respect, the other call)."""
     ways = [(words, change) for words, change in _WAYS.items() if change(call, rng, only_asked=True)]
-    words, change = rng.choice(ways)
+    words, change = rng.choice(ways[1:] or ways)
     return words, change(call, rng, only_asked=False)
 
 
@@ -36,10 +36,13 @@ def _other_out(call, rng, only_asked):
 
 
 def _other_parameter(call, rng, only_asked):
-    names = [
-        name for name in ("scale", "shift", "mean", "std") if isinstance(call.options.get(name), (float, np.ndarray))
-    ]
-    return bool(names) and call._replace(options=call.options | {names[0]: call.options[names[0]] * 2})
+    kinds = (int, float, np.ndarray, list)
+    names = [name for name in ("scale", "shift", "mean", "std") if type(call.options.get(name)) in kinds]
+    if only_asked or not names:
+        return bool(names)
+    value = call.options[names[0]]
+    value = np.multiply(value, 2).tolist() if isinstance(value, list) else value * 2
+    return call._replace(options=call.options | {names[0]: value})
 
 
 def _other_dtype(call, rng, only_asked):

@@ -14,8 +14,9 @@ from gpulayout import Shape
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
-from gpulayout.moves.convert_pieces import ConvertSide, convert_stages
-from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
+from gpulayout.moves.convert_pieces import convert_stages
+from gpulayout.moves.pieces import pieces
+from gpulayout.moves.placement import Placement
 
 SCHEMA = 3
 Record = dict[str, Any]
@@ -114,15 +115,14 @@ def kernel_of(case: Case) -> KernelPlan | None:
         return None
     if isinstance(case, ConvertCase):
         sizes = (case.parameter,) * case.arithmetic.parameter_count
-        stages = convert_stages(ConvertSide(case.source), ConvertSide(case.target), case.arithmetic, sizes)
+        stages = convert_stages(*map(Placement.buffer, (case.source, case.target)), case.arithmetic, sizes)
         return kernel_plan(stages.pieces[0].move)
-    if case.kind in ("relayout", "packed"):
-        move = relayout_pieces(case.source, case.target)[0].move
-    elif case.kind == "unpack":
-        move = unpack_pieces(case.target, case.source.byte_strides)[0].move
-    else:
-        move = pack_pieces(_input_strides(case), case.target)[0].move
-    return kernel_plan(move)
+    read, write = Placement.buffer(case.source), Placement.buffer(case.target)
+    if case.kind == "unpack":
+        read, write = write, Placement.array(case.target, case.source.byte_strides)
+    elif case.kind not in ("relayout", "packed"):
+        read = Placement.array(case.target, _input_strides(case))
+    return kernel_plan(pieces(read, write)[0].move)
 
 
 def _input_strides(case: MoveCase) -> tuple[int, ...]:

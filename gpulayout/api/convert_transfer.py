@@ -21,8 +21,9 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.backend import AnyArray, Backend, Prepared
-from gpulayout.moves.convert_pieces import ConvertSide, Stages, convert_stages
-from gpulayout.moves.pieces import relayout_pieces
+from gpulayout.moves.convert_pieces import Stages, convert_stages
+from gpulayout.moves.pieces import pieces
+from gpulayout.moves.placement import Placement
 from gpulayout.moves.supported import check_storable
 
 if TYPE_CHECKING:
@@ -189,7 +190,9 @@ class ConvertTransfer(Transfer):
         source, shape = (side.shape for side in self.sides)
         layout = shape.layout.replace(padding_value=None)  # the source's type may not have the value
         between = Shape(source.element_type, shape.dimensions, layout)
-        moved = RelayoutTransfer(source, between, relayout_pieces(source, between)).in_place(max_bytes)
+        moved = RelayoutTransfer(source, between, pieces(Placement.buffer(source), Placement.buffer(between))).in_place(
+            max_bytes
+        )
         changing = self._changing = self._changing or relayout_transfer(between, shape, self.change)
         changed = changing.prepared_by(backend)
         with deferred_signals():
@@ -216,10 +219,10 @@ kept_conversions: Kept[_Shared] = Kept()
 
 def relayout_transfer(source: Shape, target: Shape, change: ElementChange) -> ConvertTransfer:
     """From a buffer of `source` to a buffer of `target`."""
-    return convert_transfer(BufferSide(source), BufferSide(target), ConvertSide(target), change)
+    return convert_transfer(BufferSide(source), BufferSide(target), Placement.buffer(target), change)
 
 
-def convert_transfer(source: Side, target: Side, written: ConvertSide, change: ElementChange) -> ConvertTransfer:
+def convert_transfer(source: Side, target: Side, written: Placement, change: ElementChange) -> ConvertTransfer:
     """The transfer between two sides; `written` says where the target's elements are, by the source's coordinates."""
     strides = source.strides if isinstance(source, ArraySide) else None
     key = source.shape, strides, written, change.arithmetic, change.blocks
@@ -227,7 +230,7 @@ def convert_transfer(source: Side, target: Side, written: ConvertSide, change: E
     if found is None:
         check_storable(source.shape)
         check_storable(target.shape)
-        read = ConvertSide(source.shape) if strides is None else ConvertSide.of_array(source.shape, strides)
+        read = Placement.buffer(source.shape) if strides is None else Placement.array(source.shape, strides)
         found = _Shared(convert_stages(read, written, change.arithmetic, change.blocks), {}, {})
         kept_conversions.keep(key, found, len(found.stages.pieces))
     held = (target.dimensions, target.strides) if isinstance(target, ArraySide) else None

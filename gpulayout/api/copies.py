@@ -8,8 +8,8 @@ from gpulayout.api.kept import Kept
 from gpulayout.api.sides import ArraySide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import strided_move
+from gpulayout.moves.pieces import pieces
+from gpulayout.moves.placement import Placement
 
 # By the shape of the logical array, its strides in the source, and the dimensions and strides of the target.
 kept_copies: Kept[Transfer] = Kept()
@@ -28,9 +28,9 @@ def copy_between(
     found = kept_copies.get(key)
     if found is None:
         placed = split_strides(shape.dimensions, dimensions, target_strides)
-        pieces = (Piece(strided_move(shape, strides, placed, shape.dimensions)),)
-        found = Transfer(ArraySide(shape, strides), ArraySide(shape, placed), pieces)
-        kept_copies.keep(key, found, len(pieces))
+        moves = pieces(Placement.array(shape, strides), Placement.array(shape, placed))
+        found = Transfer(ArraySide(shape, strides), ArraySide(shape, placed), moves)
+        kept_copies.keep(key, found, len(moves))
     return found
 
 

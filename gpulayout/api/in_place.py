@@ -28,7 +28,8 @@ from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Move
-from gpulayout.moves.pieces import relayout_pieces
+from gpulayout.moves.pieces import pieces
+from gpulayout.moves.placement import Placement
 from gpulayout.moves.steps import BlockCycles, Steps
 
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
@@ -233,4 +234,4 @@ def _allocated(steps: Steps) -> int:
 
 
 def _anew(source: Shape, target: Shape, limit: int) -> InPlace:
-    return RelayoutTransfer(source, target, relayout_pieces(source, target)).in_place(limit)
+    return RelayoutTransfer(source, target, pieces(Placement.buffer(source), Placement.buffer(target))).in_place(limit)

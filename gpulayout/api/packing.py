@@ -31,7 +31,7 @@ from gpulayout.api.libraries import library_of
 from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
-from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
+from gpulayout.api.sides import ArraySide, BufferSide
 from gpulayout.api.targets import as_target, converted_target
 from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import Transfer
@@ -45,9 +45,9 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import Backend
-from gpulayout.moves.convert_pieces import ConvertSide
 from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.pieces import pack_pieces, unpack_pieces
+from gpulayout.moves.pieces import pieces
+from gpulayout.moves.placement import Placement, contiguous_strides
 from gpulayout.moves.supported import check_storable
 
 # By the shape as it was given, and the dtype, shape and strides of the array.
@@ -159,7 +159,9 @@ def _pack_converted(given: ArrayLike, shape: TargetLike, asked: Asked, out: Any)
             return _pack_transfer(array, target, label).run(backend, array, out, result)
         if source.dimensions != target.dimensions:
             raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {target.dimensions}")
-        transfer = convert_transfer(ArraySide(source, array.strides), BufferSide(target), ConvertSide(target), change)
+        transfer = convert_transfer(
+            ArraySide(source, array.strides), BufferSide(target), Placement.buffer(target), change
+        )
         return transfer.run(backend, array, out, result)
 
     if isinstance(given, arrays.PLAIN):
@@ -201,7 +203,7 @@ def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> T
         found = as_target(shape, Shape(dtype, array.shape), "shape")
     side = ArraySide(found, array.strides)
     side.check(array, "array")
-    return Transfer(side, BufferSide(found), pack_pieces(array.strides, found))
+    return Transfer(side, BufferSide(found), pieces(Placement.array(found, array.strides), Placement.buffer(found)))
 
 
 @overload
@@ -312,7 +314,7 @@ def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
         target = arrays.open_array(out, "out", writing=True)[1]
         ArraySide(dense, target.strides).check(target, "out")
         strides = target.strides
-    written = ConvertSide.of_array(dense, strides)
+    written = Placement.array(dense, strides)
     return convert_transfer(BufferSide(shape), ArraySide(dense, strides), written, change)(buffer, out)
 
 
@@ -335,7 +337,7 @@ def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
         side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
         if out is not None:
             side.check(out, "out")
-        transfer = Transfer(source, side, unpack_pieces(whole, side.strides))
+        transfer = Transfer(source, side, pieces(Placement.buffer(whole), Placement.array(whole, side.strides)))
         if type(shape) in KEYS:
             kept_unpacks.keep(key, transfer, len(transfer.pieces))
     return transfer

@@ -42,7 +42,8 @@ from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.lowered import Lowered
 from gpulayout.moves.lowering import lowered_relayout
 from gpulayout.moves.move import check_same_dimensions
-from gpulayout.moves.pieces import relayout_pieces
+from gpulayout.moves.pieces import pieces
+from gpulayout.moves.placement import Placement
 
 _FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "transfer"
 
@@ -95,7 +96,7 @@ class Plan(PlanValue):
     ):
         transfer: RelayoutTransfer | ConvertTransfer
         if change is None:
-            transfer = RelayoutTransfer(source, target, relayout_pieces(source, target))
+            transfer = RelayoutTransfer(source, target, pieces(Placement.buffer(source), Placement.buffer(target)))
             stages = None
         else:
             check_same_dimensions(source, target)

@@ -6,7 +6,6 @@ A side checks the arrays that are passed for it and describes new memory.  `role
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -159,11 +158,6 @@ class ArraySide:
 
 
 Side = BufferSide | ArraySide
-
-
-def contiguous_strides(shape: Shape) -> tuple[int, ...]:
-    """Byte strides of the logical array in C order."""
-    return tuple(shape.itemsize * math.prod(shape.dimensions[dim + 1 :]) for dim in range(shape.rank))
 
 
 def check_dtype(array: AnyArray, shape: Shape, role: str) -> None:

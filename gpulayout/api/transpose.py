@@ -20,7 +20,7 @@ from gpulayout.api.copies import copy_between
 from gpulayout.api.kept import with_values
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Maker, Result, again_of, same_kind
-from gpulayout.api.sides import ArraySide, check_no_self_overlap, contiguous_strides
+from gpulayout.api.sides import ArraySide, check_no_self_overlap
 from gpulayout.api.traced import TracedCall, traced
 from gpulayout.api.transfer import SEPARATE, Transfer
 from gpulayout.layout import checks
@@ -32,8 +32,8 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Again, Backend, Prepared
-from gpulayout.moves.convert_pieces import ConvertSide
 from gpulayout.moves.move import MAX_AXES
+from gpulayout.moves.placement import Placement, contiguous_strides
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
 
@@ -326,7 +326,7 @@ class _Placed(NamedTuple):
 
     source: ArraySide
     target: ArraySide
-    written: ConvertSide
+    written: Placement
 
 
 @functools.lru_cache(maxsize=1024)
@@ -350,7 +350,7 @@ def _placed(
             if extent != 1:  # else another digit of the dimension may have the same step
                 digits.append(Digit(*place, extent, stride))
             stride *= extent
-    written = ConvertSide(Shape(target.element_type, dimensions), tuple(digits))
+    written = Placement(Shape(target.element_type, dimensions), tuple(digits), target.dimensions)
     return _Placed(ArraySide(source, strides), ArraySide(target, steps), written)
 
 

@@ -14,16 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpulayout.layout.digits import Digit, Digits, StrideTable
-from gpulayout.layout.shape import Shape
+from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.join_pieces import as_fill, joined
 from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
 from gpulayout.moves.lookup_move import NotInRegions
 from gpulayout.moves.move import Axis, Move
-from gpulayout.moves.pieces import check_piece_count, pack_pieces, strided_piece, unpack_pieces
-from gpulayout.moves.regions import Region, SideTable, element_regions, regions, shape_side
+from gpulayout.moves.pieces import check_piece_count, strided_piece
+from gpulayout.moves.pieces import pieces as move_pieces
+from gpulayout.moves.placement import Placement
+from gpulayout.moves.regions import Region, SideTable
 
 Blocks = tuple[tuple[int, ...], ...]
 
@@ -59,48 +60,6 @@ class Stages:
         return self.after or self.pieces
 
 
-@dataclass(frozen=True)
-class ConvertSide:
-    """A side of a transfer with arithmetic: a buffer of a shape, or an array in which digits of the logical
-    coordinates have strides.
-
-    shape    the logical array
-    digits   of an array, strides in bytes; None for a buffer
-    """
-
-    shape: Shape
-    digits: Digits | None = None
-
-    @staticmethod
-    def of_array(shape: Shape, strides: Sequence[int]) -> ConvertSide:
-        """An array with one byte stride for each dimension."""
-        return ConvertSide(shape, tuple(Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)))
-
-    @property
-    def table(self) -> SideTable:
-        """Where its elements are, in bytes."""
-        if self.digits is None:
-            return shape_side(self.shape, self.shape.itemsize)
-        return SideTable(StrideTable(self.digits, self.shape.dimensions, 0), 1)
-
-    @property
-    def ways(self) -> tuple[bool, ...]:
-        """Whether elements pass through a dense array, the better answer first.  An array is strided already."""
-        if self.digits is not None:
-            return (False,)
-        return (True,) if self.shape.is_packed else (False, True)
-
-    @property
-    def dense(self) -> ConvertSide:
-        """A dense array in C order of the same elements, one in each byte or more."""
-        return ConvertSide.of_array(self.shape, dense_strides(self.shape))
-
-
-def dense_strides(shape: Shape) -> tuple[int, ...]:
-    """Byte strides of the logical array in C order."""
-    return shape.with_layout(None).byte_strides
-
-
 def parameter_side(dimensions: Sequence[int], blocks: Sequence[int]) -> SideTable:
     """A parameter with a number for each block of an array of these dimensions.  Places count its numbers.
 
@@ -116,7 +75,7 @@ def parameter_side(dimensions: Sequence[int], blocks: Sequence[int]) -> SideTabl
     return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
 
 
-def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Blocks) -> Stages:
+def convert_stages(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Blocks) -> Stages:
     """The stages of a transfer; `parameters` are the blocks of each.  As few as possible.
 
     Blocks of two parameters, or of one and of a split dimension, may have no common divisor: 103 blocks of 101 elements
@@ -124,37 +83,38 @@ def convert_stages(source: ConvertSide, target: ConvertSide, arithmetic: Arithme
     """
     dimensions = source.shape.dimensions
     single = tuple([tuple([min(block, 1) for block in blocks]) for blocks in parameters])
-    for read, from_dense, to_dense in itertools.product((parameters, single), source.ways, target.ways):
+    for read, from_dense, to_dense in itertools.product(
+        (parameters, single), _through_dense(source), _through_dense(target)
+    ):
         reading, writing = (side.dense if dense else side for side, dense in ((source, from_dense), (target, to_dense)))
         try:
             pieces = _pieces(reading, writing, arithmetic, [parameter_side(dimensions, blocks) for blocks in read])
         except NotInRegions:
             continue
-        before = unpack_pieces(source.shape, dense_strides(source.shape)) if from_dense else ()
-        after = pack_pieces(dense_strides(target.shape), target.shape) if to_dense else ()
+        before = move_pieces(source, reading) if from_dense else ()
+        after = move_pieces(writing, target) if to_dense else ()
         counts = [_number_count(dimensions, blocks) for blocks in parameters]
         return Stages(arithmetic, tuple(counts), before, pieces, after, read)
     raise AssertionError("two dense arrays and a value for each element are one region")
+
+
+def _through_dense(side: Placement) -> tuple[bool, ...]:
+    """Whether elements pass through a dense array, the better answer first.  An array is strided already."""
+    if not side.is_buffer:
+        return (False,)
+    return (True,) if side.is_packed else (False, True)
 
 
 def _number_count(dimensions: Sequence[int], blocks: Sequence[int]) -> int:
     return math.prod([-(-own // block) for own, block in zip(dimensions, blocks) if block])
 
 
-def _pieces(
-    source: ConvertSide, target: ConvertSide, arithmetic: Arithmetic, parameters: Sequence[SideTable]
-) -> Pieces:
+def _pieces(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
     """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
-    sources = source.table, *parameters
-    places = target.shape.buffer_size if target.digits is None else target.shape.element_count
     copies: list[Piece] = []
     fills: list[StridedPiece] = []
-    if target.digits is None:
-        parts = regions(sources, target.table)
-    else:
-        parts = ((part, True) for part in element_regions(sources, target.table))
-    for part, is_element in parts:
-        check_piece_count(len(copies if is_element else fills), places)
+    for part, is_element in target.parts((source.table, *parameters)):
+        check_piece_count(len(copies if is_element else fills), target.shape.buffer_size)
         if is_element:
             copies.append(_piece(arithmetic, part))
         else:

@@ -18,11 +18,11 @@ from typing import ClassVar
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_builder import place_program
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Axis, span
+from gpulayout.moves.placement import Placement
 
 
 class NotInRegions(Exception):
@@ -115,50 +115,37 @@ class LookupMove(Frozen):
         ) if self.source_bits >= 8 else (), target_strides
 
 
-def relayout_lookup(source: Shape, target: Shape, why: object) -> LookupMove:
-    """The look-up from a buffer of `source` to a buffer of `target`; LayoutError if it needs too many instructions."""
-    bits, big = (source.bits_per_element, target.bits_per_element), (is_big(source), is_big(target))
-    return _lookup(target, source, bits, big, (0, source.nbytes), (0, target.nbytes), why)
-
-
-def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> LookupMove:
-    """The look-up from a logical array with these byte strides to a buffer of `shape`."""
-    strides, reach = _array(array_strides, shape)
-    bits, big = (8 * shape.itemsize, shape.bits_per_element), (False, is_big(shape))
-    return _lookup(shape, strides, bits, big, reach, (0, shape.nbytes), why)
-
-
-def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> LookupMove:
-    """The look-up from a buffer of `shape` to a logical array with these byte strides."""
-    dense = shape.with_layout(None)
-    strides, reach = _array(array_strides, shape)
-    target_strides = () if strides == _array(dense.byte_strides, shape)[0] else strides
-    bits, big = (shape.bits_per_element, 8 * shape.itemsize), (is_big(shape), False)
-    return _lookup(dense, shape, bits, big, (0, shape.nbytes), reach, why, target_strides)
-
-
-def _array(strides: Sequence[int], shape: Shape) -> tuple[tuple[int, ...], tuple[int, int]]:
-    """Byte strides of a logical array, 0 where they are never used, and the span of its elements."""
-    used = tuple(stride * (size > 1) for stride, size in zip(strides, shape.dimensions))
-    return used, span(list(zip(shape.dimensions, used)), shape.itemsize)
-
-
-def _lookup(
-    numbered: Shape,
-    source: Shape | Sequence[int],
-    bits: tuple[int, int],
-    big: tuple[bool, bool],
-    source_span: tuple[int, int],
-    target_span: tuple[int, int],
-    why: object,
-    target_strides: Sequence[int] = (),
-) -> LookupMove:
-    """The move that looks up each place of `numbered` in turn."""
-    unit = max(bits[0] // 8, 1)  # the bytes of a place, or 1 slot
-    per = [8 // side if side < 8 else 1 for side in bits]  # slots per byte
+def lookup(read: Placement, write: Placement, why: object) -> LookupMove:
+    """The look-up from one placement to another; LayoutError if it needs too many instructions."""
+    source, source_span = _places(read)
+    target, target_span = _places(write)
+    target_strides: Sequence[int] = ()
+    if not isinstance(target, Shape) and target != _places(write.dense)[0]:
+        target_strides = target
     # The distance from the lowest place to the highest, in bytes or slots.
-    reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))
-    program = place_program(numbered, source, unit, target_strides, reach)
-    return LookupMove(
-        program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why), *big
+    reach = max(
+        (high - low) * (8 // side.bits if side.bits < 8 else 1)
+        for (low, high), side in ((source_span, read), (target_span, write))
     )
+    unit = max(read.bits // 8, 1)  # the bytes of a place, or 1 slot
+    shape = write.shape
+    return LookupMove(
+        place_program(shape, source, unit, target_strides, reach),
+        read.bits,
+        write.bits,
+        shape.padding_bytes,
+        shape.element_count,
+        source_span,
+        target_span,
+        str(why),
+        read.is_big,
+        write.is_big,
+    )
+
+
+def _places(side: Placement) -> tuple[Shape | tuple[int, ...], tuple[int, int]]:
+    """The shape of a buffer, or the byte strides of an array, 0 where they are never used; and the bytes it spans."""
+    if side.is_buffer:
+        return side.shape, (0, side.shape.nbytes)
+    used = tuple([stride * (size > 1) for stride, size in zip(side.strides, side.dimensions)])
+    return used, span(list(zip(side.dimensions, used)), side.shape.itemsize)

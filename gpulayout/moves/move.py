@@ -22,7 +22,6 @@ from gpulayout.layout.cached import cached_property
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.supported import check_movable
 
 # NumPy's limit, and what fits the 4 KB of kernel parameters.  No move reaches it: every axis has at least two places,
 # and no shape has 2^63 bytes, so there are at most 62 axes.
@@ -174,46 +173,19 @@ def coalesce(
     return tuple(joined), tuple(made_of)
 
 
-def relayout_move(source: Shape, target: Shape) -> Move:
-    """The move from a buffer of `source` to one of `target`; LayoutError unless both are the same logical array."""
-    check_same_array(source, target)
-    check_movable(source)
-    check_movable(target)
-    return strided_move(target, source.byte_strides, target.byte_strides, target.buffer_dimensions)
+def strided_move(shape: Shape, loops: Sequence[tuple[int, int, int, int, int]]) -> Move:
+    """The move of the logical array `shape` between two sets of strides.
 
-
-def pack_move(array_strides: tuple[int, ...], shape: Shape) -> Move:
-    """The move from a logical array with these byte strides to a buffer of `shape`."""
-    check_movable(shape)
-    return strided_move(shape, array_strides, shape.byte_strides, shape.buffer_dimensions)
-
-
-def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
-    """The move from a buffer of `shape` to a logical array with these byte strides."""
-    check_movable(shape)
-    return strided_move(shape, shape.byte_strides, array_strides, shape.dimensions)
-
-
-def strided_move(
-    shape: Shape, source_strides: Sequence[int], target_strides: Sequence[int], widths: Sequence[int]
-) -> Move:
-    """The move of the logical array `shape` between two sets of strides; `widths` are the target's padded sizes."""
-    places = math.prod(widths)
+    loops   of each: the dimension, its coordinates, its places in the target, and the strides in both
+    """
+    places = math.prod(width for _, _, width, _, _ in loops)
     if not shape.element_count:  # the target is empty or only padding
         everything = Axis(places, 0, 0, shape.itemsize)
         return Move((everything,), shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
-    order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
+    order = sorted(loops, key=lambda loop: (abs(loop[4]), loop[2]))
     # The stride of a dimension of size 1 is never used, and arrays report arbitrary values there.
-    axes = [
-        Axis(
-            widths[dim],
-            shape.dimensions[dim],
-            source_strides[dim] if shape.dimensions[dim] > 1 else 0,
-            target_strides[dim],
-        )
-        for dim in order
-    ]
-    joined, made_of = coalesce(axes, [(dim,) for dim in order])
+    axes = [Axis(width, size, source if size > 1 else 0, target) for _, size, width, source, target in order]
+    joined, made_of = coalesce(axes, [(dim,) for dim, *_ in order])
     return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
 
 

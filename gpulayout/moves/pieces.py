@@ -1,4 +1,4 @@
-"""A relayout, pack or unpack as pieces that together write every place of the target once.
+"""A move from one placement to another as pieces that together write every place of the target once.
 
 Layouts with only an order and padded dimensions need one piece, which begins where the buffers begin.  Tiled layouts
 need one if the tiles of both sides divide each other and the array.  Otherwise the array is cut where a tile of either
@@ -14,81 +14,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.join_pieces import absorbed, joined
 from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
-from gpulayout.moves.lookup_move import NotInRegions, pack_lookup, relayout_lookup, unpack_lookup
-from gpulayout.moves.move import (
-    Axis,
-    Move,
-    check_same_array,
-    coalesce,
-    pack_move,
-    relayout_move,
-    strided_move,
-    unpack_move,
-)
+from gpulayout.moves.lookup_move import NotInRegions, lookup
+from gpulayout.moves.move import Axis, Move, check_same_array, coalesce, strided_move
 from gpulayout.moves.packed_pieces import packed_pieces, whole_piece
-from gpulayout.moves.regions import Region, array_side, element_regions, regions, shape_side
-from gpulayout.moves.supported import check_storable, is_plain
+from gpulayout.moves.placement import Placement
+from gpulayout.moves.regions import Region
+from gpulayout.moves.supported import check_storable
 
 LEAST_PIECES, MOST_PIECES = 64, 1 << 16
 PLACES_A_PIECE = 512  # NumPy looks up this many in the time that it takes to begin a piece
 
 
-def relayout_pieces(source: Shape, target: Shape) -> Pieces:
-    """The pieces from a buffer of `source` to one of `target`; LayoutError unless both are the same logical array."""
-    check_same_array(source, target)
-    check_storable(source)
-    check_storable(target)
-    packed, bits = source.is_packed or target.is_packed, (source.bits_per_element, target.bits_per_element)
-    big = is_big(source), is_big(target)
-    if packed and not (source.is_tiled or target.is_tiled):
-        unit = strided_move(target, source.strides, target.strides, target.buffer_dimensions)
-        return whole_piece(unit, bits, big, target.buffer_size)
-    if is_plain(source) and is_plain(target):
-        return (Piece(relayout_move(source, target)),)
-    sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
+def pieces(read: Placement, write: Placement) -> Pieces:
+    """The pieces that bring every element of a logical array to its new place, and fill the padding of a buffer.
+
+    LayoutError unless both placements are of the same logical array, and for shapes that no buffer can hold.
+    """
+    check_same_array(read.shape, write.shape)
+    for side in (read, write):
+        if side.is_buffer:
+            check_storable(side.shape)
+    bits, big = (read.bits, write.bits), (read.is_big, write.is_big)
+    if min(bits) < 8 and not (read.shape.is_tiled or write.shape.is_tiled):
+        return whole_piece(_strided(read, write), bits, big, write.shape.buffer_size if write.is_buffer else None)
+    if read.is_plain and write.is_plain:
+        return (Piece(_strided(read, write)),)
     try:
-        return _pieces(target, regions(sides[:1], sides[1]), bits, big)
+        return _joined(write.shape, write.parts([read.table]), bits, big)
     except NotInRegions as why:
-        return (Piece(relayout_lookup(source, target, why)),)
+        return (Piece(lookup(read, write, why)),)
 
 
-def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
-    """The pieces from a logical array with these byte strides to a buffer of `shape`."""
-    check_storable(shape)
-    bits, big = (8 * shape.itemsize, shape.bits_per_element), (False, is_big(shape))
-    if shape.is_packed and not shape.is_tiled:
-        unit = strided_move(shape, array_strides, shape.strides, shape.buffer_dimensions)
-        return whole_piece(unit, bits, big, shape.buffer_size)
-    if is_plain(shape):
-        return (Piece(pack_move(array_strides, shape)),)
-    try:
-        return _pieces(
-            shape, regions([array_side(shape.dimensions, array_strides)], shape_side(shape, shape.itemsize)), bits, big
-        )
-    except NotInRegions as why:
-        return (Piece(pack_lookup(array_strides, shape, why)),)
+def _strided(read: Placement, write: Placement) -> Move:
+    """The move between two placements without tiles, in slots if a side is packed: a loop for each digit."""
+    shape = write.shape
+    if write.digits is None:
+        dims, widths, steps = range(shape.rank), shape.buffer_dimensions, write.strides
+        return strided_move(shape, list(zip(dims, shape.dimensions, widths, read.strides, steps)))
+    strides = read.strides
+    return strided_move(
+        shape, [(dim, size, size, strides[dim] * step, stride) for dim, step, size, stride in write.digits]
+    )
 
 
-def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
-    """The pieces from a buffer of `shape` to a logical array with these byte strides."""
-    check_storable(shape)
-    bits, big = (shape.bits_per_element, 8 * shape.itemsize), (is_big(shape), False)
-    if shape.is_packed and not shape.is_tiled:
-        return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), bits, big)
-    if is_plain(shape):
-        return (Piece(unpack_move(shape, array_strides)),)
-    elements = element_regions([shape_side(shape, shape.itemsize)], array_side(shape.dimensions, array_strides))
-    try:
-        return _pieces(shape, ((part, True) for part in elements), bits, big)
-    except NotInRegions as why:
-        return (Piece(unpack_lookup(shape, array_strides, why)),)
-
-
-def _pieces(
+def _joined(
     shape: Shape, parts: Iterable[tuple[Region, bool]], bits: tuple[int, int], big: tuple[bool, bool]
 ) -> Pieces:
     """The pieces that copy elements, then those that fill padding, each kind largest first.

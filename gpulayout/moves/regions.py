@@ -18,8 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.layout.digits import Digit, StrideTable
-from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
 
 Row = tuple[int, ...]
 
@@ -212,17 +210,6 @@ class SideTable(NamedTuple):
     def place(self, linear: Row) -> Row:
         """The place in memory of a linear index."""
         return tuple([self.unit * step for step in linear])
-
-
-def shape_side(shape: Shape, unit: int) -> SideTable:
-    """A buffer of `shape`; a place takes `unit`: the bytes of an element, or 1 slot."""
-    return SideTable(stride_table(shape), unit)
-
-
-def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> SideTable:
-    """A logical array with these strides."""
-    digits = (Digit(dim, 1, size, stride) for dim, (size, stride) in enumerate(zip(dimensions, strides)))
-    return SideTable(StrideTable(tuple(digits), dimensions, 0), 1)
 
 
 def regions(sources: Sequence[SideTable], target: SideTable) -> Iterator[tuple[Region, bool]]:

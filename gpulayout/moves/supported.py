@@ -15,13 +15,6 @@ def is_plain(shape: Shape) -> bool:
     return not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
 
 
-def check_movable(shape: Shape) -> None:
-    """LayoutError unless one stride per dimension describes the buffer."""
-    check_storable(shape)
-    if not is_plain(shape):
-        raise LayoutError(f"{shape} has tiles or a tail: no single strided move describes it")
-
-
 def check_storable(shape: Shape) -> None:
     """LayoutError unless the bytes of the buffer can be moved."""
     shape.validate_layout()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.regions import array_side, element_regions, shape_side
+from gpulayout.moves.placement import Placement
+from gpulayout.moves.regions import element_regions
 from gpulayout.moves.supported import check_storable
 
 
@@ -31,7 +32,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
         shape.itemsize * table.linear_of([*zero[:dim], int(size > 1), *zero[dim + 1 :]])
         for dim, size in enumerate(shape.dimensions)
     )
-    for part in element_regions([array_side(shape.dimensions, strides)], shape_side(shape, shape.itemsize)):
+    for part in element_regions([Placement.array(shape, strides).table], Placement.buffer(shape).table):
         (start, *steps), (place, *place_steps) = part.rows
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
             raise LayoutError(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
+from tests.support.placed import pack_pieces, relayout_pieces, unpack_pieces
 from tests.support.strategies import dimensions, layouts
 
 TARGETS = ("{2,1,0}", "{0,1,2}", "{0,2,1:PD(4,5,4)PV(one)}", "{2,1,0:T(2,2)}", "{1,2,0:T(4,2)(2,1)}")

@@ -10,7 +10,7 @@ from gpulayout.cpu import native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE
 from gpulayout.layout.dimension_labels import dimension_labels
-from gpulayout.moves.move import pack_move, relayout_move
+from tests.support.placed import pack_move, relayout_move
 
 
 def explained(source, target):

@@ -11,9 +11,9 @@ import gpulayout as gl
 from gpulayout.gpu.launch import SHARED_BYTES, SHARED_TILE_BYTES
 from gpulayout.gpu.many import JOBS, Request, many_plan, small_move
 from gpulayout.gpu.run import CudaBackend
-from gpulayout.moves.move import relayout_move
 from tests import reference
 from tests.support.executors import GUARD_BYTE, guarded, guards_intact, source_buffer
+from tests.support.placed import relayout_move
 from tests.support.strategies import WHOLE_TYPES
 
 LISTS = 150

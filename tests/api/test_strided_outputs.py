@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.api.copies import kept_copies, split_strides
-from gpulayout.moves.pieces import pack_pieces
 from tests.support.executors import guarded, guards_intact
 from tests.support.foreign import Producer
+from tests.support.placed import pack_pieces
 
 DTYPES = ("uint8", "int16", "float32", "float64", "complex128", "S2", "V16", "datetime64[s]", "bool")
 # How an output of shape (4, 6, 10) lies in an array with larger axes.

@@ -20,11 +20,11 @@ MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def planned(monkeypatch, plans_anew):
-    """The names of the planners that were called."""
+    """The callers that made plans, by their files."""
     calls = []
-    for module, name in ((planning, "relayout_pieces"), (packing, "pack_pieces"), (packing, "unpack_pieces")):
-        real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
+    for module in (planning, packing):
+        real, name = module.pieces, module.__name__.rpartition(".")[2]
+        monkeypatch.setattr(module, "pieces", lambda *given, real=real, name=name: calls.append(name) or real(*given))
     return calls
 
 
@@ -41,7 +41,7 @@ def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch
             ("f32[2,3]", "{0,1}"),
         )
     ]
-    assert all(plan is plans[0] for plan in plans) and planned == ["relayout_pieces"]
+    assert all(plan is plans[0] for plan in plans) and planned == ["plan"]
     monkeypatch.setattr(planning, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
     assert gl.plan("f32[2,3]", "{0,1}") is gl.plan(source, gl.Layout((0, 1))) is plans[0]
     monkeypatch.undo()
@@ -61,7 +61,7 @@ def test_pack_plans_once_for_each_kind_of_array(planned, shape):
     for _ in range(2):
         for array in (MATRIX, MATRIX.T.copy().T, np.repeat(MATRIX, 2, 1)[:, ::2]):
             assert gl.pack(array, shape).tolist() == [0, 3, 0, 1, 4, 0, 2, 5, 0]
-    assert planned == ["pack_pieces"] * 3
+    assert planned == ["packing"] * 3
     whole = not isinstance(shape, gl.Layout) and "f32" in str(shape)
     if whole:
         with pytest.raises(TypeError, match="^array has dtype int32, but"):
@@ -82,7 +82,7 @@ def test_unpack_plans_once_for_each_kind_of_out(planned):
             np.empty((2, 6), np.float32)[:, ::2],
         ):
             assert gl.unpack(buffer, "f32[2,3]{0,1}", out=out).tolist() == MATRIX.tolist()
-    assert planned == ["unpack_pieces"] * 4
+    assert planned == ["packing"] * 4
     for wrong in (np.empty((2, 3), np.int32), np.empty((3, 2), np.float32)):
         with pytest.raises((TypeError, BufferError), match="^out has "):
             gl.unpack(buffer, "f32[2,3]{0,1}", out=wrong)

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from gpulayout.moves.move import relayout_move
 from tests import reference
 from tests.support import random_moves
 from tests.support.effort import ALL
 from tests.support.kernel_cases import FRESH
+from tests.support.placed import relayout_move
 from tests.support.strategies import pairs
 from tests.support.waiting import HANG
 

@@ -18,8 +18,9 @@ from gpulayout.cpu.blocks import block_sizes, boxes_of
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import Axis, pack_move, strided_move
+from gpulayout.moves.move import Axis
 from tests.support.kept import forget_transfers
+from tests.support.placed import pack_move, strided_move
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
 GUARD = 0xA5

@@ -7,8 +7,8 @@ import pytest
 from gpulayout import Layout, Shape
 from gpulayout.api.explain import explain
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.moves.pieces import relayout_pieces
 from tests.support.kernel_cases import backwards, move_of, transposed
+from tests.support.placed import relayout_pieces
 
 VECTOR, WORDS, ANY, ND, BOX_WORDS, ROWS, COPY = (
     "gpl_tile_vector",

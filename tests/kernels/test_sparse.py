@@ -20,10 +20,10 @@ from gpulayout.moves.arithmetic import Arithmetic, Step
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.move import Axis
-from gpulayout.moves.pieces import relayout_pieces, unpack_pieces
 from tests.support.executors import with_operands
 from tests.support.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
 from tests.support.lookup_cases import few_pieces
+from tests.support.placed import relayout_pieces, unpack_pieces
 from tests.support.simt import host_module, toolchain
 from tests.support.simt.sparse import sparse_bytes
 

@@ -15,8 +15,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.pieces import relayout_pieces
 from tests.support.kernel_cases import WIDTHS, Case, backwards, move_of, transposed
+from tests.support.placed import relayout_pieces
 from tests.support.simt import runner, toolchain
 
 REASON = toolchain.missing()

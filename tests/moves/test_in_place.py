@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.in_place import move_in_place, steps_in_place
-from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.steps import BlockCycles
 from tests import reference
+from tests.support.placed import relayout_pieces
 from tests.support.tiled_cases import numbers
 
 

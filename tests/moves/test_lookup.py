@@ -11,9 +11,9 @@ from gpulayout.api.plan import Plan
 from gpulayout.cpu import lookup
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove
-from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
 from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.lookup_cases import few_pieces
+from tests.support.placed import pack_pieces, relayout_pieces, unpack_pieces
 from tests.support.simt.sparse import sparse_bytes
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array
 

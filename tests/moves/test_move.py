@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, Shape
-from gpulayout.moves.move import MAX_AXES, Axis, Move, coalesce, pack_move, relayout_move, unpack_move
+from gpulayout.moves.move import MAX_AXES, Axis, Move, coalesce
 from tests.reference import logical_indices, place_of
+from tests.support.placed import pack_move, relayout_move, unpack_move
 from tests.support.strategies import pairs
 
 

@@ -15,11 +15,11 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
-from gpulayout.moves.pieces import relayout_pieces
 from tests.support import packed_reference
 from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.kept import forget_transfers
 from tests.support.packed_reference import buffer as buffer_of
+from tests.support.placed import relayout_pieces
 
 BITS = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
 SIZES = {1: (1, 3, 8, 17), 2: (1, 2, 3, 5), 3: (1, 2, 3)}

@@ -15,8 +15,8 @@ import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.moves import regions
-from gpulayout.moves.pieces import relayout_pieces
 from tests.support.executors import guarded, guards_intact, source_buffer
+from tests.support.placed import relayout_pieces
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array, numbers
 
 # Kernel, element bytes, index bits, axes and other macros: 12 variants that suffice for nine of ten pairs of 4-byte

@@ -15,6 +15,7 @@ from gpulayout.moves.lookup_move import LookupMove
 from tests.support import packed_reference
 from tests.support.kept import forget_transfers
 from tests.support.kernel_cases import BLOCK, forced_bits
+from tests.support.placed import relayout_pieces
 from tests.support.simt.record import Buffer, Record
 from tests.support.tiled_cases import expected_buffer
 
@@ -59,7 +60,7 @@ class LookupCase:
     @functools.cached_property
     def move(self):
         with few_pieces(), forced_bits(self.index_bits):
-            (piece,) = pieces.relayout_pieces(*self.shapes)
+            (piece,) = relayout_pieces(*self.shapes)
         assert type(piece.move) is LookupMove and piece[1:] == (0, 0)
         return piece.move
 

@@ -70,7 +70,7 @@ def keepers():
     """What forgets everything that the library keeps between calls.
 
     These are caches of functools, of functions that take arguments: others keep what is true of the machine.  And
-    objects of the library's classes that can be cleared, and dictionaries of modules that begin empty.
+    objects of the library's classes that can be cleared, and annotated dictionaries of modules that are no constants.
     """
     found = {}
     for module in modules():
@@ -85,7 +85,8 @@ def keepers():
             elif type(value).__module__.startswith("gpulayout") and callable(getattr(type(value), "clear", None)):
                 found[id(value)] = value.clear
         for name, value in vars(module).items():
-            if type(value) is dict and not value and name.lower() == name and not name.startswith("__"):
+            is_cache = name.lower() == name and name in vars(module).get("__annotations__", ())
+            if type(value) is dict and is_cache:
                 found[id(value)] = value.clear
     return list(found.values())
 

@@ -78,7 +78,9 @@ def described(value):
         return f"<jax {value.dtype} {list(value.shape)}>"
     if isinstance(value, (gl.Shape, gl.Layout)):
         return f"{type(value).__name__}({str(value)!r})"
-    if isinstance(value, (tuple, list)) and any(hasattr(each, "shape") or type(each) is list for each in value):
+    if isinstance(value, (tuple, list)) and any(
+        hasattr(each, "shape") or isinstance(each, (list, Producer)) for each in value
+    ):
         text = f"[{', '.join(map(described, value))}]"
         return text if len(text) < 500 else f"{text[:497]}..."
     text = repr(value)

@@ -177,10 +177,10 @@ def _wrong_arithmetic(rng, dims):
 def parameter(rng, dims):
     """A number, or an array with one for each place along some dimensions."""
     kind = rng.random()
-    if kind < 0.5 or not dims:
-        return rng.choice([2, 0.5, 1 / 255, -1.25, 3, 1e-3, np.float32(0.25), np.array(2.0)])
+    if kind < 0.6 or not dims:
+        return rng.choice([2, 0.5, 1 / 255, -1.25, 3, 1e-3, 0.1, 1.5, np.float32(0.25), np.array(2.0)])
     shape = [size if rng.random() < 0.4 else 1 for size in dims]
-    if kind < 0.75:
+    if kind < 0.8:
         shape = list(dims[-1:])
     if kind > 0.97:
         shape[-1] += 1

@@ -9,7 +9,7 @@ array([1., 4., 2., 5., 3., 6.])
 
 A shape is an element type, dimensions and a layout.  Every function that takes a shape also takes its text: "f32[2,3]"
 is row-major; "f32[2,3]{0,1}", which lists the dimensions minor first, is column-major.  `help(gl.pack)` and the like
-have the details.
+have the details; `print(gl.__doc__)` shows this page without the classes that `help(gl)` appends.
 
 Moving arrays
     transpose         reorder axes, "h w c -> c h w" or (2, 0, 1); the result is in C order

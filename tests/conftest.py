@@ -25,6 +25,8 @@ from tests.support.simt import toolchain
 
 # The first is not for pytest's processes, and the second needs the stand-in, which only ci/real_cupy has.
 collect_ignore = ["support/rehearsal", *["support/standin"] * ("tests.support.standin.plugin" not in sys.modules)]
+# What records calls has no examples, and needs PyTorch and JAX.
+collect_ignore_glob = ["support/*_calls.py", "support/random_arrays.py", "support/random_texts.py"]
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")

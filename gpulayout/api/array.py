@@ -15,11 +15,11 @@ from gpulayout.api.array_graphs import is_same_in_graph, length_in_graph, relayo
 from gpulayout.api.array_trees import PENDING, register
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, TargetLike
 from gpulayout.api.given_shapes import given_shape
+from gpulayout.api.memory_checks import own_strides
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.plan import plan
 from gpulayout.api.shaped_buffer import Memory, Pair, ShapedBuffer
-from gpulayout.api.sides import own_strides
 from gpulayout.api.traced import between_graphs
 from gpulayout.api.view import view
 from gpulayout.layout.arguments import as_shape
@@ -175,13 +175,9 @@ class Array(ShapedBuffer[Memory]):
     def to(self: Pair, target: TargetLike, *, out: None = None, max_bytes: None = None) -> Pair: ...
     @overload
     def to(
-        self,
-        target: TargetLike,
-        *,
-        out: Any = None,
-        max_bytes: ByteCount | None = None,
-        **options: Unpack[ArithmeticOptions],
-    ) -> Array[Any]: ...
+        self, target: TargetLike, *,
+        out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
+    ) -> Array[Any]: ...  # fmt: skip
     def to(
         self,
         target: TargetLike,

@@ -6,16 +6,16 @@ So they pass tensors with gradients, tracers and arrays on several devices, whos
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.libraries import library_of
+from gpulayout.api.memory_checks import ArrayFacts
+from gpulayout.api.memory_checks import check_buffer as check_memory
 from gpulayout.api.not_memory import TracedArray
 from gpulayout.api.shaped_buffer import check_plain
-from gpulayout.api.sides import BufferSide
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
@@ -23,56 +23,29 @@ from gpulayout.moves.lowered import is_torch
 from gpulayout.moves.supported import check_storable
 
 
-class BufferFacts(NamedTuple):
-    """What an array of PyTorch or JAX says of itself; strides in bytes."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def flags(self) -> BufferFacts:
-        """Itself: of NumPy's flags, messages look at one."""
-        return self
-
-    @property
-    def c_contiguous(self) -> bool:
-        return self.strides == _c_strides(self.shape, self.itemsize)
-
-
 def check_buffer(buffer: Any, shape: Shape) -> None:
     """TypeError or BufferError unless the array is a buffer of the shape, as moves take it; LayoutError for a shape
     that no buffer can hold.
     """
-    side = _side(shape)
+    _check_shape(shape)
     if type(buffer) is np.ndarray:
-        side.check(buffer, "buffer")
+        check_memory(buffer, shape, "buffer")
         return
     check_plain(buffer, "buffer")
-    side.check(_described(buffer), "buffer")
+    check_memory(_described(buffer), shape, "buffer")
 
 
-def check_facts(facts: BufferFacts, shape: Shape) -> None:
+def check_facts(facts: ArrayFacts, shape: Shape) -> None:
     """The same for what a tensor says of itself in a graph."""
-    _side(shape).check(facts, "buffer")
+    _check_shape(shape)
+    check_memory(facts, shape, "buffer")
 
 
 @functools.lru_cache(maxsize=1024)  # every new Array comes here
-def _side(shape: Shape) -> BufferSide:
+def _check_shape(shape: Shape) -> None:
+    """LayoutError for a shape that no buffer can hold."""
     check_storable(shape)
-    return BufferSide(shape)
+    _ = shape.buffer_length
 
 
 def _described(buffer: Any) -> Any:
@@ -82,17 +55,13 @@ def _described(buffer: Any) -> Any:
         return arrays.open_array(buffer, "buffer")[1]
     dtype, sizes = library.dtype(buffer), tuple(buffer.shape)
     if is_torch(buffer):
-        return BufferFacts(dtype, sizes, tuple([step * dtype.itemsize for step in buffer.stride()]))
+        return ArrayFacts(dtype, sizes, tuple([step * dtype.itemsize for step in buffer.stride()]))
     if len(sizes) != 1:
         try:
             return arrays.open_array(buffer, "buffer")[1]  # JAX says no strides
         except TracedArray:
             pass
-    return BufferFacts(dtype, sizes, _c_strides(sizes, dtype.itemsize))
-
-
-def _c_strides(sizes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    return tuple([itemsize * math.prod(sizes[dim + 1 :]) for dim in range(len(sizes))])
+    return ArrayFacts.in_c_order(dtype, sizes)
 
 
 def is_flat(buffer: Any) -> bool:

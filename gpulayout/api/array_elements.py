@@ -10,14 +10,15 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_checks import is_flat
+from gpulayout.api.index_keys import Part, parts_of
 from gpulayout.api.libraries import library_of
+from gpulayout.api.memory_checks import own_strides
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
-from gpulayout.api.sides import own_strides
 from gpulayout.api.traced import outside_of_graphs
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.checks import counted, type_text, value_text
+from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.packed_bits import byte_and_bit
@@ -26,8 +27,6 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.lowered import is_torch
 from gpulayout.moves.torch_views import rearranged
-
-Part = int | tuple[int, int, int]  # of one dimension: a coordinate; or the first one, the number of them and the step
 
 
 def elements_at(array: Any, key: Any) -> Any:
@@ -66,38 +65,6 @@ def _is_traced(buffer: Any) -> bool:
 @constant_in_graphs
 def _plain_parts(key: tuple[Any, ...], kept: Any) -> tuple[Part, ...]:
     return parts_of(key, as_shape(from_plain(kept)))
-
-
-def parts_of(key: tuple[Any, ...], shape: Shape) -> tuple[Part, ...]:
-    """One part for every dimension."""
-    sizes, ellipses = shape.bounds, [axis for axis, entry in enumerate(key) if entry is Ellipsis]
-    given = len(key) - len(ellipses)
-    if len(ellipses) > 1:
-        raise IndexError(f"an index has at most one '...', but that of {shape} has {len(ellipses)}")
-    if given > len(sizes):
-        raise IndexError(f"an index of {given} axes for {shape}, which has {counted(len(sizes), 'dimension')}")
-    whole = [slice(None)] * (len(sizes) - given)
-    at = ellipses[0] if ellipses else given
-    entries = [*key[:at], *whole, *key[at + 1 :]]
-    return tuple([_part(entry, axis, size, shape) for axis, (entry, size) in enumerate(zip(entries, sizes))])
-
-
-def _part(entry: Any, axis: int, size: int, shape: Shape) -> Part:
-    if isinstance(entry, slice):
-        found = range(size)[entry]
-        return found.start, len(found), found.step if len(found) > 1 else 1  # a step over all may be any number
-    try:
-        if isinstance(entry, (bool, np.bool_)):
-            raise TypeError
-        coordinate = operator.index(entry)
-    except TypeError:
-        raise TypeError(
-            f"an index of a gl.Array has whole numbers, slices and '...', but for axis {axis} it has "
-            f"{'None' if entry is None else type_text(entry)}: index the N-d array, .logical()"
-        ) from None
-    if not -size <= coordinate < size:
-        raise IndexError(f"index {coordinate} is out of bounds for axis {axis} of {shape}, whose size is {size}")
-    return coordinate + size if coordinate < 0 else coordinate
 
 
 # ---- where elements are --------------------------------------------------------------------------------------------

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpulayout.api.arithmetic import Asked
-from gpulayout.api.array_checks import BufferFacts, check_facts, is_flat
+from gpulayout.api.array_checks import check_facts, is_flat
 from gpulayout.api.array_types import TargetLike
+from gpulayout.api.call import Call
+from gpulayout.api.memory_checks import ArrayFacts
 from gpulayout.api.own_shapes import own_shape, sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.targets import as_target, converted_target
-from gpulayout.api.traced import TracedCall, between_graphs, options_of_plan, traced, untraceable
+from gpulayout.api.traced import between_graphs, options_of_plan, traced, untraceable
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -63,12 +65,12 @@ def relayout_refusal(
 
 def _relayout_call(
     array: ShapedBuffer[Any], source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
-) -> tuple[TracedCall, str]:
+) -> tuple[Call, str]:
     """The call that moves an array's buffer, and the text of the result's shape."""
     text = _target_text(plain(array.shape_or_text), plain(source), plain(target), options.get("dtype"))
     if is_flat(array.buffer):
-        return TracedCall("relayout", array.shape_or_text, text, {}, options), text
-    return TracedCall("pack", None, text, {}, options), text
+        return Call("relayout", array.shape_or_text, text, {}, options), text
+    return Call("pack", None, text, {}, options), text
 
 
 def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, again: Callable[[], Any]) -> Any:
@@ -78,20 +80,20 @@ def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, again: Calla
     if reason:
         return between_graphs(reason, again)
     text = _plan_text(*sides)
-    call = TracedCall("plan", plan)
+    call = Call("plan", plan)
     if not is_flat(array.buffer):
-        call = TracedCall("pack", None, text, {}, options_of_plan(plan))
+        call = Call("pack", None, text, {}, options_of_plan(plan))
     reason = _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
     return between_graphs(reason, again) if reason else _moved(array, call, text, out)
 
 
-def _move_refusal(array: ShapedBuffer[Any], call: TracedCall, text: str, out: Any) -> str:
+def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> str:
     if not isinstance(out, ShapedBuffer):
         return untraceable(call, array.buffer, out)
     return _refusal("out", plain(out.shape_or_text), text) or untraceable(call, array.buffer, out.buffer)
 
 
-def _moved(array: Pair, call: TracedCall, text: str, out: Any) -> Any:
+def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
     if not isinstance(out, ShapedBuffer):
         return array.holding(traced(call, array.buffer, out), text)
     traced(call, array.buffer, out.buffer)
@@ -127,9 +129,9 @@ def packed_in_graph(tensor: Any, layout: TargetLike, again: Callable[[], Any]) -
     reason = _refusal("packed", tensor.dtype, sizes, plain(layout))
     if not reason:
         text = _packed_text(tensor.dtype, sizes, plain(layout))
-        reason = untraceable(TracedCall("pack", None, text), tensor, None)
+        reason = untraceable(Call("pack", None, text), tensor, None)
         if not reason:
-            return traced(TracedCall("pack", None, text), tensor, None), text
+            return traced(Call("pack", None, text), tensor, None), text
     made: tuple[Any, str] = between_graphs(reason, again)
     return made
 
@@ -218,7 +220,7 @@ def _text(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
     if is_only_layout(shape) and len(sizes) == 1:
         raise LayoutError(f"shape {shape} is only a layout, and a flat buffer does not say the sizes")
     found = as_target(shape, Shape(own, sizes), "shape")
-    check_facts(BufferFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), found)
+    check_facts(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), found)
     return str(found)
 
 

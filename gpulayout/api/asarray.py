@@ -11,7 +11,7 @@ from gpulayout.api.array_graphs import packed_in_graph, shape_in_graph
 from gpulayout.api.array_types import AnyArray, HostArray, Kind, OwnKind, ShapeLike, TargetLike, Values
 from gpulayout.api.not_memory import TracedArray
 from gpulayout.api.packing import pack, shape_of
-from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
+from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.api.targets import as_target
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import type_text
@@ -21,11 +21,9 @@ from gpulayout.layout.shape import Shape
 
 
 @overload
-def asarray(array: Pair, layout: TargetLike | None = None) -> Pair: ...
-@overload
 def asarray(array: HostArray, layout: TargetLike | None = None) -> Array[HostArray]: ...
 @overload
-def asarray(array: OwnKind[Kind], layout: TargetLike | None = None) -> Array[Kind]: ...
+def asarray(array: ShapedBuffer[Kind] | OwnKind[Kind], layout: TargetLike | None = None) -> Array[Kind]: ...
 @overload
 def asarray(array: AnyArray | Values, layout: TargetLike | None = None) -> Array[Any]: ...
 def asarray(array: Any, layout: TargetLike | None = None) -> Any:

@@ -10,7 +10,7 @@ from gpulayout.cpu import choose_plan, native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
-from gpulayout.gpu.many import Request, many_plan
+from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import named_dimensions
@@ -208,7 +208,7 @@ def _launches(pieces: Pieces) -> str:
         count = sum(piece.move.place_count > 0 for piece in pieces)
         return f"in {counted(count, 'launch')} on a GPU: cut at tiles, padding and blocks"
     plan = many_plan(
-        tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
+        tuple(JobMove("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
     )
     count = plan.launch_count
     return f"in {counted(count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"

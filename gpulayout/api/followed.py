@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpulayout.api.traced import TracedCall
+from gpulayout.api.call import Call
 
-Follow = Callable[[TracedCall, Any, Any], Any]
+Follow = Callable[[Call, Any, Any], Any]
 
 
-def followed(call: TracedCall, given: Any, out: Any) -> Any:
+def followed(call: Call, given: Any, out: Any) -> Any:
     """The result of a call on an array that a gradient follows: the gradient follows the result too.
 
     BufferError for an `out`, through which none would.

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpulayout.api import arrays
 from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.libraries import library_of
 from gpulayout.api.targets import as_target, check_layout_text
-from gpulayout.layout.arguments import is_only_layout
+from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import AnyArray
+from gpulayout.moves.move import MAX_AXES
+from gpulayout.moves.supported import check_storable
 
 
 def given_shape(value: TargetLike, array: Any, role: str) -> ShapeLike:
@@ -29,6 +34,32 @@ def given_shape(value: TargetLike, array: Any, role: str) -> ShapeLike:
     return found
 
 
+def _shape_of_array(value: TargetLike, array: Any, role: str) -> Shape:
+    found = arrays.open_array(array, "buffer")[1]
+    return shape_of_given(value, arrays.label(array, found), found, role)
+
+
+def shape_of_given(value: TargetLike, label: np.dtype[Any], array: AnyArray, role: str) -> Shape:
+    """The shape of a buffer that `open_array` returned, of element type `label`; its own strides do not matter."""
+    if type(value) is Shape or not is_only_layout(value):
+        return as_shape(value, role)  # type: ignore[arg-type]  # it is no Layout
+    if array.ndim == 1:
+        check_whole(value, role)
+    return as_target(value, Shape(label, tuple(array.shape)), role)
+
+
+def array_shape(shape: ShapeLike) -> Shape:
+    """A shape whose buffer and whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
+    shape = as_shape(shape)
+    check_storable(shape)
+    _ = shape.buffer_length  # LayoutError for a shape without a size
+    if shape.rank > MAX_AXES:
+        raise LayoutError(
+            f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}"
+        )
+    return shape
+
+
 def check_whole(value: TargetLike, role: str) -> None:
     """LayoutError for a layout without a shape, where a flat buffer is given."""
     if not is_only_layout(value):
@@ -43,11 +74,3 @@ def check_whole(value: TargetLike, role: str) -> None:
         f"{role} {shown} is only a layout, and a flat buffer does not say the sizes: write the whole shape, such as "
         f"{example}"
     )
-
-
-def _shape_of_array(value: TargetLike, array: Any, role: str) -> Shape:
-    """The shape of an array in this layout; the array's own strides do not matter."""
-    found = arrays.open_array(array, "buffer")[1]
-    if found.ndim == 1:
-        check_whole(value, role)
-    return as_target(value, Shape(arrays.label(array, found), tuple(found.shape)), role)

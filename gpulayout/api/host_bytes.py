@@ -8,9 +8,9 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import HostArray
+from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.packing import pack
 from gpulayout.api.shaped_buffer import ShapedBuffer
-from gpulayout.api.sides import BufferSide
 
 
 def host_buffer(array: ShapedBuffer[Any]) -> HostArray:
@@ -22,7 +22,7 @@ def host_buffer(array: ShapedBuffer[Any]) -> HostArray:
     if type(memory) is not np.ndarray:
         raise TypeError(f"{array!r} is not in the memory of the host: nothing is copied between devices")
     shape = array.shape
-    flat: HostArray = BufferSide(shape).memory(backend, memory, "buffer")
+    flat: HostArray = flat_buffer(backend, memory, shape, "buffer")
     return pack(memory, shape) if flat.size < shape.buffer_length else flat[: shape.buffer_length]
 
 

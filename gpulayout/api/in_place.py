@@ -15,10 +15,7 @@ from gpulayout.api.array_types import ByteCount, Out
 from gpulayout.api.backends import host_backend
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
-from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Result, same_kind
-from gpulayout.api.sides import BufferSide
-from gpulayout.api.transfer import Transfer
+from gpulayout.api.same_kind import Maker, on_memory
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.checks import counted
@@ -26,52 +23,27 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
-from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Move
-from gpulayout.moves.pieces import pieces
 from gpulayout.moves.placement import Placement
 from gpulayout.moves.steps import BlockCycles, Steps
 
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
 
 
-class RelayoutTransfer(Transfer):
-    """The transfer of a relayout, which runs in place if `out` is the memory of `buffer`."""
-
-    __slots__ = ("_planned",)
-
-    def __init__(self, source: Shape, target: Shape, pieces: Pieces):
-        super().__init__(BufferSide(source), BufferSide(target), pieces)
-        self._planned: tuple[int, InPlace] | None = None
-
-    def move_into_itself(self, backend: Backend, array: AnyArray, out: Any, target: AnyArray) -> None:
-        """See `Transfer.move_into_itself`: a relayout in place, or BufferError if they share only a part."""
-        if not arrays.is_same_memory(backend, array, target):
-            rule = "separate memory, or the same from the first byte to the last"
-            arrays.check_no_overlap(backend, array, target, ("buffer", "out"), rule=rule)  # raises
-        self.in_place(None).run(backend, target, out)
-
-    def in_place(self, max_bytes: ByteCount | None) -> InPlace:
-        """See `Plan.in_place`.  The last one is kept."""
-        source, target = (side.shape for side in self.sides)
-        limit = max(source.nbytes // SHARE, LEAST)
-        if max_bytes is not None:
-            limit = byte_count("max_bytes", max_bytes)
-        kept = self._planned
-        if kept is None or kept[0] != limit:
-            move = move_in_place(source, target, self.pieces)
-            if limit < move.itemsize:
-                raise LayoutError(
-                    f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
-                )
-            kept = self._planned = limit, InPlace(source, target, limit, move, self)
-        return kept[1]
-
-    def call_in_place(self, buffer: Any, out: Any, max_bytes: ByteCount) -> Any:
-        """A call with a limit."""
-        if out is None:
-            raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
-        return self.in_place(max_bytes)(buffer, out=out)
+def in_place(request: Any, max_bytes: ByteCount | None, kept: InPlace | None) -> InPlace:
+    """The steps of a relayout between two buffers, see `Plan.in_place`; `kept` if it has the same limit."""
+    source, target = request.read.shape, request.write.shape
+    limit = max(source.nbytes // SHARE, LEAST)
+    if max_bytes is not None:
+        limit = byte_count("max_bytes", max_bytes)
+    if kept is not None and kept.limit == limit:
+        return kept
+    move = move_in_place(source, target, request.pieces)
+    if limit < move.itemsize:
+        raise LayoutError(
+            f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
+        )
+    return InPlace(source, target, limit, move, request)
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +88,7 @@ class InPlace:
     target: Shape
     limit: int
     move: Move = field(compare=False)
-    transfer: RelayoutTransfer = field(compare=False)
+    request: Any = field(compare=False)  # a Request, whose file imports this one
     planned: dict[tuple[int, int], Steps] = field(
         default_factory=dict, compare=False
     )  # by what a backend moves at a time
@@ -171,20 +143,11 @@ class InPlace:
         """
         out = buffer if out is None else out
 
-        def work(backend: Backend, array: AnyArray, out: Any, result: Result | None = None) -> Any:
-            array = self.transfer.source_memory(backend, array)
-            target = self.transfer.target_memory(backend, array, out)
-            if not arrays.is_same_memory(backend, array, target):
-                raise BufferError(
-                    "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
-                )
-            self.run(backend, target, out)
-            return out
+        def work(backend: Backend, array: AnyArray, out: Any, maker: Maker) -> Any:
+            target = arrays.open_array(out, "out", writing=True)
+            return self.request.run_in_place(backend, array, out, target, self.limit)
 
-        library = library_of(buffer)
-        if library is not None:
-            return same_kind(library, buffer, "buffer", out, work)
-        return work(*arrays.open_array(buffer, "buffer"), out)
+        return on_memory(buffer, "buffer", out, work)
 
     def run(self, backend: Backend, buffer: AnyArray, given: Any) -> None:
         """The same for an array that passed every check; `given` is the caller's array of this memory."""
@@ -223,7 +186,7 @@ class InPlace:
         return str(self.explain())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _anew, (self.source, self.target, self.limit)
+        return _anew, (type(self.request), self.source, self.target, self.limit)
 
 
 def _allocated(steps: Steps) -> int:
@@ -233,5 +196,6 @@ def _allocated(steps: Steps) -> int:
     )
 
 
-def _anew(source: Shape, target: Shape, limit: int) -> InPlace:
-    return RelayoutTransfer(source, target, pieces(Placement.buffer(source), Placement.buffer(target))).in_place(limit)
+def _anew(kind: Any, source: Shape, target: Shape, limit: int) -> InPlace:
+    made: InPlace = kind(Placement.buffer(source), Placement.buffer(target), None).in_place(limit)
+    return made

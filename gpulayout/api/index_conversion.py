@@ -11,7 +11,7 @@ from gpulayout.api import arrays
 from gpulayout.api.index_operands import INT64, PLAIN_INDICES, integers, open_operands, stacked
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.not_memory import TracedArray
-from gpulayout.api.same_kind import Maker, same_kind
+from gpulayout.api.same_kind import Maker, on_memory
 from gpulayout.api.traced_indices import traced_conversion
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
@@ -48,7 +48,7 @@ class IndexConversion:
         library = library_of(given)
         if library is not None:
             try:
-                return same_kind(library, given, self.role, out, functools.partial(self._opened, mode))
+                return on_memory(given, self.role, out, functools.partial(self._opened, mode))
             except TracedArray:
                 return self._traced(given, mode, out)
         backend, array = arrays.open_array_like(given, self.role, None)
@@ -89,7 +89,7 @@ class IndexConversion:
         def work(_backend: Backend, _array: AnyArray, out: Any, result: Maker) -> AnyArray:
             return self._broadcast(operands, mode, out, result)
 
-        return same_kind(library, first, "index", out, work)
+        return on_memory(first, "index", out, work)
 
     def _broadcast(self, operands: Any, mode: Mode, out: Any, maker: Maker | None = None) -> AnyArray:
         backend, values, result_shape = open_operands(operands, self.shape)

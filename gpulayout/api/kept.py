@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 Made = TypeVar("Made")
-KEYS = frozenset((str, Shape, Layout))  # types of shape arguments whose values may be part of a key
+KEYS = frozenset((str, Shape, Layout, type(None)))  # types of shape arguments whose values may be part of a key
 
 
 class Kept(Generic[Made]):
@@ -37,11 +37,14 @@ class Kept(Generic[Made]):
 
     def keep(self, key: tuple[Any, ...], made: Made, pieces: int = 0) -> None:
         """Keep a value under a key of hashable parts, unless a part is a long text."""
-        if any(isinstance(part, str) and len(part) > LONGEST_KEPT for part in key):
-            return
+        more = self.ENTRY_BYTES + self.PIECE_BYTES * pieces
+        for part in key:
+            if type(part) is str and len(part) > LONGEST_KEPT:
+                return
+            if type(part) is tuple and part and type(part[-1]) is bytes:  # numbers, which the request keeps too
+                more += 2 * len(part[-1])
         if key in self._found:
             return
-        more = self.ENTRY_BYTES + self.PIECE_BYTES * pieces
         if self._bytes + more > self.MOST_BYTES:
             self.clear()
         self._bytes += more
@@ -57,24 +60,24 @@ class Kept(Generic[Made]):
         self._bytes = 0
 
 
-MOST_NUMBERS = 64  # of an array that is part of a key
+MOST_NUMBERS, MOST_LISTED = 1024, 64  # of an array, and of a list, that are part of a key
 
 
-def with_values(key: tuple[object, ...], asked: Sequence[Any]) -> tuple[object, ...] | None:
-    """A key with the values of arguments, as they are now; None if one is of a kind whose values this does not read."""
+def with_values(key: tuple[object, ...], options: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """A key with the values of keywords, as they are now; None if one is of a kind whose values this does not read."""
     found = list(key)
-    for value in asked:
+    for name, value in options.items():
         kind = type(value)
         if value is None or kind in (int, str, bool, type, ElementType) or isinstance(value, np.dtype):
-            found.append((kind, value))  # 1 is not True here
+            found.append((name, kind, value))  # 1 is not True here
         elif kind is float:
-            found.append(repr(value))  # -0.0 is not 0.0 here
-        elif kind in (list, tuple) and {*map(type, value)} <= {float, int}:
-            found.append((kind, *[repr(each) if type(each) is float else each for each in value]))
+            found.append((name, repr(value)))  # -0.0 is not 0.0 here
+        elif kind in (list, tuple) and len(value) <= MOST_LISTED and {*map(type, value)} <= {float, int}:
+            found.append((name, kind, *[repr(each) if type(each) is float else each for each in value]))
         elif kind is np.ndarray and value.size <= MOST_NUMBERS and value.dtype.kind in "fiu":
-            found.append((value.dtype, value.shape, value.tobytes()))
-        elif kind.__name__ == "dtype":  # torch's
-            found.append(value)
+            found.append((name, value.dtype, value.shape, value.tobytes()))
+        elif kind.__name__ == "dtype" and kind.__module__ == "torch":
+            found.append((name, value))
         else:
             return None
     return tuple(found)

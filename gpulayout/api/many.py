@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Unpack, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -13,21 +13,24 @@ from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_graphs import relayout_refusal
 from gpulayout.api.array_types import ArithmeticOptions, TargetLike
-from gpulayout.api.convert_transfer import ConvertTransfer
-from gpulayout.api.given_shapes import given_shape
+from gpulayout.api.call import Call
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.own_shapes import sides_of
 from gpulayout.api.plan import plan
 from gpulayout.api.relayout import relayout
+from gpulayout.api.request import Request
+from gpulayout.api.running import known_request, run, words
 from gpulayout.api.same_kind import Result
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
-from gpulayout.api.traced import TracedCall, between_graphs, outside_of_graphs, untraceable
-from gpulayout.api.transfer import Transfer
+from gpulayout.api.traced import between_graphs, outside_of_graphs, untraceable
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, Prepared, PreparedJob
+
+Moved = TypeVar("Moved")
+Jobs: TypeAlias = Iterable[tuple[Moved, TargetLike, TargetLike]]
 
 
 class _Opened(NamedTuple):
@@ -39,7 +42,7 @@ class _Opened(NamedTuple):
     """
 
     number: int
-    transfer: Transfer
+    request: Request
     backend: Backend
     array: AnyArray
     out: AnyArray | None
@@ -48,32 +51,22 @@ class _Opened(NamedTuple):
 
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[Pair, TargetLike] | tuple[Pair, TargetLike, TargetLike]],
-    *,
-    out: Sequence[Any] | None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> list[Pair]: ...
+    jobs: Iterable[tuple[Pair, TargetLike] | tuple[Pair, TargetLike, TargetLike]], *,
+    out: Sequence[Any] | None = None, **options: Unpack[ArithmeticOptions],
+) -> list[Pair]: ...  # fmt: skip
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.HostArray, TargetLike, TargetLike]],
-    *,
-    out: None = None,
-    **options: Unpack[ArithmeticOptions],
+    jobs: Jobs[types.HostArray], *, out: None = None, **options: Unpack[ArithmeticOptions]
 ) -> list[types.HostArray]: ...
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.OwnKind[types.Kind], TargetLike, TargetLike]],
-    *,
-    out: None = None,
-    **options: Unpack[ArithmeticOptions],
+    jobs: Jobs[types.OwnKind[types.Kind]], *, out: None = None, **options: Unpack[ArithmeticOptions]
 ) -> list[types.Kind]: ...
 @overload
 def relayout_many(
-    jobs: Iterable[tuple[types.AnyArray, TargetLike, TargetLike]],
-    *,
-    out: Sequence[types.WritableArray | None] | None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> list[Any]: ...
+    jobs: Jobs[types.AnyArray], *,
+    out: Sequence[types.WritableArray | None] | None = None, **options: Unpack[ArithmeticOptions],
+) -> list[Any]: ...  # fmt: skip
 def relayout_many(
     jobs: Iterable[Any],
     *,
@@ -162,7 +155,7 @@ def _job_refusal(job: Any, options: ArithmeticOptions) -> str:
         return relayout_refusal(job[0], job[1], job[2] if len(job) == 3 else None, None, options)
     if not isinstance(job, (tuple, list)) or len(job) != 3:
         return "it must be (buffer, source, target)"
-    return untraceable(TracedCall("relayout", job[1], job[2], {}, options), job[0], None)
+    return untraceable(Call("relayout", job[1], job[2], {}, options), job[0], None)
 
 
 def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
@@ -222,21 +215,21 @@ def _written(job: _Opened) -> AnyArray:
     if job.out is not None:
         return job.out
     if job.result is None:
-        return job.transfer.empty(job.backend, job.backend, job.array)
+        return job.request.empty(job.backend, job.backend, job.array)
     with job.result.running():
-        return job.transfer.empty(job.result, job.backend, job.array)
+        return job.request.empty(job.result, job.backend, job.array)
 
 
 def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
     """What executes these jobs, (job, target), which share a backend, a device and a library."""
     first = jobs[0][0]
-    if any(isinstance(job.transfer, ConvertTransfer) for job, _ in jobs):
-        prepared = [job.transfer.prepared_by(job.backend) for job, _ in jobs]
+    if any(job.request.change is not None for job, _ in jobs):
+        prepared = [job.request.prepared_by(job.backend) for job, _ in jobs]
         return lambda: _executed_in_turn(prepared, jobs)
     with _running(first.result):
         return first.backend.prepare_jobs(
             [
-                PreparedJob(f"job {job.number}: ", job.transfer.prepared_by(job.backend), job.array, target)
+                PreparedJob(f"job {job.number}: ", job.request.prepared_by(job.backend), job.array, target)
                 for job, target in jobs
             ]
         )
@@ -270,27 +263,30 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer = plan(given_shape(source, buffer, "source"), target, **options).transfer
+        call = Call("relayout", source, target, {}, options)
         library = None if type(buffer) is np.ndarray else library_of(buffer)
         if library is None:
-            return _checked(number, transfer, *arrays.open_array(buffer, "buffer"), out, None)
+            return _checked(number, call, buffer, *arrays.open_array(buffer, "buffer"), out, None)
         result = Result(library, buffer)
         try:
             with result.running():
-                return _checked(number, transfer, *result.opened("buffer"), out, result)
+                return _checked(number, call, buffer, *result.opened("buffer"), out, result)
         except (TracedArray, FollowedArray):
-            return transfer(buffer, out)
+            return run("relayout", buffer, source, target, out, options)
     except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 
 
 def _checked(
-    number: int, transfer: Transfer, backend: Backend, array: AnyArray, out: Any, result: Result | None
+    number: int, call: Call, buffer: Any, backend: Backend, array: AnyArray, out: Any, result: Result | None
 ) -> _Opened:
-    array = transfer.source_memory(backend, array)
-    written = None if out is None else transfer.opened_out(backend, array, out)
-    return _Opened(number, transfer, backend, array, written, result)
+    key = words(call.verb, buffer, call.source, call.target, None, call.options)
+    label = array.dtype if result is None else result.given_dtype
+    request = known_request(call, key, label, array, None).request
+    array = request.source_memory(backend, array)
+    written = None if out is None else request.opened_out(backend, array, out)
+    return _Opened(number, request, backend, array, written, result)
 
 
 def _check_no_overlap(opened: Sequence[_Opened]) -> None:

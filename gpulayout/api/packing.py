@@ -8,7 +8,6 @@ from typing import Any, SupportsIndex, Unpack, overload
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_checks import is_flat
 from gpulayout.api.array_graphs import own_in_graph
 from gpulayout.api.array_types import (
@@ -21,38 +20,20 @@ from gpulayout.api.array_types import (
     OwnKind,
     ShapeLike,
     TargetLike,
-    Values,
 )
-from gpulayout.api.backends import default_backend, host_backend
-from gpulayout.api.convert_transfer import convert_transfer
-from gpulayout.api.given_shapes import given_shape
-from gpulayout.api.kept import KEYS, Kept
+from gpulayout.api.backends import default_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.own_shapes import own_shape
-from gpulayout.api.same_kind import Result, same_kind
+from gpulayout.api.running import run
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
-from gpulayout.api.sides import ArraySide, BufferSide
-from gpulayout.api.targets import as_target, converted_target
-from gpulayout.api.traced import TracedCall, traced
-from gpulayout.api.transfer import Transfer
-from gpulayout.api.transpose import transpose
-from gpulayout.layout.arguments import as_shape, is_only_layout
+from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import number_text, type_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
-from gpulayout.moves.backend import Backend
-from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.pieces import pieces
-from gpulayout.moves.placement import Placement, contiguous_strides
 from gpulayout.moves.supported import check_storable
-
-# By the shape as it was given, and the dtype, shape and strides of the array.
-kept_packs: Kept[Transfer] = Kept()
-kept_unpacks: Kept[Transfer] = Kept()
 
 
 @overload
@@ -123,87 +104,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     >>> pack(np.array([[0.5, 1.5], [2.5, 300]]), "{0,1}", dtype="s8")
     array([  0,   2,   2, 127], dtype=int8)
     """
-    if options and is_compiling():
-        again = functools.partial(pack, array, shape, out=out, **options)
-        return traced(TracedCall("pack", None, shape, {}, options), array, out, again)
-    asked = Asked(options) if options else None
-    if asked:
-        return _pack_converted(array, shape, asked, out)
-    if type(array) is np.ndarray:
-        return _pack_transfer(array, shape, array.dtype).run(host_backend(), array, out)
-    if isinstance(array, arrays.PLAIN):
-        shape = _whole_shape(shape, array)
-        backend, source = arrays.open_array_like(array, "array", shape.dtype)
-        return _pack_transfer(source, shape, source.dtype).run(backend, source, out)
-    library = library_of(array)
-    if library is None:
-        backend, source = arrays.open_array(array, "array")
-        return _pack_transfer(source, shape, source.dtype)(source, out)
-    return same_kind(library, array, "array", out, functools.partial(_packed, shape), ("pack", None, shape))
-
-
-def _packed(shape: TargetLike, backend: Backend, array: Any, out: Any, result: Result) -> Any:
-    """`pack` of a library's array, open as `array`."""
-    return _pack_transfer(array, shape, result.given_dtype).run(backend, array, out, result)
-
-
-def _pack_converted(given: ArrayLike, shape: TargetLike, asked: Asked, out: Any) -> Any:
-    """`pack` with arithmetic."""
-
-    def work(backend: Backend, array: Any, out: Any, result: Result | None = None) -> Any:
-        label = array.dtype if result is None else result.given_dtype
-        source = Shape(label, tuple(array.shape))
-        target = converted_target(shape, source, asked, "shape")
-        change = asked.change(source, target.element_type)
-        if change is None:
-            return _pack_transfer(array, target, label).run(backend, array, out, result)
-        if source.dimensions != target.dimensions:
-            raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {target.dimensions}")
-        transfer = convert_transfer(
-            ArraySide(source, array.strides), BufferSide(target), Placement.buffer(target), change
-        )
-        return transfer.run(backend, array, out, result)
-
-    if isinstance(given, arrays.PLAIN):
-        return work(*arrays.open_array_like(given, "array", None), out)
-    library = library_of(given)
-    if library is None:
-        return work(*arrays.open_array(given, "array"), out)
-    return same_kind(library, given, "array", out, work, ("pack", None, shape, {}, asked.options))
-
-
-def _whole_shape(shape: TargetLike, values: Values) -> Shape:
-    """The shape for plain values; TypeError for a layout without a shape, because plain values have no element type."""
-    if isinstance(shape, Layout) or is_only_layout(shape):
-        raise TypeError(
-            f"array is {type_text(values)}, which has no element type, and shape {value_text(str(shape))} is "
-            "only a layout: write the whole shape"
-        )
-    return as_shape(shape)
-
-
-def _pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> Transfer:
-    """From an array with these dimensions and strides to a buffer of `shape`.
-
-    dtype   the array's element type, also where CuPy holds it as unsigned integers
-    """
-    key = shape, dtype, array.shape, array.strides
-    transfer = kept_packs.get(key) if type(shape) in KEYS else None
-    if transfer is None:
-        transfer = _new_pack_transfer(array, shape, dtype)
-        if type(shape) in KEYS:
-            kept_packs.keep(key, transfer, len(transfer.pieces))
-    return transfer
-
-
-def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> Transfer:
-    if isinstance(shape, Shape) or (isinstance(shape, str) and not is_only_layout(shape)):
-        found = as_shape(shape)
-    else:
-        found = as_target(shape, Shape(dtype, array.shape), "shape")
-    side = ArraySide(found, array.strides)
-    side.check(array, "array")
-    return Transfer(side, BufferSide(found), pieces(Placement.array(found, array.strides), Placement.buffer(found)))
+    return run("pack", array, None, shape, out, options)
 
 
 @overload
@@ -277,81 +178,15 @@ def unpack(
         return _unpack_array(buffer, shape, out, options)
     if shape is None:
         raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
-    if is_compiling():
-        again = functools.partial(unpack, buffer, shape, out=out, **options)
-        return traced(TracedCall("unpack", shape, None, {}, options), buffer, out, again)
-    shape = given_shape(shape, buffer, "shape")
-    asked = Asked(options) if options else None
-    if asked:
-        return _unpack_converted(buffer, array_shape(shape), asked, out)
-    if out is None:
-        return _unpack_transfer(shape, None)(buffer)
-    if type(buffer) is np.ndarray:
-        return _unpacked_into(shape, host_backend(), buffer, out)
-    library = library_of(buffer)
-    if library is not None:
-        return same_kind(library, buffer, "buffer", out, functools.partial(_unpacked_into, shape), ("unpack", shape))
-    target = arrays.open_array(out, "out", writing=True)[1]
-    return _unpack_transfer(shape, target)(buffer, out)  # where a repeated call on CuPy's arrays checks nothing twice
+    return run("unpack", buffer, shape, None, out, options)
 
 
 def _unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: ArithmeticOptions) -> Any:
     """`unpack` of an `Array`.  One that holds an N-d array is the logical array already."""
     own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.shape, shape, "shape")
     if is_flat(array.buffer):
-        return unpack(array.buffer, own, out=out, **options)
-    return transpose(array.buffer, range(len(array.buffer.shape)), out=out, **options)
-
-
-def _unpack_converted(buffer: Any, shape: Shape, asked: Asked, out: Any) -> Any:
-    """`unpack` with arithmetic."""
-    dense = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
-    change = asked.change(shape, dense.element_type)
-    if change is None:
-        return unpack(buffer, shape, out=out)
-    strides = contiguous_strides(dense)
-    if out is not None:
-        target = arrays.open_array(out, "out", writing=True)[1]
-        ArraySide(dense, target.strides).check(target, "out")
-        strides = target.strides
-    written = Placement.array(dense, strides)
-    return convert_transfer(BufferSide(shape), ArraySide(dense, strides), written, change)(buffer, out)
-
-
-def _unpacked_into(shape: ShapeLike, backend: Backend, buffer: Any, out: Any, result: Result | None = None) -> Any:
-    """`unpack` of a buffer that `open_array` returned."""
-    out_backend, target = arrays.open_array(out, "out", writing=True)
-    transfer = _unpack_transfer(shape, target)
-    array = transfer.source_memory(backend, buffer)
-    arrays.check_same_device(backend, array, out_backend, target, ("buffer", "out"))
-    return transfer.move_into(backend, array, out, target)
-
-
-def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
-    """From a buffer of `shape` to an array with the dimensions and strides of `out`, or a new one in C order."""
-    key = (shape,) if out is None else (shape, out.dtype, out.shape, out.strides)
-    transfer = kept_unpacks.get(key) if type(shape) in KEYS else None
-    if transfer is None:
-        whole = array_shape(shape)
-        source = BufferSide(whole)  # LayoutError when the shape has no size
-        side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
-        if out is not None:
-            side.check(out, "out")
-        transfer = Transfer(source, side, pieces(Placement.buffer(whole), Placement.array(whole, side.strides)))
-        if type(shape) in KEYS:
-            kept_unpacks.keep(key, transfer, len(transfer.pieces))
-    return transfer
-
-
-def array_shape(shape: ShapeLike) -> Shape:
-    """A shape whose buffer and whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
-    shape = as_shape(shape)
-    check_storable(shape)
-    if shape.rank > MAX_AXES:
-        raise LayoutError(
-            f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}"
-        )
-    return shape
+        return run("unpack", array.buffer, own, None, out, options)
+    return run("transpose", array.buffer, None, tuple(range(len(array.buffer.shape))), out, options)
 
 
 def shape_of(array: AnyArray) -> Shape:

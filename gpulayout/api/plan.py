@@ -19,16 +19,20 @@ from gpulayout.api.array_types import (
     ShapeLike,
     TargetLike,
 )
-from gpulayout.api.convert_transfer import ConvertTransfer, relayout_transfer
+from gpulayout.api.call import Call
 from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
-from gpulayout.api.in_place import InPlace, RelayoutTransfer
+from gpulayout.api.in_place import InPlace
+from gpulayout.api.index_keys import box_of
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.plan_value import PlanValue
+from gpulayout.api.reading import read_shapes
+from gpulayout.api.request import Request, request
+from gpulayout.api.running import run_request
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.stream import Progress, stream
-from gpulayout.api.targets import as_target, axis_names, converted_target
-from gpulayout.api.traced import TracedCall, traced, traced_plan
+from gpulayout.api.targets import axis_names
+from gpulayout.api.traced import traced, traced_plan
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
@@ -37,15 +41,14 @@ from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BlockShapes, passes
-from gpulayout.moves.convert_pieces import Stages
+from gpulayout.moves.boxes import part_shape
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.lowered import Lowered
 from gpulayout.moves.lowering import lowered_relayout
 from gpulayout.moves.move import check_same_dimensions
-from gpulayout.moves.pieces import pieces
 from gpulayout.moves.placement import Placement
 
-_FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "transfer"
+_FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "request"
 
 
 class Plan(PlanValue):
@@ -85,7 +88,7 @@ class Plan(PlanValue):
     pieces: Pieces
     bytes_read: int
     bytes_written: int
-    transfer: RelayoutTransfer | ConvertTransfer  # runs the pieces, and keeps what backends prepared for them
+    request: Request  # runs the pieces, and keeps what backends prepared for them
 
     def __init__(
         self,
@@ -94,17 +97,12 @@ class Plan(PlanValue):
         names: tuple[str, ...] | None = None,
         change: ElementChange | None = None,
     ):
-        transfer: RelayoutTransfer | ConvertTransfer
-        if change is None:
-            transfer = RelayoutTransfer(source, target, pieces(Placement.buffer(source), Placement.buffer(target)))
-            stages = None
-        else:
+        if change is not None:
             check_same_dimensions(source, target)
             for numbers in change.values:
                 numbers.setflags(write=False)  # which a pickle forgets
-            transfer = relayout_transfer(source, target, change)
-            stages = transfer.stages
-        values = (source, target, names, change, transfer.pieces, *moved_bytes(transfer.pieces, stages), transfer)
+        made = request(Placement.buffer(source), Placement.buffer(target), change)
+        values = source, target, names, change, made.pieces, *moved_bytes(made.pieces, made.stages), made
         for name, value in zip(_FIELDS, values):
             object.__setattr__(self, name, value)
 
@@ -112,19 +110,6 @@ class Plan(PlanValue):
     def move(self) -> AnyMove:
         """The coalesced loops of the first piece."""
         return self.pieces[0].move
-
-    @property
-    def stages(self) -> Stages | None:
-        """The stages of a plan with arithmetic; None for another plan.  Internals, as `pieces`."""
-        return None if isinstance(self.transfer, RelayoutTransfer) else self.transfer.stages
-
-    @property
-    def dense_bytes(self) -> int:
-        """Bytes that a call takes for dense arrays between the source and the target.  Internals, as `pieces`."""
-        return 0 if isinstance(self.transfer, RelayoutTransfer) else self.transfer.dense_bytes
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
 
     @overload
     def __call__(self, buffer: Pair, *, out: Any = None, max_bytes: ByteCount | None = None) -> Pair: ...
@@ -158,10 +143,8 @@ class Plan(PlanValue):
             return run_on_array(self, buffer, out, max_bytes)
         if is_compiling():
             again = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
-            return traced(TracedCall("plan", self, max_bytes=max_bytes), buffer, out, again)
-        if max_bytes is None:
-            return self.transfer.__call__(buffer, out)  # by its name, which skips a lookup
-        return self.transfer.call_in_place(buffer, out, max_bytes)
+            return traced(Call("plan", self, max_bytes=max_bytes), buffer, out, again)
+        return run_request(self.request, buffer, out, max_bytes)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
         """Plan the relayout within one buffer: a workspace takes the place of the second one.  Nothing is moved.
@@ -181,7 +164,7 @@ class Plan(PlanValue):
         LayoutError
             With the reason why it is impossible, such as padding; and for a limit below one element.
         """
-        return self.transfer.in_place(max_bytes)
+        return self.request.in_place(max_bytes)
 
     def lower(self) -> Lowered:
         """Write the plan as steps that every array library has: reshape, permute, pad and slice.
@@ -217,7 +200,7 @@ class Plan(PlanValue):
         max_bytes : int or str, optional
             Also explain how `blocks` cuts the plan for this limit, and whether two passes have longer runs.
         """
-        found = explain(self.pieces, self.source, self.target, names=self.names, stages=self.stages)
+        found = explain(self.pieces, self.source, self.target, names=self.names, stages=self.request.stages)
         if max_bytes is None:
             return found
         return Explanation("\n".join([found, *explain_blocks(self.source, self.target, max_bytes)]))
@@ -350,7 +333,7 @@ class Plan(PlanValue):
         True
         """
         limit = None if max_bytes is None else byte_count("max_bytes", max_bytes)
-        return stream(self.transfer, self.part, buffer, out, limit, progress)
+        return stream(self.request, self.of_block, buffer, out, limit, progress)
 
     def draw(self) -> Picture:
         """Draw where the elements go, with facts about a GPU's launch.
@@ -382,22 +365,53 @@ class Plan(PlanValue):
         """
         from gpulayout.pictures.plan_picture import PlanPicture
 
-        return PlanPicture(self.source, self.target, picture_facts(self.pieces, self.stages), self.names)
+        return PlanPicture(self.source, self.target, picture_facts(self.pieces, self.request.stages), self.names)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
         return self.draw().svg
 
-    def part(self, block: BlockShapes) -> Plan:
-        """The plan of a block, with the same names where it has the same dimensions."""
+    def part(self, box: Any) -> Plan:
+        """The plan for a box of the logical array, in buffers of its own: what one rank moves, or one expert.
+
+        Parameters
+        ----------
+        box : slice, Ellipsis, or a tuple of them
+            The box, as it would index the array: ``(slice(0, 512), ...)`` are the first 512 rows.
+
+        Returns
+        -------
+        Plan
+            From a buffer of the box in the source's layout to one in the target's.  Padding at the end of a dimension
+            belongs to the boxes that reach it.  Parameters, such as a scale for each channel, have the numbers of the
+            box's elements.
+
+        Raises
+        ------
+        LayoutError
+            For numbers and for steps: a box keeps every dimension.
+        IndexError
+            For more slices than dimensions.
+
+        See Also
+        --------
+        blocks : Parts that also know where their bytes lie in the large buffers.
+
+        Examples
+        --------
+        >>> whole = plan("f32[8,6]", "{0,1:T(4)}")
+        >>> whole.part((slice(0, 4), slice(2, None)))
+        plan('f32[4,4]{1,0}', 'f32[4,4]{0,1:T(4)}')
+        """
+        found = box_of(box, self.source)
+        change = None if self.change is None else self.change.part(self.source.dimensions, found)
+        return _plan(part_shape(self.source, found), part_shape(self.target, found), self.names, change)
+
+    def of_block(self, block: BlockShapes) -> Plan:
+        """The plan of a block, with the same names where it has the same dimensions.  Internals, as `pieces`."""
         names = self.names if block.source.rank == self.source.rank else None
         change = None if self.change is None else self.change.part(self.source.dimensions, block.box)
         return _plan(block.source, block.target, names, change)
-
-    def __repr__(self) -> str:
-        names = "" if self.names is None else f", names={self.names}"
-        form = "" if self.change is None else f" with {self.change.arithmetic.form}"
-        return f"plan({str(self.source)!r}, {str(self.target)!r}{names}){form}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = ({} if self.change is None else self.change.options) | ({"names": self.names} if self.names else {})
@@ -459,25 +473,16 @@ def plan(
     if is_compiling():
         again = functools.partial(plan, source, target, names=names, **options)
         return traced_plan(Plan.__new__(Plan), source, target, names, options, again)
-    asked = Asked(options) if options else None
-    if asked:
-        return _plan_converted(as_shape(source, "source"), target, names, asked)
-    if names is not None:
-        shape = as_shape(source, "source")
-        return _plan(shape, as_target(target, shape), named_dimensions(names, shape.rank, shape))
-    if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
+    is_plain = names is None and not options and type(source) in KEYS and type(target) in KEYS
+    if is_plain and (found := kept_plans.get((source, target))):
         return found
     shape = as_shape(source, "source")
-    found = _plan(shape, as_target(target, shape), axis_names(target, shape.rank))
-    kept_plans.keep((source, target), found)
+    _, write, change = read_shapes(shape, target, Asked(options))
+    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
+    found = _plan(shape, write.shape, labels, change)
+    if is_plain:
+        kept_plans.keep((source, target), found)
     return found
-
-
-def _plan_converted(source: Shape, target: TargetLike, names: str | Sequence[str] | None, asked: Asked) -> Plan:
-    """The plan with the arithmetic that a call asks for."""
-    found = converted_target(target, source, asked)
-    labels = axis_names(target, source.rank) if names is None else named_dimensions(names, source.rank, source)
-    return _plan(source, found, labels, asked.change(source, found.element_type))
 
 
 def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, change: ElementChange | None = None) -> Plan:

@@ -64,7 +64,7 @@ class Block(NamedTuple):
         TypeError
             A buffer has another dtype.
         """
-        run_on_host(self.plan.transfer, self.source_runs, self.target_runs, buffer, out)
+        run_on_host(self.plan.request, self.source_runs, self.target_runs, buffer, out)
         return out
 
 
@@ -110,7 +110,7 @@ class Blocks(Sequence[Block]):
         if self._only is not None:
             return self._only
         shapes = self._cut.block(number)
-        found = Block(self.plan.part(shapes), shapes.source_runs, shapes.target_runs)
+        found = Block(self.plan.of_block(shapes), shapes.source_runs, shapes.target_runs)
         if len(self) == 1:
             self._only = found
         return found

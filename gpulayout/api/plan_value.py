@@ -9,8 +9,8 @@ from gpulayout.api.traced_arithmetic import Constants, plain_options
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
 
-INTERNALS = "own_change", "transfer", "stages", "dense_bytes", "part", "plain_options"
-FOR_MEMORY = "pieces", "bytes_read", "bytes_written", "transfer"  # which graphs do not need
+INTERNALS = "own_change", "request", "of_block", "plain_options"
+FOR_MEMORY = "pieces", "bytes_read", "bytes_written", "request"  # which graphs do not need
 
 
 class PlanValue:
@@ -22,6 +22,14 @@ class PlanValue:
     target: Shape
     names: tuple[str, ...] | None
     own_change: ElementChange | dict[str, Any] | None  # the keywords, if a function of torch.compile made the plan
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
+
+    def __repr__(self) -> str:
+        names = "" if self.names is None else f", names={self.names}"
+        form = "" if self.change is None else f" with {self.change.arithmetic.form}"
+        return f"plan({str(self.source)!r}, {str(self.target)!r}{names}){form}"
 
     def __dir__(self) -> list[str]:
         """What completion offers: no internals that say nothing about the plan."""

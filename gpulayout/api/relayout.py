@@ -18,61 +18,38 @@ from gpulayout.api.array_types import (
     OwnKind,
     TargetLike,
 )
-from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.own_shapes import sides_of
 from gpulayout.api.plan import plan
+from gpulayout.api.running import run
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
-from gpulayout.api.traced import TracedCall, traced
 from gpulayout.layout.graph_constants import is_compiling
 
 
 @overload
 def relayout(
-    buffer: Pair,
-    source: TargetLike,
-    target: TargetLike | None = None,
-    *,
-    out: Any = None,
-    max_bytes: ByteCount | None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> Pair: ...
+    buffer: Pair, source: TargetLike, target: TargetLike | None = None, *,
+    out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
+) -> Pair: ...  # fmt: skip
 @overload
 def relayout(
-    buffer: HostArray | np.generic,
-    source: TargetLike,
-    target: TargetLike,
-    *,
-    out: None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> HostArray: ...
+    buffer: HostArray | np.generic, source: TargetLike, target: TargetLike, *,
+    out: None = None, **options: Unpack[ArithmeticOptions],
+) -> HostArray: ...  # fmt: skip
 @overload
 def relayout(
-    buffer: OwnKind[Kind],
-    source: TargetLike,
-    target: TargetLike,
-    *,
-    out: None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> Kind: ...
+    buffer: OwnKind[Kind], source: TargetLike, target: TargetLike, *,
+    out: None = None, **options: Unpack[ArithmeticOptions],
+) -> Kind: ...  # fmt: skip
 @overload
 def relayout(
-    buffer: AnyArray,
-    source: TargetLike,
-    target: TargetLike,
-    *,
-    out: None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> Any: ...
+    buffer: AnyArray, source: TargetLike, target: TargetLike, *,
+    out: None = None, **options: Unpack[ArithmeticOptions],
+) -> Any: ...  # fmt: skip
 @overload
 def relayout(
-    buffer: AnyArray,
-    source: TargetLike,
-    target: TargetLike,
-    *,
-    out: Out,
-    max_bytes: ByteCount | None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> Out: ...
+    buffer: AnyArray, source: TargetLike, target: TargetLike, *,
+    out: Out, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
+) -> Out: ...  # fmt: skip
 def relayout(
     buffer: Any,
     source: TargetLike | None = None,
@@ -161,8 +138,4 @@ def relayout(
         raise TypeError(
             f"relayout() missing 1 required positional argument: '{missing}'; only a gl.Array knows its own shape"
         )
-    if is_compiling():
-        again = functools.partial(relayout, buffer, source, target, out=out, max_bytes=max_bytes, **options)
-        return traced(TracedCall("relayout", source, target, {}, options, max_bytes), buffer, out, again)
-    transfer = plan(given_shape(source, buffer, "source"), target, **options).transfer
-    return transfer(buffer, out) if max_bytes is None else transfer.call_in_place(buffer, out, max_bytes)
+    return run("relayout", buffer, source, target, out, options, max_bytes=max_bytes)

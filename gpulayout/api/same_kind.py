@@ -1,4 +1,4 @@
-"""Calls on arrays of PyTorch and JAX: their results are arrays of the same library, on the same device."""
+"""Calls on arrays in memory: results are arrays of the same library, on the same device."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
+from gpulayout.api.call import Call
 from gpulayout.api.followed import followed
-from gpulayout.api.libraries import Library
+from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.not_memory import FollowedArray, TracedArray
-from gpulayout.api.traced import TracedCall, traced
+from gpulayout.api.traced import traced
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared
 
@@ -29,13 +30,13 @@ class Result:
         self.library, self._given = library, given
 
     def of(self, work: Work, role: str, out: Any) -> Any:
-        """See `same_kind`."""
+        """See `on_memory`."""
         backend, array = self.opened(role)
         found = work(backend, array, out, self)
         return found if out is not None else self.given_back()
 
     def running(self) -> AbstractContextManager[object]:
-        """The context of work for a list of calls; `same_kind` has its own."""
+        """The context of work for a list of calls; `on_memory` has its own."""
         return self.library.running_on(self._given) or nullcontext()
 
     def opened(self, role: str) -> tuple[Backend, AnyArray]:
@@ -63,47 +64,51 @@ class Result:
 Maker = Backend | Result  # what makes the memory of a result, by its method `empty`
 
 
-def same_kind(library: Library, given: Any, role: str, out: Any, work: Work, call: tuple[Any, ...] = ()) -> Any:
+def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
-    work   gets the backend, the array as one of NumPy's or CuPy's, `out` and the result; returns `out` if it was given
-    call   the fields of the `TracedCall` for an array that is no memory; without them, such arrays are refused
+    work   gets the backend, the array as one of NumPy's or CuPy's, `out` and what makes new memory; returns `out` if it
+           was given
+    call   of this array, if it may be no memory; without it, such arrays are refused
     """
-    if not call:
+    library = None if type(given) is np.ndarray else library_of(given)
+    if library is None:
+        backend, array = arrays.open_array(given, role)
+        return work(backend, array, out, backend)
+    if call is None:
         return library.untraced(_same_kind)(library, given, role, out, work)
-    if is_compiling():
+    if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
         again = functools.partial(_same_kind, library, given, role, out, work)
-        return traced(TracedCall(*call), given, out, again)
+        return traced(call, given, out, again)
     if library.has_gradients and given.requires_grad and library.is_plainly_followed(given):
-        return followed(TracedCall(*call), given, out)
+        return followed(call, given, out)
     try:
         return _same_kind(library, given, role, out, work)
     except TracedArray:
-        is_traced = True
+        run_instead: Callable[[Call, Any, Any], Any] = traced
     except FollowedArray:
         if not library.is_followed(given):  # but `out` or a parameter is
             raise
-        is_traced = False
-    # outside of the handlers, so that later errors do not show these as their causes
-    return traced(TracedCall(*call), given, out) if is_traced else followed(TracedCall(*call), given, out)
+        run_instead = followed
+    return run_instead(call, given, out)  # outside of the handlers, so that later errors do not show these as causes
 
 
-def again_of(
-    library: Library | None, prepared: Prepared | None, given: Any, done: Any, *, is_new: bool
-) -> Again | None:
+def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
     """What runs a call again without its checks, as `Prepared.again`; None if there is no such thing.
 
-    library    of the array, as `library_of` finds it
-    prepared   the pieces that the host has moved from `given` to `done`, if it has
-    is_new     `done` was made for the call
+    prepared       the pieces that moved from `given`, which was open as `array`, to `done`
+    is_new         `done` was made for the call
     """
-    known_call = getattr(prepared, "known_call", None)
-    if known_call is None or type(done) is not type(given) or is_compiling():
+    library = None if type(given) is np.ndarray else library_of(given)
+    if type(done) is not type(given) or is_compiling() or (library is None and array is not given):
         return None
+    known_call = getattr(prepared, "known_call", None)
     if library is not None:
-        return library.again(known_call, given, done, is_new)
-    make = Make(np.empty, (done.shape, done.dtype)) if is_new else None
-    return known_call(given, done, make) if type(given) is np.ndarray else None
+        return None if known_call is None else library.again(known_call, given, done, is_new)
+    if known_call is None:
+        return prepared.again
+    again: Again | None = known_call(given, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)
+    return again
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:

@@ -25,8 +25,9 @@ from gpulayout.api import arrays
 from gpulayout.api.array_types import Out
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.libraries import library_of
+from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.packing import pack, unpack
-from gpulayout.api.transfer import Transfer, opened
+from gpulayout.api.request import Request
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -45,25 +46,25 @@ ALIGN = 16  # of a block's second buffer in its lane: the widest access of a ker
 
 
 def stream(
-    transfer: Transfer, plan: Planner, buffer: Any, out: Out, max_bytes: int | None, progress: Progress | None
+    request: Request, plan: Planner, buffer: Any, out: Out, max_bytes: int | None, progress: Progress | None
 ) -> Out:
-    """See `Plan.stream`; `transfer` is the whole relayout's, and `plan` gives those of its blocks."""
+    """See `Plan.stream`; `request` is the whole relayout's, and `plan` gives those of its blocks."""
     libraries = [library for library in map(library_of, (buffer, out)) if library is not None]
     function: Callable[..., None] = libraries[0].untraced(_stream) if libraries else _stream
-    function(transfer, plan, buffer, out, max_bytes, progress)
+    function(request, plan, buffer, out, max_bytes, progress)
     return out
 
 
 def _stream(
-    transfer: Transfer, plan: Planner, buffer: Any, out: Any, max_bytes: int | None, progress: Progress | None
+    request: Request, plan: Planner, buffer: Any, out: Any, max_bytes: int | None, progress: Progress | None
 ) -> None:
     if not (progress is None or callable(progress)):
         raise TypeError(f"progress is {type_text(progress)}: it must be a function of the bytes done and of all bytes")
-    source, target, device, like = _sides(transfer, buffer, out)
+    source, target, device, like = _sides(request, buffer, out)
     work = None
     try:
         with contextlib.ExitStack() as entered:
-            shapes = transfer.sides[0].shape, transfer.sides[1].shape
+            shapes = request.read.shape, request.write.shape
             found, lanes = _lanes(entered, device, like, shapes, (source.on_host, target.on_host), max_bytes)
             work = _Work(plan, device, source, target, found, lanes, progress)
             arrays.will_be_written(out)
@@ -94,19 +95,20 @@ class _Side(NamedTuple):
         return not self.on_host and runs.run_count == 1
 
 
-def _sides(transfer: Transfer, buffer: Any, out: Any) -> tuple[_Side, _Side, Backend, AnyArray | None]:
+def _sides(request: Request, buffer: Any, out: Any) -> tuple[_Side, _Side, Backend, AnyArray | None]:
     """Both sides with every check, the backend of the device, and the array that lives there, if one does."""
     host, roles = host_backend(), ("buffer", "out")
-    (here, given), (there, taken) = (
-        opened(side, array, role) for side, array, role in zip(transfer.sides, (buffer, out), roles)
-    )
+    here, given = arrays.open_array(buffer, "buffer")
+    given = request.source_memory(here, given)
+    there, taken = arrays.open_array(out, "out", writing=True)
+    taken = flat_buffer(there, taken, request.write.shape, "out")
     on_device = [(backend, array) for backend, array in ((here, given), (there, taken)) if backend is not host]
     if len(on_device) == 2:
         raise BufferError(
             f"buffer is on {here.device(given)} and out is on {there.device(taken)}: stream is for an array in host "
             "memory, and plan(buffer, out=out) moves one within a device"
         )
-    shape = transfer.sides[0].shape
+    shape = request.read.shape
     if given.size < shape.buffer_length:
         raise BufferError(
             f"buffer has shape {tuple(buffer.shape)}, without the padding of {shape}: pass its whole buffer, of "

@@ -12,7 +12,7 @@ A layout without a shape is for the array of the source, which also gives a patt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gpulayout.api.arithmetic import Asked
 from gpulayout.layout import checks
@@ -21,7 +21,7 @@ from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.from_digits import layout_of
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.patterns import Pattern, read_pattern
+from gpulayout.layout.patterns import NamedAxis, Pattern, read_pattern
 from gpulayout.layout.shape import Shape
 
 
@@ -108,36 +108,34 @@ def _layout_name(text: str) -> Callable[[Sequence[int], ElementType | None], Lay
 
 def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
     """The layout of the array before a transpose whose memory is that of the array after it, in C order."""
-    sizes = pattern.axis_sizes(dimensions, {})
+    parts = [part for group in pattern.parts(dimensions, {}) for part in group]
     if all(len(group) < 2 for group in pattern.before):
-        place = {name: position for position, name in enumerate(pattern.order)}
-        places = [place[group[0]] if group else -1 for group in pattern.before]  # an axis `1` changes no place
+        place = {part.dim: position for position, part in enumerate(parts)}
+        places = [place.get(dim, -1) for dim in range(len(dimensions))]  # an axis `1` changes no place
         return Layout(sorted(range(len(places)), key=lambda dim: (places[dim], dim), reverse=True))
-    if 0 in dimensions:
-        return Layout.descending(len(dimensions))
-    strides, stride = {}, 1
-    for name in reversed(pattern.order):
-        strides[name] = stride
-        stride *= sizes[name]
-    digits = list(pattern_digits(pattern, sizes, strides))
-    if not digits:
+    digits = list(_digits(parts))
+    if not digits or 0 in dimensions:
         return Layout.descending(len(dimensions))
     return layout_of(digits, dimensions, pattern.shown, "gl.transpose takes this pattern, for the N-d array")
 
 
-def pattern_digits(pattern: Pattern, sizes: Mapping[str, int], strides: Mapping[str, int]) -> Iterator[Digit]:
-    """The digits of the array's dimensions: one for each name, or for neighbours that stay together in memory."""
-    for dim, group in enumerate(pattern.before):
-        digit = Digit(dim, 1, 1, 0)
-        for name in reversed(group):
-            if digit.extent > 1 and strides[name] == digit.stride * digit.extent:
-                digit = digit._replace(extent=digit.extent * sizes[name])
-            elif sizes[name] > 1:
-                if digit.extent > 1:
-                    yield digit
-                digit = Digit(dim, digit.step * digit.extent, sizes[name], strides[name])
-        if digit.extent > 1:
-            yield digit
+def _digits(parts: Sequence[NamedAxis]) -> Iterator[Digit]:
+    """The digits of an array whose memory has these parts in C order; neighbours that stay together are one digit."""
+    stride, placed = 1, []
+    for part in reversed(parts):
+        if part.size > 1:
+            placed.append(Digit(part.dim, part.step, part.size, stride))
+        stride *= part.size
+    last: Digit | None = None
+    for digit in sorted(placed, key=lambda digit: (digit.dim, digit.step)):
+        if last and last.dim == digit.dim and digit.stride == last.stride * last.extent:
+            last = last._replace(extent=last.extent * digit.extent)
+            continue
+        if last:
+            yield last
+        last = digit
+    if last:
+        yield last
 
 
 def _hint(value: object, like: Shape) -> str:

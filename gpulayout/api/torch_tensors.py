@@ -148,10 +148,20 @@ class TorchTensors:
         tensors = plain_memory(torch).tensors
         if tensors is None or type(given) is not torch.Tensor or type(result) is not torch.Tensor:
             return None
+        if any(ElementType.of(each.dtype).is_sub_byte for each in (given, result)):
+            return None
         # Separate numbers, because torch takes longer to read a tuple of them; no mode is there to choose a device.
         make = Make(torch.empty, tuple(result.shape) or ((),), {"dtype": result.dtype}) if is_new else None
         found: Again | None = known_call(given, result, make, tensors, None if is_new else self.will_be_written)
-        return found
+        kinds = given.dtype, result.dtype
+        if found is None or not {torch.uint8, torch.int8} & {*kinds}:
+            return found
+        again = found  # the engine cannot tell a byte from torch's types below one
+
+        def on_bytes(given: Any, out: Any) -> Any:
+            return again(given, out) if (given.dtype, kinds[1] if out is None else out.dtype) == kinds else None
+
+        return on_bytes
 
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]

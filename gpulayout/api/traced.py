@@ -12,9 +12,11 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from gpulayout.api.targets import as_target, axis_names, converted_target
+from gpulayout.api.call import Call
+from gpulayout.api.reading import read_shapes
+from gpulayout.api.targets import axis_names
 from gpulayout.api.torch_tensors import TorchTensors
 from gpulayout.api.traced_arithmetic import (
     Constants,
@@ -26,21 +28,18 @@ from gpulayout.api.traced_arithmetic import (
     kept_in_graph,
     no_constants,
 )
-from gpulayout.api.traced_sides import Given, check_array, check_fixed, traced_source
+from gpulayout.api.traced_sides import check_fixed, read_traced
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.dimension_labels import named_dimensions
-from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.plain import from_plain, plain
-from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, moves_as_integers, plain_steps, run_in_torch
 from gpulayout.moves.lowered_jax import JaxStep, is_jax, run_in_jax
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
-from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.torch_views import viewed
 
 Made = TypeVar("Made")
@@ -49,25 +48,7 @@ Made = TypeVar("Made")
 _TORCH = TorchTensors()
 
 
-class TracedCall(NamedTuple):
-    """A public call without its array, as it was written: what it takes to run it on an array without memory.
-
-    kind             "pack", "unpack", "relayout", "plan" or "transpose"
-    source, target   shapes, layouts or texts; a plan is its own source, a transpose has its axes in `target`
-    sizes            of axes, by name
-    options          the keywords of arithmetic
-    max_bytes        of a relayout in place
-    """
-
-    kind: str
-    source: Any = None
-    target: Any = None
-    sizes: Mapping[str, int] = {}
-    options: Mapping[str, Any] = {}
-    max_bytes: Any = None
-
-
-def traced(call: TracedCall, given: Any, out: Any, again: Callable[[], Any] | None = None) -> Any:
+def traced(call: Call, given: Any, out: Any, again: Callable[[], Any] | None = None) -> Any:
     """The result of a call on a traced array.  A torch.Tensor `out` is written to.
 
     again   the call anew: where torch.compile cannot trace it, the graph breaks, and it runs on memory
@@ -76,7 +57,7 @@ def traced(call: TracedCall, given: Any, out: Any, again: Callable[[], Any] | No
         reason = untraceable(call, given, out)
         if reason:
             return between_graphs(reason, again)
-    if call.kind == "transpose":
+    if call.verb == "transpose":
         found = _transposed(changed(call.options, given) if call.options else given, call.target, call.sizes)
     else:
         found = _moved(call, given)
@@ -84,7 +65,7 @@ def traced(call: TracedCall, given: Any, out: Any, again: Callable[[], Any] | No
         return found
     if not is_torch(out):
         raise BufferError("out cannot be written to inside a traced function: use the result of the call")
-    is_longer = call.kind not in ("transpose", "unpack") and _is_longer(out, found)
+    is_longer = call.verb not in ("transpose", "unpack") and _is_longer(out, found)
     error = _wrong_out(out, found, is_longer)
     if error is not None:
         if again is not None and is_compiling():
@@ -124,7 +105,7 @@ def _run(again: Callable[[], Any]) -> Any:
     return again()
 
 
-def untraceable(call: TracedCall, given: Any, out: Any) -> str:
+def untraceable(call: Call, given: Any, out: Any) -> str:
     """Why a call cannot be part of a graph of torch.compile, or nothing."""
     if not is_torch(given) or not (out is None or is_torch(out)):
         return "gpulayout takes tensors inside of graphs, and other arrays outside of them"
@@ -133,7 +114,7 @@ def untraceable(call: TracedCall, given: Any, out: Any) -> str:
     options = _options(call)
     if options:
         return arithmetic_refusal(*_ends(call), options, given)
-    if call.kind == "transpose":
+    if call.verb == "transpose":
         return _transpose_refusal(call.target, call.sizes, given)
     return _refusal(*_arguments(call, given))
 
@@ -147,7 +128,7 @@ def _refusal(kind: str, source: Any, target: Any, dtype: Any, sizes: tuple[int, 
     return ""
 
 
-def _moved(call: TracedCall, given: Any) -> Any:
+def _moved(call: Call, given: Any) -> Any:
     """A pack, unpack or relayout.  Sizes that a compiler left open become fixed here: a layout has fixed sizes."""
     check_fixed(given)
     options = _options(call)
@@ -160,9 +141,9 @@ def _moved(call: TracedCall, given: Any) -> Any:
     return _lowered_call(*arguments)(given)
 
 
-def _options(call: TracedCall) -> Mapping[str, Any]:
+def _options(call: Call) -> Mapping[str, Any]:
     """The keywords of arithmetic, or none."""
-    return call.options if call.kind != "plan" else options_of_plan(call.source)
+    return call.options if call.verb != "plan" else options_of_plan(call.source)
 
 
 def options_of_plan(plan: Any) -> Mapping[str, Any]:
@@ -179,14 +160,14 @@ def options_of_plan(plan: Any) -> Mapping[str, Any]:
     return dict(plan.plain_options())
 
 
-def _ends(call: TracedCall) -> tuple[str, Any, Any]:
+def _ends(call: Call) -> tuple[str, Any, Any]:
     """The kind, and both sides; a plan is a relayout."""
-    if call.kind == "plan":
+    if call.verb == "plan":
         return "relayout", call.source.source, call.source.target
-    return call.kind, call.source, call.target
+    return call.verb, call.source, call.target
 
 
-def _arguments(call: TracedCall, given: Any) -> tuple[str, Any, Any, Any, tuple[int, ...]]:
+def _arguments(call: Call, given: Any) -> tuple[str, Any, Any, Any, tuple[int, ...]]:
     """Of `_lowered_call`, all plain."""
     kind, source, target = _ends(call)
     sizes = tuple([operator.index(size) for size in given.shape])
@@ -203,18 +184,10 @@ def _plain_call(
 @functools.lru_cache(maxsize=1024)  # as planning of other calls is kept
 def _lowered_call(kind: str, source: Any, target: Any, dtype: Any, sizes: tuple[int, ...]) -> Lowered:
     """The steps of a call on an array of this type and these sizes, with the errors of a call on memory."""
-    source, target = from_plain(source), from_plain(target)
-    given = Given(ElementType.of(dtype).dtype, sizes)
-    own = Shape(given.dtype, sizes)
-    if kind == "pack":
-        shape = as_target(target, own, "shape")
-        check_array(given, shape)
-        return lowered_pack(shape)
-    source, is_logical = traced_source(source, given, "shape" if kind == "unpack" else "source")
-    if kind == "unpack":
-        return Lowered(source.element_type, sizes, ()) if is_logical else lowered_unpack(source, sizes[0])
-    target = as_target(target, source)
-    return lowered_pack(target) if is_logical else lowered_relayout(source, target, sizes[0])
+    (read, write, _), is_logical = read_traced(Call(kind, from_plain(source), from_plain(target)), dtype, sizes)
+    if write.is_buffer:
+        return lowered_pack(write.shape) if is_logical else lowered_relayout(read.shape, write.shape, sizes[0])
+    return Lowered(read.shape.element_type, sizes, ()) if is_logical else lowered_unpack(read.shape, sizes[0])
 
 
 def traced_plan(
@@ -246,10 +219,9 @@ def _planned_texts(
     """The shapes and the names of a plan, and whether its elements change."""
     shape, asked = as_shape(from_plain(source), "source"), asked_for(options)
     target = from_plain(target)
-    found = converted_target(target, shape, asked) if asked else as_target(target, shape)
-    check_same_dimensions(shape, found)
+    _, write, change = read_shapes(shape, target, asked)
     labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
-    return str(shape), str(found), labels, asked.change(shape, found.element_type) is not None
+    return str(shape), str(write.shape), labels, change is not None
 
 
 @constant_in_graphs

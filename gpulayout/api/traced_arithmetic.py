@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api.arithmetic import PARAMETERS, Asked, ElementChange
+from gpulayout.api.call import Call
 from gpulayout.api.not_memory import no_constant
-from gpulayout.api.targets import converted_target
 from gpulayout.api.traced_operations import Operations, computed, operations_of, zero_point_check
-from gpulayout.api.traced_sides import Given, check_fixed, traced_source
+from gpulayout.api.traced_sides import check_fixed, read_traced
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
@@ -26,7 +26,6 @@ from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, plain_steps, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_unpack
-from gpulayout.moves.move import check_same_dimensions
 
 Constants = tuple[tuple[str, Any], ...]  # keywords and their values
 Way = tuple[Lowered | None, Operations, Lowered | None]  # to the logical array, its elements, and to the result
@@ -181,24 +180,11 @@ def _way(
     in_torch: bool,
 ) -> Way:
     """What a call does, with the errors of a call on memory."""
-    source, target, asked = from_plain(source), from_plain(target), asked_for(options)
-    given = Given(ElementType.of(dtype).dtype, sizes)
-    before = None
-    if kind == "pack":
-        shape = Shape(given.dtype, sizes)
-    else:
-        shape, is_logical = traced_source(source, given, "shape" if kind == "unpack" else "source")
-        before = None if is_logical else _unpacking(shape, sizes[0])
-    if kind == "unpack":
-        found = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
-    else:
-        found = converted_target(target, shape, asked, "shape" if kind == "pack" else "target")
-        if kind == "pack" and found.dimensions != sizes:
-            raise BufferError(f"array has shape {sizes}, but {found} has dimensions {found.dimensions}")
-        check_same_dimensions(shape, found)
-    change = asked.change(shape, found.element_type)
-    operations = _operations_for(change, shape.dimensions, in_torch, _input_names(options))
-    return before, operations, None if kind == "unpack" else _packing(found)
+    call = Call(kind, from_plain(source), from_plain(target), {}, {name: _option(value) for name, value in options})
+    (read, write, change), is_logical = read_traced(call, dtype, sizes)
+    before = None if is_logical else _unpacking(read.shape, sizes[0])
+    operations = _operations_for(change, read.shape.dimensions, in_torch, _input_names(options))
+    return before, operations, _packing(write.shape) if write.is_buffer else None
 
 
 _packing = functools.lru_cache(maxsize=1024)(lowered_pack)

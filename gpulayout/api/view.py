@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import AnyArray, Kind, OwnKind, Scalar, TargetLike
-from gpulayout.api.given_shapes import given_shape
+from gpulayout.api.given_shapes import array_shape, given_shape
 from gpulayout.api.libraries import library_of
+from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.own_shapes import own_shape
-from gpulayout.api.packing import array_shape
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
-from gpulayout.api.sides import BufferSide
 from gpulayout.api.traced import between_graphs
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout
@@ -107,8 +106,8 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
         memory = opened
         dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), opened.itemsize, sizes)
     else:
-        side, strides = placed
-        dimensions, memory = side.shape.dimensions, side.memory(backend, opened, "buffer")
+        whole, strides = placed
+        dimensions, memory = whole.dimensions, flat_buffer(backend, opened, whole, "buffer")
     if library is not None:
         return library.view(buffer, backend, memory, dimensions, strides)
     seen = backend.strided(memory, dimensions, strides)
@@ -121,10 +120,10 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
 
 
 @functools.lru_cache(maxsize=1024)  # to check a shape and find its strides takes longer than to make the view
-def _placed(shape: Shape) -> tuple[BufferSide, tuple[int, ...]]:
-    """The buffer of a shape, and the byte strides of the logical array in it."""
+def _placed(shape: Shape) -> tuple[Shape, tuple[int, ...]]:
+    """The shape of a buffer, and the byte strides of the logical array in it."""
     whole = array_shape(shape)
-    return BufferSide(whole), view_strides(whole)
+    return whole, view_strides(whole)
 
 
 def _after(
@@ -137,19 +136,18 @@ def _after(
     they had, and new ones the item size.  PyTorch and others refuse a last axis whose stride is not one element.
     """
     pattern = read_pattern(text, len(dimensions), "shape")
-    named = pattern.axis_sizes(dimensions, sizes)
-    stepped = pattern.axis_strides(named, strides)
     found = []
-    for group in pattern.after:
-        steps = [name for name in group if named[name] != 1] or list(group[-1:])
-        for outer, inner in zip(steps, steps[1:]):
-            if 0 not in dimensions and stepped[outer] != named[inner] * stepped[inner]:
+    for group in pattern.parts(dimensions, sizes):
+        real = [part for part in group if part.size != 1] or list(group[-1:])
+        steps = [strides[part.dim] * part.step for part in real]
+        for outer, inner, step, next_step in zip(real, real[1:], steps, steps[1:]):
+            if 0 not in dimensions and step != inner.size * next_step:
                 raise LayoutError(
-                    f"{pattern.shown} joins {outer} and {inner}, whose elements are not evenly spaced: a step along "
-                    f"{outer} is {stepped[outer]} bytes, and {inner} takes {named[inner] * stepped[inner]}; "
+                    f"{pattern.shown} joins {outer.name} and {inner.name}, whose elements are not evenly spaced: a "
+                    f"step along {outer.name} is {step} bytes, and {inner.name} takes {inner.size * next_step}; "
                     "gl.transpose copies the array"
                 )
-        found.append((math.prod(named[name] for name in group), stepped[steps[-1]] if steps else itemsize))
+        found.append((math.prod(part.size for part in group), steps[-1] if steps else itemsize))
     if len(found) > MAX_AXES:
         raise LayoutError(f"{pattern.shown} has {len(found)} axes: {MAX_AXES} is the limit")
     return tuple(size for size, _ in found), tuple(stride for _, stride in found)

@@ -116,7 +116,9 @@ def explain(
 
 def _text(found: Plan, device: Device | None) -> str:
     """What the plan explains about itself, for a device."""
-    return str(explained(found.pieces, found.source, found.target, device, names=found.names, stages=found.stages))
+    return str(
+        explained(found.pieces, found.source, found.target, device, names=found.names, stages=found.request.stages)
+    )
 
 
 def pass_as_json(blocks: Blocks) -> dict[str, int]:
@@ -150,7 +152,7 @@ def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
         "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "arithmetic": None if found.stages is None else arithmetic_text(found.stages),
+        "arithmetic": None if found.request.stages is None else arithmetic_text(found.request.stages),
         "engine": native.engine() if move.place_count else None,
         "cpu": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),

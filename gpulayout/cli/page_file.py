@@ -35,7 +35,7 @@ def write_page(
 
 def write_plan_page(plan: Plan, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
     """Write the page of a plan, with facts about it as JSON."""
-    figure = plan_figure(plan.source, plan.target, picture_facts(plan.pieces, plan.stages), plan.names)
+    figure = plan_figure(plan.source, plan.target, picture_facts(plan.pieces, plan.request.stages), plan.names)
     _write(plan_page(figure, facts), f"{plan.source} -> {plan.target}", path, overwrite)
 
 

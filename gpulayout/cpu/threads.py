@@ -62,7 +62,7 @@ def share(
     if min(most, threads) < 2 or crew.rests():
         work(0, count)
         return
-    call = _Call(work, _portions(count, least, threads), crew)
+    call = _SharedCall(work, _portions(count, least, threads), crew)
     begin, begin_work = perf_counter(), thread_time()
     try:
         try:
@@ -102,7 +102,7 @@ def _portions(count: int, least: int, threads: int) -> deque[tuple[int, int]]:
     return deque([*front, *zip(ends, ends[1:]), *reversed(back)])
 
 
-class _Call:
+class _SharedCall:
     """One call of `share`: the portions that no thread has begun, and the threads working on other portions."""
 
     def __init__(self, work: Work, portions: deque[tuple[int, int]], crew: Crew) -> None:
@@ -175,7 +175,7 @@ class Crew:
 
     def __init__(self) -> None:
         self.seats: dict[int, object] = {}  # thread by number
-        self.invitations: SimpleQueue[_Call] = SimpleQueue()
+        self.invitations: SimpleQueue[_SharedCall] = SimpleQueue()
         self.busy: list[LockType] = []  # the locks of all threads at work, for any call
         self.is_lost = False  # true in a forked child: the threads stayed with the parent
         self.pause = PAUSES[0]  # seconds that the threads rest after the next loss
@@ -202,7 +202,7 @@ class Crew:
         else:
             self.pause = max(self.pause / 2, PAUSES[0])
 
-    def invite(self, call: _Call, guests: int, size: int) -> None:
+    def invite(self, call: _SharedCall, guests: int, size: int) -> None:
         """Invite other threads, out of a crew of `size`.  None come while Python shuts down."""
         if self._start(size):
             # Invitations pile up while all threads are busy.

@@ -17,9 +17,9 @@ from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike
 from gpulayout.api.given_shapes import check_whole
 from gpulayout.api.host_bytes import host_buffer
+from gpulayout.api.memory_checks import check_array, check_buffer_dtype, too_short
 from gpulayout.api.own_shapes import own_shape, sides_of
 from gpulayout.api.shaped_buffer import ShapedBuffer
-from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
 from gpulayout.api.targets import as_target, converted_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
 from gpulayout.dask.changing import ChunkChange, asked_of, change_of, changed_chunks
@@ -93,7 +93,7 @@ def pack(
     shape = converted_target(shape, source, asked, "shape") if asked else as_target(shape, source, "shape")
     check_storable(shape)
     change = change_of(asked, source, shape)
-    ArraySide(shape if change is None else Shape(source.element_type, shape.dimensions), ()).check(array, "array")
+    check_array(array, shape if change is None else Shape(source.element_type, shape.dimensions), "array")
     limit = limit_of(chunk_size)
     slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
     return _pack(array, slabs or slabs_of_size(shape, limit), limit, change)

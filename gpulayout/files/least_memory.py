@@ -74,7 +74,7 @@ def _route(plan: Plan, given: int, scratch: Path | None) -> Route:
 
 def _fits(plan: Plan, given: int) -> bool:
     """True when a limit holds source and target together, and what goes between them."""
-    return plan.source.nbytes + plan.target.nbytes + plan.dense_bytes <= given
+    return plan.source.nbytes + plan.target.nbytes + plan.request.dense_bytes <= given
 
 
 def _is_sensible(found: Route, plan: Plan, given: int, scratch: Path | None) -> bool:

@@ -60,9 +60,9 @@ def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
 
     Arithmetic on packed elements also takes dense arrays.
     """
-    if plan.dense_bytes:
+    if plan.request.dense_bytes:
         buffers = plan.source.nbytes + plan.target.nbytes
-        max_bytes = max_bytes * buffers // (buffers + plan.dense_bytes)
+        max_bytes = max_bytes * buffers // (buffers + plan.request.dense_bytes)
     if max_bytes > PACKED_BLOCK and (plan.source.is_packed or plan.target.is_packed):
         with contextlib.suppress(LayoutError):  # the smallest block may be larger
             return _route(plan, PACKED_BLOCK, scratch)

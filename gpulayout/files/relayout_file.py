@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, overload
 
 from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
@@ -26,35 +26,23 @@ if TYPE_CHECKING:
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
 Rules = OneSet | Sequence[OneSet]
 
+Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]  # of names
+
 
 @overload
 def relayout_file(
-    file: str | os.PathLike[str] | ShapedBuffer[Any],
-    out: str | os.PathLike[str],
-    *,
-    source: ShapeLike | None = None,
-    target: TargetLike | None = None,
-    raw: bool = False,
-    overwrite: bool = False,
-    max_bytes: SupportsIndex | str | None = None,
-    scratch: str | os.PathLike[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **options: Unpack[ArithmeticOptions],
-) -> FileRelayout: ...
+    file: str | os.PathLike[str] | ShapedBuffer[Any], out: str | os.PathLike[str], *,
+    source: ShapeLike | None = None, target: TargetLike | None = None, raw: bool = False, overwrite: bool = False,
+    max_bytes: SupportsIndex | str | None = None, scratch: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
+) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(
-    file: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    tensors: Rules,
-    rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-    assume: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-    allow_unmatched: bool = False,
-    overwrite: bool = False,
-    max_bytes: SupportsIndex | str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    file: str | os.PathLike[str], out: str | os.PathLike[str], *, tensors: Rules, rename: Pairs = (),
+    assume: Pairs = (), allow_unmatched: bool = False, overwrite: bool = False,
+    max_bytes: SupportsIndex | str | None = None, progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
-) -> CheckpointRelayout: ...
+) -> CheckpointRelayout: ...  # fmt: skip
 def relayout_file(
     file: str | os.PathLike[str] | ShapedBuffer[Any],
     out: str | os.PathLike[str],

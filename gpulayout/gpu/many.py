@@ -25,7 +25,7 @@ JOBS = {2: 44, 4: 29}  # compiled number of axes -> jobs that fit the 4 KB of pa
 _MOST_AXES = max(JOBS)
 
 
-class Request(NamedTuple):
+class JobMove(NamedTuple):
     """A move of a list between two addresses, given modulo 16; error messages begin with its label."""
 
     label: str
@@ -89,7 +89,7 @@ class ManyPlan:
         return len(self.shared) + len(self.alone)
 
 
-def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
+def many_plan(requests: tuple[JobMove, ...]) -> ManyPlan:
     """The launches for a list of moves.  A BufferError of `kernel_plan` gets the move's label in front."""
     groups: dict[int, list[tuple[int, SmallMove]]] = {}
     alone = []

@@ -16,7 +16,7 @@ import numpy as np
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.convert_run import ConvertLaunches
 from gpulayout.gpu.index_run import IndexLaunches
-from gpulayout.gpu.many import ManyPlan, Request, many_plan
+from gpulayout.gpu.many import JobMove, ManyPlan, many_plan
 from gpulayout.gpu.move_run import MoveLaunches, phases
 from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.gpu.uploads import Uploads
@@ -85,7 +85,7 @@ class CudaBackend(abc.ABC):
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
         """As `start_of_move`, for several pieces; small ones share launches."""
         requests = [
-            Request(
+            JobMove(
                 "",
                 piece.move,
                 *phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset),
@@ -104,14 +104,14 @@ class CudaBackend(abc.ABC):
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """See `Backend.prepare_jobs`.  Small moves share launches."""
-        requests: list[Request] = []
+        requests: list[JobMove] = []
         addresses: list[tuple[int, int]] = []
         owners: list[PreparedJob] = []
         for job in jobs:
             source, target = self.address(job.source), self.address(job.target)
             for move, source_offset, target_offset in job.prepared.pieces:
                 addresses.append((source + source_offset, target + target_offset))
-                requests.append(Request(job.label, move, *phases(move, *addresses[-1])))
+                requests.append(JobMove(job.label, move, *phases(move, *addresses[-1])))
                 owners.append(job)
         device = self.runtime.place(jobs[0].target)[1]
         plan = (_kept_plan if len(requests) <= MOST_MOVES_KEPT else many_plan)(tuple(requests))
@@ -124,7 +124,7 @@ class CudaBackend(abc.ABC):
 
         return start_all
 
-    def _start_of_job(self, job: PreparedJob, request: Request, device: int) -> Start:
+    def _start_of_job(self, job: PreparedJob, request: JobMove, device: int) -> Start:
         """The start of a piece of a job that gets its own launch."""
         if len(job.prepared.pieces) == 1:
             prepared: Any = job.prepared  # this backend's own: a `MoveLaunches`

@@ -18,6 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
@@ -27,6 +28,15 @@ Groups = tuple[tuple[str, ...], ...]  # for every axis, the names of the axes it
 _TOKEN = re.compile(r"\.\.\.|[()=]|[^\s()=.]+|\.")
 _EXAMPLE = "is not a pattern such as 'h w c -> c h w'"
 _ALONE = "~"  # the name of `...` outside parentheses; no identifier
+
+
+class NamedAxis(NamedTuple):
+    """A named axis: a digit of a dimension of the array, ``index[dim] // step % size``."""
+
+    name: str
+    size: int
+    dim: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -72,19 +82,20 @@ class Pattern:
                 found[name] = known[name] if name in known else size // product if product else 0
         return found
 
-    def axis_strides(self, sizes: Mapping[str, int], strides: Sequence[int]) -> dict[str, int]:
-        """The stride of every axis by name, in the unit of `strides`, which are those of the array.
+    def parts(self, dimensions: Sequence[int], sizes: Mapping[str, int]) -> tuple[tuple[NamedAxis, ...], ...]:
+        """What each axis of the result is made of, the most major first, for an array of these dimensions.
 
-        >>> pattern = read_pattern("(h=2 w) c -> c h w", 2)
-        >>> pattern.axis_strides(pattern.axis_sizes((6, 4), {}), (16, 4))
-        {'w': 16, 'h': 48, 'c': 4}
+        >>> read_pattern("(h=2 w) c -> c h w", 2).parts((6, 4), {})[1]
+        (NamedAxis(name='h', size=2, dim=0, step=3),)
         """
-        found: dict[str, int] = {}
-        for group, stride in zip(self.before, strides):
+        named = self.axis_sizes(dimensions, sizes)
+        found: dict[str, NamedAxis] = {}
+        for dim, group in enumerate(self.before):
+            step = 1
             for name in reversed(group):
-                found[name] = stride
-                stride *= sizes[name]
-        return found
+                found[name] = NamedAxis(name, named[name], dim, step)
+                step *= named[name]
+        return tuple([tuple([found[name] for name in group]) for group in self.after])
 
     def known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes in the text and beside it."""

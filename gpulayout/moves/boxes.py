@@ -38,6 +38,24 @@ def rounded(number: int, unit: int) -> int:
     return -(-number // unit) * unit if unit else 0
 
 
+def part_shape(shape: Shape, box: Sequence[Interval]) -> Shape:
+    """A box as a shape of its own in the same layout; padding at the end of a dimension belongs to what reaches it.
+
+    >>> print(part_shape(Shape("f32", (6, 5), "{1,0:PD(8,8)}"), ((2, 6), (0, 4))))
+    f32[4,4]{1,0:PD(6,4)}
+    """
+    if all(interval == (0, size) for interval, size in zip(box, shape.dimensions)):
+        return shape
+    layout = shape.layout.replace(split_configs=())
+    if layout.padded_dimensions is not None:
+        ends = [
+            width if last == size else last
+            for (_, last), size, width in zip(box, shape.dimensions, layout.padded_dimensions)
+        ]
+        layout = layout.replace(padded_dimensions=tuple([end - first for end, (first, _) in zip(ends, box)]))
+    return Shape(shape.element_type, tuple([last - first for first, last in box]), layout)
+
+
 class Lead(NamedTuple):
     """How the coordinate of a dimension reaches its most major digit.
 

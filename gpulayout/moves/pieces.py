@@ -90,7 +90,7 @@ def check_piece_count(count: int, places: int) -> None:
 
 
 def strided_piece(shape: Shape, part: Region) -> StridedPiece:
-    """The move of a region whose two rows are the places in the source and in the target, in bytes."""
+    """The move of a region whose two rows are the places in the source and in the target, in bytes or slots."""
     (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
     loops = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
     order = sorted(range(len(loops)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))

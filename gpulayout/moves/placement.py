@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from gpulayout.layout.digits import Digit, Digits, StrideTable
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -43,7 +46,7 @@ class Placement(NamedTuple):
     def array(shape: Shape, strides: Sequence[int]) -> Placement:
         """An array with these byte strides.  Elements that a buffer packs take a byte each."""
         digits = tuple([Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)])
-        return Placement(_dense(shape.element_type, shape.dimensions), digits, shape.dimensions)
+        return Placement(dense_shape(shape.element_type, shape.dimensions), digits, shape.dimensions)
 
     @property
     def is_buffer(self) -> bool:
@@ -51,13 +54,18 @@ class Placement(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """True when each dimension has one stride."""
+        """True for an array, and for a buffer without tiles and tail padding: a loop for each digit is all of it."""
         return self.digits is not None or is_plain(self.shape)
 
     @property
     def is_packed(self) -> bool:
         """True when elements share bytes."""
         return self.digits is None and self.shape.is_packed
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of an array that holds the elements."""
+        return self.shape.buffer_dtype if self.digits is None else self.shape.dtype
 
     @property
     def bits(self) -> int:
@@ -73,7 +81,7 @@ class Placement(NamedTuple):
     def strides(self) -> tuple[int, ...]:
         """The stride of each dimension of the logical array: slots of a packed buffer, or else bytes.
 
-        For a buffer without tiles, and for an array whose dimensions have one digit each.
+        For a buffer without tiles, and for an array whose dimensions have one digit each, as `array` makes it.
         """
         if self.digits is None:
             return self.shape.strides if self.shape.is_packed else self.shape.byte_strides
@@ -95,18 +103,22 @@ class Placement(NamedTuple):
     @property
     def dense(self) -> Placement:
         """The elements in an array in C order, one in each byte or more."""
-        return Placement.array(self.shape, contiguous_strides(self.shape))
+        return Placement.array(self.shape, contiguous_strides(self.shape.dimensions, self.shape.itemsize))
 
 
 @functools.lru_cache(maxsize=1024)  # to make a shape costs as much as to plan a small move
-def _dense(element_type: ElementType, dimensions: tuple[int, ...]) -> Shape:
-    return Shape(element_type, dimensions)
+def dense_shape(element_type: ElementType, dimensions: tuple[int, ...]) -> Shape:
+    """The shape of an array in C order."""
+    return Shape(element_type, dimensions, _descending(len(dimensions)))
 
 
-def contiguous_strides(shape: Shape) -> tuple[int, ...]:
-    """Byte strides of the logical array in C order."""
-    found, stride = [], shape.itemsize
-    for size in reversed(shape.dimensions):
+_descending = functools.lru_cache(maxsize=128)(Layout.descending)
+
+
+def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Byte strides of an array in C order."""
+    found, stride = [], itemsize
+    for size in reversed(dimensions):
         found.append(stride)
         stride *= size
     return tuple(reversed(found))

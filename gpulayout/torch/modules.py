@@ -11,9 +11,9 @@ import torch
 import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.api.arithmetic import OPTIONS, Asked
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.packing import array_shape, pack, unpack
+from gpulayout.api.given_shapes import array_shape
+from gpulayout.api.packing import pack, unpack
 from gpulayout.api.plan import Plan, plan
-from gpulayout.api.sides import BufferSide
 from gpulayout.api.targets import check_layout_text
 from gpulayout.api.transpose import check_axis_names, transpose
 from gpulayout.layout import checks
@@ -124,7 +124,8 @@ class Pack(MoveModule):
         if isinstance(shape, str) and is_only_layout(shape):
             check_layout_text(shape, "shape")
         elif not isinstance(shape, Layout):
-            shape = BufferSide(as_shape(shape)).shape  # LayoutError for one without a size
+            shape = as_shape(shape)
+            _ = shape.buffer_length  # LayoutError for one without a size
         Asked(options)  # finds mistakes
         self.shape, self.options = shape, options
 
@@ -173,7 +174,7 @@ class Unpack(MoveModule):
     def __init__(self, shape: Shape | str, **options: Options[ArithmeticOptions]):
         super().__init__()
         Asked(options)  # finds mistakes
-        self.shape, self.options = BufferSide(array_shape(shape)).shape, options
+        self.shape, self.options = array_shape(shape), options
 
     def forward(self, buffer: Any) -> Any:
         """The N-d tensor.

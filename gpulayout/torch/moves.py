@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from gpulayout.api.packing import pack, unpack
-from gpulayout.api.plan import plan
-from gpulayout.api.traced import TracedCall, traced
+from gpulayout.api.call import Call
+from gpulayout.api.running import run
+from gpulayout.api.traced import traced
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.torch.operators import is_row_major, moved_axes, moved_buffer
@@ -47,25 +46,24 @@ class TensorRelayout:
         return str(self.source), str(self.target)
 
     @cached_property
-    def _whole(self) -> Callable[[Any], Any] | None:
-        """The public call that this is, for a contiguous buffer; None for another, such as the way to a longer buffer.
+    def _call(self) -> tuple[str, Shape | None, Shape | None]:
+        """The verb, the source and the target of the call that this is; no verb for the way to a longer buffer.
 
         To find it takes as long as to move a small buffer.
         """
         if self.sizes == self.source.dimensions and is_row_major(self.source):
-            return (lambda array: pack(array, self.target)) if self.result == (self.target.buffer_length,) else None
+            return "pack" if self.result == (self.target.buffer_length,) else "", None, self.target
         if self.result == self.target.dimensions and is_row_major(self.target):
-            return lambda buffer: unpack(buffer.contiguous(), self.source)
-        if self.result == (self.target.buffer_length,):
-            move = plan(self.source, self.target)
-            return lambda buffer: move(buffer.contiguous())
-        return None
+            return "unpack", self.source, None
+        return "relayout" if self.result == (self.target.buffer_length,) else "", self.source, self.target
 
     def run(self, tensor: Any) -> Any:
         """The result for a tensor in memory."""
-        if self._whole is not None:
-            return self._whole(tensor.detach())
-        return moved_buffer(tensor, self.source, self.target, self.result)
+        verb, source, target = self._call
+        if not verb:
+            return moved_buffer(tensor, self.source, self.target, self.result)
+        tensor = tensor.detach()
+        return run(verb, tensor if verb == "pack" else tensor.contiguous(), source, target, None)
 
     def by_operator(self, tensor: Any) -> Any:
         """The result, by the operator."""
@@ -75,7 +73,7 @@ class TensorRelayout:
         """The result, by torch's own operations."""
         if tensor.shape != self.source.dimensions:
             tensor = tensor.reshape(-1)
-        found = traced(TracedCall("relayout", self.source, self.target), tensor, None)
+        found = traced(Call("relayout", self.source, self.target), tensor, None)
         length = math.prod(self.result)
         if found.numel() < length:
             found = torch.nn.functional.pad(found.reshape(-1), (0, length - found.numel()))

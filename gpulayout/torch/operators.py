@@ -20,9 +20,7 @@ from typing import Any
 
 import torch
 
-from gpulayout.api.packing import pack, unpack
-from gpulayout.api.relayout import relayout
-from gpulayout.api.transpose import transpose
+from gpulayout.api.running import run
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
 
@@ -41,12 +39,12 @@ def moved_buffer(given: Any, source: Shape, target: Shape, sizes: Sequence[int])
     """The result of `gpulayout::relayout` for a tensor in memory; autograd does not know of it."""
     given = given.detach()
     if given.shape == source.dimensions and is_row_major(source):
-        found = pack(given, target)
+        found = run("pack", given, None, target, None)
     else:
         given = given.contiguous().view(-1)
         if sizes == target.dimensions and is_row_major(target):
-            return unpack(given, source)
-        found = relayout(given, source, target)
+            return run("unpack", given, source, None, None)
+        found = run("relayout", given, source, target, None)
     if found.shape == sizes:
         return found
     length = math.prod(sizes)
@@ -64,7 +62,7 @@ def moved_axes(given: Any, split: Sequence[int], order: Sequence[int], sizes: Se
     given = given.detach()
     if given.shape != split:
         given = given.view(split)
-    found = transpose(given, order)
+    found = run("transpose", given, None, order, None)
     return found if found.shape == sizes else torch.ops.aten._unsafe_view.default(found, sizes)
 
 

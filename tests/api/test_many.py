@@ -9,7 +9,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.launch import SHARED_BYTES, SHARED_TILE_BYTES
-from gpulayout.gpu.many import JOBS, Request, many_plan, small_move
+from gpulayout.gpu.many import JOBS, JobMove, many_plan, small_move
 from gpulayout.gpu.run import CudaBackend
 from tests import reference
 from tests.support.executors import GUARD_BYTE, guarded, guards_intact, source_buffer
@@ -172,7 +172,7 @@ def test_a_hundred_mixed_jobs_take_few_launches(executor):
 
 def requests(*pairs):
     return tuple(
-        Request(f"job {number}: ", relayout_move(gl.parse_shape(source), gl.parse_shape(target)), 0, 0)
+        JobMove(f"job {number}: ", relayout_move(gl.parse_shape(source), gl.parse_shape(target)), 0, 0)
         for number, (source, target) in enumerate(pairs)
     )
 

@@ -293,12 +293,12 @@ def test_parameters_of_a_plan_stay_as_they_were():
 def test_many_numbers_are_not_kept_by_a_call():
     rows, weights = np.arange(40_000, dtype=np.float32)[:, None], np.ones((40_000, 2), np.int8)
     plan = gl.plan("s8[40000,2]", "{1,0}", dtype="f32", scale=rows)
-    moves = plan.transfer.prepared_by(host_backend())
+    moves = plan.request.prepared_by(host_backend())
     for _ in range(3):
         found = plan(weights.reshape(-1))
         assert (found.reshape(40_000, 2) == rows).all()
     assert moves.known_call(weights.reshape(-1), found, None) is None
-    few = gl.plan("s8[400,2]", "{1,0}", dtype="f32", scale=rows[:400]).transfer.prepared_by(host_backend())
+    few = gl.plan("s8[400,2]", "{1,0}", dtype="f32", scale=rows[:400]).request.prepared_by(host_backend())
     source, out = weights[:400].reshape(-1), found[:800]
     assert few.known_call(source, out, None)(source.copy(), out) is out
 
@@ -550,7 +550,7 @@ def test_a_call_with_a_target_makes_none():
     plan = gl.plan("f32[6,5]", "{0,1}")
     flat, out = values(0).reshape(-1), np.empty(30, np.float32)
     plan(flat, out=out)
-    moves = plan.transfer.prepared_by(host_backend())
+    moves = plan.request.prepared_by(host_backend())
     given, new = moves.known_call(flat, out, None), moves.known_call(flat, out, Make(np.empty, (30, "f4")))
     assert given(flat, None) is None and new(flat, out) is None
     assert given(flat, out) is out and (new(flat, None) == out).all()
@@ -563,7 +563,7 @@ def test_a_tensor_that_gets_other_memory_during_a_call_is_asked_again(torch, whe
     plan = gl.plan("f32[6,5]", "{0,1}")
     source, out = torch.arange(30.0), torch.empty(30)
     plan(source, out=out)
-    moves, tensors = plan.transfer.prepared_by(host_backend()), plain_memory(torch).tensors
+    moves, tensors = plan.request.prepared_by(host_backend()), plain_memory(torch).tensors
     events = []
 
     def changed(*_):
@@ -586,7 +586,7 @@ def test_a_tensor_keeps_its_memory_while_it_moves(torch):
     plan = gl.plan("f32[6,5]", "{0,1}")
     source, out = torch.arange(30.0), torch.empty(30)
     plan(source, out=out)
-    moves, tensors = plan.transfer.prepared_by(host_backend()), plain_memory(torch).tensors
+    moves, tensors = plan.request.prepared_by(host_backend()), plain_memory(torch).tensors
     held = []
 
     def count(_):
@@ -647,7 +647,7 @@ def test_an_interrupt_while_a_target_is_asked_is_raised():
     out = np.empty((5, 6), np.float32)
     plan = gl.plan("f32[6,5]", "{0,1}")
     plan(values(0).reshape(-1), out=out.reshape(-1))
-    moves = plan.transfer.prepared_by(host_backend())
+    moves = plan.request.prepared_by(host_backend())
     again = moves.known_call(values(0).reshape(-1), np.empty(30, np.float32).view(Out), None)
     with pytest.raises(KeyboardInterrupt):
         again(values(0).reshape(-1), np.empty(30, np.float32).view(Out))

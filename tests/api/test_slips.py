@@ -25,6 +25,11 @@ SLIPS = {
     "a pattern with commas": (lambda: gl.transpose(IMAGE, "h,w,c -> c,h,w"), SPACED),
     "a layout as a pattern": (lambda: gl.transpose(IMAGE, "{2,0,1}"), "; gl.pack takes the text of a layout"),
     "a Layout as a pattern": (lambda: gl.transpose(IMAGE, gl.Layout((1, 0, 2))), ": gl.pack takes layouts and shapes"),
+    "sizes beside a list of axes": (lambda: gl.transpose(IMAGE, [2, 0, 1], h=2), "but axes is [2, 0, 1]"),
+    "a Shape as a pattern": (
+        lambda: gl.transpose(IMAGE, gl.Shape("f32", (2, 3))),
+        "axes is a Shape: gl.pack takes layouts and shapes",
+    ),
     "a size under another name": (
         lambda: gl.transpose(MATRIX, "(h w) c -> c h w", height=2),
         "size height is given, but axes '(h w) c -> c h w' has no axis height",

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.api.copies import kept_copies, split_strides
+from gpulayout.api.call import Call
+from gpulayout.api.request import request_of
 from tests.support.executors import guarded, guards_intact
 from tests.support.foreign import Producer
 from tests.support.placed import pack_pieces
@@ -118,9 +119,12 @@ def test_strides_of_split_axes_are_those_of_numpy(data):
     dimensions = tuple(size for group in groups for size in group)
     expected = out.reshape(dimensions)
     assert not out.size or np.shares_memory(expected, out)
-    found = split_strides(dimensions, joined, out.strides)
-    real = [dim for dim, size in enumerate(dimensions) if size > 1]
-    assert [found[dim] for dim in real] == [expected.strides[dim] for dim in real]
+    names = iter(f"a{number}" for number in range(len(dimensions)))
+    after = " ".join(f"({' '.join(itertools.islice(names, len(group)))})" for group in groups)
+    before = " ".join(f"a{number}" for number in range(len(dimensions)))
+    found = request_of(Call("transpose", None, f"{before} -> {after}"), None, np.zeros(dimensions, np.int8), out).write
+    strides = {digit.dim: digit.stride for digit in found.digits}
+    assert strides == {dim: expected.strides[dim] for dim, size in enumerate(dimensions) if size > 1}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -314,12 +318,11 @@ def test_a_buffer_may_lie_in_a_gap_of_its_output(place):
     assert place.host(cache).tolist() == values.tolist()
 
 
-def test_contiguous_outputs_are_moved_as_pack_moves_them(executor, plans_anew):
+def test_contiguous_outputs_are_moved_as_pack_moves_them():
     """One mechanism for all outputs costs contiguous ones nothing: the plan is that of a buffer."""
     array = numbered((4, 6, 10), "float32")
     for order in itertools.permutations(range(3)):
-        gl.transpose(executor.array(array), order)
-    assert len(kept_copies.keys()) == 6
-    for key in kept_copies.keys():  # noqa: SIM118 - no dictionary
-        shape, strides, *_ = key
-        assert kept_copies.get(key).pieces == pack_pieces(strides, shape)
+        turned = array.transpose(order)
+        (found,) = request_of(Call("transpose", None, order), None, array, None).pieces
+        (packed,) = pack_pieces(turned.strides, gl.Shape("f32", turned.shape))
+        assert found.move.axes == packed.move.axes and found[1:] == packed[1:] == (0, 0)

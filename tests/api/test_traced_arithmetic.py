@@ -309,3 +309,17 @@ def test_types_that_the_libraries_lack_are_refused():
         jax.jit(lambda x: gl.pack(x, "f32[6,8]", scale=2))(FLOATS)
     with pytest.raises(gl.LayoutError, match="scale of shape .* does not fit"):
         jax.jit(lambda x: gl.transpose(x, scale=[1, 2, 3, 4, 5]))(FLOATS)
+
+
+def test_a_call_that_breaks_a_graph_keeps_its_arithmetic():
+    """It runs on memory: an output of NumPy's is none of a graph."""
+    torch = pytest.importorskip("torch")
+    array, out = torch.arange(6.0).reshape(2, 3), np.zeros((3, 2), np.float32)
+    calls = (
+        lambda array: gl.transpose(array, scale=3.0, out=out),
+        lambda array: gl.pack(array, "{0,1}", scale=3.0, out=out.reshape(-1)).reshape(3, 2),
+    )
+    for call in calls:
+        out[:] = -1
+        found = torch.compile(call, backend="eager")(array)
+        assert out.tolist() == np.asarray(found).tolist() == (3 * array.T).tolist()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import packing
 from gpulayout.api import plan as planning
+from gpulayout.api import request, running
 from gpulayout.api.kept import Kept
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.layout.arguments import LONGEST_KEPT
@@ -20,11 +20,10 @@ MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def planned(monkeypatch, plans_anew):
-    """The callers that made plans, by their files."""
+    """A word for every plan that is made."""
     calls = []
-    for module in (planning, packing):
-        real, name = module.pieces, module.__name__.rpartition(".")[2]
-        monkeypatch.setattr(module, "pieces", lambda *given, real=real, name=name: calls.append(name) or real(*given))
+    real = request.pieces
+    monkeypatch.setattr(request, "pieces", lambda *given: calls.append("pieces") or real(*given))
     return calls
 
 
@@ -41,7 +40,7 @@ def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch
             ("f32[2,3]", "{0,1}"),
         )
     ]
-    assert all(plan is plans[0] for plan in plans) and planned == ["plan"]
+    assert all(plan is plans[0] for plan in plans) and planned == ["pieces"]
     monkeypatch.setattr(planning, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
     assert gl.plan("f32[2,3]", "{0,1}") is gl.plan(source, gl.Layout((0, 1))) is plans[0]
     monkeypatch.undo()
@@ -61,7 +60,7 @@ def test_pack_plans_once_for_each_kind_of_array(planned, shape):
     for _ in range(2):
         for array in (MATRIX, MATRIX.T.copy().T, np.repeat(MATRIX, 2, 1)[:, ::2]):
             assert gl.pack(array, shape).tolist() == [0, 3, 0, 1, 4, 0, 2, 5, 0]
-    assert planned == ["packing"] * 3
+    assert planned == ["pieces"] * 3
     whole = not isinstance(shape, gl.Layout) and "f32" in str(shape)
     if whole:
         with pytest.raises(TypeError, match="^array has dtype int32, but"):
@@ -82,7 +81,7 @@ def test_unpack_plans_once_for_each_kind_of_out(planned):
             np.empty((2, 6), np.float32)[:, ::2],
         ):
             assert gl.unpack(buffer, "f32[2,3]{0,1}", out=out).tolist() == MATRIX.tolist()
-    assert planned == ["packing"] * 4
+    assert planned == ["pieces"] * 3  # a new array is in C order too
     for wrong in (np.empty((2, 3), np.int32), np.empty((3, 2), np.float32)):
         with pytest.raises((TypeError, BufferError), match="^out has "):
             gl.unpack(buffer, "f32[2,3]{0,1}", out=wrong)
@@ -114,16 +113,14 @@ def test_plans_of_new_shapes_do_not_pile_up(monkeypatch, plans_anew):
         buffer = gl.pack(array, "{0,1}")
         assert gl.relayout(buffer, f"f32[2,{size}]{{0,1}}", "{1,0}").tolist() == list(range(2 * size))
         assert gl.unpack(buffer, f"f32[2,{size}]{{0,1}}").tolist() == array.tolist()
-        assert all(
-            0 < len(kept.keys()) <= 12 for kept in (planning.kept_plans, packing.kept_packs, packing.kept_unpacks)
-        )
+        assert all(0 < len(kept.keys()) <= 14 for kept in (running.kept_calls, request.kept_requests))
 
 
 def test_long_texts_are_read_and_not_kept(plans_anew):
     text = "f32[" + ",".join(["1"] * 2100) + "]"
     assert len(text) > LONGEST_KEPT
     assert gl.relayout(np.ones(1, np.float32), text, text).tolist() == [1]
-    assert all(text not in key for key in planning.kept_plans.keys())
+    assert all(text not in key for key in running.kept_calls.keys())
 
 
 def test_a_bound_says_what_an_entry_takes(numpy_alone):
@@ -139,6 +136,7 @@ def test_a_bound_says_what_an_entry_takes(numpy_alone):
             plan(np.zeros(3 * size, np.float32))
             kept.keep((plan.source, plan.target), plan, len(plan.pieces))
         each = tracemalloc.get_traced_memory()[0] / 100
+        request.kept_requests.clear()
         tracemalloc.clear_traces()
         plan = planning.Plan(source, target)
         plan(np.zeros(source.nbytes, np.uint8))

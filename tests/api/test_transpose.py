@@ -1,5 +1,6 @@
 """gl.transpose against a loop over all elements, on every executor."""
 
+import contextlib
 import itertools
 import math
 import time
@@ -291,6 +292,15 @@ def test_sizes_and_ranks_beyond_all_limits():
         gl.transpose(np.arange(6), "(h w) -> w h", h=10**5000)
     with pytest.raises(gl.LayoutError, match="has 71 axes: 64 is the limit$"):
         gl.transpose(np.arange(6), "a -> a" + " 1" * 70)
+    assert gl.transpose(np.arange(6), "a -> a" + " 1" * 63).shape == (6, *(1,) * 63)
+    for count, limit in (
+        (64, contextlib.nullcontext()),
+        (65, pytest.raises(gl.LayoutError, match="has 65 axes: 64 is")),
+    ):
+        names = [f"a{number}" for number in range(count)]  # in one axis of each side
+        text, sizes = f"({' '.join(names)}) -> ({' '.join(reversed(names))})", dict.fromkeys(names[1:], 1)
+        with limit:
+            assert gl.transpose(np.arange(6), text, **sizes).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_repeated_numbers_of_axes_are_checked_again():

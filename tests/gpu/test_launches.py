@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends, sides
+from gpulayout.api import backends, request
 from gpulayout.gpu import run as cuda_run
 from gpulayout.gpu.choose_kernel import kernel_plan
 from tests.support import executors, fake_cuda
@@ -82,8 +82,7 @@ def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monke
     counted(cuda_run.CudaBackend, "prepare", "pieces")
     counted(cuda_run.CudaBackend, "start_of_move", "launch")
     counted(cuda_run.CudaBackend, "start_of_pieces", "launch")
-    for side in (sides.BufferSide, sides.ArraySide):
-        counted(side, "memory", "check")
+    counted(request.Request, "source_memory", "check")
     buffer = numbers(cupy, 240)
     matrix = buffer.reshape(12, 20)
     first = CALLS[name](buffer, matrix).tolist()
@@ -149,7 +148,7 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert plan(buffer, out=out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
-    kept = plan.transfer.prepared[backends.gpu_backend()]
+    kept = plan.request.prepared[backends.gpu_backend()]
     assert kept.kinds_kept >= 3  # buffers at other phases have launches of their own
 
 
@@ -160,7 +159,7 @@ def test_not_every_length_of_a_buffer_is_remembered(cupy):
         room[...] = 0
         plan(memory[:length], out=room[:length])
         assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
-    kept = plan.transfer.prepared[backends.gpu_backend()]
+    kept = plan.request.prepared[backends.gpu_backend()]
     assert 0 < kept.kinds_kept <= kept.MOST
 
 

@@ -126,7 +126,7 @@ def test_a_stream_of_each_thread_shares_nothing(cupy):
 
 
 def _copies(plan):
-    return plan.transfer.prepared[gl.api.backends.gpu_backend()]._parameters._copies
+    return plan.request.prepared[gl.api.backends.gpu_backend()]._parameters._copies
 
 
 def _copy_of(plan):

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.many import JOBS, Request, many_plan, small_move
+from gpulayout.gpu.many import JOBS, JobMove, many_plan, small_move
 from tests.support.kernel_cases import BLOCK, WIDTHS, Case, cases, move_of
 from tests.support.simt import runner, toolchain
 from tests.support.simt.record import Record
@@ -45,7 +45,7 @@ def threes(width):
 
 def record(three, order=0, change=lambda text: text):
     plan = many_plan(
-        tuple(Request(f"job {i}: ", case.move, case.source_phase, case.target_phase) for i, case in enumerate(three))
+        tuple(JobMove(f"job {i}: ", case.move, case.source_phase, case.target_phase) for i, case in enumerate(three))
     )
     (launch,) = plan.shared
     assert launch.members == (0, 1, 2)

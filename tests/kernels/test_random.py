@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.many import JOBS, Request, many_plan
+from gpulayout.gpu.many import JOBS, JobMove, many_plan
 from gpulayout.moves.move import Move
 from tests.support import random_indices
 from tests.support.kernel_cases import BLOCK, FILES, MOVE_FILES, WIDTHS
@@ -101,7 +101,7 @@ def test_random_moves_are_right_in_shared_launches(part):
     for number in range(part, PLANS // 30, LISTS):
         cases = list(small_cases(number))
         plan = many_plan(
-            tuple(Request(i, case.move, case.source_phase, case.target_phase) for i, case in enumerate(cases))
+            tuple(JobMove(i, case.move, case.source_phase, case.target_phase) for i, case in enumerate(cases))
         )
         for launch in plan.shared:
             kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(

@@ -13,7 +13,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.many import Request, many_plan
+from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.moves import regions
 from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.placed import relayout_pieces
@@ -42,7 +42,7 @@ PAIRS = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "0"))  # for a long run: pair
 def variants(pieces):
     """The kernel variants of a plan between buffers aligned to 16 bytes."""
     requests = tuple(
-        Request("", piece.move, piece.source_offset % 16 if piece.move.element_count else 0, piece.target_offset % 16)
+        JobMove("", piece.move, piece.source_offset % 16 if piece.move.element_count else 0, piece.target_offset % 16)
         for piece in pieces
     )
     plan = many_plan(requests) if len(pieces) > 1 else None

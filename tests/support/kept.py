@@ -1,12 +1,10 @@
-"""Forgets the plans that the library keeps between calls, for tests that change planning."""
+"""Forgets what the library keeps between calls, for tests that change planning."""
 
-from gpulayout.api import convert_transfer, copies, packing, plan, transpose
+from gpulayout.api import plan, request, running
 
 
 def forget_transfers():
-    """Every later call makes its plan anew."""
-    kept_moves = plan.kept_plans, packing.kept_packs, packing.kept_unpacks, copies.kept_copies
-    for kept in (*kept_moves, convert_transfer.kept_conversions):
+    """Every later call is read and planned anew."""
+    for kept in (plan.kept_plans, request.kept_requests, running.kept_calls):
         kept.clear()
-    transpose.rearranged.cache_clear()
-    transpose.latest.clear()
+    running.latest.clear()

@@ -15,7 +15,7 @@ import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_source import kernel_files
-from gpulayout.gpu.many import Request, many_plan
+from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.moves.index_builder import linearize_program
 from tests.support.placed import relayout_move
 
@@ -184,7 +184,7 @@ def _move_together(xp, moves: list[tuple[gl.Shape, gl.Shape, int]]) -> set[str]:
             _wrong(f"relayout {source} -> {target} among others gave wrong bytes")
     phases = [before * source.itemsize % 16 for source, _, before in moves]
     requests = [
-        Request(number, relayout_move(source, target), phase, phase)
+        JobMove(number, relayout_move(source, target), phase, phase)
         for number, ((source, target, _), phase) in enumerate(zip(moves, phases))
     ]
     return {launch.file for launch in many_plan(tuple(requests)).shared}

@@ -353,6 +353,15 @@ def test_types_and_sizes_of_both_sides():
     for call, text in {
         lambda: gl.plan("u8[2,3]", "f32[3,2]", dtype="f32"): same.format("f32[3,2]{1,0}") + "dimension 0 is 3, not 2",
         lambda: gl.plan("u8[2,3]", "f32[3,2]", scale=2): same.format("f32[3,2]{1,0}") + "dimension 0 is 3, not 2",
+        lambda: gl.relayout(PIXELS.reshape(-1), "u8[2,3]", "f32[3,2]", dtype="f32"): (
+            same.format("f32[3,2]{1,0}") + "dimension 0 is 3, not 2"
+        ),
+        lambda: gl.relayout(PIXELS.reshape(-1), "u8[2,3]", "f32[2,2]", scale=2): (
+            same.format("f32[2,2]{1,0}") + "dimension 1 is 2, not 3"
+        ),
+        lambda: gl.relayout(PIXELS.reshape(-1), "u8[2,3]", "f32[6]", dtype="f32"): (
+            same.format("f32[6]{0}") + "it has 1 dimension, not 2"
+        ),
         lambda: gl.plan("u8[2,3]", "f32[2,3]"): same.format("f32[2,3]{1,0}")
         + "the element type is f32, not u8; dtype='f32' converts the elements on the way",
         lambda: gl.plan("u8[2,3]", "f32[2,3]{0,1}", dtype="bf16"): (
@@ -363,6 +372,17 @@ def test_types_and_sizes_of_both_sides():
             call()
     with pytest.raises(BufferError, match=r"^array has shape \(2, 3\), but f32\[3,2\]\{1,0\} has dimensions \(3, 2\)$"):
         gl.pack(PIXELS, "f32[3,2]", dtype="f32")
+    with pytest.raises(BufferError, match=r"^out has shape \(3, 2\), but u8\[2,3\]\{0,1\} has dimensions \(2, 3\)$"):
+        gl.unpack(PIXELS.reshape(-1), "u8[2,3]{0,1}", dtype="u8", out=np.zeros((3, 2), np.uint8))
+
+
+@pytest.mark.parametrize("many", ["source", "target"])
+def test_a_side_of_too_many_tile_sizes(many):
+    tiled = "f32[2]{0:T(2)" + "(1)" * 200 + "}"
+    sides = (tiled, "f32[2]") if many == "source" else ("f32[2]", tiled)
+    for options in ({}, {"scale": 2.0}):
+        with pytest.raises(LayoutError, match="tile sizes: 128 is the limit for a move$"):
+            gl.relayout(np.ones(2, np.float32), *sides, **options)
 
 
 def test_steps_in_place_cannot_be_planned():

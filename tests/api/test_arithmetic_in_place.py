@@ -70,6 +70,11 @@ def test_in_place_on_tensors():
     assert out.tolist() == [0, 30, 10, 40, 20, 50]
     assert gl.relayout(out, "s32[3,2]", "{0,1}", dtype="f32", out=buffer) is buffer
     assert buffer.tolist() == [0, 10, 20, 30, 40, 50]
+    for target in ("{1,0}", "{0,1}"):  # autograd has to know of both, also where no element moves
+        before = out._version
+        gl.relayout(buffer, "f32[2,3]", target, dtype="s32", out=out)
+        assert out._version > before
+        out.copy_(torch.arange(6.0).view(torch.int32))
 
 
 FLOATS = np.arange(1, 13, dtype=np.float32)
@@ -88,6 +93,14 @@ REFUSED = {
     "a part, with max_bytes": (
         lambda m: gl.relayout(m.view("f4")[:6], "f32[6]", "{0}", dtype="s32", out=m.view("i4")[2:8], max_bytes=64),
         "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer",
+    ),
+    "of fewer bytes, with max_bytes": (
+        lambda m: gl.relayout(m.view("f4"), "f32[12]", "{0}", dtype="s16", out=m.view("i2"), max_bytes=64),
+        WIDTHS,
+    ),
+    "of more bytes, with max_bytes": (
+        lambda m: gl.relayout(m.view("i2"), "s16[12]", "{0}", dtype="f32", out=m.view("f4"), max_bytes=64),
+        WIDTHS,
     ),
     "pack": (lambda m: gl.pack(m.view("f4").reshape(3, 4).T, "{1,0}", dtype="s32", out=m.view("i4")), ELSEWHERE),
     "transpose": (
@@ -111,6 +124,14 @@ def test_other_calls_on_shared_memory_are_refused(name):
     assert (memory == FLOATS).all()
 
 
+def test_a_padding_value_that_only_the_new_type_has():
+    memory = np.arange(6, dtype=np.uint8)
+    for limit in (None, 4):
+        out = memory.copy().view(np.int8)
+        gl.relayout(out.view(np.uint8), "u8[2,3]", "s8[2,3]{0,1:PV(-1)}", dtype="s8", out=out, max_bytes=limit)
+        assert out.tolist() == [0, 3, 1, 4, 2, 5]
+
+
 def test_padding_in_place_is_refused():
     """As for relayouts in place."""
     for source, target in [("f32[3,2]{1,0:PD(3,4)}", "{1,0:PD(3,4)}"), ("f32[3,2]", "{0,1:PD(3,4)}")]:
@@ -118,6 +139,14 @@ def test_padding_in_place_is_refused():
         with pytest.raises(LayoutError, match="cannot be moved in place: "):
             gl.plan(source, target, dtype="s32")(memory, out=memory.view(np.int32))
         assert (memory == FLOATS).all()
+
+
+def test_a_limit_below_an_element_is_refused():
+    memory = FLOATS.copy()
+    for out, options in ((memory, {}), (memory.view(np.int32), {"dtype": "s32"}), (memory, {"scale": 2.0})):
+        with pytest.raises(LayoutError, match="^max_bytes 3 is less than an element of f32"):
+            gl.relayout(memory, "f32[3,4]", "{0,1}", out=out, max_bytes=3, **options)
+    assert (memory == FLOATS).all()
 
 
 def test_a_limit_for_a_relayout_to_other_memory_is_refused():
@@ -201,6 +230,19 @@ def test_a_repeated_call_uses_its_own_numbers(executor):
             assert (executor.host(found) == np.arange(12).reshape(3, 4).T.ravel() * factor + factor).all()
             found = gl.plan("u8[3,4]", "f32[3,4]{0,1}", scale=scale)(array.reshape(-1))
             assert (executor.host(found) == np.arange(12).reshape(3, 4).T.ravel() * factor).all()
+
+
+def test_a_repeated_call_of_packed_elements_has_its_own_results(executor):
+    """Its dense arrays between the stages are other ones each time."""
+    packed = "u4[4,6]{0,1:E(4)}"
+    for first in (0, 5, 3, 9):
+        codes = (np.arange(24).reshape(4, 6) * 5 + first) % 16
+        buffer = gl.pack(executor.array(codes.astype(np.uint8)), packed)
+        for out in (None, executor.array(np.full(24, -1, np.float32))):
+            found = gl.relayout(buffer, packed, "f32[4,6]", scale=0.5, out=out)
+            assert executor.host(found).tolist() == (codes / 2).ravel().tolist()
+            back = gl.relayout(found, "f32[4,6]", packed, dtype="u4", scale=2.0)
+            assert executor.host(back).tolist() == executor.host(buffer).tolist()
 
 
 def test_the_order_of_the_steps_and_saturate_are_part_of_what_is_kept():

@@ -133,6 +133,26 @@ def buffer_cases():
             "the element type is s32, not f32; dtype='s32' converts the elements on the way",
         ),
         "not a shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape, a Layout or text, not int"),
+        "not a shape for other elements": (
+            lambda a, o: gl.pack(o, 15, dtype="s32"),
+            TypeError,
+            "shape must be a Shape, a Layout or text, not int",
+        ),
+        "no shape of a buffer": (
+            lambda a, o: gl.unpack(o, 15),
+            TypeError,
+            "shape must be a Shape or its text, not int",
+        ),
+        "no source": (
+            lambda a, o: gl.relayout(o, 15, "{0}"),
+            TypeError,
+            "source must be a Shape or its text, not int",
+        ),
+        "elements without a type of their own": (
+            lambda a, o: gl.pack(np.zeros((2, 3), object), AT_TARGET),
+            TypeError,
+            f"array has dtype object, but {AT_TARGET} needs float32; dtype='f32' converts the elements on the way",
+        ),
         "view too small": (
             lambda a, o: gl.view(o[:14], TARGET),
             BufferError,
@@ -149,6 +169,17 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(executor,
         call(executor.array, out)
     assert str(caught.value) == message
     assert executor.host(out).tolist() == [7.0] * 15
+
+
+def test_what_is_wrong_with_shapes_is_said_before_what_is_wrong_with_the_output():
+    read_only = floats(6)
+    read_only.flags.writeable = False
+    with pytest.raises(TypeError, match="^shape must be a Shape"):
+        gl.pack(floats(6).reshape(2, 3), 5, out=read_only)
+    with pytest.raises(BufferError, match=r"^array has shape \(2, 3\), but f32\[3,2\]"):
+        gl.pack(floats(6).reshape(2, 3), "f32[3,2]", out=read_only)
+    with pytest.raises(gl.LayoutError, match=r"^target f32\[2,3\].* is not the same logical array"):
+        gl.relayout(floats(6), "f32[3,2]", "f32[2,3]", out=read_only)
 
 
 class Foreign(np.ndarray):
@@ -312,6 +343,12 @@ def test_logical_arrays_past_64_dimensions_are_refused(executor):
     for call in (gl.unpack, gl.view):
         with pytest.raises(gl.LayoutError, match="^dimensions of f32 are 65: a logical array has at most 64$"):
             call(executor.array(floats(1)), shape)
+
+
+def test_logical_arrays_of_64_dimensions_are_made():
+    for call in (gl.unpack, gl.view):
+        found = call(floats(1), gl.Shape("f32", (1,) * 64))
+        assert found.shape == (1,) * 64 and found.ravel().tolist() == floats(1).tolist()
 
 
 def test_plans_cannot_be_changed_and_travel_between_processes():

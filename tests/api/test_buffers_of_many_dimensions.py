@@ -191,3 +191,59 @@ def test_packed_elements_and_cut_tiles_have_no_strides():
     narrow = np.zeros((3, 128), np.float32)[:, :100]
     with pytest.raises(BufferError, match="^buffer has shape .*, without the padding of f32.*, of 384 elements$"):
         gl.relayout(narrow, "f32[3,100]{1,0:T(1,128)}", "{0,1}")
+
+
+def test_the_padding_of_a_buffer_is_no_place_for_an_output():
+    """Whether the buffer is given flat or as the array that lies in it."""
+    memory = np.arange(64, dtype=np.int32)
+    flat, rows = memory[:32], memory[:32].reshape(2, 16)[:, :4]
+    before, outside = memory.copy(), memory[32:40]
+    for buffer in (flat, rows):
+        with pytest.raises(BufferError, match="^buffer and out overlap in memory"):
+            gl.relayout(buffer, "s32[2,4]{1,0:PD(2,16)}", "{0,1}", out=memory[6:14])
+        assert (memory == before).all()
+        found = gl.relayout(buffer, "s32[2,4]{1,0:PD(2,16)}", "{0,1}", out=outside)
+        assert found.tolist() == [0, 16, 1, 17, 2, 18, 3, 19]
+        memory[:] = before
+
+
+@pytest.mark.parametrize("shape", ["f32[1]", "f32[1,1]", "f32[1,1,1]"])
+def test_an_array_without_dimensions_is_no_buffer_of_some(shape):
+    one = np.array(3, np.float32)
+    with pytest.raises(BufferError, match=r"^buffer has shape \(\) and strides \(\), .* not a buffer of f32\[1"):
+        gl.unpack(one, shape)
+    with pytest.raises(BufferError, match=r"^out has shape \(\) and strides \(\), .* not a buffer of f32\[1"):
+        gl.relayout(np.ones(1, np.float32), shape, shape, out=one)
+    assert gl.unpack(one, "f32[]") == 3 and one == 3
+
+
+def test_a_flat_buffer_is_contiguous_however_short_it_is():
+    for count in (1, 2, 3):
+        shape = f"f32[{count}]"
+        for step in (2, 3, -1):
+            memory = np.arange(9, dtype=np.float32)
+            part = memory[::step][:count]
+            if count == 1:  # which makes no step
+                assert gl.unpack(part, shape).tolist() == part.tolist()
+                continue
+            for call in (
+                lambda part, shape=shape: gl.unpack(part, shape),
+                lambda part, shape=shape, count=count: gl.pack(np.ones(count, np.float32), shape, out=part),
+            ):
+                with pytest.raises(BufferError, match=f"steps by {4 * step} bytes, .* is contiguous and steps by 4$"):
+                    call(part)
+            assert (memory == np.arange(9)).all()
+
+
+def test_two_rows_lie_as_the_shape_says_or_are_refused():
+    memory = np.arange(16, dtype=np.float32).reshape(4, 4)
+    for rows in (memory[:2, :3], memory[::2, :3], memory[1::-1], memory[:2, ::2]):
+        shape = f"f32[2,{rows.shape[1]}]"
+        with pytest.raises(BufferError, match=f"not a buffer of f32\\[2,{rows.shape[1]}\\]"):
+            gl.unpack(rows, shape)
+        assert gl.unpack(np.ascontiguousarray(rows), shape).tolist() == rows.tolist()
+
+
+def test_an_array_without_elements_is_a_buffer_of_padding_alone():
+    for layout in ("{1,0:PD(2,4)}", "{1,0:PD(2,4)T(2,2)}", "{0,1:T(2,2)}"):
+        assert gl.unpack(np.zeros((0, 3), np.float32), f"f32[0,3]{layout}").shape == (0, 3)

@@ -88,11 +88,19 @@ def test_a_file_is_not_changed_in_place(tmp_path):
     assert before.read_bytes() == content
 
 
+def test_only_a_packed_side_takes_a_dense_array():
+    """Of a byte for each element that it packs."""
+    packed, wide = "u2[40,30]{0,1:E(2)}", "f32[40,30]"
+    for source, target, each in ((packed, wide, 1), (wide, packed, 1), (packed, packed, 2), (wide, wide, 0)):
+        plan = gl.plan(source, target, scale=2.0, dtype=gl.parse_shape(target).element_type)
+        assert plan.request.dense_bytes == each * 40 * 30
+
+
 def test_dense_arrays_between_packed_buffers_are_within_the_limit():
     plan = gl.plan("u1[4000,4000]{1,0:E(1)}", "u2[4000,4000]{0,1:E(2)}", dtype="u2")
-    assert plan.dense_bytes == 2 * 4000 * 4000
+    assert plan.request.dense_bytes == 2 * 4000 * 4000
     (blocks,) = route(plan, 4 << 20, None).passes
-    assert max(each.block_bytes + each.plan.dense_bytes for each in map(Each, blocks)) <= 4 << 20
+    assert max(each.block_bytes + each.plan.request.dense_bytes for each in map(Each, blocks)) <= 4 << 20
 
 
 class Each:

@@ -447,6 +447,11 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
             "buffer has dtype int8, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8",
         ),
         (
+            lambda b: gl.unpack(b.view(np.int8), "u1[3,5]{1,0:E(1)}"),
+            TypeError,
+            "buffer has dtype int8, but u1[3,5]{1,0:E(1)} is packed, 8 elements in a byte: its buffer is uint8",
+        ),
+        (
             lambda b: gl.relayout(logical("s4", (15,)), "s4[3,5]{1,0:E(4)}", "{0,1}"),
             TypeError,
             "buffer has dtype int4, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8",

@@ -25,6 +25,13 @@ PLANNING = _files(
 MOVES = _files("moves/random moves/packed moves/lookup api/many moves/tiled moves/exhaustive")
 INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
 IN_PLACE = _files("moves/in_place api/in_place")
+FRONT = _files(
+    "api/bad_arguments api/transpose api/known_calls api/repeated_calls api/strided_outputs api/slips api/transfer "
+    "api/given_layouts api/plan_part api/buffers_of_many_dimensions api/same_kind api/in_place "
+    "api/arithmetic_in_place api/arithmetic_errors api/arithmetic_slips api/arithmetic api/arithmetic_kinds "
+    "api/foreign_arrays api/arrays_oracle"
+)
+GRAPHS = _files("api/inside_torch_compile api/jax_transforms api/traced_arithmetic api/gradients")
 PICTURES = _files("pictures/figure pictures/picture pictures/plan_picture pictures/svg pictures/text pictures/pages")
 RANDOM = tuple(
     f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
@@ -77,6 +84,17 @@ TESTS = (
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
     ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     ("moves/lower*", NUMPY, _files("moves/lowering api/inside_torch_compile api/jax_transforms")),
+    *(
+        (
+            f"moves/{name}.py",
+            NUMPY,
+            _files(
+                "api/transpose api/strided_outputs moves/lookup moves/tiled moves/packed moves/bit_order api/transfer "
+                "moves/lowering moves/random moves/exhaustive api/explain api/arithmetic"
+            ),
+        )
+        for name in ("placement", "pieces")
+    ),
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
@@ -124,9 +142,19 @@ TESTS = (
     ),
     ("gpu/*", ALL, KERNELS),
     *(
-        (f"api/{name}.py", NUMPY, (*DOORS, *_files("api/same_kind api/gradients api/buffers_of_many_dimensions")))
+        (
+            f"api/{name}.py",
+            NUMPY,
+            (*DOORS, *_files("api/same_kind api/known_calls api/gradients api/buffers_of_many_dimensions")),
+        )
         for name in ("libraries", "same_kind", "torch_tensors", "jax_arrays")
     ),
+    *(
+        (f"api/{name}.py", ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))
+        for name in ("call", "reading", "request", "running")
+    ),
+    *((f"api/{name}.py", NUMPY, (*FRONT, "tests/moves/test_packed.py")) for name in ("memory_checks", "given_shapes")),
+    ("api/index_keys.py", NUMPY, _files("api/array api/plan_part api/blocks api/array_in_graphs")),
     ("api/code*", ALL, _files("api/code kernels/code")),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
     (
@@ -139,10 +167,6 @@ TESTS = (
     ("api/axis_labels.py", NUMPY, _files("api/axis_labels")),
     ("api/config.py", NUMPY, _files("api/backends")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
-    *(
-        (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))
-        for name in ("libraries", "torch_tensors", "jax_arrays", "same_kind")
-    ),
     (
         "files/*",
         NUMPY,

@@ -116,6 +116,22 @@ def test_two_sizes_that_take_turns(plans_anew):
 
 
 @pytest.mark.parametrize("layout", ["{0,1}", "{1,0:T(2,2)}", "{1,0:T(3,2)(2)}"])
+def test_another_array_is_read_as_it_says_of_itself(layout, plans_anew):
+    """After repeated calls with the same words: of another size, of other strides, of another type."""
+    large = np.arange(15, dtype=np.float32).reshape(3, 5)
+    others = [large, large.T, large[::-1], large[:, ::2], large.astype(np.int32), MATRIX]
+    expected = [gl.pack(other, layout) for other in others]
+    for other, wanted in zip(others, expected):
+        assert gl.unpack(wanted, gl.Shape(other.dtype, other.shape, layout)).tolist() == other.tolist()
+    for _ in range(3):
+        for _ in range(3):
+            gl.pack(MATRIX, layout)
+        for other, wanted in zip(others, expected):
+            found = gl.pack(other, layout)
+            assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("layout", ["{0,1}", "{1,0:T(2,2)}", "{1,0:T(3,2)(2)}"])
 def test_a_repeated_call_checks_its_output_anew(layout, plans_anew):
     """Also moves of several pieces, which the engine does not remember."""
     shape = gl.Shape("f32", (2, 3), layout)
@@ -127,8 +143,9 @@ def test_a_repeated_call_checks_its_output_anew(layout, plans_anew):
         out = np.zeros(shape.buffer_length, np.float32)
         assert gl.pack(MATRIX, shape, out=out) is out and out.tolist() == expected
         assert gl.pack(inside, shape, out=memory[20:]) is not None and memory[20:].tolist()[: len(expected)] == expected
-        with pytest.raises(BufferError, match="overlap"):
-            gl.pack(inside, shape, out=memory[3:])
+        for overlapping in (memory[3:], memory[3 : 3 + out.size]):  # the second says of itself what `out` says
+            with pytest.raises(BufferError, match="overlap"):
+                gl.pack(inside, shape, out=overlapping)
         out.setflags(write=False)
         with pytest.raises(BufferError, match="read-only"):
             gl.pack(MATRIX, shape, out=out)

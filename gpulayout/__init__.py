@@ -73,7 +73,7 @@ More
 
 import typing as _typing
 
-import gpulayout.api.followed as _followed
+import gpulayout.api.same_kind as _same_kind
 import gpulayout.layout.named_shapes as _named_shapes
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
@@ -196,10 +196,10 @@ _named_shapes.read_names_with(_named_shape)
 
 def _follow(*arguments: _typing.Any) -> _typing.Any:
     """Run a call on a tensor that a gradient follows.  The first one loads `gpulayout.torch`."""
-    from gpulayout.torch.calls import followed
+    from gpulayout.torch.gradients import followed
 
-    _followed.follow_with(followed)
+    _same_kind.follow_with(followed)
     return followed(*arguments)
 
 
-_followed.follow_with(_follow)
+_same_kind.follow_with(_follow)

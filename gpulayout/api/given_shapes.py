@@ -1,4 +1,4 @@
-"""The shape of a buffer that is given: a whole shape, or a layout for an array that says the sizes itself."""
+"""The shape of a buffer that is given: a whole shape, a layout for an array that knows its sizes, or a `gl.Array`."""
 
 from __future__ import annotations
 
@@ -74,3 +74,24 @@ def check_whole(value: TargetLike, role: str) -> None:
         f"{role} {shown} is only a layout, and a flat buffer does not say the sizes: write the whole shape, such as "
         f"{example}"
     )
+
+
+def own_shape(own: Shape, given: TargetLike | None, role: str) -> Shape:
+    """The shape of an array; LayoutError if the shape or layout that is also given is another one."""
+    if given is not None and given is not own:
+        found = as_target(given, own, role)
+        if found != own:
+            raise LayoutError(
+                f"{role} {found} is not the shape of the gl.Array, {own}: leave it out, or move the array with "
+                ".to(layout)"
+            )
+    return own
+
+
+def sides_of(own: Shape, source: TargetLike | None, target: TargetLike | None) -> tuple[Shape, TargetLike]:
+    """The source and the target of a move: (array, target), or (array, source, target) with the array's own shape."""
+    if target is None:
+        source, target = None, source
+    if target is None:
+        raise TypeError("target is missing: write the layout that the gl.Array gets, such as '{0,1}'")
+    return own_shape(own, source, "source"), target

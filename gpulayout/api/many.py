@@ -13,15 +13,15 @@ from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_graphs import relayout_refusal
 from gpulayout.api.array_types import ArithmeticOptions, TargetLike
-from gpulayout.api.call import Call
+from gpulayout.api.given_shapes import sides_of
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.not_memory import FollowedArray, TracedArray
-from gpulayout.api.own_shapes import sides_of
 from gpulayout.api.plan import plan
+from gpulayout.api.reading import Call
 from gpulayout.api.relayout import relayout
 from gpulayout.api.request import Request
 from gpulayout.api.running import known_request, run, words
-from gpulayout.api.same_kind import Result
+from gpulayout.api.same_kind import LibraryCall
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.api.traced import between_graphs, outside_of_graphs, untraceable
 from gpulayout.layout.checks import counted, type_text
@@ -46,7 +46,7 @@ class _Opened(NamedTuple):
     backend: Backend
     array: AnyArray
     out: AnyArray | None
-    result: Result | None
+    result: LibraryCall | None
 
 
 @overload
@@ -202,7 +202,7 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _running(result: Result | None) -> AbstractContextManager[object]:
+def _running(result: LibraryCall | None) -> AbstractContextManager[object]:
     """The context in which work for a result runs."""
     return _ANY if result is None else result.running()
 
@@ -267,7 +267,7 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
         library = None if type(buffer) is np.ndarray else library_of(buffer)
         if library is None:
             return _checked(number, call, buffer, *arrays.open_array(buffer, "buffer"), out, None)
-        result = Result(library, buffer)
+        result = LibraryCall(library, buffer)
         try:
             with result.running():
                 return _checked(number, call, buffer, *result.opened("buffer"), out, result)
@@ -279,7 +279,7 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
 
 
 def _checked(
-    number: int, call: Call, buffer: Any, backend: Backend, array: AnyArray, out: Any, result: Result | None
+    number: int, call: Call, buffer: Any, backend: Backend, array: AnyArray, out: Any, result: LibraryCall | None
 ) -> _Opened:
     key = words(call.verb, buffer, call.source, call.target, None, call.options)
     label = array.dtype if result is None else result.given_dtype

@@ -22,8 +22,8 @@ from gpulayout.api.array_types import (
     TargetLike,
 )
 from gpulayout.api.backends import default_backend
+from gpulayout.api.given_shapes import own_shape
 from gpulayout.api.libraries import library_of
-from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.running import run
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.layout.arguments import as_shape

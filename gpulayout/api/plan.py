@@ -19,14 +19,13 @@ from gpulayout.api.array_types import (
     ShapeLike,
     TargetLike,
 )
-from gpulayout.api.call import Call
 from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
 from gpulayout.api.in_place import InPlace
 from gpulayout.api.index_keys import box_of
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.plan_value import PlanValue
-from gpulayout.api.reading import read_shapes
+from gpulayout.api.reading import Call, read_shapes
 from gpulayout.api.request import Request, request
 from gpulayout.api.running import run_request
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import Asked, ElementChange
-from gpulayout.api.call import Call
 from gpulayout.api.given_shapes import array_shape, shape_of_given
 from gpulayout.api.memory_checks import check_array, check_dtype, check_no_self_overlap
 from gpulayout.api.targets import as_target, converted_target
@@ -30,6 +29,30 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
+
+
+class Call(NamedTuple):
+    """A public call without its array, as it was written: what it takes to read it, for an array of any kind.
+
+    verb             "pack", "unpack", "relayout" or "transpose"; "plan" for a plan that is called in a graph
+    source, target   shapes, layouts or texts; a plan is its own source, a transpose has its axes in `target`
+    sizes            of axes, by name
+    options          the keywords of arithmetic
+    max_bytes        of a relayout in place
+    """
+
+    verb: str
+    source: Any = None
+    target: Any = None
+    sizes: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = {}
+    max_bytes: Any = None
+
+    @property
+    def role(self) -> str:
+        """What messages call the array."""
+        return "array" if self.verb in ("pack", "transpose") else "buffer"
+
 
 # By the bytes of an element: a type of that width.
 CARRIERS = {bits // 8: ElementType.of(f"u{bits}") for bits in (8, 16, 32, 64)} | {16: ElementType.C128}

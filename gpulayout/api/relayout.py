@@ -18,7 +18,7 @@ from gpulayout.api.array_types import (
     OwnKind,
     TargetLike,
 )
-from gpulayout.api.own_shapes import sides_of
+from gpulayout.api.given_shapes import sides_of
 from gpulayout.api.plan import plan
 from gpulayout.api.running import run
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer

@@ -15,14 +15,13 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_types import ByteCount, HostArray
-from gpulayout.api.call import Call
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.in_place import InPlace, in_place
 from gpulayout.api.kept import Kept
 from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.parameters import Parameter
-from gpulayout.api.reading import read_arguments
-from gpulayout.api.same_kind import Maker, Result
+from gpulayout.api.reading import Call, read_arguments
+from gpulayout.api.same_kind import LibraryCall, Maker
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -155,7 +154,7 @@ class Request:
         if self._keeps_dtype:
             return maker.empty(dimensions, array.dtype, array)
         dtype = self.write.dtype
-        if self.change is not None and isinstance(maker, Result):
+        if self.change is not None and isinstance(maker, LibraryCall):
             return maker.empty(dimensions, backend.held(dtype), array, dtype)
         return maker.empty(dimensions, backend.held(dtype), array)
 

@@ -15,11 +15,10 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import Asked
 from gpulayout.api.backends import host_backend
-from gpulayout.api.call import Call
 from gpulayout.api.kept import KEYS, Kept, with_values
-from gpulayout.api.reading import check_source
+from gpulayout.api.reading import Call, check_source
 from gpulayout.api.request import Request, request_of
-from gpulayout.api.same_kind import Maker, Result, again_of, on_memory
+from gpulayout.api.same_kind import LibraryCall, Maker, again_of, on_memory
 from gpulayout.api.traced import traced
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import type_text, value_text
@@ -206,7 +205,7 @@ class _Run:
         if out is not None and self.call.verb in PLACED_BY_OUT:
             target = arrays.open_array(out, "out", writing=True)
         if self.known is None:
-            label = maker.given_dtype if isinstance(maker, Result) else array.dtype
+            label = maker.given_dtype if isinstance(maker, LibraryCall) else array.dtype
             self.known = known_request(self.call, self.key, label, array, None if target is None else target[1])
         request = self.known.request
         if out is not None and target is None:

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.call import Call
-from gpulayout.api.followed import followed
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.reading import Call
 from gpulayout.api.traced import traced
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared
 
 Work = Callable[[Backend, AnyArray, Any, Any], Any]
+Follow = Callable[[Call, Any, Any], Any]
 
 
-class Result:
-    """The result of one call on an array of PyTorch or JAX, in memory that its library gets back."""
+class LibraryCall:
+    """One call on an array of PyTorch or JAX: the array is opened, and the library gets the memory of the result back.
+
+    Its method `empty` is that of a `Backend`.
+    """
 
     __slots__ = ("library", "_given", "_backend", "_made")
 
@@ -61,7 +64,17 @@ class Result:
         return self.library.give_back(self._made, self._given)
 
 
-Maker = Backend | Result  # what makes the memory of a result, by its method `empty`
+Maker = Backend | LibraryCall  # what makes the memory of a result, by its method `empty`
+
+_follow: list[Follow] = []
+
+
+def follow_with(function: Follow) -> None:
+    """Set what runs calls on arrays that a gradient follows.
+
+    That is in `gpulayout.torch`, which imports torch and stands above this room: the package itself hands it down.
+    """
+    _follow[:] = [function]
 
 
 def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
@@ -81,7 +94,7 @@ def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = N
         again = functools.partial(_same_kind, library, given, role, out, work)
         return traced(call, given, out, again)
     if library.has_gradients and given.requires_grad and library.is_plainly_followed(given):
-        return followed(call, given, out)
+        return _follow[0](call, given, out)
     try:
         return _same_kind(library, given, role, out, work)
     except TracedArray:
@@ -89,7 +102,7 @@ def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = N
     except FollowedArray:
         if not library.is_followed(given):  # but `out` or a parameter is
             raise
-        run_instead = followed
+        run_instead = _follow[0]
     return run_instead(call, given, out)  # outside of the handlers, so that later errors do not show these as causes
 
 
@@ -112,7 +125,7 @@ def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_n
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:
-    result, context = Result(library, given), library.running_on(given)
+    result, context = LibraryCall(library, given), library.running_on(given)
     if context is None:
         return result.of(work, role, out)
     with context:

@@ -14,8 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from gpulayout.api.call import Call
-from gpulayout.api.reading import read_shapes
+from gpulayout.api.reading import Call, read_shapes
 from gpulayout.api.targets import axis_names
 from gpulayout.api.torch_tensors import TorchTensors
 from gpulayout.api.traced_arithmetic import (

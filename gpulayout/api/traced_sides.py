@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpulayout.api.call import Call
 from gpulayout.api.memory_checks import ArrayFacts, check_buffer_dtype, check_dtype, too_short
-from gpulayout.api.reading import Read, read_arguments
+from gpulayout.api.reading import Call, Read, read_arguments
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape

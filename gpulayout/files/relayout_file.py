@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, overloa
 
 from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
+from gpulayout.api.given_shapes import own_shape
 from gpulayout.api.host_bytes import host_bytes
-from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.files.results import CheckpointRelayout, FileRelayout
 from gpulayout.layout.arguments import as_shape

@@ -1,21 +1,42 @@
-"""Calls on tensors in memory that a gradient or a tangent follows: the kernels of every call, inside of autograd.
+"""Calls on tensors that a gradient or a tangent follows: the kernels of every call, inside of autograd.
 
 A move is linear, so its gradient is a move too, the way back, and so is the gradient of that.  Nothing is saved but the
 sizes.
+
+With arithmetic on the way, kernels move and compute in one pass.  The gradient takes two or three: moves by kernels,
+and between them torch's own product and cast, in the type that the kernels compute in.  A cast to a float type passes
+gradients straight on, where it rounds and where it saturates too.  So do torch's own casts, and nothing has to be saved
+for it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from gpulayout.api import arrays
+from gpulayout.api.arithmetic import ElementChange
+from gpulayout.api.kept import Kept
 from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.reading import Call, axis_numbers, parts_of_result
+from gpulayout.api.request import Request, request_of
+from gpulayout.api.running import run, words
 from gpulayout.api.torch_tensors import TorchTensors, check_memory, plain_address
-from gpulayout.layout.arguments import as_shape
+from gpulayout.api.traced import traced
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.torch.moves import TensorMove, TensorRelayout, TensorTranspose
-from gpulayout.torch.operators import library
+from gpulayout.torch.moves import (
+    TensorMove,
+    TensorRelayout,
+    TensorTranspose,
+    called_relayout,
+    called_transpose,
+    library,
+    row_major,
+)
 
 
 class Followed(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
@@ -71,18 +92,8 @@ def _by_operator(tensor: Any, move: TensorMove) -> Any:
         return move.by_operator(tensor)
 
 
-# ---- the operators, called by their names ----------------------------------------------------------------------------
-
-
-def _relayout(given: Any, source: str, target: str, sizes: Any) -> Any:
-    return _called(given, TensorRelayout(as_shape(source), as_shape(target), tuple(given.shape), tuple(sizes)))
-
-
-def _transpose(given: Any, split: Any, order: Any, sizes: Any) -> Any:
-    return _called(given, TensorTranspose(tuple(given.shape), tuple(split), tuple(order), tuple(sizes)))
-
-
 def _called(given: Any, move: TensorMove) -> Any:
+    """The result of an operator that was called by its name."""
     if _TORCH.is_followed(given):
         return Followed.apply(given, move)
     return _by_operator(given, move)
@@ -90,5 +101,156 @@ def _called(given: Any, move: TensorMove) -> Any:
 
 _TORCH = TorchTensors()
 
-library.impl("relayout", _relayout, "Autograd")
-library.impl("transpose", _transpose, "Autograd")
+library.impl("relayout", lambda *call: _called(call[0], called_relayout(*call)), "Autograd")
+library.impl("transpose", lambda *call: _called(call[0], called_transpose(*call)), "Autograd")
+
+
+# ---- with arithmetic -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TensorChange:
+    """A call with arithmetic, as three steps.
+
+    before   from the tensor to the logical array, in the source's type; None if it is that already
+    change   of each element
+    after    from the logical array to the result, in the target's type; None if the array is the result
+    """
+
+    before: TensorMove | None
+    change: ElementChange
+    after: TensorMove | None
+
+    def linear(self, tangent: Any) -> Any:
+        """What becomes of a tangent."""
+        if self.before is not None:
+            tangent = moved(tangent, self.before.linear)
+        tangent = self._scaled(tangent, self.change.arithmetic.target)
+        return tangent if self.after is None else moved(tangent, self.after.linear)
+
+    def adjoint(self, gradient: Any) -> Any:
+        """What becomes of a gradient."""
+        if self.after is not None:
+            gradient = moved(gradient, self.after.adjoint)
+        gradient = self._scaled(gradient, self.change.arithmetic.source)
+        return gradient if self.before is None else moved(gradient, self.before.adjoint)
+
+    def _scaled(self, tensor: Any, element_type: ElementType) -> Any:
+        """The linear part of the arithmetic, on the logical array."""
+        if self._factors:
+            tensor = tensor.to(_torch_type(self.change.arithmetic.compute))
+        for operation, factor, blocks in self._factors:
+            factor = _spread(factor.to(tensor.device), blocks, tuple(tensor.shape))
+            tensor = tensor * factor if operation == "multiply" else tensor / factor
+        return tensor.to(_torch_type(element_type))
+
+    @cached_property
+    def _factors(self) -> list[tuple[str, Any, tuple[int, ...]]]:
+        """What multiplies or divides, in order, each with its blocks."""
+        found: list[tuple[str, Any, tuple[int, ...]]] = []
+        for operation, number in self.change.arithmetic.steps:
+            if number is not None and operation in ("multiply", "divide"):
+                parameter = self.change.parameters[number]
+                found.append((operation, torch.tensor(parameter.values), parameter.blocks))
+        return found
+
+
+def _spread(factor: Any, blocks: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    """A parameter that broadcasts against the array: the numbers of blocks are repeated."""
+    for axis, (block, size) in enumerate(zip(blocks, sizes)):
+        if block > 1:
+            factor = factor.repeat_interleave(block, axis).narrow(axis, 0, size)
+    return factor
+
+
+def _torch_type(element_type: ElementType) -> Any:
+    return getattr(torch, element_type.dtype.name)
+
+
+class FollowedChange(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
+    """A call with arithmetic that autograd knows of."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any, made: list[Any], change: TensorChange) -> Any:
+        """The result that the call has made, in a list: else torch would take it for an input."""
+        ctx.change = change
+        ctx.set_materialize_grads(False)
+        return made.pop()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return None if gradient is None else ctx.change.adjoint(gradient), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
+        return None if tangent is None else ctx.change.linear(tangent)
+
+
+# ---- from a call to what autograd knows of ---------------------------------------------------------------------------
+
+
+def followed(call: Call, given: Any, out: Any) -> Any:
+    """See `gpulayout.api.same_kind.followed`.
+
+    Results with arithmetic in a type without gradients, such as integers, have no history.
+    """
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return traced(call, given, out)  # a tensor from outside of the function that is transformed
+    if out is not None:
+        raise FollowedArray(
+            f"out is given, and {call.role} ({type(given).__name__}) requires a gradient or has a tangent, which "
+            "would not follow its values there: drop out=, or call gpulayout inside torch.no_grad()"
+        )
+    move = _kept_move(call, given)
+    if not isinstance(move, TensorChange):
+        return apply_followed(given, move)
+    made = run(call.verb, given.detach(), call.source, call.target, None, call.options, call.sizes)
+    if not (made.is_floating_point() or made.is_complex()):
+        return made
+    return FollowedChange.apply(given, [made], move)
+
+
+def _kept_move(call: Call, given: Any) -> TensorMove | TensorChange:
+    """The move of a call on this tensor; planning it costs more than a small move."""
+    key = words(call.verb, given, call.source, call.target, None, call.options, call.sizes)
+    if key is None:
+        return _planned(call, given)
+    key = *key, given.dtype, given.shape, given.stride()
+    move = _moves.get(key)
+    if move is None:
+        move = _planned(call, given)
+        _moves.keep(key, move)
+    return move
+
+
+_moves: Kept[TensorMove | TensorChange] = Kept()
+
+
+def _planned(call: Call, given: Any) -> TensorMove | TensorChange:
+    """The move of a call on the tensor's memory, with every error."""
+    backend, array = arrays.open_array(given.detach(), call.role)
+    request = request_of(call, arrays.label(given, array), array, None)
+    request.source_memory(backend, array)
+    if call.verb == "transpose":
+        move = _planned_transpose(call, given, request)
+        return move if request.change is None else TensorChange(None, request.change, move)
+    source, target, sizes = request.read.shape, request.write.shape, tuple(given.shape)
+    is_flat = request.read.is_buffer and len(sizes) == 1  # an N-d buffer is the array itself
+    if request.change is None:
+        return TensorRelayout(source if is_flat else row_major(source), target, sizes, request.write.dimensions)
+    before = TensorRelayout(source, row_major(source), sizes, source.dimensions) if is_flat else None
+    after = None
+    if request.write.is_buffer:
+        after = TensorRelayout(row_major(target), target, target.dimensions, request.write.dimensions)
+    return TensorChange(before, request.change, after)
+
+
+def _planned_transpose(call: Call, given: Any, request: Request) -> TensorTranspose:
+    sizes = tuple(given.shape)
+    axes = call.target if isinstance(call.target, str) else axis_numbers(call.target, call.sizes, given)
+    parts = [part for group in parts_of_result(axes, sizes, call.sizes) for part in group]
+    order = sorted(range(len(parts)), key=lambda part: (parts[part].dim, -parts[part].step, parts[part].size == 1))
+    split = tuple([parts[part].size for part in order])
+    return TensorTranspose(
+        sizes, split, tuple([order.index(part) for part in range(len(parts))]), request.write.dimensions
+    )

@@ -1,19 +1,33 @@
-"""Moves of tensors as values.  They are linear but for the padding that they fill, and each knows its adjoint."""
+"""Moves of tensors as values, and as PyTorch's operators `gpulayout::relayout` and `gpulayout::transpose`.
+
+    gpulayout::relayout(Tensor given, str source, str target, SymInt[] sizes) -> Tensor
+    gpulayout::transpose(Tensor given, SymInt[] split, int[] order, SymInt[] sizes) -> Tensor
+
+torch knows the sizes of their results without running them, names them in its profiler, and follows their gradients.
+
+The first moves a 1-D buffer of `source` to one of `target`.  An array of `source.dimensions`, with any strides, stands
+for its buffer where `source` is row-major.  The result has the given sizes.  If they are those of a longer buffer, the
+rest is zeros.  So pack, unpack and relayout are one operator, and so are their adjoints.  The second operator splits
+axes, permutes them, and joins them.  All results are new and contiguous.
+
+Moves are linear but for the padding that they fill, and each knows its adjoint.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from gpulayout.api.call import Call
+from gpulayout.api.reading import Call
 from gpulayout.api.running import run
 from gpulayout.api.traced import traced
+from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.shape import Shape
-from gpulayout.torch.operators import is_row_major, moved_axes, moved_buffer
 
 Sizes = tuple[int, ...]
 
@@ -47,23 +61,29 @@ class TensorRelayout:
 
     @cached_property
     def _call(self) -> tuple[str, Shape | None, Shape | None]:
-        """The verb, the source and the target of the call that this is; no verb for the way to a longer buffer.
-
-        To find it takes as long as to move a small buffer.
-        """
-        if self.sizes == self.source.dimensions and is_row_major(self.source):
-            return "pack" if self.result == (self.target.buffer_length,) else "", None, self.target
-        if self.result == self.target.dimensions and is_row_major(self.target):
+        """The verb, the source and the target of the call that this is: to find it takes as long as a small move."""
+        if self.sizes == self.source.dimensions and self.source == row_major(self.source):
+            return "pack", None, self.target
+        if self.result == self.target.dimensions and self.target == row_major(self.target):
             return "unpack", self.source, None
-        return "relayout" if self.result == (self.target.buffer_length,) else "", self.source, self.target
+        return "relayout", self.source, self.target
 
     def run(self, tensor: Any) -> Any:
-        """The result for a tensor in memory."""
+        """The result for a tensor in memory; autograd does not know of it."""
         verb, source, target = self._call
-        if not verb:
-            return moved_buffer(tensor, self.source, self.target, self.result)
         tensor = tensor.detach()
-        return run(verb, tensor if verb == "pack" else tensor.contiguous(), source, target, None)
+        if verb != "pack":
+            tensor = tensor.contiguous() if len(self.sizes) == 1 else tensor.contiguous().view(-1)
+        found = run(verb, tensor, source, target, None)
+        return found if found.shape == self.result else self._with_sizes(found)
+
+    def _with_sizes(self, found: Any) -> Any:
+        length = math.prod(self.result)
+        if length > self.target.buffer_length:
+            longer = found.new_zeros(length)
+            longer[: self.target.buffer_length] = found
+            found = longer
+        return _as_new(found, self.result)
 
     def by_operator(self, tensor: Any) -> Any:
         """The result, by the operator."""
@@ -108,8 +128,12 @@ class TensorTranspose:
         return TensorTranspose(self.result, split, order, self.sizes)
 
     def run(self, tensor: Any) -> Any:
-        """The result for a tensor in memory."""
-        return moved_axes(tensor, self.split, self.order, self.result)
+        """The result for a tensor in memory; autograd does not know of it."""
+        tensor = tensor.detach()
+        if tensor.shape != self.split:
+            tensor = tensor.view(self.split)
+        found = run("transpose", tensor, None, self.order, None)
+        return found if found.shape == self.result else _as_new(found, self.result)
 
     def by_operator(self, tensor: Any) -> Any:
         """The result, by the operator."""
@@ -127,3 +151,41 @@ TensorMove = TensorRelayout | TensorTranspose
 def _with_zeros(shape: Shape) -> Shape:
     """The same shape with zeros as padding."""
     return shape.with_layout(shape.layout.replace(padding_value=None))
+
+
+def row_major(shape: Shape) -> Shape:
+    """The same array in C order: its buffer is the array itself."""
+    return Shape(shape.element_type, shape.dimensions)
+
+
+def _as_new(found: Any, sizes: Sizes) -> Any:
+    """The tensor with other sizes.  A view would be one of a tensor that autograd has never seen."""
+    return torch.ops.aten._unsafe_view.default(found, sizes)
+
+
+# ---- the operators ---------------------------------------------------------------------------------------------------
+
+library = torch.library.Library("gpulayout", "DEF")  # it defines the operators as long as it lives
+library.define("relayout(Tensor given, str source, str target, SymInt[] sizes) -> Tensor")
+library.define("transpose(Tensor given, SymInt[] split, int[] order, SymInt[] sizes) -> Tensor")
+
+
+def called_relayout(given: Any, source: str, target: str, sizes: Sequence[int]) -> TensorRelayout:
+    """The move of a call of the operator."""
+    return TensorRelayout(as_shape(source), as_shape(target), tuple(given.shape), tuple(sizes))
+
+
+def called_transpose(given: Any, split: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> TensorTranspose:
+    """The move of a call of the operator."""
+    return TensorTranspose(tuple(given.shape), tuple(split), tuple(order), tuple(sizes))
+
+
+def _new(given: Any, *arguments: Any) -> Any:
+    """A result without its elements, for tensors without memory."""
+    return given.new_empty(arguments[-1])
+
+
+library.impl("relayout", lambda *call: called_relayout(*call).run(call[0]), "CompositeExplicitAutograd")
+library.impl("transpose", lambda *call: called_transpose(*call).run(call[0]), "CompositeExplicitAutograd")
+for _name in ("relayout", "transpose"):
+    torch.library.register_fake(f"gpulayout::{_name}", _new, lib=library)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.api.call import Call
+from gpulayout.api.reading import Call
 from gpulayout.api.request import request_of
 from tests.support.executors import guarded, guards_intact
 from tests.support.foreign import Producer

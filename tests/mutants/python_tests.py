@@ -190,8 +190,9 @@ TESTS = (
     ),
     *(
         (f"api/{name}.py", NUMPY, _files("api/array api/array_in_graphs api/same_kind"))
-        for name in ("array", "array_*", "asarray", "own_shapes", "shaped_buffer")
+        for name in ("array", "array_*", "asarray", "shaped_buffer")
     ),
+    ("api/given_shapes.py", NUMPY, _files("api/array api/same_kind api/targets api/buffers_of_many_dimensions")),
     (
         "api/*",
         ALL,

@@ -13,7 +13,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 Made = TypeVar("Made")
-KEYS = frozenset((str, Shape, Layout, type(None)))  # types of shape arguments whose values may be part of a key
+KEY_TYPES = frozenset((str, Shape, Layout, type(None)))  # types of shape arguments whose values may be part of a key
 
 
 class Kept(Generic[Made]):

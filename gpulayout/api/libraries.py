@@ -94,9 +94,9 @@ class Library(Protocol):
         ...
 
     def again(self, known_call: Any, given: Any, result: Any, is_new: bool) -> Again | None:
-        """What runs a call again without its checks, as `Prepared.again`, for arrays that say what these arrays say.
+        """What runs a call again without its checks, for arrays that say of themselves what these arrays say.
 
-        known_call      of what has just run, see `HostMoves`
+        known_call      of what has just run, see `Prepared`
         given, result   the arrays of that call
         is_new          the result was made for the call, and others will be
 

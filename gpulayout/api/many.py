@@ -20,7 +20,7 @@ from gpulayout.api.plan import plan
 from gpulayout.api.reading import Call
 from gpulayout.api.relayout import relayout
 from gpulayout.api.request import Request
-from gpulayout.api.running import known_request, run, words
+from gpulayout.api.running import call_key, known_request, run
 from gpulayout.api.same_kind import LibraryCall
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.api.traced import between_graphs, outside_of_graphs, untraceable
@@ -281,7 +281,7 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
 def _checked(
     number: int, call: Call, buffer: Any, backend: Backend, array: AnyArray, out: Any, result: LibraryCall | None
 ) -> _Opened:
-    key = words(call.verb, buffer, call.source, call.target, None, call.options)
+    key = call_key(call.verb, buffer, call.source, call.target, None, call.options)
     label = array.dtype if result is None else result.given_dtype
     request = known_request(call, key, label, array, None).request
     array = request.source_memory(backend, array)

@@ -22,7 +22,7 @@ from gpulayout.api.array_types import (
 from gpulayout.api.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
 from gpulayout.api.in_place import InPlace
 from gpulayout.api.index_keys import box_of
-from gpulayout.api.kept import KEYS, Kept
+from gpulayout.api.kept import KEY_TYPES, Kept
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.plan_value import PlanValue
 from gpulayout.api.reading import Call, read_shapes
@@ -472,7 +472,7 @@ def plan(
     if is_compiling():
         again = functools.partial(plan, source, target, names=names, **options)
         return traced_plan(Plan.__new__(Plan), source, target, names, options, again)
-    is_plain = names is None and not options and type(source) in KEYS and type(target) in KEYS
+    is_plain = names is None and not options and type(source) in KEY_TYPES and type(target) in KEY_TYPES
     if is_plain and (found := kept_plans.get((source, target))):
         return found
     shape = as_shape(source, "source")

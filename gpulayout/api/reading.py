@@ -60,14 +60,14 @@ Read = tuple[Placement, Placement, ElementChange | None]
 NOTHING_ASKED = Asked({})
 
 
-def read_arguments(call: Call, label: np.dtype[Any] | None, array: AnyArray, out: AnyArray | None = None) -> Read:
+def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Read:
     """What a call reads and writes, and what becomes of elements.
 
-    label        the element type of the array, also where CuPy holds it as integers; None for that of its memory
+    label        the element type of the array, also where CuPy holds it as integers
     array, out   as `open_array` returned them, or what they say of themselves
     """
     asked = Asked(call.options) if call.options else NOTHING_ASKED
-    return _READERS[call.verb](call, asked, array.dtype if label is None else label, array, out)
+    return _READERS[call.verb](call, asked, label, array, out)
 
 
 def check_source(call: Call) -> None:

@@ -7,6 +7,7 @@ depend on the arrays themselves is computed once and kept here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,10 +73,8 @@ class Request:
 
     def with_change(self, change: ElementChange) -> Request:
         """The same with other parameters: it shares the stages, and what backends prepared for them."""
-        other = Request.__new__(Request)
-        other.read, other.write, other.change = self.read, self.write, change
-        other.stages, other.pieces, other._staged = self.stages, self.pieces, self._staged
-        other._keeps_dtype = False
+        other = copy.copy(self)
+        other.change = change
         other._forget()
         return other
 
@@ -252,7 +251,7 @@ def request(read: Placement, write: Placement, change: ElementChange | None = No
     return found.with_change(change) if change is not None and change.parameters else found
 
 
-def request_of(call: Call, label: np.dtype[Any] | None, array: AnyArray, out: AnyArray | None = None) -> Request:
+def request_of(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Request:
     """The request of a call on these arrays: see `read_arguments`."""
     return request(*read_arguments(call, label, array, out))
 
@@ -313,8 +312,5 @@ class _ThroughDense:
         """See `Prepared.execute`."""
         self._staged.execute(self._main, source, target, is_new)
 
-    def again(self, source: AnyArray, target: AnyArray | None) -> None:
-        """Always None: the engine runs one move at a time, and a device has temporary arrays to free."""
-
     def known_call(self, *call: Any) -> None:
-        """Always None, as `again`."""
+        """Always None: the engine runs one move at a time, and a device has temporary arrays to free."""

@@ -15,7 +15,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import Asked
 from gpulayout.api.backends import host_backend
-from gpulayout.api.kept import KEYS, Kept, with_values
+from gpulayout.api.kept import KEY_TYPES, Kept, with_values
 from gpulayout.api.reading import Call, check_source
 from gpulayout.api.request import Request, request_of
 from gpulayout.api.same_kind import LibraryCall, Maker, again_of, on_memory
@@ -68,10 +68,10 @@ def run(
         anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes)
         return traced(Call(verb, source, target, sizes, options, max_bytes), array, out, anew)
     key: Key | None = None
-    if max_bytes is None and not (sizes or options) and type(target) in KEYS and type(source) in KEYS:
-        key = verb, source, target, type(array), type(out), host_backend()  # as `words` makes it, a call sooner
+    if max_bytes is None and not (sizes or options) and type(target) in KEY_TYPES and type(source) in KEY_TYPES:
+        key = verb, source, target, type(array), type(out), host_backend()  # as `call_key` makes it, a call sooner
     elif max_bytes is None:
-        key = words(verb, array, source, target, out, options, sizes)
+        key = call_key(verb, array, source, target, out, options, sizes)
     again = latest.get(key)  # type: ignore[arg-type]  # None is no key of it
     if again is not None and (done := again(array, out)) is not None:
         return done
@@ -83,7 +83,7 @@ def run(
     return _Run(Call(verb, source, target, sizes, options, max_bytes), key, latest).result(array, out)
 
 
-def words(
+def call_key(
     verb: str,
     array: Any,
     source: Any,
@@ -93,9 +93,9 @@ def words(
     sizes: Mapping[str, Any] = NOTHING,
 ) -> Key | None:
     """What a call says, and at KINDS the kinds of its arrays, as a key; None if values of it cannot be part of one."""
-    if type(source) not in KEYS:
+    if type(source) not in KEY_TYPES:
         return None
-    if type(target) not in KEYS and not (type(target) is tuple and {*map(type, target)} <= {int}):  # True equals 1
+    if type(target) not in KEY_TYPES and not (type(target) is tuple and {*map(type, target)} <= {int}):  # True equals 1
         return None
     if sizes and not {*map(type, sizes.values())} <= {int}:
         return None
@@ -104,7 +104,7 @@ def words(
 
 
 def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
-    """What runs a call on a NumPy array again that is not the latest with these words, as when two sizes take turns."""
+    """What runs a call on a NumPy array again that is not the latest with this key, as when two sizes take turns."""
     placed = out if key[0] in PLACED_BY_OUT and type(out) is np.ndarray else None
     known = kept_calls.get(_with_facts(key, array.dtype, array, placed))
     return None if known is None else known.again.get(key[KINDS])
@@ -119,7 +119,7 @@ def _with_facts(key: Key, label: np.dtype[Any], array: AnyArray, out: AnyArray |
 def known_request(call: Call, key: Key | None, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> _Known:
     """The request of a call, a kept one if a call that said the same had such arrays; see `request_of`.
 
-    key   the call's `words`
+    key   see `call_key`; None if there is none
     """
     if key is None:
         return _Known(request_of(call, label, array, out))
@@ -223,7 +223,7 @@ class _Run:
         assert self.key is not None and self.known is not None and self.moved is not None
         known, (prepared, opened) = self.known, self.moved
         known.runs += 1
-        if known.runs == 1 and hasattr(prepared, "known_call"):  # which costs as much as a small call
+        if known.runs == 1 and type(opened) is np.ndarray:  # to recognise one costs as much as a small call
             if self.latest is not latest:  # of a plan
                 _set_latest(self.latest, self.key, None)
             return
@@ -243,7 +243,7 @@ class _Run:
             shape = _whole_shape(self.call.target, values)
             self.call, dtype = self.call._replace(target=shape), shape.dtype
         backend, array = arrays.open_array_like(values, "array", dtype)
-        self.key = words("pack", array, None, self.call.target, out, self.call.options)
+        self.key = call_key("pack", array, None, self.call.target, out, self.call.options)
         return self(backend, array, out, backend)
 
 

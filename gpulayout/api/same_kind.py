@@ -107,7 +107,7 @@ def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = N
 
 
 def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
-    """What runs a call again without its checks, as `Prepared.again`; None if there is no such thing.
+    """What runs a call again without its checks, as `Prepared.known_call`; None if there is no such thing.
 
     prepared       the pieces that moved from `given`, which was open as `array`, to `done`
     is_new         `done` was made for the call
@@ -115,13 +115,9 @@ def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_n
     library = None if type(given) is np.ndarray else library_of(given)
     if type(done) is not type(given) or is_compiling() or (library is None and array is not given):
         return None
-    known_call = getattr(prepared, "known_call", None)
     if library is not None:
-        return None if known_call is None else library.again(known_call, given, done, is_new)
-    if known_call is None:
-        return prepared.again
-    again: Again | None = known_call(given, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)
-    return again
+        return library.again(prepared.known_call, given, done, is_new)
+    return prepared.known_call(given, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)
 
 
 def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:

@@ -72,20 +72,10 @@ class HostMoves:
         bound._plans, bound._is_large = self._plans, self._is_large
         return bound
 
-    def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
-        """Always None: the engine's calls are known by `known_call`, and NumPy's moves take no longer to check."""
-
     def known_call(
         self, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
     ) -> Again | None:
-        """What runs a call again, as `Prepared.again`, that passed all checks and moved from `source` to `target`.
-
-        It belongs to the caller that checked: other callers of the same plan take other arrays.  None if arrays like
-        these cannot be recognised, where NumPy has a part of the work, and with parameters of many numbers.
-
-        make      None if the target was given, as others will be
-        tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
-        """
+        """See `Prepared.known_call`.  None also where NumPy has a part of the work, or parameters many numbers."""
         if self.compiled is None:
             return None
         [(plan, *_)] = self._plans(1)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpulayout.gpu.runtime import Runtime, Start
+from gpulayout.moves.backend import Again, Make
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
 
@@ -58,8 +59,14 @@ class MoveLaunches:
         kind, *addresses = self._kind(source, target)
         return (self._starts.get(kind) or self._remember(kind, source, target, *addresses))[0]
 
+    def known_call(
+        self, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
+    ) -> Again | None:
+        """See `Prepared.known_call`."""
+        return self.again if tensors is None else None
+
     def again(self, source: Any, target: Any) -> Any:
-        """See `Prepared.again`."""
+        """The target of a call of a kind that passed every check, as `Again`; None for other kinds."""
         if target is None:
             return self._again_anew(source)
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)

@@ -14,7 +14,8 @@ from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.steps import Steps
 
 AnyArray = Any  # a NumPy or a CuPy array; CuPy has no types
-Again = Callable[[AnyArray, AnyArray | None], AnyArray | None]  # as `Prepared.again`
+# Runs a call again without its checks, and returns the target, a new one for None; None if the checks are needed.
+Again = Callable[[AnyArray, AnyArray | None], AnyArray | None]
 
 
 class Make(NamedTuple):
@@ -37,10 +38,16 @@ class Prepared(Protocol):
         """
         ...
 
-    def again(self, source: AnyArray, target: AnyArray | None) -> AnyArray | None:
-        """Execute a call without checks, if an equivalent call has passed them, and return its target.
+    def known_call(
+        self, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
+    ) -> Again | None:
+        """What runs a call again without checks, that passed them all and moved from `source` to `target`.
 
-        A target of None asks for new memory.  Returns None if the call must go through the checks.
+        It belongs to the caller that checked: other callers of the same plan take other arrays.  None if arrays like
+        these cannot be recognised.
+
+        make      None if the target was given, as others will be
+        tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
         """
         ...
 

@@ -22,7 +22,7 @@ from gpulayout.api.kept import Kept
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.reading import Call, axis_numbers, parts_of_result
 from gpulayout.api.request import Request, request_of
-from gpulayout.api.running import run, words
+from gpulayout.api.running import call_key, run
 from gpulayout.api.torch_tensors import TorchTensors, check_memory, plain_address
 from gpulayout.api.traced import traced
 from gpulayout.layout.cached import cached_property
@@ -212,7 +212,7 @@ def followed(call: Call, given: Any, out: Any) -> Any:
 
 def _kept_move(call: Call, given: Any) -> TensorMove | TensorChange:
     """The move of a call on this tensor; planning it costs more than a small move."""
-    key = words(call.verb, given, call.source, call.target, None, call.options, call.sizes)
+    key = call_key(call.verb, given, call.source, call.target, None, call.options, call.sizes)
     if key is None:
         return _planned(call, given)
     key = *key, given.dtype, given.shape, given.stride()

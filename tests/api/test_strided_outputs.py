@@ -122,7 +122,9 @@ def test_strides_of_split_axes_are_those_of_numpy(data):
     names = iter(f"a{number}" for number in range(len(dimensions)))
     after = " ".join(f"({' '.join(itertools.islice(names, len(group)))})" for group in groups)
     before = " ".join(f"a{number}" for number in range(len(dimensions)))
-    found = request_of(Call("transpose", None, f"{before} -> {after}"), None, np.zeros(dimensions, np.int8), out).write
+    found = request_of(
+        Call("transpose", None, f"{before} -> {after}"), out.dtype, np.zeros(dimensions, np.int8), out
+    ).write
     strides = {digit.dim: digit.stride for digit in found.digits}
     assert strides == {dim: expected.strides[dim] for dim, size in enumerate(dimensions) if size > 1}
 
@@ -323,6 +325,6 @@ def test_contiguous_outputs_are_moved_as_pack_moves_them():
     array = numbered((4, 6, 10), "float32")
     for order in itertools.permutations(range(3)):
         turned = array.transpose(order)
-        (found,) = request_of(Call("transpose", None, order), None, array, None).pieces
+        (found,) = request_of(Call("transpose", None, order), array.dtype, array, None).pieces
         (packed,) = pack_pieces(turned.strides, gl.Shape("f32", turned.shape))
         assert found.move.axes == packed.move.axes and found[1:] == packed[1:] == (0, 0)

@@ -218,8 +218,8 @@ class Array(ShapedBuffer[Memory]):
         if is_compiling():
             if out is None and not options and is_same_in_graph(self, target):
                 return self
-            again = functools.partial(self.to, target, out=out, max_bytes=max_bytes, **options)
-            return relayout_in_graph(self, None, target, out, options, again, max_bytes)
+            anew = functools.partial(self.to, target, out=out, max_bytes=max_bytes, **options)
+            return relayout_in_graph(self, None, target, out, options, anew, max_bytes)
         check_layout(target, self.shape)
         planned = plan(self.shape, target, **options)
         if planned.target == self.shape and out is None and planned.change is None:

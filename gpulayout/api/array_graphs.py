@@ -22,7 +22,7 @@ from gpulayout.api.traced import between_graphs, options_of_plan, traced, untrac
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import constant_in_graphs
+from gpulayout.layout.graph_constants import constant_in_graphs, refusal, refusing_in_graphs
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
@@ -36,13 +36,13 @@ def relayout_in_graph(
     target: TargetLike | None,
     out: Any,
     options: Mapping[str, Any],
-    again: Callable[[], Any],
+    anew: Callable[[], Any],
     max_bytes: Any = None,
 ) -> Any:
     """`relayout` of an array: another one, or `out`."""
     reason = relayout_refusal(array, source, target, out, options, max_bytes)
     if reason:
-        return between_graphs(reason, again)
+        return between_graphs(reason, anew)
     return _moved(array, *_relayout_call(array, source, target, options), out)
 
 
@@ -56,7 +56,7 @@ def relayout_refusal(
 ) -> str:
     """Why a relayout of an array cannot be part of a graph, or nothing."""
     sides = plain(array.shape_or_text), plain(source), plain(target), options.get("dtype")
-    reason = _refusal("target", *sides)
+    reason = refusal("_target_text", *sides)
     if reason:
         return reason
     call, text = _relayout_call(array, source, target, options)
@@ -73,24 +73,24 @@ def _relayout_call(
     return Call("pack", None, text, {}, options), text
 
 
-def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, again: Callable[[], Any]) -> Any:
+def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, anew: Callable[[], Any]) -> Any:
     """The call of a plan for an array."""
     sides = plain(plan.source), plain(plan.target), plain(array.shape_or_text)
-    reason = _refusal("plan", *sides)
+    reason = refusal("_plan_text", *sides)
     if reason:
-        return between_graphs(reason, again)
+        return between_graphs(reason, anew)
     text = _plan_text(*sides)
     call = Call("plan", plan)
     if not is_flat(array.buffer):
         call = Call("pack", None, text, {}, options_of_plan(plan))
     reason = _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
-    return between_graphs(reason, again) if reason else _moved(array, call, text, out)
+    return between_graphs(reason, anew) if reason else _moved(array, call, text, out)
 
 
 def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> str:
     if not isinstance(out, ShapedBuffer):
         return untraceable(call, array.buffer, out)
-    return _refusal("out", plain(out.shape_or_text), text) or untraceable(call, array.buffer, out.buffer)
+    return refusal("_check_out", plain(out.shape_or_text), text) or untraceable(call, array.buffer, out.buffer)
 
 
 def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
@@ -103,7 +103,7 @@ def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
 def own_in_graph(array: ShapedBuffer[Any], given: TargetLike | None, role: str) -> Any:
     """The shape of an array, or its text, if the shape that is also given is no other."""
     sides = plain(array.shape_or_text), plain(given)
-    reason = _refusal("own", *sides, role)
+    reason = refusal("_check_own", *sides, role)
     if reason:
         return between_graphs(reason, functools.partial(_own_shape, array.shape_or_text, given, role))
     return array.shape_or_text
@@ -113,26 +113,26 @@ def _own_shape(kept: Shape | str, given: TargetLike | None, role: str) -> Shape:
     return own_shape(as_shape(kept), given, role)
 
 
-def shape_in_graph(tensor: Any, shape: TargetLike | None, again: Callable[[], Any]) -> str:
-    """The text of the shape of a tensor that is a buffer of it, or that lies so; `again` raises the errors."""
+def shape_in_graph(tensor: Any, shape: TargetLike | None, anew: Callable[[], Any]) -> str:
+    """The text of the shape of a tensor that is a buffer of it, or that lies so; `anew` raises the errors."""
     sizes, steps = tuple([int(size) for size in tensor.shape]), tuple([int(step) for step in tensor.stride()])
     if shape is None:
-        reason = _refusal("lies", tensor.dtype, sizes, steps)
-        return between_graphs(reason, again) if reason else _text_as_it_lies(tensor.dtype, sizes, steps)
-    reason = _refusal("text", tensor.dtype, sizes, steps, plain(shape))
-    return between_graphs(reason, again) if reason else _text(tensor.dtype, sizes, steps, plain(shape))
+        reason = refusal("_text_as_it_lies", tensor.dtype, sizes, steps)
+        return between_graphs(reason, anew) if reason else _text_as_it_lies(tensor.dtype, sizes, steps)
+    reason = refusal("_text_of_shape", tensor.dtype, sizes, steps, plain(shape))
+    return between_graphs(reason, anew) if reason else _text_of_shape(tensor.dtype, sizes, steps, plain(shape))
 
 
-def packed_in_graph(tensor: Any, layout: TargetLike, again: Callable[[], Any]) -> tuple[Any, str]:
-    """A tensor packed in a layout, and the text of its shape; `again` makes both from memory."""
+def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) -> tuple[Any, str]:
+    """A tensor packed in a layout, and the text of its shape; `anew` makes both from memory."""
     sizes = tuple([int(size) for size in tensor.shape])
-    reason = _refusal("packed", tensor.dtype, sizes, plain(layout))
+    reason = refusal("_packed_text", tensor.dtype, sizes, plain(layout))
     if not reason:
         text = _packed_text(tensor.dtype, sizes, plain(layout))
         reason = untraceable(Call("pack", None, text), tensor, None)
         if not reason:
             return traced(Call("pack", None, text), tensor, None), text
-    made: tuple[Any, str] = between_graphs(reason, again)
+    made: tuple[Any, str] = between_graphs(reason, anew)
     return made
 
 
@@ -159,19 +159,6 @@ def _whole(kept: Any) -> Shape:
 
 
 @constant_in_graphs
-def _refusal(name: str, *arguments: Any) -> str:
-    """The message of the error that a function of constants raises, or nothing.
-
-    An error inside of such a function would end the compiler instead of the graph.
-    """
-    try:
-        _CHECKED[name](*arguments)
-    except (LayoutError, TypeError, BufferError) as error:
-        return str(error)
-    return ""
-
-
-@constant_in_graphs
 def _length(kept: Any) -> int:
     return (*_whole(kept).bounds, -1)[0]
 
@@ -185,7 +172,7 @@ def _is_same(kept: Any, target: Any) -> bool:
         return False
 
 
-@constant_in_graphs
+@refusing_in_graphs
 def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
     shape, found = sides_of(_whole(kept), from_plain(source), from_plain(target))
     if dtype is None:
@@ -193,7 +180,7 @@ def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
     return str(converted_target(found, shape, Asked({"dtype": dtype})))
 
 
-@constant_in_graphs
+@refusing_in_graphs
 def _plan_text(source: Any, target: Any, kept: Any) -> str:
     check_source(_whole(kept), from_plain(source))
     return str(from_plain(target))
@@ -205,17 +192,19 @@ def check_source(shape: Shape, source: Shape) -> None:
         raise LayoutError(f"buffer is a gl.Array of {shape}, but the plan moves {source}")
 
 
+@refusing_in_graphs
 def _check_out(kept: Any, text: str) -> None:
     if _whole(kept) != as_shape(text):
         raise LayoutError(f"out is a gl.Array of {_whole(kept)}, but the result is {text}")
 
 
+@refusing_in_graphs
 def _check_own(kept: Any, given: Any, role: str) -> None:
     own_shape(_whole(kept), from_plain(given), role)
 
 
-@constant_in_graphs
-def _text(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
+@refusing_in_graphs
+def _text_of_shape(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
     own, shape = ElementType.of(dtype), from_plain(shape)
     if is_only_layout(shape) and len(sizes) == 1:
         raise LayoutError(f"shape {shape} is only a layout, and a flat buffer does not say the sizes")
@@ -224,22 +213,11 @@ def _text(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
     return str(found)
 
 
-@constant_in_graphs
+@refusing_in_graphs
 def _text_as_it_lies(dtype: Any, sizes: Sizes, steps: Sizes) -> str:
     return str(Shape(dtype, sizes, layout_from_strides(sizes, steps)))
 
 
-@constant_in_graphs
+@refusing_in_graphs
 def _packed_text(dtype: Any, sizes: Sizes, layout: Any) -> str:
     return str(as_target(from_plain(layout), Shape(dtype, sizes), "layout"))
-
-
-_CHECKED: dict[str, Callable[..., Any]] = {
-    "target": _target_text,
-    "plan": _plan_text,
-    "out": _check_out,
-    "own": _check_own,
-    "text": _text,
-    "lies": _text_as_it_lies,
-    "packed": _packed_text,
-}

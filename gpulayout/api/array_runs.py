@@ -16,8 +16,8 @@ from gpulayout.layout.graph_constants import is_compiling
 def run_on_array(run: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:
     """The call of a plan for an `Array`: another one, or `out` if that is one."""
     if is_compiling():
-        again = functools.partial(run, array, out=out, max_bytes=max_bytes)
-        return plan_in_graph(run, array, out, max_bytes, again)
+        anew = functools.partial(run, array, out=out, max_bytes=max_bytes)
+        return plan_in_graph(run, array, out, max_bytes, anew)
     check_source(array.shape, run.source)
     if not is_flat(array.buffer) and out is max_bytes is run.change is None:  # also where its strides are out of reach
         return array.holding(pack(array.buffer, run.target), run.target)

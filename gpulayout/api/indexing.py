@@ -287,8 +287,8 @@ def convert_linear(
     2434
     """
     if is_compiling() and not _is_int(linear):
-        again = functools.partial(convert_linear, linear, source, target, padding=padding, out=out)
-        return between_graphs(_OUTSIDE, again)
+        anew = functools.partial(convert_linear, linear, source, target, padding=padding, out=out)
+        return between_graphs(_OUTSIDE, anew)
     source = as_shape(shape_in(source), "source")
     target = as_target(shape_in(target), source)
     _check_padding(padding)

@@ -141,8 +141,8 @@ class Plan(PlanValue):
         if isinstance(buffer, ShapedBuffer):
             return run_on_array(self, buffer, out, max_bytes)
         if is_compiling():
-            again = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
-            return traced(Call("plan", self, max_bytes=max_bytes), buffer, out, again)
+            anew = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
+            return traced(Call("plan", self, max_bytes=max_bytes), buffer, out, anew)
         return run_request(self.request, buffer, out, max_bytes)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
@@ -470,8 +470,8 @@ def plan(
     plan('f32[16,256]{1,0}', 'bf16[16,256]{0,1}') with cast
     """
     if is_compiling():
-        again = functools.partial(plan, source, target, names=names, **options)
-        return traced_plan(Plan.__new__(Plan), source, target, names, options, again)
+        anew = functools.partial(plan, source, target, names=names, **options)
+        return traced_plan(Plan.__new__(Plan), source, target, names, options, anew)
     is_plain = names is None and not options and type(source) in KEY_TYPES and type(target) in KEY_TYPES
     if is_plain and (found := kept_plans.get((source, target))):
         return found

@@ -129,8 +129,8 @@ def relayout(
     """
     if isinstance(buffer, ShapedBuffer):
         if is_compiling():
-            again = functools.partial(relayout, buffer, source, target, out=out, max_bytes=max_bytes, **options)
-            return relayout_in_graph(buffer, source, target, out, options, again, max_bytes)
+            anew = functools.partial(relayout, buffer, source, target, out=out, max_bytes=max_bytes, **options)
+            return relayout_in_graph(buffer, source, target, out, options, anew, max_bytes)
         own, wanted = sides_of(buffer.shape, source, target)
         return plan(own, wanted, **options)(buffer, out=out, max_bytes=max_bytes)
     if source is None or target is None:

@@ -1,12 +1,12 @@
-"""Calls with arithmetic on traced arrays: to the logical array, the operations, and on to the result.
+"""Arithmetic on traced arrays: its keywords as constants of a graph, and the operations that they ask for.
 
-Compilers make one pass of them.  The parameters are constants of the graph, so a traced one is an error.  But
-torch.compile traces all of NumPy's arrays, which may have other numbers in the next call: they are inputs of the graph.
+Compilers make one pass of these and of the moves around them.  The parameters are constants of the graph, so a traced
+one is an error.  But torch.compile traces all of NumPy's arrays, which may have other numbers in the next call: they
+are inputs of the graph.
 """
 
 from __future__ import annotations
 
-import functools
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -16,57 +16,30 @@ import numpy as np
 
 from gpulayout.api.arithmetic import PARAMETERS, Asked, ElementChange
 from gpulayout.api.not_memory import no_constant
-from gpulayout.api.reading import Call
 from gpulayout.api.traced_operations import Operations, computed, operations_of, zero_point_check
-from gpulayout.api.traced_sides import check_fixed, read_traced
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
-from gpulayout.layout.plain import from_plain, plain
+from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, refusal, refusing_in_graphs
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, plain_steps, run_in_torch
-from gpulayout.moves.lowering import lowered_pack, lowered_unpack
+from gpulayout.moves.lowered import is_torch
 
 Constants = tuple[tuple[str, Any], ...]  # keywords and their values
-Way = tuple[Lowered | None, Operations, Lowered | None]  # to the logical array, its elements, and to the result
-
-
-def converted(kind: str, source: Any, target: Any, options: Mapping[str, Any], given: Any) -> Any:
-    """The result of pack, unpack or relayout."""
-    check_fixed(given)
-    sizes = tuple([operator.index(size) for size in given.shape])
-    arguments = kind, plain(source), plain(target), given.dtype, sizes, constants_of(options)
-    if not is_torch(given):
-        before, operations, after = _way(*(*arguments, False))
-        array = computed(operations, given if before is None else before(given))
-        return array if after is None else after(array)
-    moves_before, moves_after = _moves(*arguments)
-    array = run_in_torch(_steps_before, arguments, given) if moves_before else given
-    array = computed(_operations(*arguments), array, _inputs(options))
-    if moves_after:
-        return run_in_torch(_steps_after, arguments, array)
-    return array.clone(memory_format=sys.modules["torch"].contiguous_format) if array is given else array.contiguous()
 
 
 def changed(options: Mapping[str, Any], array: Any) -> Any:
     """The array before a transpose, its elements changed.  Only sizes that a parameter has numbers for become fixed."""
     constants = constants_of(options)
     sizes = _sizes_for(constants, array)
-    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array, _inputs(options))
+    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array, inputs_of(options))
 
 
-def arithmetic_refusal(kind: str, source: Any, target: Any, options: Mapping[str, Any], given: Any) -> str:
-    """Why torch.compile cannot trace a call, or nothing."""
-    reason = no_constants(options)
-    if reason:
-        return reason
+def change_refusal(options: Mapping[str, Any], array: Any) -> str:
+    """Why the elements of a transpose in a graph cannot change so, or nothing."""
     constants = constants_of(options)
-    if kind == "transpose" and not _refused_change(given.dtype, _sizes_for(constants, given), constants):
+    if not refusal("_changes", array.dtype, _sizes_for(constants, array), constants, True):
         return ""
-    sizes = tuple([operator.index(size) for size in given.shape])  # a message shows all sizes
-    if kind == "transpose":
-        return _refused_change(given.dtype, sizes, constants)
-    return _refused_way(kind, plain(source), plain(target), given.dtype, sizes, constants)
+    sizes = tuple([operator.index(size) for size in array.shape])  # a message shows all sizes
+    return refusal("_changes", array.dtype, sizes, constants, True)
 
 
 def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
@@ -122,7 +95,7 @@ def _constant(value: Any) -> Any:
     return ("float", value.hex()) if isinstance(value, float) else value
 
 
-def _inputs(options: Mapping[str, Any]) -> dict[str, Any]:
+def inputs_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that torch.compile makes inputs of the graph, by name."""
     if not is_compiling():
         return {}
@@ -154,9 +127,9 @@ def _tensor(value: Any) -> Any:
     return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else torch.as_tensor(value)
 
 
-def asked_for(options: Constants) -> Asked:
-    """The keywords that became constants, read."""
-    return Asked({name: _option(value) for name, value in options})
+def read_constants(options: Constants) -> dict[str, Any]:
+    """The keywords again, of what `constants_of` made of them."""
+    return {name: _option(value) for name, value in options}
 
 
 def _option(value: Any) -> Any:
@@ -170,36 +143,14 @@ def _option(value: Any) -> Any:
 # ---- what is planned -----------------------------------------------------------------------------------------------
 
 
-def _way(
-    kind: str,
-    source: Any,
-    target: Any,
-    dtype: Any,
-    sizes: tuple[int, ...],
-    options: Constants,
-    in_torch: bool,
-) -> Way:
-    """What a call does, with the errors of a call on memory."""
-    call = Call(kind, from_plain(source), from_plain(target), {}, {name: _option(value) for name, value in options})
-    (read, write, change), is_logical = read_traced(call, dtype, sizes)
-    before = None if is_logical else _unpacking(read.shape, sizes[0])
-    operations = _operations_for(change, read.shape.dimensions, in_torch, _input_names(options))
-    return before, operations, _packing(write.shape) if write.is_buffer else None
-
-
-_packing = functools.lru_cache(maxsize=1024)(lowered_pack)
-_unpacking = functools.lru_cache(maxsize=1024)(lowered_unpack)
-
-
-def _input_names(options: Constants) -> tuple[str, ...]:
-    return tuple([name for name, value in options if isinstance(value, tuple) and value[:1] == ("array",)])
-
-
-def _operations_for(
-    change: ElementChange | None, dimensions: tuple[int, ...], in_torch: bool, inputs: tuple[str, ...]
+def operations_for(
+    change: ElementChange, dimensions: tuple[int, ...], in_torch: bool, options: Constants
 ) -> Operations:
-    if change is None:
-        return ()
+    """The operations on a logical array of these dimensions, for a call with these keywords.
+
+    LayoutError for types that the library cannot compute with.
+    """
+    inputs = [name for name, value in options if isinstance(value, tuple) and value[:1] == ("array",)]
     parameters = []
     for name, found, blocks in change.parameters:
         ends = tuple([own if block > 1 else size for own, size, block in zip(dimensions, found.shape, blocks)])
@@ -234,62 +185,16 @@ def _tuples(numbers: Any) -> Any:
     return tuple([_tuples(number) for number in numbers]) if isinstance(numbers, list) else numbers
 
 
-# torch.compile calls these while it traces, and takes what they return as constants.
-
-
-@constant_in_graphs
-def _moves(*arguments: Any) -> tuple[bool, bool]:
-    before, _, after = _way(*(*arguments, True))
-    return before is not None, after is not None
-
-
-@constant_in_graphs
-def _steps_before(*arguments: Any) -> PlainSteps:
-    before = _way(*(*arguments[:-1], True))[0]
-    assert before is not None
-    return plain_steps(before, arguments[-1])
-
-
-@constant_in_graphs
-def _operations(*arguments: Any) -> Operations:
-    return _way(*(*arguments, True))[1]
-
-
-@constant_in_graphs
-def _steps_after(*arguments: Any) -> PlainSteps:
-    after = _way(*(*arguments[:-1], True))[2]
-    assert after is not None
-    return plain_steps(after, arguments[-1])
-
-
 @constant_in_graphs
 def _fixed_axes(options: Constants, rank: int) -> tuple[bool, ...]:
     """For each axis whether a parameter has several numbers along it, or more axes than the array."""
-    shapes = [np.shape(_option(value)) for name, value in options if name in PARAMETERS]
+    shapes = [np.shape(value) for name, value in read_constants(options).items() if name in PARAMETERS]
     return tuple([any(len(shape) >= back and shape[-back] != 1 for shape in shapes) for back in range(rank, 0, -1)])
 
 
-@constant_in_graphs
+@refusing_in_graphs
 def _changes(dtype: Any, sizes: tuple[int, ...], options: Constants, in_torch: bool) -> Operations:
-    asked, source = asked_for(options), Shape(ElementType.of(dtype).dtype, sizes)
+    asked, source = Asked(read_constants(options)), Shape(ElementType.of(dtype).dtype, sizes)
     asked.check_type(source.element_type)
     change = asked.change(source, asked.dtype or source.element_type)
-    return _operations_for(change, sizes, in_torch, _input_names(options))
-
-
-@constant_in_graphs
-def _refused_way(*arguments: Any) -> str:
-    return _refused(_way, *arguments)
-
-
-@constant_in_graphs
-def _refused_change(*arguments: Any) -> str:
-    return _refused(_changes, *arguments)
-
-
-def _refused(planned: Callable[..., object], *arguments: Any) -> str:
-    try:
-        planned(*arguments, True)
-    except (LayoutError, TypeError, BufferError) as error:
-        return str(error)
-    return ""
+    return () if change is None else operations_for(change, sizes, in_torch, options)

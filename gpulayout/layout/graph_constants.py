@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gpulayout.layout.errors import LayoutError
+
 Planned = TypeVar("Planned", bound=Callable[..., Any])
 
 
@@ -16,6 +18,28 @@ def constant_in_graphs(function: Planned) -> Planned:
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+_REFUSING: dict[str, Callable[..., Any]] = {}
+
+
+def refusing_in_graphs(function: Planned) -> Planned:
+    """Mark a function of constants that may raise errors about its arguments: callers ask `refusal` first.
+
+    An error inside of such a function would end the compiler instead of the graph.
+    """
+    _REFUSING[function.__name__] = function
+    return constant_in_graphs(function)
+
+
+@constant_in_graphs
+def refusal(name: str, *arguments: Any) -> str:
+    """The message of the error that the function of this name would raise, or nothing."""
+    try:
+        _REFUSING[name](*arguments)
+    except (LayoutError, TypeError, BufferError) as error:
+        return str(error)
+    return ""
 
 
 def is_compiling() -> bool:

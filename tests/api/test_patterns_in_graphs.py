@@ -63,6 +63,15 @@ def test_in_a_graph_with_open_sizes():
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("options", [{"dtype": "bf16"}, {"scale": 2}], ids=str)
+def test_with_arithmetic_in_a_graph(options):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch._dynamo").reset()
+    with pytest.raises(gl.LayoutError, match="has no c on the right"):
+        torch.compile(lambda x: gl.transpose(x, "a b c -> b a", **options), backend="eager")(torch.zeros(2, 3, 4))
+    torch._dynamo.reset()
+
+
 def same(found, message):
     """Whether two messages are the same; where an order is wrong, a traced call names the rank instead of the shape."""
     return found.partition(" for an array of")[0] == message.partition(" for an array of")[0]

@@ -15,7 +15,7 @@ from gpulayout.api.array_types import ByteCount, Out
 from gpulayout.api.backends import host_backend
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
-from gpulayout.api.same_kind import Maker, on_memory
+from gpulayout.api.same_kind import on_memory
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.checks import counted
@@ -143,7 +143,7 @@ class InPlace:
         """
         out = buffer if out is None else out
 
-        def work(backend: Backend, array: AnyArray, out: Any, maker: Maker) -> Any:
+        def work(backend: Backend, array: AnyArray, out: Any, _: Any) -> Any:
             target = arrays.open_array(out, "out", writing=True)
             return self.request.run_in_place(backend, array, out, target, self.limit)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Unpack, overload
 
 import numpy as np
@@ -21,7 +20,7 @@ from gpulayout.api.reading import Call
 from gpulayout.api.relayout import relayout
 from gpulayout.api.request import Request
 from gpulayout.api.running import call_key, known_request, run
-from gpulayout.api.same_kind import LibraryCall
+from gpulayout.api.same_kind import ArrayCall
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.api.traced import between_graphs, outside_of_graphs, untraceable
 from gpulayout.layout.checks import counted, type_text
@@ -37,8 +36,7 @@ class _Opened(NamedTuple):
     """A job whose arguments were checked.
 
     number   of the job in the call
-    out      None asks for new memory
-    result   makes it for a buffer whose library gets its own kind back; None makes it on the backend
+    out      None asks for new memory, which `memory` makes
     """
 
     number: int
@@ -46,7 +44,7 @@ class _Opened(NamedTuple):
     backend: Backend
     array: AnyArray
     out: AnyArray | None
-    result: LibraryCall | None
+    memory: ArrayCall
 
 
 @overload
@@ -187,37 +185,24 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
     written = [_written(job) for job in opened]
     groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
     for place, job in enumerate(opened):
-        library = None if job.result is None else job.result.library
-        groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(place)
+        key = job.backend, job.backend.device(job.array), job.memory.library
+        groups.setdefault(key, []).append(place)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(opened[place], written[place]) for place in group]) for group in groups.values()]
     for given in outs:
         arrays.will_be_written(given)
     for group, execute in zip(groups.values(), prepared):
-        with _running(opened[group[0]].result):
+        with opened[group[0]].memory.running():
             execute()
-    return [
-        given if given is not None else target if job.result is None else job.result.given_back()
-        for given, target, job in zip(outs, written, opened)
-    ]
-
-
-def _running(result: LibraryCall | None) -> AbstractContextManager[object]:
-    """The context in which work for a result runs."""
-    return _ANY if result is None else result.running()
-
-
-_ANY = nullcontext()
+    return [job.memory.given_back() if given is None else given for given, job in zip(outs, opened)]
 
 
 def _written(job: _Opened) -> AnyArray:
     """The array that a job writes."""
     if job.out is not None:
         return job.out
-    if job.result is None:
-        return job.request.empty(job.backend, job.backend, job.array)
-    with job.result.running():
-        return job.request.empty(job.result, job.backend, job.array)
+    with job.memory.running():
+        return job.request.empty(job.memory, job.backend, job.array)
 
 
 def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
@@ -226,7 +211,7 @@ def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
     if any(job.request.change is not None for job, _ in jobs):
         prepared = [job.request.prepared_by(job.backend) for job, _ in jobs]
         return lambda: _executed_in_turn(prepared, jobs)
-    with _running(first.result):
+    with first.memory.running():
         return first.backend.prepare_jobs(
             [
                 PreparedJob(f"job {job.number}: ", job.request.prepared_by(job.backend), job.array, target)
@@ -263,30 +248,26 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        call = Call("relayout", source, target, {}, options)
-        library = None if type(buffer) is np.ndarray else library_of(buffer)
-        if library is None:
-            return _checked(number, call, buffer, *arrays.open_array(buffer, "buffer"), out, None)
-        result = LibraryCall(library, buffer)
+        memory = ArrayCall(buffer, None if type(buffer) is np.ndarray else library_of(buffer))
         try:
-            with result.running():
-                return _checked(number, call, buffer, *result.opened("buffer"), out, result)
+            with memory.running():
+                return _checked(number, Call("relayout", source, target, {}, options), buffer, memory, out)
         except (TracedArray, FollowedArray):
+            if memory.library is None:
+                raise
             return run("relayout", buffer, source, target, out, options)
     except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 
 
-def _checked(
-    number: int, call: Call, buffer: Any, backend: Backend, array: AnyArray, out: Any, result: LibraryCall | None
-) -> _Opened:
+def _checked(number: int, call: Call, buffer: Any, memory: ArrayCall, out: Any) -> _Opened:
+    backend, array = memory.opened("buffer")
     key = call_key(call.verb, buffer, call.source, call.target, None, call.options)
-    label = array.dtype if result is None else result.given_dtype
-    request = known_request(call, key, label, array, None).request
+    request = known_request(call, key, memory.label(array), array, None).request
     array = request.source_memory(backend, array)
     written = None if out is None else request.opened_out(backend, array, out)
-    return _Opened(number, request, backend, array, written, result)
+    return _Opened(number, request, backend, array, written, memory)
 
 
 def _check_no_overlap(opened: Sequence[_Opened]) -> None:

@@ -22,7 +22,7 @@ from gpulayout.api.kept import Kept
 from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.parameters import Parameter
 from gpulayout.api.reading import Call, read_arguments
-from gpulayout.api.same_kind import LibraryCall, Maker
+from gpulayout.api.same_kind import ArrayCall
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -106,15 +106,15 @@ class Request:
     # ---- on memory, with every check ---------------------------------------------------------------------------------
 
     def run(
-        self, backend: Backend, array: AnyArray, out: Any, target: Opened | None, maker: Maker
+        self, backend: Backend, array: AnyArray, out: Any, target: Opened | None, memory: ArrayCall
     ) -> tuple[Any, Prepared | None]:
         """Move an array that `open_array` returned; `out` or new memory, and what has moved it, unless in place.
 
-        target   `out` as `open_array` returned it; None asks for new memory, which `maker` makes
+        target   `out` as `open_array` returned it; None asks for new memory, which `memory` makes
         """
         array = self.source_memory(backend, array)
         if target is None:
-            made = self.empty(maker, backend, array)
+            made = self.empty(memory, backend, array)
             prepared = self.prepared.get(backend) or self.prepared_by(backend)
             prepared.execute(array, made, is_new=True)
             return made, prepared
@@ -147,15 +147,13 @@ class Request:
         arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)
         return written
 
-    def empty(self, maker: Maker, backend: Backend, array: AnyArray) -> AnyArray:
+    def empty(self, memory: ArrayCall, backend: Backend, array: AnyArray) -> AnyArray:
         """New memory for the target, on the device of `array`."""
-        dimensions = self.write.dimensions
         if self._keeps_dtype:
-            return maker.empty(dimensions, array.dtype, array)
+            return memory.empty(self.write.dimensions, array.dtype, array)
         dtype = self.write.dtype
-        if self.change is not None and isinstance(maker, LibraryCall):
-            return maker.empty(dimensions, backend.held(dtype), array, dtype)
-        return maker.empty(dimensions, backend.held(dtype), array)
+        label = None if self.change is None else dtype
+        return memory.empty(self.write.dimensions, backend.held(dtype), array, label)
 
     # ---- in place ----------------------------------------------------------------------------------------------------
 

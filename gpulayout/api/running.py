@@ -18,7 +18,7 @@ from gpulayout.api.backends import host_backend
 from gpulayout.api.kept import KEY_TYPES, Kept, with_values
 from gpulayout.api.reading import Call, check_source
 from gpulayout.api.request import Request, request_of
-from gpulayout.api.same_kind import LibraryCall, Maker, again_of, on_memory
+from gpulayout.api.same_kind import ArrayCall, again_of, on_memory
 from gpulayout.api.traced import traced
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import type_text, value_text
@@ -199,21 +199,21 @@ class _Run:
             self._remember(array, out, done)
         return done
 
-    def __call__(self, backend: Backend, array: AnyArray, out: Any, maker: Maker) -> Any:
+    def __call__(self, backend: Backend, array: AnyArray, out: Any, memory: ArrayCall) -> Any:
         """The same for an array that `open_array` returned."""
         target = None
         if out is not None and self.call.verb in PLACED_BY_OUT:
             target = arrays.open_array(out, "out", writing=True)
         if self.known is None:
-            label = maker.given_dtype if isinstance(maker, LibraryCall) else array.dtype
-            self.known = known_request(self.call, self.key, label, array, None if target is None else target[1])
+            opened_out = None if target is None else target[1]
+            self.known = known_request(self.call, self.key, memory.label(array), array, opened_out)
         request = self.known.request
         if out is not None and target is None:
             target = arrays.open_array(out, "out", writing=True)
         if self.call.max_bytes is not None:
             assert target is not None
             return request.run_in_place(backend, array, out, target, self.call.max_bytes)
-        done, prepared = request.run(backend, array, out, target, maker)
+        done, prepared = request.run(backend, array, out, target, memory)
         if prepared is not None:
             self.moved = prepared, array
         return done
@@ -242,9 +242,9 @@ class _Run:
         if not (self.call.options and Asked(self.call.options)):
             shape = _whole_shape(self.call.target, values)
             self.call, dtype = self.call._replace(target=shape), shape.dtype
-        backend, array = arrays.open_array_like(values, "array", dtype)
+        array = arrays.open_array_like(values, "array", dtype)[1]
         self.key = call_key("pack", array, None, self.call.target, out, self.call.options)
-        return self(backend, array, out, backend)
+        return on_memory(array, "array", out, self)
 
 
 def _whole_shape(shape: Any, values: Any) -> Shape:

@@ -19,52 +19,53 @@ from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared
 
 Work = Callable[[Backend, AnyArray, Any, Any], Any]
 Follow = Callable[[Call, Any, Any], Any]
+_NO_CONTEXT = nullcontext()
 
 
-class LibraryCall:
-    """One call on an array of PyTorch or JAX: the array is opened, and the library gets the memory of the result back.
+class ArrayCall:
+    """One call on an array: it is opened, and memory is made for the result.
 
-    Its method `empty` is that of a `Backend`.
+    library   of the array, which gets that memory back as its own kind: PyTorch's or JAX's; None for all others
     """
 
     __slots__ = ("library", "_given", "_backend", "_made")
 
-    def __init__(self, library: Library, given: Any):
-        self.library, self._given = library, given
-
-    def of(self, work: Work, role: str, out: Any) -> Any:
-        """See `on_memory`."""
-        backend, array = self.opened(role)
-        found = work(backend, array, out, self)
-        return found if out is not None else self.given_back()
+    def __init__(self, given: Any, library: Library | None):
+        self._given, self.library = given, library
 
     def running(self) -> AbstractContextManager[object]:
-        """The context of work for a list of calls; `on_memory` has its own."""
-        return self.library.running_on(self._given) or nullcontext()
+        """The context of the work."""
+        return (self.library and self.library.running_on(self._given)) or _NO_CONTEXT
 
     def opened(self, role: str) -> tuple[Backend, AnyArray]:
-        """The given array, as `open_array` opens it."""
-        self._backend, array = arrays.memory_of(self.library, self._given, role, False)
+        """The array, as `open_array` opens it."""
+        if self.library is None:
+            self._backend, array = arrays.open_array(self._given, role)
+        else:
+            self._backend, array = arrays.memory_of(self.library, self._given, role, False)
         return self._backend, array
 
-    @property
-    def given_dtype(self) -> np.dtype[Any]:
-        """The element type of the given array, also where CuPy holds it as integers."""
-        return self.library.dtype(self._given)
+    def label(self, array: AnyArray) -> np.dtype[Any]:
+        """The element type of the array, which was opened, also where CuPy holds it as integers."""
+        found: np.dtype[Any] = array.dtype if self.library is None else self.library.dtype(self._given)
+        return found
 
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], like: AnyArray, label: np.dtype[Any] | None = None
     ) -> AnyArray:
-        """The memory, as an array of the backend; called once."""
+        """The memory, as an array of the backend; called once.  See `Library.empty`."""
+        if self.library is None:
+            self._made = self._backend.empty(shape, dtype, like)
+            return self._made
         self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like, label)
         return arrays.memory_of(self.library, self._made, "the result", True)[1] if array is None else array
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""
-        return self.library.give_back(self._made, self._given)
+        return self._made if self.library is None else self.library.give_back(self._made, self._given)
 
 
-Maker = Backend | LibraryCall  # what makes the memory of a result, by its method `empty`
+Maker = Backend | ArrayCall  # what makes the memory of a result, by its method `empty`
 
 _follow: list[Follow] = []
 
@@ -80,19 +81,16 @@ def follow_with(function: Follow) -> None:
 def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
-    work   gets the backend, the array as one of NumPy's or CuPy's, `out` and what makes new memory; returns `out` if it
-           was given
+    work   gets the backend, the array as one of NumPy's or CuPy's, `out`, and the `ArrayCall`, which makes new memory
     call   of this array, if it may be no memory; without it, such arrays are refused
     """
     library = None if type(given) is np.ndarray else library_of(given)
     if library is None:
-        backend, array = arrays.open_array(given, role)
-        return work(backend, array, out, backend)
+        return _same_kind(None, given, role, out, work)
     if call is None:
         return library.untraced(_same_kind)(library, given, role, out, work)
     if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
-        again = functools.partial(_same_kind, library, given, role, out, work)
-        return traced(call, given, out, again)
+        return traced(call, given, out, functools.partial(_same_kind, library, given, role, out, work))
     if library.has_gradients and given.requires_grad and library.is_plainly_followed(given):
         return _follow[0](call, given, out)
     try:
@@ -104,6 +102,13 @@ def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = N
             raise
         run_instead = _follow[0]
     return run_instead(call, given, out)  # outside of the handlers, so that later errors do not show these as causes
+
+
+def _same_kind(library: Library | None, given: Any, role: str, out: Any, work: Work) -> Any:
+    memory = ArrayCall(given, library)
+    with memory.running():
+        done = work(*memory.opened(role), out, memory)
+        return done if library is None or out is not None else memory.given_back()
 
 
 def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
@@ -118,11 +123,3 @@ def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_n
     if library is not None:
         return library.again(prepared.known_call, given, done, is_new)
     return prepared.known_call(given, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)
-
-
-def _same_kind(library: Library, given: Any, role: str, out: Any, work: Work) -> Any:
-    result, context = LibraryCall(library, given), library.running_on(given)
-    if context is None:
-        return result.of(work, role, out)
-    with context:
-        return result.of(work, role, out)

@@ -173,6 +173,6 @@ def test_what_a_backend_prepares_has_every_name_of_the_protocol(backend):
     made = backend().prepare(())
     prepared = type(made)
     assert [name for name in names_of(Prepared) if not hasattr(made, name)] == []
-    for name in ("execute", "again"):
+    for name in ("execute", "known_call"):
         wanted = list(inspect.signature(getattr(Prepared, name)).parameters)
         assert list(inspect.signature(getattr(prepared, name)).parameters)[: len(wanted)] == wanted

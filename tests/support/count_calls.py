@@ -45,6 +45,7 @@ def cases():
         "pack torch": lambda: gl.pack(tensor, TILED[TILED.index("{") :]),
         "transpose torch": lambda: gl.transpose(pixels, pattern),
         "pack torch followed": lambda: gl.pack(followed, TILED[TILED.index("{") :]),
+        "the same, dtype=": lambda: gl.pack(followed, TILED[TILED.index("{") :], dtype="f16"),
     }
 
 

@@ -1,5 +1,6 @@
 """Arithmetic on the way of tensors that a gradient follows: it is scaled and cast back, as by torch itself."""
 
+import numpy as np
 import pytest
 
 import gpulayout as gl
@@ -117,6 +118,22 @@ def test_a_tangent_follows_into_another_type():
         found = forward.unpack_dual(gl.pack(dual, "{0,1:PD(3,3)PV(one)}", dtype="f16", scale=2, shift=1))
     assert found.primal.tolist() == [3, 3, 1] * 3 and found.tangent.dtype == torch.float16
     assert found.tangent.tolist() == [0, 6, 0, 2, 8, 0, 4, 10, 0]
+
+
+@pytest.mark.parametrize("scale", [np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0], torch.tensor([1.0, 2.0, 3.0])], ids=type)
+def test_a_repeated_call_has_the_gradient_of_the_numbers_that_it_gets(scale):
+    given = numbers(2, 3)
+    for number in range(1, 5):
+        scale[1] = float(number)  # in place
+        for call, weights in (
+            (lambda x: gl.transpose(x, "a b -> b a", dtype="f32", scale=scale), torch.ones(3, 2)),
+            (lambda x: gl.pack(x, "{0,1}", scale=scale), torch.ones(6, dtype=torch.float64)),
+            (lambda x: gl.unpack(x.view(-1), "f64[2,3]", scale=scale, divide=True), torch.ones(2, 3).double()),
+        ):
+            (gradient,) = torch.autograd.grad(call(given), given, weights)
+            factors = torch.tensor([1.0, number, 3.0], dtype=torch.float64)
+            expected = 1 / factors if weights.shape == (2, 3) else factors
+            assert torch.allclose(gradient, expected.expand(2, 3))
 
 
 @pytest.mark.parametrize("given", [torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)])

@@ -23,7 +23,6 @@ def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | I
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
@@ -31,11 +30,6 @@ def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | I
     -------
     bool
         False when dimensions, buffer sizes or pad values differ.
-
-    Raises
-    ------
-    LayoutError
-        If a text is not an array, or `ignore` has an unknown name.
 
     See Also
     --------
@@ -86,11 +80,6 @@ def is_untiled(shape: Shape | str) -> bool:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
-
-    Returns
-    -------
-    bool
 
     Notes
     -----
@@ -111,7 +100,6 @@ def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: Type
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
@@ -119,15 +107,6 @@ def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: Type
     -------
     bool
         False when element counts, buffer sizes or pad values differ.
-
-    Raises
-    ------
-    LayoutError
-        If a text is not an array, or `ignore` has an unknown name.
-
-    Notes
-    -----
-    XLA: `ReshapeIsBitcast`.
 
     Examples
     --------
@@ -150,20 +129,15 @@ def transpose_is_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     permutation : iterable of int
         Dimension i of `target` is dimension permutation[i] of `source`, as in `numpy.transpose`.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     LayoutError
-        If `permutation` does not have every dimension once, a text is not an array, or `ignore` has an unknown name.
+        If `permutation` does not have every dimension once.
 
     Notes
     -----
@@ -242,22 +216,8 @@ def is_reshape_or_transpose_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If a text is not an array, or `ignore` has an unknown name.
-
-    Notes
-    -----
-    XLA: `IsReshapeOrTransposeBitcast`.
 
     Examples
     --------

@@ -32,19 +32,9 @@ def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPa
     Parameters
     ----------
     first, second : Layout or str
-        Layouts or their text.
     ignore : str or iterable of str, optional
         Names of fields of `Layout`, such as "tiles" or "memory_space", or "layout_except_minor_to_major", which
         compares only the order of the dimensions.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name.
 
     See Also
     --------
@@ -106,15 +96,6 @@ def shapes_equal(
         "buffer"                        whether an array is held by a buffer
         =============================== ==================================================================
 
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
-
     See Also
     --------
     shapes_compatible : Ignores the layout and whether sizes are dynamic.
@@ -172,15 +153,6 @@ def shapes_compatible(
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`.
 
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
-
     Notes
     -----
     XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.  The flags
@@ -209,15 +181,6 @@ def shapes_compatible_kind(
         Shapes of any kind or their text.  Sizes, element types and layouts are ignored.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`; only "buffer" makes a difference.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
 
     Notes
     -----
@@ -249,15 +212,6 @@ def layouts_in_shapes_equal(
     ignore : str or iterable of str, optional
         Parts of the layout to leave out, by the names of `layouts_equal`.
 
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
-
     Notes
     -----
     XLA: `LayoutsInShapesEqual`, which forgets its options inside tuples.
@@ -280,14 +234,6 @@ def same_dimensions(first: Shape | str, second: Shape | str) -> bool:
     first, second : Shape or str
         Arrays or their text.  A size without a bound equals any size.
 
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `SameDimensions`.
-
     Examples
     --------
     >>> [same_dimensions("f32[2,3]{0,1}", other) for other in ("u8[2,3]", "f32[?,3]", "f32[2,3,1]")]
@@ -305,15 +251,6 @@ def same_rank(first: Shape | str, second: Shape | str) -> bool:
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `SameRank`.
 
     Examples
     --------
@@ -334,18 +271,8 @@ def same_element_type(
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.
     ignore : "float_precision", optional
         Treat all real floating-point types as equal.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not an array.
 
     Notes
     -----
@@ -366,15 +293,6 @@ def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `EqualStructure`.
 
     Examples
     --------

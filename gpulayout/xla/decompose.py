@@ -23,7 +23,6 @@ def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Returns
     -------
@@ -118,15 +117,6 @@ def is_decomposable_bitcast(source: Shape | str, target: Shape | str) -> bool:
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IsDecomposableBitcast`.
 
     Examples
     --------
@@ -180,7 +170,6 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     Parameters
     ----------
     source : Shape or str
-        An array or its text.
     dimensions : iterable of int
         Sizes of the result.
 
@@ -194,10 +183,6 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     ------
     LayoutError
         If a size is negative.
-
-    Notes
-    -----
-    XLA: `AlignLayouts`.
 
     Examples
     --------

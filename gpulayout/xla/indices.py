@@ -23,7 +23,6 @@ def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     index : iterable of int
         One coordinate per dimension, dimension 0 first.
 
@@ -80,10 +79,6 @@ def compare_indices(first: Iterable[int], second: Iterable[int]) -> int:
     LayoutError
         If they differ in length.
 
-    Notes
-    -----
-    XLA: `CompareIndices`.
-
     Examples
     --------
     >>> compare_indices((0, 1), (1, 0))
@@ -109,7 +104,6 @@ def each_index(
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     base : iterable of int, optional
         The first coordinate in every dimension; 0 by default.
     count : iterable of int, optional

@@ -31,7 +31,6 @@ def data_nbytes(shape: Shape | str) -> int:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Returns
     -------
@@ -103,7 +102,6 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     dimension : int
         A logical dimension; negative numbers count from the end.
 
@@ -116,10 +114,6 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     ------
     LayoutError
         If the dimension does not exist.
-
-    Notes
-    -----
-    XLA: `MaxSplitSize`.
 
     Examples
     --------
@@ -139,11 +133,6 @@ def max_elements_in_split(shape: Shape | str) -> int:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
-
-    Returns
-    -------
-    int
 
     Notes
     -----

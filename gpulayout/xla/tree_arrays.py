@@ -41,7 +41,6 @@ def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> Any
     function : callable
         From `Shape` to `Shape`.
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
 
     Returns
     -------
@@ -72,7 +71,6 @@ def validate_layouts(shape: AnyShape | str) -> None:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
 
     Raises
     ------
@@ -101,13 +99,8 @@ def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     element_type : str or dtype-like
         An XLA name such as "f32", or what `ElementType.of` takes.
-
-    Returns
-    -------
-    bool
 
     Notes
     -----
@@ -128,15 +121,6 @@ def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `HasCustomElementSizeInBits`.
 
     Examples
     --------
@@ -160,18 +144,8 @@ def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool)
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     pack_subbyte_types : bool
         Whether types smaller than a byte take only their bits, such as `E(4)`.  All other elements take whole bytes.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
-        A new tree.
-
-    Notes
-    -----
-    XLA: `UpdateElementSizeInBits`.
 
     Examples
     --------
@@ -202,11 +176,6 @@ def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -
     ----------
     source, target : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         Shapes of any kind or their text, with the same structure.  Element types and sizes may differ.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
-        A new tree.
 
     Raises
     ------

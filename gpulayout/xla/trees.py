@@ -25,7 +25,6 @@ def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tu
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     post_order : bool, optional
         Yield a tuple after its elements instead of before them.
 
@@ -63,7 +62,6 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
 
     Returns
     -------
@@ -88,13 +86,8 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first.  Negative numbers do not count from the end.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
 
     Raises
     ------
@@ -134,17 +127,8 @@ def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IndexIsValid`.
 
     Examples
     --------
@@ -164,22 +148,13 @@ def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first.
-
-    Returns
-    -------
-    bool
 
     Raises
     ------
     IndexError
         If the index leads nowhere.
-
-    Notes
-    -----
-    XLA: `IsLeafIndex`.
 
     Examples
     --------
@@ -197,14 +172,6 @@ def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
     prefix, index : iterable of int
         Indices of one tree.
 
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IsPrefix`.
-
     Examples
     --------
     >>> is_prefix((0,), (0, 1)), is_prefix((0, 1), (0,)), is_prefix((), (3,))
@@ -220,16 +187,10 @@ def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | s
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first; () replaces the whole.
     new : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         The shape to put there.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
-        A new tree.
 
     Raises
     ------
@@ -266,10 +227,6 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
     ----------
     shapes : iterable of shapes or str
         Shapes of any kind or their texts.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
 
     Raises
     ------

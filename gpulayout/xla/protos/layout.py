@@ -38,24 +38,17 @@ def layout_to_proto(layout: Layout | str, dialect: Dialect = "xla", *, into: byt
     Parameters
     ----------
     layout : Layout or str
-        A layout or its text.
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
     into : bytes, optional
         A message to write the layout into.  Fields that this library does not know stay, also those of tiles and split
         configurations: `layout_to_proto(layout_from_proto(data), into=data)` keeps all of `data`.
 
-    Returns
-    -------
-    bytes
-
     Raises
     ------
     LayoutError
         For a field that the dialect does not have: padding today; tiles and all later properties in 2017; a number as
         padding value and tiles with `*` in both.
-    ImportError
-        If protobuf, the extra `proto`, is missing.
 
     Notes
     -----
@@ -89,17 +82,11 @@ def layout_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
 
-    Returns
-    -------
-    Layout
-
     Raises
     ------
     LayoutError
         For bytes that are not such a message, a layout that cannot exist, a sparse layout, and a field of the other
         dialect; the message names the field.  Fields that no dialect has are ignored.
-    ImportError
-        If protobuf, the extra `proto`, is missing.
 
     Examples
     --------

@@ -32,23 +32,16 @@ def shape_to_proto(shape: AnyShape | str, dialect: Dialect = "xla", *, into: byt
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
     into : bytes, optional
         A message to write the shape into.  Fields that this library does not know stay, at every depth:
         `shape_to_proto(shape_from_proto(data), into=data)` keeps all of `data`.
 
-    Returns
-    -------
-    bytes
-
     Raises
     ------
     LayoutError
         For a field that the dialect does not have; the message names it.
-    ImportError
-        If protobuf, the extra `proto`, is missing.
 
     Notes
     -----
@@ -91,8 +84,6 @@ def shape_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "x
     LayoutError
         For bytes that are not such a message, and for an invalid field; the message names the path to it.  Fields
         that no dialect has are ignored.
-    ImportError
-        If protobuf, the extra `proto`, is missing.
 
     Examples
     --------

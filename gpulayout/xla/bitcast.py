@@ -12,7 +12,7 @@ from gpulayout.layout.padding import PaddingValue, scalar_key
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.xla.ignored import TypePart, ignored_parts
+from gpulayout.xla.compare import TypePart, ignored_parts
 
 _ELEMENT_TYPE = ("element_type",)
 

@@ -1,29 +1,61 @@
-"""Equality of shapes and layouts except for named parts.  `==` compares every part; `bitcast` compares bytes."""
+"""Equality of shapes and layouts except for named parts.  `==` compares every part; `bitcast` compares bytes.
+
+`LayoutPart`, `ShapePart` and the like are the names that `ignore` takes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import get_args
+from collections.abc import Collection, Iterable
+from typing import Literal, get_args
 
 from gpulayout.layout.arguments import as_any_shape, as_shape
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
-from gpulayout.layout.errors import LayoutTypeError
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
-from gpulayout.xla.ignored import LayoutPart, PrecisionPart, ShapePart, ignored_parts
+
+LayoutPart = Literal[
+    "layout_except_minor_to_major",
+    "padded_dimensions",
+    "padding_value",
+    "tiles",
+    "tail_padding_alignment",
+    "element_size_in_bits",
+    "bit_order",
+    "memory_space",
+    "split_configs",
+    "dynamic_shape_metadata_prefix_bytes",
+    "index_type",
+    "pointer_type",
+]
+ShapePart = Literal[
+    "layout", "element_type", "float_precision", "dynamic_dimensions", "dimensions", "buffer", LayoutPart
+]
+TypePart = Literal["element_type"]
+PrecisionPart = Literal["float_precision"]
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Layout)}
-_LAYOUT_PARTS, _SHAPE_PARTS = get_args(LayoutPart), get_args(ShapePart)
-_FLOAT_PRECISION = ("float_precision",)
-
-
+_LAYOUT_PARTS, _SHAPE_PARTS, _PRECISION_PARTS = get_args(LayoutPart), get_args(ShapePart), get_args(PrecisionPart)
 _COMPATIBLE = frozenset({"layout", "dynamic_dimensions"})
 _COMPATIBLE_KIND = _COMPATIBLE | {"element_type", "dimensions"}
 _LAYOUTS_ONLY = frozenset({"element_type", "dimensions", "dynamic_dimensions"})
+
+
+def ignored_parts(function: str, parts: Collection[str], ignore: str | Iterable[str]) -> frozenset[str]:
+    """The names in `ignore`, checked against the parts that a public function can leave out."""
+    if not isinstance(ignore, Iterable):
+        raise LayoutTypeError(
+            f"ignore {value_text(ignore)} is neither a name nor an iterable of names: it is {type_text(ignore)}"
+        )
+    found = [ignore] if isinstance(ignore, str) and ignore else list(ignore)
+    for name in found:
+        if name not in parts:
+            raise LayoutError(f"ignore {value_text(name)} of {function} is not one of {', '.join(map(repr, parts))}")
+    return frozenset(found)
 
 
 def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = ()) -> bool:
@@ -284,7 +316,7 @@ def same_element_type(
     (False, True)
     """
     first, second = as_shape(first, "first"), as_shape(second, "second")
-    return _same_type(first, second, ignored_parts("same_element_type", _FLOAT_PRECISION, ignore))
+    return _same_type(first, second, ignored_parts("same_element_type", _PRECISION_PARTS, ignore))
 
 
 def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:

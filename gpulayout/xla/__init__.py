@@ -67,22 +67,20 @@ from gpulayout.xla.sizes import (
     max_split_size,
     packed_factor_for_1d_interleaved_array,
 )
-from gpulayout.xla.tree_arrays import (
+from gpulayout.xla.trees import (
     copy_layout_between_shapes,
     has_custom_element_size_in_bits,
     has_element_type,
-    map_arrays,
-    update_element_size_in_bits,
-    validate_layouts,
-)
-from gpulayout.xla.trees import (
     index_is_valid,
     is_leaf_index,
     is_prefix,
     leaf_shapes,
+    map_arrays,
     maybe_tuple_shape,
     subshape,
     subshapes,
+    update_element_size_in_bits,
+    validate_layouts,
     with_subshape,
 )
 from gpulayout.xla.types import can_upcast, higher_precision_element_type

@@ -271,10 +271,3 @@ def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
             return span
         opened[-1].spans.append(span)
     return None
-
-
-def arrays(shape: AnyShape) -> list[Shape]:
-    """The arrays in a shape, also those in buffers."""
-    leaves = shape.leaves() if isinstance(shape, TupleShape) else [shape]
-    opened = (leaf.shape if isinstance(leaf, BufferShape) else leaf for leaf in leaves)
-    return [leaf for leaf in opened if isinstance(leaf, Shape)]

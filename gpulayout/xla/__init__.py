@@ -54,8 +54,7 @@ from gpulayout.xla.decompose import (
 from gpulayout.xla.hlo import FoundShape, find_shapes
 from gpulayout.xla.indices import bump_indices, compare_indices, each_index
 from gpulayout.xla.least_padding import least_waste
-from gpulayout.xla.protos.layout import layout_from_proto, layout_to_proto
-from gpulayout.xla.protos.shape import shape_from_proto, shape_to_proto
+from gpulayout.xla.protos import layout_from_proto, layout_to_proto, shape_from_proto, shape_to_proto
 from gpulayout.xla.reshape import (
     dimensions_unmodified_by_reshape,
     inserted_or_deleted_1_sized_dimensions,

@@ -1,10 +1,11 @@
 """The rest of XLA's utilities for shapes: bitcasts, comparison, tuples, protos, programs as text.
 
-Every function that takes a shape also takes its text.  Text that is not such a shape, and a name that `ignore` does not
-take, are a LayoutError; what is neither a shape nor text is a TypeError.  Docstrings name the other errors.
+Every function that takes a shape also takes its text.  A text that is not such a shape, a negative size, a dimension
+that does not exist or comes twice, and a name that `ignore` does not take are a LayoutError; an index that does not
+exist is an IndexError; an argument of another type is a TypeError.  Docstrings name the other errors.
 
-Most functions have XLA's name, `same_rank` for `SameRank`.  Where one has another name or answers otherwise, its Notes
-say so; `docs/xla-names.md` has all names.
+Most functions have XLA's name, `same_rank` for `SameRank`.  Where one has another name, its first lines say so; where
+it answers otherwise, its Notes do.  `docs/xla-names.md` has all names.
 
     TupleShape, TokenShape, OpaqueShape, BufferShape            shapes in XLA programs that are not one array
     MemorySpace, SplitConfig                                    memory spaces, and where an array is split across them

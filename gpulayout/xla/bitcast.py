@@ -75,15 +75,11 @@ def _as_u8(shape: Shape) -> Shape:
 
 
 def is_untiled(shape: Shape | str) -> bool:
-    """True when the tiles change nothing: without them every element has the same place.
+    """True when the tiles change nothing: without them every element has the same place.  XLA: `IsUntiledLayout`.
 
     Parameters
     ----------
     shape : Shape or str
-
-    Notes
-    -----
-    XLA: `IsUntiledLayout`.
 
     Examples
     --------
@@ -133,11 +129,6 @@ def transpose_is_bitcast(
         Dimension i of `target` is dimension permutation[i] of `source`, as in `numpy.transpose`.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Raises
-    ------
-    LayoutError
-        If `permutation` does not have every dimension once.
 
     Notes
     -----

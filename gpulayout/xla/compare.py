@@ -59,7 +59,7 @@ def ignored_parts(function: str, parts: Collection[str], ignore: str | Iterable[
 
 
 def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = ()) -> bool:
-    """True when two layouts are equal in every field that is not ignored.
+    """True when two layouts are equal in every field that is not ignored.  XLA: `Layout::Equal` and its options.
 
     Parameters
     ----------
@@ -71,10 +71,6 @@ def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPa
     See Also
     --------
     layouts_in_shapes_equal : The same for all arrays of two shapes.
-
-    Notes
-    -----
-    XLA: `Layout::Equal` and its options.
 
     Examples
     --------
@@ -108,7 +104,7 @@ def shapes_equal(
     *,
     ignore: ShapePart | Iterable[ShapePart] = (),
 ) -> bool:
-    """True when two shapes are equal in every part that is not ignored.
+    """True when two shapes are equal in every part that is not ignored.  XLA: `Shape::Equal` and its options.
 
     Parameters
     ----------
@@ -132,10 +128,6 @@ def shapes_equal(
     --------
     shapes_compatible : Ignores the layout and whether sizes are dynamic.
     gpulayout.xla.is_bitcast : Whether two shapes are the same bytes.
-
-    Notes
-    -----
-    XLA: `Shape::Equal` and its options.
 
     Examples
     --------
@@ -178,17 +170,14 @@ def shapes_compatible(
 ) -> bool:
     """True when two shapes describe the same logical arrays, each in its own layout.
 
+    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.
+
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         Shapes of any kind or their text.  Layouts are ignored, and <=5 equals 5.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`.
-
-    Notes
-    -----
-    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.  The flags
-    `ignore_element_type` and `ignore_float_precision` are deprecated.
 
     Examples
     --------
@@ -207,16 +196,14 @@ def shapes_compatible_kind(
 ) -> bool:
     """True when two shapes have the same structure of tuples, with arrays of the same rank in the same places.
 
+    XLA: `CompatibleKind`.
+
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         Shapes of any kind or their text.  Sizes, element types and layouts are ignored.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`; only "buffer" makes a difference.
-
-    Notes
-    -----
-    XLA: `CompatibleKind`.
 
     Examples
     --------
@@ -298,17 +285,13 @@ def same_element_type(
     *,
     ignore: PrecisionPart | Iterable[PrecisionPart] = (),
 ) -> bool:
-    """True when two arrays have the same element type.
+    """True when two arrays have the same element type.  XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
 
     Parameters
     ----------
     first, second : Shape or str
     ignore : "float_precision", optional
         Treat all real floating-point types as equal.
-
-    Notes
-    -----
-    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
 
     Examples
     --------

@@ -20,6 +20,8 @@ BitcastKind = Literal["reshape", "transpose", "transpose, reshape, transpose"]
 def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape:
     """The same buffer as an array in descending order: dimensions are renamed and no byte moves.
 
+    XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
+
     Parameters
     ----------
     shape : Shape or str
@@ -28,10 +30,6 @@ def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape
     -------
     Shape
         Its dimensions are those of `shape`, most major first.  Tiles and padding stay.
-
-    Notes
-    -----
-    XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
 
     Examples
     --------
@@ -45,7 +43,7 @@ def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape
 def decompose_bitcast(
     source: Shape | str, target: Shape | str
 ) -> tuple[tuple[int, ...], Shape, Shape, tuple[int, ...]]:
-    """A bitcast as transpose, reshape, transpose, each of which moves no byte.
+    """A bitcast as transpose, reshape, transpose, each of which moves no byte.  XLA: `DecomposeBitcastToTrt`.
 
     Parameters
     ----------
@@ -67,10 +65,6 @@ def decompose_bitcast(
     ------
     LayoutError
         If the shapes differ in bytes or in elements, or one of them is padded or tiled.
-
-    Notes
-    -----
-    XLA: `DecomposeBitcastToTrt`.
 
     Examples
     --------
@@ -127,7 +121,7 @@ def is_decomposable_bitcast(source: Shape | str, target: Shape | str) -> bool:
 
 
 def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
-    """The simplest form of a bitcast.
+    """The simplest form of a bitcast.  XLA: `DecomposeBitcast`.
 
     Parameters
     ----------
@@ -144,10 +138,6 @@ def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
     ------
     LayoutError
         If the bitcast has none of these forms.
-
-    Notes
-    -----
-    XLA: `DecomposeBitcast`.
 
     Examples
     --------
@@ -178,11 +168,6 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     Shape or None
         Dimensions of size 1 become the most major.  None when no order of the dimensions fits; a padded, tiled or split
         shape aligns only with itself.
-
-    Raises
-    ------
-    LayoutError
-        If a size is negative.
 
     Examples
     --------
@@ -233,7 +218,7 @@ def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int
 def normalized_transpose(
     dimensions: Iterable[int], permutation: Iterable[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A row-major transpose in as few dimensions as possible.
+    """A row-major transpose in as few dimensions as possible.  XLA: `GetNormalizedLogicalTransposeShape`.
 
     Parameters
     ----------
@@ -248,15 +233,6 @@ def normalized_transpose(
         Sizes of the target: dimensions of size 1 are dropped, and dimensions that stay neighbours are merged.
     permutation : tuple of int
         The permutation between the merged dimensions.
-
-    Raises
-    ------
-    LayoutError
-        If a size is negative, or `permutation` does not have every dimension once.
-
-    Notes
-    -----
-    XLA: `GetNormalizedLogicalTransposeShape`.
 
     Examples
     --------

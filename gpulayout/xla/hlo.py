@@ -97,11 +97,6 @@ def find_shapes(text: str) -> Iterator[FoundShape]:
     FoundShape
         In the order of the text.  Tuples and tokens are shapes too; `leaf_shapes` gives the parts of any shape.
 
-    Raises
-    ------
-    TypeError
-        If `text` is not a `str`.  Every string is accepted.
-
     Notes
     -----
     help("gpulayout.xla.hlo") says what counts as a shape.  The time is linear in the length of the text.

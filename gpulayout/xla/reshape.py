@@ -71,7 +71,7 @@ def reshape_leaves_dimensions_unmodified(
     Raises
     ------
     LayoutError
-        If the products differ, or a dimension does not exist.
+        If the products differ.
 
     Notes
     -----

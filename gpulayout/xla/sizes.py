@@ -110,11 +110,6 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     int
         The whole size where the dimension is not split.
 
-    Raises
-    ------
-    LayoutError
-        If the dimension does not exist.
-
     Examples
     --------
     >>> max_split_size("f32[150,200]{0,1:SC(0:40,130)}", 1)
@@ -128,15 +123,11 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
 
 
 def max_elements_in_split(shape: Shape | str) -> int:
-    """The number of elements in the largest part that the array is split into.
+    """The number of elements in the largest part that the array is split into.  XLA: `MaxElementsInPerSplit`.
 
     Parameters
     ----------
     shape : Shape or str
-
-    Notes
-    -----
-    XLA: `MaxElementsInPerSplit`.
 
     Examples
     --------

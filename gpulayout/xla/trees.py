@@ -25,7 +25,7 @@ AnyShapeT = TypeVar("AnyShapeT", bound=AnyShape)
 
 
 def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tuple[Index, AnyShape]]:
-    """Every shape in a tree, with its index.
+    """Every shape in a tree, with its index.  XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and the like.
 
     Parameters
     ----------
@@ -37,10 +37,6 @@ def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tu
     ------
     (index, shape) : tuple of int, shape
         The whole tree has index ().
-
-    Notes
-    -----
-    XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and the like.
 
     Examples
     --------
@@ -64,6 +60,8 @@ def _visit(shape: AnyShape, post_order: bool) -> Iterator[tuple[Index, AnyShape]
 def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     """Every shape in a tree that is not a tuple, with its index.
 
+    XLA: `GetLeafShapes`; the length of the result is `GetLeafCount`.
+
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
@@ -72,10 +70,6 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     -------
     list of (tuple of int, shape)
         In order.
-
-    Notes
-    -----
-    XLA: `GetLeafShapes`; the length of the result is `GetLeafCount`.
 
     Examples
     --------
@@ -93,7 +87,7 @@ def arrays(shape: AnyShape) -> list[Shape]:
 
 
 def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
-    """The shape at an index of a tree.
+    """The shape at an index of a tree.  XLA: `GetSubshape`, `TryGetSubshape`.
 
     Parameters
     ----------
@@ -105,10 +99,6 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
     ------
     IndexError
         If the index leads nowhere; the message names the first bad number.
-
-    Notes
-    -----
-    XLA: `GetSubshape`, `TryGetSubshape`.
 
     Examples
     --------
@@ -163,11 +153,6 @@ def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
     index : iterable of int
         Element numbers, outermost first.
 
-    Raises
-    ------
-    IndexError
-        If the index leads nowhere.
-
     Examples
     --------
     >>> is_leaf_index("(f32[2], (s8[3]))", (0,)), is_leaf_index("(f32[2], (s8[3]))", (1,))
@@ -194,7 +179,7 @@ def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
 
 
 def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | str) -> AnyShape:
-    """A tree with another shape at an index.
+    """A tree with another shape at an index.  XLA: `UpdateTupleShape`, `GetMutableSubshape`.
 
     Parameters
     ----------
@@ -203,15 +188,6 @@ def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | s
         Element numbers, outermost first; () replaces the whole.
     new : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         The shape to put there.
-
-    Raises
-    ------
-    IndexError
-        If the index leads nowhere.
-
-    Notes
-    -----
-    XLA: `UpdateTupleShape`, `GetMutableSubshape`.
 
     Examples
     --------
@@ -233,7 +209,7 @@ def _with_subshape(shape: AnyShape, index: Index, new: AnyShape) -> AnyShape:
 
 
 def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
-    """The tuple of several shapes, or a single shape itself.
+    """The tuple of several shapes, or a single shape itself.  XLA: `MakeMaybeTupleShape`.
 
     Parameters
     ----------
@@ -244,10 +220,6 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
     ------
     TypeError
         If an entry is not a shape, or `shapes` is one text.
-
-    Notes
-    -----
-    XLA: `MakeMaybeTupleShape`.
 
     Examples
     --------
@@ -330,17 +302,13 @@ def validate_layouts(shape: AnyShape | str) -> None:
 
 
 def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
-    """True when an array has the given element type.
+    """True when an array has the given element type.  XLA: `HasPrimitiveType`.
 
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
     element_type : str or dtype-like
         An XLA name such as "f32", or what `ElementType.of` takes.
-
-    Notes
-    -----
-    XLA: `HasPrimitiveType`.
 
     Examples
     --------

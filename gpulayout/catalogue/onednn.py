@@ -4,7 +4,6 @@ A tag lists dimensions, most major first, then blocks: nChw16c cuts channels int
 Padding is zero, and kernels compute with it: a block is always whole.
 """
 
-import math
 import re
 
 from gpulayout.catalogue.entry import Entry, Size, entry
@@ -27,35 +26,13 @@ _SIZES = {  # by their letters in tags
 }
 
 
-def _layout(letters: str) -> Layout:
-    """The layout of a tag in letters of dimensions: a is dimension 0, b is dimension 1.
-
-    The blocks of ABcd4b16a4b are a tile of 16 a and 16 b.  A tile is in the order of the dimensions, here a before b.
-    So what follows the first 4b is a tile of its own: 16 a and 4 b, which are in order.
-
-    >>> str(_layout("ABcd4b16a4b"))
-    '{3,2,1,0:T(16,16,1,1)(16,4,1,1)}'
-    """
-    parts = re.findall("([0-9]*)([a-z])", letters.lower())
-    order = [letter for count, letter in parts if not count]
-    blocks = [(int(count), letter) for count, letter in parts if count]
-    tiles = []
-    while blocks:
-        sizes = [math.prod(count for count, letter in blocks if letter == dim) for dim in order]
-        covered = next(dim for dim, size in enumerate(sizes) if size > 1)
-        tiles.append(sizes[covered:])
-        places = [order.index(letter) for _, letter in blocks]
-        blocks = [] if places == sorted(set(places)) else blocks[1:]
-    return Layout([ord(letter) - ord("a") for letter in reversed(order)], tiles=tiles)
-
-
 def _entry(tag: str, summary: str, about: str, usual: tuple[int, ...], types: tuple[str, ...] = _FLOATS) -> Entry:
     """The entry of a tag, from which its sizes and its layout follow.  Dimensions in upper case have blocks."""
     order = re.split("[0-9]", tag)[0]
     dims = "ab" if order == "BA" else order.lower()
     letters = tag.translate(str.maketrans(dims + dims.upper(), "abcde"[: len(dims)] + "ABCDE"[: len(dims)]))
     padded = " and ".join(_SIZES[dim].name for dim in dims if dim.upper() in order).capitalize()
-    layout = _layout(letters)
+    layout = Layout.named(tag, logical=dims)
 
     def build() -> Layout:
         return layout

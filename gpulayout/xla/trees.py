@@ -66,11 +66,6 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
 
-    Returns
-    -------
-    list of (tuple of int, shape)
-        In order.
-
     Examples
     --------
     >>> [(index, str(leaf)) for index, leaf in leaf_shapes("((f32[2], ()), token[])")]

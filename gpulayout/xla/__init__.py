@@ -4,8 +4,8 @@ Every function that takes a shape also takes its text.  A text that is not such 
 that does not exist or comes twice, and a name that `ignore` does not take are a LayoutError; an index that does not
 exist is an IndexError; an argument of another type is a TypeError.  Docstrings name the other errors.
 
-Most functions have XLA's name, `same_rank` for `SameRank`.  Where one has another name, its first lines say so; where
-it answers otherwise, its Notes do.  `docs/xla-names.md` has all names.
+Most functions have XLA's name, `same_rank` for `SameRank`.  Where one has another name or answers otherwise, its
+docstring says so.  `docs/xla-names.md` has all names.
 
     TupleShape, TokenShape, OpaqueShape, BufferShape            shapes in XLA programs that are not one array
     MemorySpace, SplitConfig                                    memory spaces, and where an array is split across them

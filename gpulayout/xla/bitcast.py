@@ -157,7 +157,7 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape | str, target: Shape |
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.  Element types and their widths are ignored.
+        Element types and their widths are ignored.
 
     Returns
     -------

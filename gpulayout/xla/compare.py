@@ -109,7 +109,7 @@ def shapes_equal(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Tuples are equal when their elements are.
+        Tuples are equal when their elements are.
     ignore : str or iterable of str, optional
         Names of parts to leave out:
 
@@ -175,7 +175,7 @@ def shapes_compatible(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Layouts are ignored, and <=5 equals 5.
+        Layouts are ignored, and <=5 equals 5.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`.
 
@@ -201,7 +201,7 @@ def shapes_compatible_kind(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Sizes, element types and layouts are ignored.
+        Sizes, element types and layouts are ignored.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`; only "buffer" makes a difference.
 
@@ -227,7 +227,7 @@ def layouts_in_shapes_equal(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text; tuples must have the same structure.
+        Tuples must have the same structure.
     ignore : str or iterable of str, optional
         Parts of the layout to leave out, by the names of `layouts_equal`.
 
@@ -251,7 +251,7 @@ def same_dimensions(first: Shape | str, second: Shape | str) -> bool:
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.  A size without a bound equals any size.
+        A size without a bound equals any size.
 
     Examples
     --------

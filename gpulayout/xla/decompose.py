@@ -48,7 +48,7 @@ def decompose_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.  Element types are ignored.
+        Element types are ignored.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text, with the same number of bytes and of elements.  Element types are ignored.
+        With the same number of bytes and of elements.  Element types are ignored.
 
     Returns
     -------

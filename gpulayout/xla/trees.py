@@ -374,7 +374,7 @@ def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -
     Parameters
     ----------
     source, target : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text, with the same structure.  Element types and sizes may differ.
+        With the same structure.  Element types and sizes may differ.
 
     Raises
     ------

@@ -184,9 +184,9 @@ def _draw(subject: Shape | Layout, **choices: _typing.Any) -> Picture:
 
 def _named_shape(text: str) -> Shape | None:
     """The shape that a text names, None for layouts of other libraries.  The first one loads `gpulayout.catalogue`."""
-    from gpulayout.catalogue.names import OWNERS, shape_of_name
+    from gpulayout.catalogue.names import is_name, shape_of_name
 
-    is_ours = "[" in text or "(" in text or text.partition(":")[0].strip() in OWNERS
+    is_ours = "[" in text or "(" in text or is_name(text)
     return shape_of_name(text) if is_ours else None
 
 

@@ -1,25 +1,27 @@
 """AMD aiter: weights and scales for the matrix cores of MI300 and MI350."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 
-_OWNER = "AMD aiter"
-_VERSION = "aiter e4048607a535, August 2026"
-_SOURCE = "https://github.com/ROCm/aiter/blob/e4048607a535ace3a2b51ded31b1c8c2d45c0879/aiter/ops/shuffle.py"
+_entry = partial(
+    entry,
+    owner="AMD aiter",
+    version="aiter e4048607a535, August 2026",
+    source="https://github.com/ROCm/aiter/blob/e4048607a535ace3a2b51ded31b1c8c2d45c0879/aiter/ops/shuffle.py",
+    judge="vectors",
+)
 
 
-@entry(
+@_entry(
     "aiter:weights",
     summary="aiter's shuffled weights: 16 rows, 16 bytes of each in turn",
     about=(
         "The pre-shuffled weights of aiter's products and mixtures of experts. 16 bytes of a row, those of the next 15 "
         "rows, then the next 16 bytes: 16 lanes load them in one piece. This is shuffle_weight with layout (16, 16)."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
     judged_by="shuffle_weight",
     sizes=(
         Size("rows", "rows of the weight: N, the outputs", 16),
@@ -36,17 +38,13 @@ def weights(dtype: ElementType) -> Layout:
     return Layout((1, 0), tiles=((16, 128 // dtype.bits),))
 
 
-@entry(
+@_entry(
     "aiter:scales",
     summary="aiter's shuffled E8M0 scales of MXFP4, in blocks of 32 x 8",
     about=(
         "The scales of MXFP4 products on MI350: e8m0_shuffle. A block of 32 rows and 8 columns holds what 64 lanes "
         "need, 4 bytes each: two halves of 16 rows, and two groups of 4 columns."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
     judged_by="shuffle_scale",
     sizes=(Size("rows", "rows of the matrix that is scaled"), Size("columns", "scales of a row: K / 32")),
     types=("f8e8m0fnu", "u8"),

@@ -1,77 +1,66 @@
 """AWQ checkpoints, as AutoAWQ writes them: weights and zero points of 4 bits."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.layout import Layout
 
-_OWNER = "AutoAWQ"
-_VERSION = "AutoAWQ 88e4c76b2075, May 2025"
 _SOURCE = "https://github.com/casper-hansen/AutoAWQ/blob/88e4c76b20755db275574e6a03c83c84ba3bece5/awq/modules/linear/"
 _COLUMNS = Size("columns", "columns of the weight: N, the outputs", 32)
-_STORED = "Elements of 4 bits; read as little-endian int32 it is the checkpoint's tensor. No padding."
+_entry = partial(
+    entry,
+    owner="AutoAWQ",
+    version="AutoAWQ 88e4c76b2075, May 2025",
+    source=_SOURCE + "gemm.py",
+    judge="vectors",
+    judged_by="WQLinear_GEMM.from_linear",
+    types=("u4",),
+    stored="Elements of 4 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
+    refuses="columns must be a multiple of 32",
+    kernels=("awq_gemm", "awq_dequantize"),
+)
 
 
-@entry(
+@_entry(
     "awq:qweight",
     summary="AWQ's qweight: 8 columns in an int32, as 0 2 4 6 1 3 5 7",
     about=(
         "The qweight of a checkpoint is int32 of (K, N / 8). Each holds 8 columns of a row, the even ones in the low "
         "half: a kernel widens two of them at once to two float16 of a register."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE + "gemm.py",
-    judge="vectors",
-    judged_by="WQLinear_GEMM.from_linear",
     sizes=(Size("rows", "rows of the weight: K, the inputs"), _COLUMNS),
-    types=("u4",),
-    stored=_STORED,
-    refuses="columns must be a multiple of 32",
     usual=(4096, 4096),
-    kernels=("awq_gemm", "awq_dequantize"),
 )
 def qweight() -> Layout:
     """8 columns as 4 pairs, transposed."""
     return Layout((1, 0), tiles=((8,), (2,), (4, 1)))
 
 
-@entry(
+@_entry(
     "awq:qzeros",
     summary="AWQ's qzeros: 8 columns in an int32, as 0 2 4 6 1 3 5 7",
     about="The zero points of groups of rows: int32 of (groups, N / 8), in the order of awq:qweight.",
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE + "gemm.py",
-    judge="vectors",
-    judged_by="WQLinear_GEMM.from_linear",
     sizes=(Size("groups", "groups of rows that share a zero point"), _COLUMNS),
-    types=("u4",),
-    stored=_STORED,
-    refuses="columns must be a multiple of 32",
     usual=(32, 4096),
-    kernels=("awq_gemm", "awq_dequantize"),
 )
 def qzeros() -> Layout:
     """8 columns as 4 pairs, transposed."""
     return Layout((1, 0), tiles=((8,), (2,), (4, 1)))
 
 
-@entry(
+@_entry(
     "awq:gemv_fast",
     summary="Weights of AWQ's fast kernels: 4 rows of 64 interleaved",
     about=(
         "The qweight of the version gemv_fast, which is TinyChat's: int16 of (N / 4, K). 64 elements of each of 4 rows "
         "follow each other, and of every 32 elements a lane's 8 come together, in the order that it widens."
     ),
-    owner=_OWNER,
-    version=_VERSION,
     source=_SOURCE + "gemv_fast.py",
-    judge="vectors",
     judged_by="pack_intweight(weight, interleave=4, kstride=64)",
     sizes=(
         Size("rows", "rows of the transposed weight: N, the outputs", 4),
         Size("columns", "elements of a row: K, the inputs", 64),
     ),
-    types=("u4",),
     stored="Elements of 4 bits; read as little-endian int16 it is the checkpoint's tensor. No padding.",
     refuses="rows must be a multiple of 4, columns of 64",
     usual=(4096, 4096),

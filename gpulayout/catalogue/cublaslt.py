@@ -1,15 +1,24 @@
 """NVIDIA cuBLASLt: the orders of matrices for int8 products."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.layout import Layout
 
-_SOURCE = "https://docs.nvidia.com/cuda/cublas/index.html#cublasltorder-t"
-_JUDGE = "NVIDIA's FasterTransformer: the kernels that store its int8 matrices, run on the CPU"
-_SIZES = (Size("rows", "rows of the matrix"), Size("columns", "columns of the matrix"))
-_TYPES = ("s8", "u8", "s32", "f16", "f32")
+_entry = partial(
+    entry,
+    owner="NVIDIA cuBLASLt",
+    source="https://docs.nvidia.com/cuda/cublas/index.html#cublasltorder-t",
+    judge="vectors",
+    judged_by="NVIDIA's FasterTransformer: the kernels that store its int8 matrices, run on the CPU",
+    sizes=(Size("rows", "rows of the matrix"), Size("columns", "columns of the matrix")),
+    types=("s8", "u8", "s32", "f16", "f32"),
+    usual=(4096, 4096),
+    kernels=("cublasLtMatmul",),
+)
 
 
-@entry(
+@_entry(
     "cublaslt:col32",
     summary="CUBLASLT_ORDER_COL32: panels of 32 columns, each in rows",
     about=(
@@ -17,23 +26,15 @@ _TYPES = ("s8", "u8", "s32", "f16", "f32")
         "into panels of 32; a panel holds its rows one after the other, 32 elements each. The leading dimension is "
         "the stride between panels, 32 * rows."
     ),
-    owner="NVIDIA cuBLASLt",
     version="since CUDA 10.1; documents of CUDA 13",
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
-    sizes=_SIZES,
-    types=_TYPES,
     stored="One element in each place. Columns are padded to a multiple of 32; the padding is zero and is not read.",
-    usual=(4096, 4096),
-    kernels=("cublasLtMatmul",),
 )
 def col32() -> Layout:
     """Column-major, but 32 columns at a time."""
     return Layout((0, 1), tiles=((32, 1),))
 
 
-@entry(
+@_entry(
     "cublaslt:col32_2r_4r4",
     summary="CUBLASLT_ORDER_COL32_2R_4R4: tiles of 32 x 32 with shuffled rows",
     about=(
@@ -41,23 +42,15 @@ def col32() -> Layout:
         "each other down a panel of 32 columns. Row r of a tile, 32 elements, is number (r % 8 / 2 * 4 + r / 8) * 2 "
         "+ r % 2 of the tile: pairs of rows stay together, and rows that are 8 apart come next to each other."
     ),
-    owner="NVIDIA cuBLASLt",
     version="since CUDA 11.0; documents of CUDA 13",
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
-    sizes=_SIZES,
-    types=_TYPES,
     stored="One element in each place. Rows and columns are padded to multiples of 32, with zeros.",
-    usual=(4096, 4096),
-    kernels=("cublasLtMatmul",),
 )
 def col32_2r_4r4() -> Layout:
     """Of a tile's rows, most major first: r % 8 // 2, r // 8, r % 2."""
     return Layout((0, 1), tiles=((32, 32), (32, 8), (4, 32, 2), (32, 1)))
 
 
-@entry(
+@_entry(
     "cublaslt:col4_4r2_8c",
     summary="CUBLASLT_ORDER_COL4_4R2_8C: tiles of 8 x 32 in groups of 4 columns",
     about=(
@@ -65,16 +58,8 @@ def col32_2r_4r4() -> Layout:
         "each other down a panel of 32 columns. A tile holds its even rows, then its odd ones; of these, 4 blocks of "
         "8 columns; of a block, the left 4 columns of the 4 rows, then the right ones."
     ),
-    owner="NVIDIA cuBLASLt",
     version="since CUDA 10.1; documents of CUDA 13",
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
-    sizes=_SIZES,
-    types=_TYPES,
     stored="One element in each place. Rows are padded to a multiple of 8 and columns to one of 32, with zeros.",
-    usual=(4096, 4096),
-    kernels=("cublasLtMatmul",),
 )
 def col4_4r2_8c() -> Layout:
     """Of row r and column c, most major first: c // 32, r // 8, r % 2, c % 32 // 8, c % 8 // 4, r % 8 // 2, c % 4."""

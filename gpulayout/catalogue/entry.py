@@ -239,30 +239,20 @@ def _stacked(layout: Layout, counts: tuple[int, ...]) -> Layout:
 def entry(
     name: str,
     *,
-    summary: str,
-    about: str,
-    owner: str,
-    version: str,
-    source: str,
-    judge: Judge,
-    judged_by: str,
-    sizes: tuple[Size, ...],
-    types: tuple[str, ...],
-    stored: str,
-    usual: tuple[int, ...],
     refuses: str = "",
     choices: tuple[Option, ...] = (),
     kernels: tuple[str, ...] = (),
+    **facts: Any,
 ) -> Callable[[Build], Entry]:
     """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts.
 
-    The modules of the catalogue offer their entries and nothing else.
+    `facts` are the other attributes of an `Entry`.  An owner's file gives once those that its entries share, by
+    `functools.partial`.  The modules of the catalogue offer their entries and nothing else.
     """
-    facts: dict[str, Any] = dict(locals())
 
     def made(build: Build) -> Entry:
         if build.__module__.startswith(f"{__package__}."):
             offer(vars(sys.modules[build.__module__]), build.__name__)
-        return Entry(build=build, **facts)
+        return Entry(build=build, name=name, refuses=refuses, choices=choices, kernels=kernels, **facts)
 
     return made

@@ -1,13 +1,12 @@
 """FlashInfer and TensorRT-LLM: weights and scales of mixtures of experts on Blackwell, and pages of keys and values."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Option, Size, entry
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
-_OWNER = "FlashInfer and TensorRT-LLM"
-_VERSION = "FlashInfer fb28d7242b35, August 2026"
 _BLOB = "https://github.com/flashinfer-ai/flashinfer/blob/fb28d7242b3506a2348265962041acc1fb56cca4/flashinfer/"
-_TYPES = ("u8", "s8", "f8e4m3fn", "f8e8m0fnu", "bf16", "f16", "f32")
 _WEIGHT = (Size("rows", "rows of the weight: M", 2), Size("columns", "elements of a row: K, or K / 2 of FP4 in bytes"))
 _TILE = Option(
     "epilogue_tile",
@@ -25,7 +24,27 @@ _PRODUCTS = (  # the first two take scales of blocks
     "trtllm_bf16_moe",
     "trtllm_mxint4_block_scale_moe",
 )
-_STORED = "One element in each place, no padding. FP4 weights come as u8, two elements in a byte."
+_entry = partial(
+    entry,
+    owner="FlashInfer and TensorRT-LLM",
+    version="FlashInfer fb28d7242b35, August 2026",
+    source=_BLOB + "fused_moe/core.py",
+    judge="vectors",
+    sizes=_WEIGHT,
+    types=("u8", "s8", "f8e4m3fn", "f8e8m0fnu", "bf16", "f16", "f32"),
+    stored="One element in each place, no padding. FP4 weights come as u8, two elements in a byte.",
+    usual=(4096, 2048),
+)
+_scales = partial(
+    _entry,
+    sizes=(Size("rows", "rows of the weight: M", 128), Size("columns", "scales of a row: K / 16 or K / 32")),
+    types=("u8", "f8e4m3fn", "f8e8m0fnu"),
+    choices=(_TILE,),
+    stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
+    refuses="rows must be a multiple of 128",
+    usual=(4096, 256),
+    kernels=_PRODUCTS[:2],
+)
 
 
 def _block(rows: int, epilogue_tile: int) -> int:
@@ -41,7 +60,7 @@ def _in_blocks(columns: int, block_k: int) -> None:
         raise LayoutError(f"columns {columns} is not a multiple of block_k {block_k}")
 
 
-@entry(
+@_entry(
     "flashinfer:shuffle_matrix_a",
     summary="Weights whose rows are shuffled in groups of 16 or 32",
     about=(
@@ -50,17 +69,10 @@ def _in_blocks(columns: int, block_k: int) -> None:
         "r % 4 * 8 + r // 4; in groups of 16, to r % 2 * 8 + r // 2. With block_k flashinfer:block_major_k follows, in "
         "the same move. The second product of a mixture of experts takes its weights like this."
     ),
-    owner=_OWNER,
-    version=_VERSION,
     source=_BLOB + "quantization/fp4_quantization.py",
-    judge="vectors",
     judged_by="shuffle_matrix_a, convert_to_block_layout",
-    sizes=_WEIGHT,
-    types=_TYPES,
     choices=(_TILE, _BLOCK_K),
-    stored=_STORED,
     refuses=_IN_GROUPS,
-    usual=(4096, 2048),
     kernels=_PRODUCTS,
 )
 def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout:
@@ -72,7 +84,7 @@ def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int, block_k: int) 
     return Layout((1, 0), tiles=((block, whole), (block // 8, whole), (8, 1, 1, whole)))
 
 
-@entry(
+@_scales(
     "flashinfer:shuffle_matrix_sf_a",
     summary="Scales of shuffled weights, in blocks of 128 x 4",
     about=(
@@ -80,20 +92,10 @@ def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int, block_k: int) 
         "16, and then laid out in blocks of 128 rows and 4 columns as in cublas:block_scales. The scales come in rows, "
         "as checkpoints hold them."
     ),
-    owner=_OWNER,
-    version=_VERSION,
     source=_BLOB + "quantization/fp4_quantization.py",
-    judge="vectors",
     judged_by=(
         "get_shuffle_matrix_sf_a_row_indices, and to_blocked of torchao for the blocks, which FlashInfer has in CUDA"
     ),
-    sizes=(Size("rows", "rows of the weight: M", 128), Size("columns", "scales of a row: K / 16 or K / 32")),
-    types=("u8", "f8e4m3fn", "f8e8m0fnu"),
-    choices=(_TILE,),
-    stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
-    refuses="rows must be a multiple of 128",
-    usual=(4096, 256),
-    kernels=_PRODUCTS[:2],
 )
 def shuffle_matrix_sf_a(epilogue_tile: int) -> Layout:
     """A block's rows, shuffled, then cut into 4 groups of 32 that lie side by side."""
@@ -102,23 +104,15 @@ def shuffle_matrix_sf_a(epilogue_tile: int) -> Layout:
     return Layout((1, 0), tiles=((128, 4), (32, 4), (4, 1, 16, 4), (4, 1, 2, 4), (8, 1, 4, 1, 1, 4)))
 
 
-@entry(
+@_entry(
     "flashinfer:gated_rows",
     summary="Rows of gate and up in turns: 0, M/2, 1, M/2 + 1 and so on",
     about=(
         "A gated layer multiplies two halves of its result, gate and up. A kernel that does so in its epilogue takes "
         "weights whose rows alternate between the halves."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_BLOB + "fused_moe/core.py",
-    judge="vectors",
     judged_by="reorder_rows_for_gated_act_gemm",
-    sizes=_WEIGHT,
-    types=_TYPES,
-    stored=_STORED,
     refuses="rows must be even",
-    usual=(4096, 2048),
 )
 def gated_rows(rows: int, columns: int) -> Layout:
     """The half that a row is in becomes the low digit of its place."""
@@ -126,24 +120,16 @@ def gated_rows(rows: int, columns: int) -> Layout:
     return Layout((1, 0), tiles=((max(rows // 2, 1), whole), (2, 1, 1, whole)))
 
 
-@entry(
+@_entry(
     "flashinfer:gate_up",
     summary="Weights of gate and up: alternating rows, shuffled, in blocks of K",
     about=(
         "What a mixture of experts needs for its first product: flashinfer:gated_rows, then "
         "flashinfer:shuffle_matrix_a, and with block_k also flashinfer:block_major_k, in one move instead of three."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_BLOB + "fused_moe/core.py",
-    judge="vectors",
     judged_by="_maybe_get_cached_w3_w1_permute_indices, convert_to_block_layout",
-    sizes=_WEIGHT,
-    types=_TYPES,
     choices=(_TILE, _BLOCK_K),
-    stored=_STORED,
     refuses=_IN_GROUPS,
-    usual=(4096, 2048),
     kernels=_PRODUCTS,
 )
 def gate_up(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout:
@@ -162,28 +148,17 @@ def gate_up(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout
     return Layout((1, 0), tiles=tiles)
 
 
-@entry(
+@_scales(
     "flashinfer:gate_up_scales",
     summary="Scales of gate and up: rows in turns, shuffled, in blocks of 128 x 4",
     about=(
         "The scales of the weights of flashinfer:gate_up, in one move: flashinfer:gated_rows, then "
         "flashinfer:shuffle_matrix_sf_a. The scales come in rows, one half above the other."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_BLOB + "fused_moe/core.py",
-    judge="vectors",
     judged_by=(
         "_maybe_get_cached_w3_w1_permute_indices with num_elts_per_sf, and to_blocked of torchao for the blocks, which "
         "FlashInfer has in CUDA"
     ),
-    sizes=(Size("rows", "rows of the weight: M", 128), Size("columns", "scales of a row: K / 16 or K / 32")),
-    types=("u8", "f8e4m3fn", "f8e8m0fnu"),
-    choices=(_TILE,),
-    stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
-    refuses="rows must be a multiple of 128",
-    usual=(4096, 256),
-    kernels=_PRODUCTS[:2],
 )
 def gate_up_scales(rows: int, columns: int, epilogue_tile: int) -> Layout:
     """Row i of half h, most major first: i // 64, i % 2, h, i % 16 // 2, i % 64 // 16, or with i % 16 // 8, h."""
@@ -196,24 +171,17 @@ def gate_up_scales(rows: int, columns: int, epilogue_tile: int) -> Layout:
     return Layout((1, 0), tiles=tiles)
 
 
-@entry(
+@_entry(
     "flashinfer:block_major_k",
     summary="BlockMajorK: blocks of K one after the other, each with all rows",
     about=(
         "The weights of a mixture of experts for the kernels of TensorRT-LLM: (M, K) becomes (K / block_k, M, "
         "block_k), so that a kernel loads a tile as one piece of memory. 128 bytes of K are usual."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_BLOB + "fused_moe/core.py",
-    judge="vectors",
     judged_by="convert_to_block_layout",
     sizes=(_WEIGHT[0]._replace(multiple=1), _WEIGHT[1]),
-    types=_TYPES,
     choices=(Option("block_k", "columns of a block", (128, 64, 256, 32, 2)),),
-    stored=_STORED,
     refuses="columns must be a multiple of block_k",
-    usual=(4096, 2048),
 )
 def block_major_k(columns: int, block_k: int) -> Layout:
     """Blocks of columns, with all rows in each."""
@@ -221,7 +189,7 @@ def block_major_k(columns: int, block_k: int) -> Layout:
     return Layout((0, 1), tiles=((block_k, 1),))
 
 
-@entry(
+@_entry(
     "flashinfer:kv_cache",
     summary="Pages of keys and values, tokens or heads first: NHD or HND",
     about=(
@@ -230,9 +198,7 @@ def block_major_k(columns: int, block_k: int) -> Layout:
         "grouped heads and small pages read in longer pieces."
     ),
     owner="FlashInfer",
-    version=_VERSION,
     source=_BLOB + "trace/templates/page.py",
-    judge="vectors",
     judged_by="_append_paged_kv_cache_reference",
     sizes=(
         Size("pages", "pages of the cache"),

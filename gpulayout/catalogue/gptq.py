@@ -1,18 +1,28 @@
 """GPTQ checkpoints, as AutoGPTQ and its successors write them: weights and zero points in int32."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 
-_OWNER = "AutoGPTQ"
-_VERSION = "AutoGPTQ 9f7d37072917, April 2025"
-_SOURCE = (
-    "https://github.com/AutoGPTQ/AutoGPTQ/blob/9f7d37072917ab3a7545835f23e808294a542153/"
-    "auto_gptq/nn_modules/qlinear/qlinear_cuda.py"
+_entry = partial(
+    entry,
+    owner="AutoGPTQ",
+    version="AutoGPTQ 9f7d37072917, April 2025",
+    source=(
+        "https://github.com/AutoGPTQ/AutoGPTQ/blob/9f7d37072917ab3a7545835f23e808294a542153/"
+        "auto_gptq/nn_modules/qlinear/qlinear_cuda.py"
+    ),
+    judge="vectors",
+    judged_by="QuantLinear.pack",
+    types=("u4", "u2", "u8"),
+    stored="Elements of 2, 4 or 8 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
+    kernels=("vecquant4matmul",),
 )
 
 
-@entry(
+@_entry(
     "gptq:qweight",
     summary="GPTQ's qweight: an int32 holds neighbours along K",
     about=(
@@ -20,47 +30,31 @@ _SOURCE = (
         "lowest row in the lowest bits. With act-order the rows must be sorted first, by the checkpoint's g_idx. "
         "Weights of 3 bits are not here: they cross bytes."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by="QuantLinear.pack",
     sizes=(
         Size("rows", "rows of the weight: K, the inputs", 32),
         Size("columns", "columns of the weight: N, the outputs"),
     ),
-    types=("u4", "u2", "u8"),
-    stored="Elements of 2, 4 or 8 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
     refuses="rows must be a multiple of 32",
     usual=(4096, 4096),
-    kernels=("vecquant4matmul",),
 )
 def qweight(dtype: ElementType) -> Layout:
     """As many rows as an int32 holds lie below a column."""
     return Layout((1, 0), tiles=((32 // dtype.bits, 1),))
 
 
-@entry(
+@_entry(
     "gptq:qzeros",
     summary="GPTQ's qzeros: an int32 holds neighbours along N",
     about=(
         "The qzeros of a checkpoint are int32 of (groups, N * bits / 32), packed along the row. AutoGPTQ stores each "
         "zero point less 1; that is arithmetic, and the values here are the stored ones."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by="QuantLinear.pack",
     sizes=(
         Size("groups", "groups of rows that share a zero point"),
         Size("columns", "columns of the weight: N, the outputs", 32),
     ),
-    types=("u4", "u2", "u8"),
-    stored="Elements of 2, 4 or 8 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
     refuses="columns must be a multiple of 32",
     usual=(32, 4096),
-    kernels=("vecquant4matmul",),
 )
 def qzeros() -> Layout:
     """Rows, packed."""

@@ -1,16 +1,24 @@
 """Marlin, the kernel for weights of 4 and 8 bits in vLLM and SGLang: weights, scales and zero points."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 
-_OWNER = "Marlin in vLLM"
-_VERSION = "vLLM 0.10.0"
 _UTILS = "https://github.com/vllm-project/vllm/blob/v0.10.0/vllm/model_executor/layers/quantization/utils/"
 _GROUPS = (Size("groups", "groups of rows that share a factor"), Size("columns", "columns of the weight: N", 64))
+_entry = partial(
+    entry,
+    owner="Marlin in vLLM",
+    version="vLLM 0.10.0",
+    source=_UTILS + "marlin_utils.py",
+    judge="vectors",
+    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
+)
 
 
-@entry(
+@_entry(
     "marlin:weights",
     summary="Marlin's weights of 4 or 8 bits, as the tensor cores take them",
     about=(
@@ -18,10 +26,7 @@ _GROUPS = (Size("groups", "groups of rows that share a factor"), Size("columns",
         "lane's elements come next to each other, in the order in which the kernel widens them to 16 bits. The bytes "
         "are those of gptq_marlin_repack without act-order, whose int32 have the low element first."
     ),
-    owner=_OWNER,
-    version=_VERSION,
     source=_UTILS + "marlin_utils_test.py",
-    judge="vectors",
     judged_by="marlin_weights, get_weight_perm",
     sizes=(
         Size("rows", "rows of the weight: K, the inputs", 16),
@@ -31,7 +36,6 @@ _GROUPS = (Size("groups", "groups of rows that share a factor"), Size("columns",
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
     refuses="rows must be a multiple of 16, columns of 64",
     usual=(4096, 4096),
-    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def weights(dtype: ElementType) -> Layout:
     """Digits of (K, N), most minor first: K 8, N 8, (N 16, N 32 with 4 bits,) K 1, ... as mma.m16n8k16 has them."""
@@ -40,31 +44,26 @@ def weights(dtype: ElementType) -> Layout:
     return Layout((1, 0), tiles=tiles)
 
 
-@entry(
+@_entry(
     "marlin:scales",
     summary="Marlin's scales of groups: 64 columns, transposed as 8 x 8",
     about=(
         "One scale for each group of 32, 64 or 128 rows and each column. In every row of scales, 64 columns are a "
         "matrix of 8 x 8 that is transposed: a lane then finds the scales of its 8 columns next to each other."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_UTILS + "marlin_utils.py",
-    judge="vectors",
     judged_by="marlin_permute_scales with group_size < size_k",
     sizes=_GROUPS,
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
     refuses="columns must be a multiple of 64",
     usual=(32, 4096),
-    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def scales() -> Layout:
     """64 columns as 8 x 8, the low digit in front."""
     return Layout((1, 0), tiles=((64,), (8,), (8, 1)))
 
 
-@entry(
+@_entry(
     "marlin:channel_scales",
     summary="Marlin's scales of whole columns",
     about=(
@@ -72,41 +71,31 @@ def scales() -> Layout:
         "weights, so their order is another one than that of marlin:scales: of 32 columns, pairs 8 apart come next to "
         "each other."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_UTILS + "marlin_utils.py",
-    judge="vectors",
     judged_by="marlin_permute_scales with group_size -1",
     sizes=(Size("columns", "columns of the weight: N", 32),),
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
     refuses="columns must be a multiple of 32",
     usual=(4096,),
-    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def channel_scales() -> Layout:
     """32 columns as 4 x 4 pairs, transposed."""
     return Layout((0,), tiles=((32,), (8,), (4, 2)))
 
 
-@entry(
+@_entry(
     "marlin:zero_points",
     summary="Marlin's zero points of groups, for weights of AWQ",
     about=(
         "One zero point of 4 or 8 bits for each group of rows and each column. 64 columns are transposed as 8 x 8 like "
         "the scales, then 8 (of 4 bits) or 4 (of 8 bits) are interleaved as the kernel widens them."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_UTILS + "marlin_utils.py",
-    judge="vectors",
     judged_by="marlin_zero_points",
     sizes=_GROUPS,
     types=("u4", "u8"),
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
     refuses="columns must be a multiple of 64",
     usual=(32, 4096),
-    kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 def zero_points(dtype: ElementType) -> Layout:
     """8 x 8 transposed, and of the places the even ones before the odd ones."""

@@ -23,13 +23,20 @@ CuTe's text again, from (m, k) to memory, is what `gl.interop.from_cute` turns i
 A first tile of (16,16) cuts a matrix into blocks, and pads it.
 """
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.layout import Layout
 
-_OWNER = "NVIDIA PTX"
-_VERSION = "PTX ISA 7.0 and later; CUTLASS 4"
-_SOURCE = "https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16816-float"
-_JUDGE = "NVIDIA's mma_traits_sm80.hpp, evaluated by its pycute"
+_entry = partial(  # what all entries of the owner share
+    entry,
+    owner="NVIDIA PTX",
+    version="PTX ISA 7.0 and later; CUTLASS 4",
+    source="https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16816-float",
+    judge="vectors",
+    judged_by="NVIDIA's mma_traits_sm80.hpp, evaluated by its pycute",
+    usual=(4096, 4096),
+)
 _STORED = (
     "Blocks of {block}, 32 threads one after the other, each with its {count} elements in the order of its "
     "registers. {order} NVIDIA fixes the order inside of a block; that of the blocks is this catalogue's. "
@@ -37,7 +44,7 @@ _STORED = (
 )
 
 
-@entry(
+@_entry(
     "mma:m16n8k16_a",
     summary="A of mma.m16n8k16: the 8 elements of each thread side by side",
     about=(
@@ -45,22 +52,16 @@ _STORED = (
         "it: a thread loads its fragment with one access of 16 bytes, without ldmatrix and without shared memory. "
         "Weights that are packed once for such a kernel, as Marlin's are, lie like this."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
     sizes=(Size("rows", "rows of A: M"), Size("columns", "columns of A: K")),
     types=("f16", "bf16"),
     stored=_STORED.format(block="16 x 16", count=8, order="Blocks follow each other along K, then along M."),
-    usual=(4096, 4096),
 )
 def m16n8k16_a() -> Layout:
     """Blocks of 16 x 16, and the digits above."""
     return Layout((1, 0), tiles=((16, 16), (8, 16), (2, 1, 1, 16), (2, 1, 1, 8), (2, 2, 1, 1, 2)))
 
 
-@entry(
+@_entry(
     "mma:m16n8k16_b",
     summary="B of mma.m16n8k16: the 4 elements of each thread side by side",
     about=(
@@ -68,22 +69,16 @@ def m16n8k16_a() -> Layout:
         "it: a thread loads its fragment with one access of 8 bytes. Element v of thread t is k = t % 4 * 2 + v "
         "% 2 + v // 2 * 8 and n = t // 4 of the block."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
     sizes=(Size("rows", "rows of B: K"), Size("columns", "columns of B: N")),
     types=("f16", "bf16"),
     stored=_STORED.format(block="16 x 8", count=4, order="Blocks follow each other along K, then along N."),
-    usual=(4096, 4096),
 )
 def m16n8k16_b() -> Layout:
     """Blocks of 16 x 8 down the columns: k % 2, k // 8, k % 8 // 2 and n % 8 have the strides 1, 2, 4 and 16."""
     return Layout((0, 1), tiles=((8, 16), (8,), (2, 2)))
 
 
-@entry(
+@_entry(
     "mma:m16n8k16_c",
     summary="C and D of mma.m16n8k16: the 4 elements of each thread side by side",
     about=(
@@ -91,15 +86,9 @@ def m16n8k16_b() -> Layout:
         "sums that another kernel of the same shape adds up. Element v of thread t is m = t // 4 + v // 2 * 8 "
         "and n = t % 4 * 2 + v % 2 of the block."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
     sizes=(Size("rows", "rows of C: M"), Size("columns", "columns of C: N")),
     types=("f32", "f16"),
     stored=_STORED.format(block="16 x 8", count=4, order="Blocks follow each other along N, then along M."),
-    usual=(4096, 4096),
 )
 def m16n8k16_c() -> Layout:
     """Blocks of 16 x 8: n % 2, m // 8, n // 2 and m % 8 have the strides 1, 2, 4 and 16."""

@@ -24,22 +24,10 @@ from gpulayout.layout.shape import Shape
 
 # Each owner has a module, which is imported when one of its entries is used.
 OWNERS = {
-    "aiter": "gpulayout.catalogue.aiter",
-    "awq": "gpulayout.catalogue.awq",
-    "cublas": "gpulayout.catalogue.cublas",
-    "cublaslt": "gpulayout.catalogue.cublaslt",
-    "cudnn": "gpulayout.catalogue.cudnn",
-    "cutlass": "gpulayout.catalogue.cutlass",
-    "deepgemm": "gpulayout.catalogue.deepgemm",
-    "flashinfer": "gpulayout.catalogue.flashinfer",
-    "gptq": "gpulayout.catalogue.gptq",
-    "marlin": "gpulayout.catalogue.marlin",
-    "mma": "gpulayout.catalogue.mma",
-    "onednn": "gpulayout.catalogue.onednn",
-    "torchao": "gpulayout.catalogue.torchao",
-    "triton": "gpulayout.catalogue.triton",
-    "vllm": "gpulayout.catalogue.vllm",
-    "xla_tpu": "gpulayout.catalogue.xla_tpu",
+    owner: f"{__package__}.{owner}"
+    for owner in (
+        "aiter awq cublas cublaslt cudnn cutlass deepgemm flashinfer gptq marlin mma onednn torchao triton vllm xla_tpu"
+    ).split()
 }
 _TEXT = re.compile(r"\s*(\w+):(\w+)(?:\s*\(([^()\[\]]*)\))?(?:\s*\[([^()\[\]]*)\])?\s*")
 _CHOICE = re.compile(r"\s*(\w+)\s*=\s*(\w+)\s*")

@@ -1,14 +1,16 @@
 """torchao and PyTorch: weights of 4 bits for tinygemm on NVIDIA GPUs, and for CPUs."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Option, Size, entry
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
-_OWNER = "PyTorch"
+_entry = partial(entry, owner="PyTorch", judge="vectors", types=("u4", "s4"), usual=(4096, 4096))
 _ROWS = Size("rows", "rows of the weight: N, the outputs")
 
 
-@entry(
+@_entry(
     "torchao:int4_tensor_core",
     summary="tinygemm's int4 weights, as the tensor cores take them",
     about=(
@@ -16,23 +18,19 @@ _ROWS = Size("rows", "rows of the weight: N, the outputs")
         "torchao's int4 weights (tensor_core_tiled): for 8 rows and 16 * inner_k_tiles columns, each of 32 lanes has "
         "its elements of mma.m16n8k16 next to each other, even columns before odd ones in each int32."
     ),
-    owner=_OWNER,
     version="torch 2.13; pytorch 05f814fecfca",
     source=(
         "https://github.com/pytorch/pytorch/blob/05f814fecfca7d2a17f28cbe7e1cb2d8d4c13230/"
         "aten/src/ATen/native/cuda/int4mm.cu"
     ),
-    judge="vectors",
     judged_by="matrix_to_m16n8k16_Bint4_layout, compiled for a CPU, a lane at a time",
     sizes=(_ROWS, Size("columns", "elements of a row: K, the inputs", 32)),
-    types=("u4", "s4"),
     choices=(Option("inner_k_tiles", "pieces of 16 columns that lie together: innerKTiles", (8, 4, 2)),),
     stored=(
         "Elements of 4 bits; read as little-endian int32 it is the tensor (N / 8, K / (16 * inner_k_tiles), 32, "
         "inner_k_tiles / 2). Rows are padded to a multiple of 8, with zeros."
     ),
     refuses="columns must be a multiple of 16 * inner_k_tiles",
-    usual=(4096, 4096),
     kernels=("_weight_int4pack_mm",),
 )
 def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
@@ -43,7 +41,7 @@ def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
     return Layout((1, 0), tiles=((8, 16 * inner_k_tiles), (8,), *pairs, (4, 1)))
 
 
-@entry(
+@_entry(
     "torchao:int4_cpu",
     summary="int4 weights of PyTorch's CPU kernels, by instruction set",
     about=(
@@ -51,17 +49,13 @@ def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
         "otherwise. In a block the columns follow each other, and a byte holds two rows: 32 or 16 apart with AVX-512 "
         "or AVX2, neighbours without. torch.backends.cpu.get_cpu_capability() says which of them a machine has."
     ),
-    owner=_OWNER,
     version="torch 2.13",
     source="https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cpu/int4mm_kernel.cpp",
-    judge="vectors",
     judged_by="_convert_weight_to_int4pack_for_cpu of torch 2.13, with ATEN_CPU_CAPABILITY of each",
     sizes=(Size("rows", _ROWS.meaning, 32), Size("columns", "elements of a row: K, the inputs", 2)),
-    types=("u4", "s4"),
     choices=(Option("isa", "instruction set: avx512, avx2, or default for neither", ("avx512", "avx2", "default")),),
     stored="Elements of 4 bits, two in a byte, the lower half first. No padding.",
     refuses="rows must be a multiple of 64 with avx512, else of 32; the last rows of others lie in yet another order",
-    usual=(4096, 4096),
     kernels=("_weight_int4pack_mm_for_cpu",),
 )
 def int4_cpu(rows: int, isa: str) -> Layout:

@@ -1,40 +1,40 @@
 """vLLM: the pages of keys and values of its first paged attention, which its CPU and ROCm kernels still take."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
-_OWNER = "vLLM"
-_VERSION = "vLLM 0.10.0"
-_SOURCE = "https://github.com/vllm-project/vllm/blob/v0.10.0/csrc/cpu/cache.cpp"
-_SIZES = (
-    Size("blocks", "pages of the cache"),
-    Size("tokens", "tokens of a page"),
-    Size("heads", "heads of keys and values"),
-    Size("head_size", "elements of a head"),
+_entry = partial(
+    entry,
+    owner="vLLM",
+    version="vLLM 0.10.0",
+    source="https://github.com/vllm-project/vllm/blob/v0.10.0/csrc/cpu/cache.cpp",
+    judge="vectors",
+    judged_by="reshape_and_cache_cpu_impl",
+    sizes=(
+        Size("blocks", "pages of the cache"),
+        Size("tokens", "tokens of a page"),
+        Size("heads", "heads of keys and values"),
+        Size("head_size", "elements of a head"),
+    ),
+    types=("bf16", "f16", "f32", "f8e4m3fn", "f8e5m2", "u8"),
+    usual=(128, 16, 8, 128),
+    kernels=("paged_attention_v1", "paged_attention_v2"),
 )
-_TYPES = ("bf16", "f16", "f32", "f8e4m3fn", "f8e5m2", "u8")
 
 
-@entry(
+@_entry(
     "vllm:key_cache",
     summary="vLLM's pages of keys: (blocks, heads, head_size / x, tokens, x)",
     about=(
         "Each thread of the kernel loads 16 bytes of a key, x elements; those of neighbouring tokens lie side by side. "
         "The logical array has the tokens before the heads, as a model computes them."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by="reshape_and_cache_cpu_impl",
-    sizes=_SIZES,
-    types=_TYPES,
     stored="One element in each place, no padding; x is 16 bytes of elements.",
     refuses="head_size must be a multiple of 16 bytes",
-    usual=(128, 16, 8, 128),
-    kernels=("paged_attention_v1", "paged_attention_v2"),
 )
 def key_cache(head_size: int, dtype: ElementType) -> Layout:
     """A head is cut into pieces of 16 bytes, and tokens come between the pieces."""
@@ -44,23 +44,14 @@ def key_cache(head_size: int, dtype: ElementType) -> Layout:
     return Layout((1, 3, 2, 0), tiles=((piece, 1),))
 
 
-@entry(
+@_entry(
     "vllm:value_cache",
     summary="vLLM's pages of values: (blocks, heads, head_size, tokens)",
     about=(
         "The sum over tokens reads one element of many values, so the tokens of a page lie side by side. The logical "
         "array has the tokens before the heads, as a model computes them."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by="reshape_and_cache_cpu_impl",
-    sizes=_SIZES,
-    types=_TYPES,
     stored="One element in each place, no padding.",
-    usual=(128, 16, 8, 128),
-    kernels=("paged_attention_v1", "paged_attention_v2"),
 )
 def value_cache() -> Layout:
     """Tokens are the most minor dimension."""

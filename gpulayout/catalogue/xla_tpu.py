@@ -1,18 +1,24 @@
 """XLA on a TPU: the tiles of arrays, which depend on the type and on the last two sizes."""
 
+from functools import partial
+
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 
-_OWNER = "XLA for TPU"
-_VERSION = "libtpu 0.0.52: v4, v5e, v5p and v6e"
-_SOURCE = "https://openxla.org/xla/tiled_layout"
-_JUDGE = "libtpu 0.0.52: the layouts of parameters that it compiles for v4, v5e, v5p and v6e"
-_TYPES = ("f32", "bf16", "f16", "s32", "s16", "s8", "u8", "s4", "u4", "f8e4m3fn", "f8e5m2", "pred")
+_entry = partial(
+    entry,
+    owner="XLA for TPU",
+    version="libtpu 0.0.52: v4, v5e, v5p and v6e",
+    source="https://openxla.org/xla/tiled_layout",
+    judge="vectors",
+    judged_by="libtpu 0.0.52: the layouts of parameters that it compiles for v4, v5e, v5p and v6e",
+    types=("f32", "bf16", "f16", "s32", "s16", "s8", "u8", "s4", "u4", "f8e4m3fn", "f8e5m2", "pred"),
+)
 _LANES, _SUBLANES = 128, 8  # of a vector register
 
 
-@entry(
+@_entry(
     "xla_tpu:matrix",
     summary="An array on a TPU, in row-major order: tiles by type and rows",
     about=(
@@ -23,13 +29,7 @@ _LANES, _SUBLANES = 128, 8  # of a vector register
         "of the default, descending order; where nobody asks for an order, XLA chooses the one with the least "
         "padding."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
     sizes=(Size("rows", "the size before the last"), Size("columns", "the last size")),
-    types=_TYPES,
     stored=(
         "One element in each place, packed in bytes if it has 4 bits. Columns are padded to a multiple of 128, rows "
         "to one of the tile's. XLA promises nothing about the padding; here it is zero."
@@ -47,7 +47,7 @@ def matrix(rows: int, dtype: ElementType) -> Layout:
     return Layout((1, 0), tiles=((high, _LANES), (shared, 1)) if shared > 1 else ((high, _LANES),))
 
 
-@entry(
+@_entry(
     "xla_tpu:vector",
     summary="A one-dimensional array on a TPU: tiles of up to 1024 elements",
     about=(
@@ -55,13 +55,7 @@ def matrix(rows: int, dtype: ElementType) -> Layout:
         "holds a shorter vector, at least 128 words of 32 bits. Narrower types share words as in a matrix: element i "
         "and element i + 128 of a bf16 vector lie side by side."
     ),
-    owner=_OWNER,
-    version=_VERSION,
-    source=_SOURCE,
-    judge="vectors",
-    judged_by=_JUDGE,
     sizes=(Size("elements", "the size of the array"),),
-    types=_TYPES,
     stored=(
         "One element in each place, packed in bytes if it has 4 bits. The size is padded to whole tiles. XLA "
         "promises nothing about the padding; here it is zero."

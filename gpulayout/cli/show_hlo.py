@@ -17,9 +17,9 @@ from gpulayout.files.standard_streams import File, input_name, standard_input
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape
-from gpulayout.xla.hlo import arrays
 from gpulayout.xla.hlo_results import find_results
 from gpulayout.xla.least_padding import least_waste
+from gpulayout.xla.trees import arrays
 
 
 @dataclass(frozen=True, slots=True)  # there may be a million

@@ -1,6 +1,11 @@
 """The rest of XLA's utilities for shapes: bitcasts, comparison, tuples, protos, programs as text.
 
-`docs/xla-names.md` gives XLA's name for each.  Every function that takes a shape also takes its text.
+Every function that takes a shape also takes its text.  A text that is not such a shape, a negative size, a dimension
+that does not exist or comes twice, and a name that `ignore` does not take are a LayoutError; an index that does not
+exist is an IndexError; an argument of another type is a TypeError.  Docstrings name the other errors.
+
+Most functions have XLA's name, `same_rank` for `SameRank`.  Where one has another name or answers otherwise, its
+docstring says so.  `docs/xla-names.md` has all names.
 
     TupleShape, TokenShape, OpaqueShape, BufferShape            shapes in XLA programs that are not one array
     MemorySpace, SplitConfig                                    memory spaces, and where an array is split across them
@@ -50,8 +55,7 @@ from gpulayout.xla.decompose import (
 from gpulayout.xla.hlo import FoundShape, find_shapes
 from gpulayout.xla.indices import bump_indices, compare_indices, each_index
 from gpulayout.xla.least_padding import least_waste
-from gpulayout.xla.protos.layout import layout_from_proto, layout_to_proto
-from gpulayout.xla.protos.shape import shape_from_proto, shape_to_proto
+from gpulayout.xla.protos import layout_from_proto, layout_to_proto, shape_from_proto, shape_to_proto
 from gpulayout.xla.reshape import (
     dimensions_unmodified_by_reshape,
     inserted_or_deleted_1_sized_dimensions,
@@ -63,22 +67,20 @@ from gpulayout.xla.sizes import (
     max_split_size,
     packed_factor_for_1d_interleaved_array,
 )
-from gpulayout.xla.tree_arrays import (
+from gpulayout.xla.trees import (
     copy_layout_between_shapes,
     has_custom_element_size_in_bits,
     has_element_type,
-    map_arrays,
-    update_element_size_in_bits,
-    validate_layouts,
-)
-from gpulayout.xla.trees import (
     index_is_valid,
     is_leaf_index,
     is_prefix,
     leaf_shapes,
+    map_arrays,
     maybe_tuple_shape,
     subshape,
     subshapes,
+    update_element_size_in_bits,
+    validate_layouts,
     with_subshape,
 )
 from gpulayout.xla.types import can_upcast, higher_precision_element_type

@@ -12,7 +12,7 @@ from gpulayout.layout.padding import PaddingValue, scalar_key
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.xla.ignored import TypePart, ignored_parts
+from gpulayout.xla.compare import TypePart, ignored_parts
 
 _ELEMENT_TYPE = ("element_type",)
 
@@ -23,7 +23,6 @@ def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | I
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
@@ -31,11 +30,6 @@ def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | I
     -------
     bool
         False when dimensions, buffer sizes or pad values differ.
-
-    Raises
-    ------
-    LayoutError
-        If a text is not an array, or `ignore` has an unknown name.
 
     See Also
     --------
@@ -81,20 +75,11 @@ def _as_u8(shape: Shape) -> Shape:
 
 
 def is_untiled(shape: Shape | str) -> bool:
-    """True when the tiles change nothing: without them every element has the same place.
+    """True when the tiles change nothing: without them every element has the same place.  XLA: `IsUntiledLayout`.
 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IsUntiledLayout`.
 
     Examples
     --------
@@ -111,7 +96,6 @@ def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: Type
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
@@ -119,15 +103,6 @@ def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: Type
     -------
     bool
         False when element counts, buffer sizes or pad values differ.
-
-    Raises
-    ------
-    LayoutError
-        If a text is not an array, or `ignore` has an unknown name.
-
-    Notes
-    -----
-    XLA: `ReshapeIsBitcast`.
 
     Examples
     --------
@@ -150,20 +125,10 @@ def transpose_is_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     permutation : iterable of int
         Dimension i of `target` is dimension permutation[i] of `source`, as in `numpy.transpose`.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `permutation` does not have every dimension once, a text is not an array, or `ignore` has an unknown name.
 
     Notes
     -----
@@ -192,7 +157,7 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape | str, target: Shape |
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.  Element types and their widths are ignored.
+        Element types and their widths are ignored.
 
     Returns
     -------
@@ -242,22 +207,8 @@ def is_reshape_or_transpose_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If a text is not an array, or `ignore` has an unknown name.
-
-    Notes
-    -----
-    XLA: `IsReshapeOrTransposeBitcast`.
 
     Examples
     --------

@@ -1,58 +1,76 @@
-"""Equality of shapes and layouts except for named parts.  `==` compares every part; `bitcast` compares bytes."""
+"""Equality of shapes and layouts except for named parts.  `==` compares every part; `bitcast` compares bytes.
+
+`LayoutPart`, `ShapePart` and the like are the names that `ignore` takes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import get_args
+from collections.abc import Collection, Iterable
+from typing import Literal, get_args
 
 from gpulayout.layout.arguments import as_any_shape, as_shape
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
-from gpulayout.layout.errors import LayoutTypeError
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
-from gpulayout.xla.ignored import LayoutPart, PrecisionPart, ShapePart, ignored_parts
+
+LayoutPart = Literal[
+    "layout_except_minor_to_major",
+    "padded_dimensions",
+    "padding_value",
+    "tiles",
+    "tail_padding_alignment",
+    "element_size_in_bits",
+    "bit_order",
+    "memory_space",
+    "split_configs",
+    "dynamic_shape_metadata_prefix_bytes",
+    "index_type",
+    "pointer_type",
+]
+ShapePart = Literal[
+    "layout", "element_type", "float_precision", "dynamic_dimensions", "dimensions", "buffer", LayoutPart
+]
+TypePart = Literal["element_type"]
+PrecisionPart = Literal["float_precision"]
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Layout)}
-_LAYOUT_PARTS, _SHAPE_PARTS = get_args(LayoutPart), get_args(ShapePart)
-_FLOAT_PRECISION = ("float_precision",)
-
-
+_LAYOUT_PARTS, _SHAPE_PARTS, _PRECISION_PARTS = get_args(LayoutPart), get_args(ShapePart), get_args(PrecisionPart)
 _COMPATIBLE = frozenset({"layout", "dynamic_dimensions"})
 _COMPATIBLE_KIND = _COMPATIBLE | {"element_type", "dimensions"}
 _LAYOUTS_ONLY = frozenset({"element_type", "dimensions", "dynamic_dimensions"})
 
 
+def ignored_parts(function: str, parts: Collection[str], ignore: str | Iterable[str]) -> frozenset[str]:
+    """The names in `ignore`, checked against the parts that a public function can leave out."""
+    if not isinstance(ignore, Iterable):
+        raise LayoutTypeError(
+            f"ignore {value_text(ignore)} is neither a name nor an iterable of names: it is {type_text(ignore)}"
+        )
+    found = [ignore] if isinstance(ignore, str) and ignore else list(ignore)
+    for name in found:
+        if name not in parts:
+            raise LayoutError(f"ignore {value_text(name)} of {function} is not one of {', '.join(map(repr, parts))}")
+    return frozenset(found)
+
+
 def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = ()) -> bool:
-    """True when two layouts are equal in every field that is not ignored.
+    """True when two layouts are equal in every field that is not ignored.  XLA: `Layout::Equal` and its options.
 
     Parameters
     ----------
     first, second : Layout or str
-        Layouts or their text.
     ignore : str or iterable of str, optional
         Names of fields of `Layout`, such as "tiles" or "memory_space", or "layout_except_minor_to_major", which
         compares only the order of the dimensions.
 
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name.
-
     See Also
     --------
     layouts_in_shapes_equal : The same for all arrays of two shapes.
-
-    Notes
-    -----
-    XLA: `Layout::Equal` and its options.
 
     Examples
     --------
@@ -86,12 +104,12 @@ def shapes_equal(
     *,
     ignore: ShapePart | Iterable[ShapePart] = (),
 ) -> bool:
-    """True when two shapes are equal in every part that is not ignored.
+    """True when two shapes are equal in every part that is not ignored.  XLA: `Shape::Equal` and its options.
 
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Tuples are equal when their elements are.
+        Tuples are equal when their elements are.
     ignore : str or iterable of str, optional
         Names of parts to leave out:
 
@@ -106,23 +124,10 @@ def shapes_equal(
         "buffer"                        whether an array is held by a buffer
         =============================== ==================================================================
 
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
-
     See Also
     --------
     shapes_compatible : Ignores the layout and whether sizes are dynamic.
     gpulayout.xla.is_bitcast : Whether two shapes are the same bytes.
-
-    Notes
-    -----
-    XLA: `Shape::Equal` and its options.
 
     Examples
     --------
@@ -165,26 +170,14 @@ def shapes_compatible(
 ) -> bool:
     """True when two shapes describe the same logical arrays, each in its own layout.
 
+    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.
+
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Layouts are ignored, and <=5 equals 5.
+        Layouts are ignored, and <=5 equals 5.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
-
-    Notes
-    -----
-    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.  The flags
-    `ignore_element_type` and `ignore_float_precision` are deprecated.
 
     Examples
     --------
@@ -203,25 +196,14 @@ def shapes_compatible_kind(
 ) -> bool:
     """True when two shapes have the same structure of tuples, with arrays of the same rank in the same places.
 
+    XLA: `CompatibleKind`.
+
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Sizes, element types and layouts are ignored.
+        Sizes, element types and layouts are ignored.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`; only "buffer" makes a difference.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
-
-    Notes
-    -----
-    XLA: `CompatibleKind`.
 
     Examples
     --------
@@ -245,18 +227,9 @@ def layouts_in_shapes_equal(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text; tuples must have the same structure.
+        Tuples must have the same structure.
     ignore : str or iterable of str, optional
         Parts of the layout to leave out, by the names of `layouts_equal`.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not a shape.
 
     Notes
     -----
@@ -278,15 +251,7 @@ def same_dimensions(first: Shape | str, second: Shape | str) -> bool:
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.  A size without a bound equals any size.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `SameDimensions`.
+        A size without a bound equals any size.
 
     Examples
     --------
@@ -305,15 +270,6 @@ def same_rank(first: Shape | str, second: Shape | str) -> bool:
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `SameRank`.
 
     Examples
     --------
@@ -329,27 +285,13 @@ def same_element_type(
     *,
     ignore: PrecisionPart | Iterable[PrecisionPart] = (),
 ) -> bool:
-    """True when two arrays have the same element type.
+    """True when two arrays have the same element type.  XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
 
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.
     ignore : "float_precision", optional
         Treat all real floating-point types as equal.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    LayoutError
-        If `ignore` has an unknown name, or a text is not an array.
-
-    Notes
-    -----
-    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
 
     Examples
     --------
@@ -357,7 +299,7 @@ def same_element_type(
     (False, True)
     """
     first, second = as_shape(first, "first"), as_shape(second, "second")
-    return _same_type(first, second, ignored_parts("same_element_type", _FLOAT_PRECISION, ignore))
+    return _same_type(first, second, ignored_parts("same_element_type", _PRECISION_PARTS, ignore))
 
 
 def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
@@ -366,15 +308,6 @@ def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `EqualStructure`.
 
     Examples
     --------

@@ -20,19 +20,16 @@ BitcastKind = Literal["reshape", "transpose", "transpose, reshape, transpose"]
 def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape:
     """The same buffer as an array in descending order: dimensions are renamed and no byte moves.
 
+    XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
+
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Returns
     -------
     Shape
         Its dimensions are those of `shape`, most major first.  Tiles and padding stay.
-
-    Notes
-    -----
-    XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
 
     Examples
     --------
@@ -46,12 +43,12 @@ def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape
 def decompose_bitcast(
     source: Shape | str, target: Shape | str
 ) -> tuple[tuple[int, ...], Shape, Shape, tuple[int, ...]]:
-    """A bitcast as transpose, reshape, transpose, each of which moves no byte.
+    """A bitcast as transpose, reshape, transpose, each of which moves no byte.  XLA: `DecomposeBitcastToTrt`.
 
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.  Element types are ignored.
+        Element types are ignored.
 
     Returns
     -------
@@ -68,10 +65,6 @@ def decompose_bitcast(
     ------
     LayoutError
         If the shapes differ in bytes or in elements, or one of them is padded or tiled.
-
-    Notes
-    -----
-    XLA: `DecomposeBitcastToTrt`.
 
     Examples
     --------
@@ -118,15 +111,6 @@ def is_decomposable_bitcast(source: Shape | str, target: Shape | str) -> bool:
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IsDecomposableBitcast`.
 
     Examples
     --------
@@ -137,12 +121,12 @@ def is_decomposable_bitcast(source: Shape | str, target: Shape | str) -> bool:
 
 
 def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
-    """The simplest form of a bitcast.
+    """The simplest form of a bitcast.  XLA: `DecomposeBitcast`.
 
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text, with the same number of bytes and of elements.  Element types are ignored.
+        With the same number of bytes and of elements.  Element types are ignored.
 
     Returns
     -------
@@ -154,10 +138,6 @@ def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
     ------
     LayoutError
         If the bitcast has none of these forms.
-
-    Notes
-    -----
-    XLA: `DecomposeBitcast`.
 
     Examples
     --------
@@ -180,7 +160,6 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     Parameters
     ----------
     source : Shape or str
-        An array or its text.
     dimensions : iterable of int
         Sizes of the result.
 
@@ -189,15 +168,6 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     Shape or None
         Dimensions of size 1 become the most major.  None when no order of the dimensions fits; a padded, tiled or split
         shape aligns only with itself.
-
-    Raises
-    ------
-    LayoutError
-        If a size is negative.
-
-    Notes
-    -----
-    XLA: `AlignLayouts`.
 
     Examples
     --------
@@ -248,7 +218,7 @@ def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int
 def normalized_transpose(
     dimensions: Iterable[int], permutation: Iterable[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A row-major transpose in as few dimensions as possible.
+    """A row-major transpose in as few dimensions as possible.  XLA: `GetNormalizedLogicalTransposeShape`.
 
     Parameters
     ----------
@@ -263,15 +233,6 @@ def normalized_transpose(
         Sizes of the target: dimensions of size 1 are dropped, and dimensions that stay neighbours are merged.
     permutation : tuple of int
         The permutation between the merged dimensions.
-
-    Raises
-    ------
-    LayoutError
-        If a size is negative, or `permutation` does not have every dimension once.
-
-    Notes
-    -----
-    XLA: `GetNormalizedLogicalTransposeShape`.
 
     Examples
     --------

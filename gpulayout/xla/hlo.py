@@ -97,11 +97,6 @@ def find_shapes(text: str) -> Iterator[FoundShape]:
     FoundShape
         In the order of the text.  Tuples and tokens are shapes too; `leaf_shapes` gives the parts of any shape.
 
-    Raises
-    ------
-    TypeError
-        If `text` is not a `str`.  Every string is accepted.
-
     Notes
     -----
     help("gpulayout.xla.hlo") says what counts as a shape.  The time is linear in the length of the text.
@@ -271,10 +266,3 @@ def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
             return span
         opened[-1].spans.append(span)
     return None
-
-
-def arrays(shape: AnyShape) -> list[Shape]:
-    """The arrays in a shape, also those in buffers."""
-    leaves = shape.leaves() if isinstance(shape, TupleShape) else [shape]
-    opened = (leaf.shape if isinstance(leaf, BufferShape) else leaf for leaf in leaves)
-    return [leaf for leaf in opened if isinstance(leaf, Shape)]

@@ -6,6 +6,7 @@ layout.  `each_index` follows the layout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -23,7 +24,6 @@ def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     index : iterable of int
         One coordinate per dimension, dimension 0 first.
 
@@ -31,11 +31,6 @@ def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | 
     -------
     tuple of int, or None
         None after the last index.
-
-    Raises
-    ------
-    IndexError
-        If `index` is not in the array.
 
     Notes
     -----
@@ -80,10 +75,6 @@ def compare_indices(first: Iterable[int], second: Iterable[int]) -> int:
     LayoutError
         If they differ in length.
 
-    Notes
-    -----
-    XLA: `CompareIndices`.
-
     Examples
     --------
     >>> compare_indices((0, 1), (1, 0))
@@ -109,7 +100,6 @@ def each_index(
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     base : iterable of int, optional
         The first coordinate in every dimension; 0 by default.
     count : iterable of int, optional
@@ -168,11 +158,7 @@ def each_index(
             if not 0 <= coordinate < size:
                 raise IndexError(checks.out_of_bounds_text(index, dim, size, shape))
     order = shape.layout.major_to_minor
-    steps = (
-        np.indices([turns[dim] for dim in order], np.int64).reshape(shape.rank, -1)
-        if order
-        else np.empty((0, 1), np.int64)
-    )
+    steps = np.indices([turns[dim] for dim in order], np.int64).reshape(shape.rank, math.prod(turns))
     found = np.empty_like(steps)
     for row, dim in enumerate(order):
         found[dim] = base[dim] + steps[row] * increment[dim]

@@ -34,7 +34,6 @@ def least_waste(shape: Shape | str) -> Shape:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Returns
     -------

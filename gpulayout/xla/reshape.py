@@ -34,10 +34,6 @@ def dimensions_unmodified_by_reshape(source: Iterable[int], target: Iterable[int
     LayoutError
         If the products differ.
 
-    Notes
-    -----
-    XLA: `DimensionsUnmodifiedByReshape`.
-
     Examples
     --------
     >>> dimensions_unmodified_by_reshape((4, 1, 3, 5, 6, 7), (2, 6, 1, 5, 1, 42))
@@ -75,7 +71,7 @@ def reshape_leaves_dimensions_unmodified(
     Raises
     ------
     LayoutError
-        If the products differ, or a dimension does not exist.
+        If the products differ.
 
     Notes
     -----
@@ -106,10 +102,6 @@ def inserted_or_deleted_1_sized_dimensions(
     -------
     (deleted, inserted) : tuple of int, tuple of int; or None
         Dimensions of `source` that are gone and dimensions of `target` that are new.  None when others change.
-
-    Notes
-    -----
-    XLA: `InsertedOrDeleted1SizedDimensions`.
 
     Examples
     --------

@@ -31,7 +31,6 @@ def data_nbytes(shape: Shape | str) -> int:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Returns
     -------
@@ -103,7 +102,6 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     dimension : int
         A logical dimension; negative numbers count from the end.
 
@@ -111,15 +109,6 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     -------
     int
         The whole size where the dimension is not split.
-
-    Raises
-    ------
-    LayoutError
-        If the dimension does not exist.
-
-    Notes
-    -----
-    XLA: `MaxSplitSize`.
 
     Examples
     --------
@@ -134,20 +123,11 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
 
 
 def max_elements_in_split(shape: Shape | str) -> int:
-    """The number of elements in the largest part that the array is split into.
+    """The number of elements in the largest part that the array is split into.  XLA: `MaxElementsInPerSplit`.
 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
-
-    Returns
-    -------
-    int
-
-    Notes
-    -----
-    XLA: `MaxElementsInPerSplit`.
 
     Examples
     --------

@@ -1,31 +1,35 @@
-"""Tuples of shapes as trees: walking them, and replacing parts of them.
+"""Tuples of shapes as trees: walking them, replacing parts of them, and what holds for all of their arrays.
 
 An index names a shape in the tree: the element numbers on the way to it, outermost first.
 
     ((f32[2], s8[3]), token[])        () is the whole, (0,) the inner tuple, (0, 1) is s8[3], (1,) is the token
 
-A leaf is any shape that is not a tuple.  A buffer is a leaf: the array that it holds has no index of its own.
+A leaf is any shape that is not a tuple.  A buffer is a leaf: the array that it holds has no index of its own.  A tree
+may be a single leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar, overload
 
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_any_shape
-from gpulayout.layout.errors import LayoutTypeError
-from gpulayout.layout.other_shapes import AnyShape, TupleShape
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
+from gpulayout.layout.shape import Shape
 
 Index = tuple[int, ...]
+AnyShapeT = TypeVar("AnyShapeT", bound=AnyShape)
 
 
 def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tuple[Index, AnyShape]]:
-    """Every shape in a tree, with its index.
+    """Every shape in a tree, with its index.  XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and the like.
 
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     post_order : bool, optional
         Yield a tuple after its elements instead of before them.
 
@@ -33,10 +37,6 @@ def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tu
     ------
     (index, shape) : tuple of int, shape
         The whole tree has index ().
-
-    Notes
-    -----
-    XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and the like.
 
     Examples
     --------
@@ -60,19 +60,11 @@ def _visit(shape: AnyShape, post_order: bool) -> Iterator[tuple[Index, AnyShape]
 def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     """Every shape in a tree that is not a tuple, with its index.
 
+    XLA: `GetLeafShapes`; the length of the result is `GetLeafCount`.
+
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
-
-    Returns
-    -------
-    list of (tuple of int, shape)
-        In order.
-
-    Notes
-    -----
-    XLA: `GetLeafShapes`; the length of the result is `GetLeafCount`.
 
     Examples
     --------
@@ -82,28 +74,26 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     return [(index, found) for index, found in subshapes(shape) if not isinstance(found, TupleShape)]
 
 
+def arrays(shape: AnyShape) -> list[Shape]:
+    """The arrays in a tree, also those in buffers."""
+    leaves = shape.leaves() if isinstance(shape, TupleShape) else [shape]
+    held = (leaf.shape if isinstance(leaf, BufferShape) else leaf for leaf in leaves)
+    return [array for array in held if isinstance(array, Shape)]
+
+
 def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
-    """The shape at an index of a tree.
+    """The shape at an index of a tree.  XLA: `GetSubshape`, `TryGetSubshape`.
 
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first.  Negative numbers do not count from the end.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
 
     Raises
     ------
     IndexError
         If the index leads nowhere; the message names the first bad number.
-
-    Notes
-    -----
-    XLA: `GetSubshape`, `TryGetSubshape`.
 
     Examples
     --------
@@ -134,17 +124,8 @@ def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IndexIsValid`.
 
     Examples
     --------
@@ -164,22 +145,8 @@ def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    IndexError
-        If the index leads nowhere.
-
-    Notes
-    -----
-    XLA: `IsLeafIndex`.
 
     Examples
     --------
@@ -197,14 +164,6 @@ def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
     prefix, index : iterable of int
         Indices of one tree.
 
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    XLA: `IsPrefix`.
-
     Examples
     --------
     >>> is_prefix((0,), (0, 1)), is_prefix((0, 1), (0,)), is_prefix((), (3,))
@@ -215,30 +174,15 @@ def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
 
 
 def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | str) -> AnyShape:
-    """A tree with another shape at an index.
+    """A tree with another shape at an index.  XLA: `UpdateTupleShape`, `GetMutableSubshape`.
 
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape of any kind or its text.
     index : iterable of int
         Element numbers, outermost first; () replaces the whole.
     new : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         The shape to put there.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
-        A new tree.
-
-    Raises
-    ------
-    IndexError
-        If the index leads nowhere.
-
-    Notes
-    -----
-    XLA: `UpdateTupleShape`, `GetMutableSubshape`.
 
     Examples
     --------
@@ -260,25 +204,17 @@ def _with_subshape(shape: AnyShape, index: Index, new: AnyShape) -> AnyShape:
 
 
 def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
-    """The tuple of several shapes, or a single shape itself.
+    """The tuple of several shapes, or a single shape itself.  XLA: `MakeMaybeTupleShape`.
 
     Parameters
     ----------
     shapes : iterable of shapes or str
         Shapes of any kind or their texts.
 
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
-
     Raises
     ------
     TypeError
         If an entry is not a shape, or `shapes` is one text.
-
-    Notes
-    -----
-    XLA: `MakeMaybeTupleShape`.
 
     Examples
     --------
@@ -289,3 +225,184 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
         raise LayoutTypeError(f"shapes {checks.value_text(shapes)} is one text: give a sequence of shapes")
     found = tuple(as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes))
     return found[0] if len(found) == 1 else TupleShape(found)
+
+
+@overload
+def map_arrays(function: Callable[[Shape], Shape], shape: AnyShapeT) -> AnyShapeT: ...
+
+
+@overload
+def map_arrays(function: Callable[[Shape], Shape], shape: str) -> AnyShape: ...
+
+
+def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> AnyShape:
+    """A tree with a function applied to every array, also to those in buffers.
+
+    Parameters
+    ----------
+    function : callable
+        From `Shape` to `Shape`.
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+
+    Returns
+    -------
+    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+        A new tree, of the same class as `shape`.
+
+    Notes
+    -----
+    XLA's functions that change the arrays of a tuple are this with one method of `Shape`.
+
+    Examples
+    --------
+    >>> from gpulayout import Shape
+    >>> str(map_arrays(Shape.with_default_order, "(f32[2,3]{0,1}, token[])"))
+    '(f32[2,3]{1,0}, token[])'
+    """
+    shape = as_any_shape(shape)
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(map_arrays(function, part) for part in shape))
+    if isinstance(shape, BufferShape):
+        return BufferShape(function(shape.shape))
+    return function(shape) if isinstance(shape, Shape) else shape
+
+
+def validate_layouts(shape: AnyShape | str) -> None:
+    """Raise an error when no buffer can have the layout of one of the arrays.
+
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+
+    Raises
+    ------
+    LayoutError
+        For the first such array, with its index; see `Shape.validate_layout`.
+
+    Notes
+    -----
+    XLA: `ValidateLayoutInShape`, which also checks for bad orders and missing layouts: no `Shape` has either.
+
+    Examples
+    --------
+    >>> validate_layouts("(f32[2], token[])")
+    """
+    shape = as_any_shape(shape)
+    for index, leaf in leaf_shapes(shape):
+        for array in arrays(leaf):
+            try:
+                array.validate_layout()
+            except LayoutError as error:
+                raise LayoutError(f"{error}; it is at {index} of {shape}" if index else str(error)) from None
+
+
+def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
+    """True when an array has the given element type.  XLA: `HasPrimitiveType`.
+
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+    element_type : str or dtype-like
+        An XLA name such as "f32", or what `ElementType.of` takes.
+
+    Examples
+    --------
+    >>> has_element_type("(f32[2], (s8[3]))", "s8")
+    True
+    """
+    wanted = ElementType.of(element_type)
+    return any(array.element_type is wanted for array in arrays(as_any_shape(shape)))
+
+
+def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
+    """True when the layout of an array sets the number of bits of an element.
+
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+
+    Examples
+    --------
+    >>> has_custom_element_size_in_bits("(f32[2], s4[3]{0:E(4)})"), has_custom_element_size_in_bits("s4[3]")
+    (True, False)
+    """
+    return any(array.layout.element_size_in_bits for array in arrays(as_any_shape(shape)))
+
+
+@overload
+def update_element_size_in_bits(shape: AnyShapeT, pack_subbyte_types: bool) -> AnyShapeT: ...
+
+
+@overload
+def update_element_size_in_bits(shape: str, pack_subbyte_types: bool) -> AnyShape: ...
+
+
+def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool) -> AnyShape:
+    """A tree with all sub-byte arrays packed, or none.
+
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+    pack_subbyte_types : bool
+        Whether types smaller than a byte take only their bits, such as `E(4)`.  All other elements take whole bytes.
+
+    Examples
+    --------
+    >>> print(update_element_size_in_bits("(s4[3], f32[2])", True), update_element_size_in_bits("s4[3]{0:E(4)}", False))
+    (s4[3]{0:E(4)}, f32[2]{0}) s4[3]{0}
+    """
+
+    def sized(array: Shape) -> Shape:
+        bits = array.element_type.bits if pack_subbyte_types and array.element_type.is_sub_byte else 0
+        order = array.layout.bit_order if bits else "little"
+        return array.with_layout(array.layout.replace(element_size_in_bits=bits, bit_order=order))
+
+    return map_arrays(sized, shape)
+
+
+@overload
+def copy_layout_between_shapes(source: AnyShape | str, target: AnyShapeT) -> AnyShapeT: ...
+
+
+@overload
+def copy_layout_between_shapes(source: AnyShape | str, target: str) -> AnyShape: ...
+
+
+def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -> AnyShape:
+    """The shape `target` with the layouts of `source`.
+
+    Parameters
+    ----------
+    source, target : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        With the same structure.  Element types and sizes may differ.
+
+    Raises
+    ------
+    LayoutError
+        If the structures differ, or a layout does not fit the sizes of its new array.
+
+    Notes
+    -----
+    XLA: `CopyLayoutBetweenShapes`, which changes its argument.
+
+    Examples
+    --------
+    >>> str(copy_layout_between_shapes("(f32[7,8]{0,1}, token[])", "(u8[2,3], token[])"))
+    '(u8[2,3]{0,1}, token[])'
+    """
+    source, target = as_any_shape(source, "source"), as_any_shape(target, "target")
+
+    def copied(one: AnyShape, other: AnyShape) -> AnyShape:
+        if isinstance(one, TupleShape) and isinstance(other, TupleShape) and len(one) == len(other):
+            return TupleShape(tuple(copied(*pair) for pair in zip(one, other)))
+        if isinstance(one, BufferShape) and isinstance(other, BufferShape):
+            return BufferShape(other.shape.with_layout(one.shape.layout))
+        if isinstance(one, Shape) and isinstance(other, Shape):
+            return other.with_layout(one.layout)
+        if isinstance(one, TupleShape) or type(one) is not type(other):
+            raise LayoutError(
+                f"layouts of {source} cannot be copied to {target}: {one} has a different structure from {other}"
+            )
+        return other
+
+    return copied(source, target)

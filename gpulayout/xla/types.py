@@ -29,11 +29,6 @@ def can_upcast(source: object, target: object) -> bool:
     bool
         Only pred becomes pred.  No float becomes an integer, and no complex type a real one.
 
-    Raises
-    ------
-    TypeError
-        If one of them is not an element type.
-
     Notes
     -----
     XLA: `ElementCanUpcast`, which asks whether `target` has the higher precision, and so lets s64 become f16.
@@ -74,8 +69,6 @@ def higher_precision_element_type(first: object, second: object) -> ElementType:
     ------
     LayoutError
         If none of these rules decides, as for pred and u1.
-    TypeError
-        If one of them is not an element type.
 
     Notes
     -----

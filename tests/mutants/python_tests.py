@@ -62,7 +62,7 @@ TESTS = (
     ("layout/*", NUMPY, (*LAYOUT, *XLA, *DOORS, *MOVES)),
     ("xla/hlo.py", NUMPY, HLO),
     ("xla/hlo_results.py", NUMPY, HLO),
-    ("xla/protos/*", NUMPY, PROTO),
+    ("xla/proto*", NUMPY, PROTO),
     ("xla/types.py", NUMPY, (*_files("layout/element_types"), *XLA)),
     ("xla/*", NUMPY, XLA),
     ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout.layout import text_reader
 from gpulayout.xla import hlo
-from gpulayout.xla.hlo import arrays
 from tests.support.counted_pattern import CountedPattern
 from tests.support.fuzz_readers import CORPUS
 from tests.support.strategies import all_shapes
@@ -346,10 +345,3 @@ def test_a_long_text_of_one_line_has_every_position():
     text = "f32[2]{0} add(%a), " * 50_000
     found = list(gl.xla.find_shapes(text))
     assert len(found) == 50_000 and (found[-1].line, found[-1].column) == (1, len(text) - 19 + 1)
-
-
-def test_arrays_of_a_shape():
-    inner = gl.Shape("f32", (2,))
-    assert arrays(gl.parse_shape("(f32[2], (b(f32[2]), token[]), opaque[])")) == [inner, inner] and arrays(inner) == [
-        inner
-    ]

@@ -6,8 +6,8 @@ import re
 import pytest
 
 import gpulayout as gl
-from gpulayout.xla.hlo import arrays
 from gpulayout.xla.hlo_results import NO_MEMORY, find_results
+from gpulayout.xla.trees import arrays
 
 DUMPS = sorted((pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo").glob("*.txt"))
 LINE = re.compile(r"  (ROOT )?%?([\w.-]+) = (.*?\]|.*?\}|\(.*?\)) ([a-z][\w-]*)\((.*)")

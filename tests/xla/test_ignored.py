@@ -7,7 +7,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, LayoutTypeError
-from gpulayout.xla.ignored import LayoutPart, ShapePart
+from gpulayout.xla.compare import LayoutPart, ShapePart
 
 # A value of every part of the layout that differs from the plain one.
 PLAIN = gl.parse_layout("{1,0:PD(2,3)E(4)}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 import gpulayout as gl
-from gpulayout.xla.protos import messages
+from gpulayout.xla import proto_messages
 from tests.support import proto_strategies, wire
 
 pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
@@ -17,7 +17,7 @@ pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is n
 # time.
 MANY = os.environ.get("GPULAYOUT_ROUND_TRIPS")
 ROUND_TRIPS = settings(max_examples=int(MANY or 100), derandomize=not MANY)
-XLA, FIRST = messages.DIALECTS
+XLA, FIRST = proto_messages.DIALECTS
 PLAIN = "100b 1a020203 2a070a020100800101 32020000"  # f32[2,3]{1,0}, as XLA writes it
 
 
@@ -304,8 +304,10 @@ def test_a_dialect_refuses_the_fields_of_the_other():
 
 
 def test_a_message_is_bounded_and_of_bytes():
-    long = data("100b 1a0101 8206") + wire.varint(messages.MAX_BYTES) + bytes(messages.MAX_BYTES)
-    with pytest.raises(gl.LayoutError, match=f"^ShapeProto of {len(long)} bytes is longer than {messages.MAX_BYTES}$"):
+    long = data("100b 1a0101 8206") + wire.varint(proto_messages.MAX_BYTES) + bytes(proto_messages.MAX_BYTES)
+    with pytest.raises(
+        gl.LayoutError, match=f"^ShapeProto of {len(long)} bytes is longer than {proto_messages.MAX_BYTES}$"
+    ):
         gl.xla.shape_from_proto(long)
     assert (
         gl.xla.shape_from_proto(bytearray(data(PLAIN)))
@@ -348,7 +350,7 @@ def test_another_library_may_ship_messages_of_the_same_name():
     file = descriptor_pb2.FileDescriptorProto(name="gpulayout/xla_data.proto", package="xla", syntax="proto3")
     file.message_type.add(name="LayoutProto").field.add(name="something_else", number=1, type=9, label=1)
     descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
-    messages.message_factory.cache_clear()
+    proto_messages.message_factory.cache_clear()
     assert gl.xla.layout_from_proto(data("0a020001")) == gl.parse_layout("{0,1}")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("xla.ShapeProto")

@@ -3,12 +3,12 @@
 import pytest
 
 import gpulayout as gl
-from gpulayout.xla.protos import messages
+from gpulayout.xla import proto_messages
 from tests.support.random_shapes import random_shapes
 
 pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
 
-XLA, FIRST = messages.DIALECTS
+XLA, FIRST = proto_messages.DIALECTS
 
 
 def plain(shape):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 import gpulayout as gl
-from gpulayout.xla.protos import messages
+from gpulayout.xla import proto_messages
 from tests.support import oracle, proto_strategies
 
 pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
@@ -13,7 +13,7 @@ pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is n
 def test_the_messages_are_those_of_xla():
     real = oracle.message_fields()
     numbers = {"PrimitiveType": "int64", "DimLevelType": "int64"}  # enumerations are read as plain integers
-    for name, fields in messages.MESSAGES.items():
+    for name, fields in proto_messages.MESSAGES.items():
         ours = {
             field: (known.number, known.repeated, known.type)
             for field, known in fields.items()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 import gpulayout as gl
 from gpulayout import LayoutError, LayoutTypeError, Shape
 from gpulayout.xla import BufferShape, OpaqueShape, TokenShape, TupleShape
-from gpulayout.xla.tree_arrays import arrays
+from gpulayout.xla.trees import arrays
 from tests.support.strategies import all_shapes
 
 TREE = gl.parse_shape("((f32[2,3]{0,1}, s4[3]{0:E(4)}), token[], (), b(bf16[4]), opaque[])")
@@ -51,10 +51,12 @@ def test_indices_of_a_tree():
         (),
     ]
     assert [index for index, _ in gl.xla.leaf_shapes(TREE)] == [(0, 0), (0, 1), (1,), (3,), (4,)]
-    assert [(index, str(array)) for index, array in arrays(TREE)] == [
-        ((0, 0), "f32[2,3]{0,1}"),
-        ((0, 1), "s4[3]{0:E(4)}"),
-        ((3,), "bf16[4]{0}"),
+    assert [[str(array) for array in arrays(shape)] for _, shape in gl.xla.leaf_shapes(TREE)] == [
+        ["f32[2,3]{0,1}"],
+        ["s4[3]{0:E(4)}"],
+        [],
+        ["bf16[4]{0}"],
+        [],
     ]
     assert (
         not gl.xla.index_is_valid(TREE, (5,))
@@ -62,6 +64,13 @@ def test_indices_of_a_tree():
         and not gl.xla.index_is_valid(TREE, (-1,))
     )
     assert not gl.xla.is_leaf_index(TREE, (2,)) and gl.xla.is_leaf_index(TREE, (3,))
+
+
+def test_arrays_of_a_shape():
+    inner = gl.Shape("f32", (2,))
+    assert arrays(gl.parse_shape("(f32[2], (b(f32[2]), token[]), opaque[])")) == [inner, inner] and arrays(inner) == [
+        inner
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from rich.table import Table
 from gpulayout.files.standard_streams import standard_output_is_closed
 from gpulayout.layout.checks import clipped
 from gpulayout.layout.picture import LEAST_COLUMNS
-from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
+from gpulayout.pictures.shape_text import ASCII, UNICODE, Glyphs
 
 WIDTH = 100  # columns of tables outside a terminal
 MOST_PARTS = 1000  # of a JSON value that are printed at a time

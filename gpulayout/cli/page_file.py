@@ -18,7 +18,7 @@ from gpulayout.layout.checks import clipped
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.page import page, plan_page
-from gpulayout.pictures.plan_figure import plan_figure
+from gpulayout.pictures.plan_picture import plan_figure
 
 html_option = click.option(
     "--html", metavar="FILE", type=FILE_NAME, help="Write the picture as a page; - is standard output."

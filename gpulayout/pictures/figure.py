@@ -251,17 +251,14 @@ def _shown(places: Places, labels: tuple[str, ...], room: Room) -> _Shown:
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
-    cell = len(str(shape.buffer_size - 1)) + _name_length(places.elements) + 2  # a blank and a wall
+    elements = places.elements
+    name = LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(each)) for each in elements), default=0)
+    cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
     rows = coordinates(rank - 2, _WHOLE_SIDE if whole else _LARGE_ROWS, 1, 1)
     columns = coordinates(rank - 1, min(across, (_WHOLE_SIDE if whole else _LARGE_COLUMNS) * cell), cell, 2)
     return _Shown(panels, rows, columns)
-
-
-def _name_length(elements: Sequence[object]) -> int:
-    """The characters of the longest name, or of any name where there are too many to read."""
-    return LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(each)) for each in elements), default=0)
 
 
 def _fastest(table: StrideTable) -> int | None:

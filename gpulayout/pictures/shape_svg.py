@@ -16,12 +16,11 @@ from gpulayout.pictures.legend import (
     size_texts,
     tip,
 )
-from gpulayout.pictures.style import COLORS
-from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
+from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
 
 MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
 ACROSS = 960  # panels and the strip go on in a new line here
-_CELL_HEIGHT, _LEAST_WIDTH = 28, 34
+CELL_HEIGHT, LEAST_WIDTH = 28, 34
 _STRIP = "memory: the element in every place"
 _SPACE = 28  # between panels
 _Segments = dict[int, list[tuple[int, int, int, int]]]
@@ -57,7 +56,7 @@ def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
     """All panels, from `top` down, as many beside each other as fit; returns where they end."""
     cell = _width(figure, [cell for panel in figure.panels if panel for row in panel.rows for cell in row])
     xs, breadth = _positions(figure.columns, cell)
-    ys, height = _positions(figure.rows, _CELL_HEIGHT)
+    ys, height = _positions(figure.rows, CELL_HEIGHT)
     gutter = SMALL_CHARACTER * len(str(max((row for row in figure.rows if row is not None), default=0))) + 8
     gutter *= figure.shape.rank > 1
     across, down = size_texts(figure)
@@ -99,7 +98,7 @@ def _positions(coordinates: Sequence[int | None], cell: int) -> tuple[list[int],
 def _width(figure: Figure, cells: Sequence[Cell | None]) -> int:
     """Pixels across a cell of the grid."""
     longest = max(len(_grid_text(figure, cell)) for cell in cells if cell)
-    return max(CHARACTER * longest + 12, _LEAST_WIDTH)
+    return max(CHARACTER * longest + 12, LEAST_WIDTH)
 
 
 def _grid_text(figure: Figure, cell: Cell) -> str:
@@ -117,16 +116,16 @@ def _draw_panel(
         if figure.shape.rank:
             sheet.text(middle, top - 6, "…" if column is None else str(column), "gl-small gl-muted", "middle")
     for y, row in zip(ys, figure.rows):
-        middle = top + y + (GAP if row is None else _CELL_HEIGHT) // 2 + 4
+        middle = top + y + (GAP if row is None else CELL_HEIGHT) // 2 + 4
         if figure.shape.rank > 1:
             sheet.text(left - 6, middle, "⋮" if row is None else str(row), "gl-small gl-muted", "end")
     for y, row, cells in zip(ys, figure.rows, panel.rows):
         for x, column, cell in zip(xs, figure.columns, cells):
             if cell:
-                draw_cell(sheet, figure, cell, (left + x, top + y, width, _CELL_HEIGHT), _grid_text(figure, cell))
+                draw_cell(sheet, figure, cell, (left + x, top + y, width, CELL_HEIGHT), _grid_text(figure, cell))
             else:
                 mark = "⋱" if row is None and column is None else "⋮" if row is None else "…"
-                across, down = GAP if column is None else width, GAP if row is None else _CELL_HEIGHT
+                across, down = GAP if column is None else width, GAP if row is None else CELL_HEIGHT
                 sheet.text(left + x + across // 2, top + y + down // 2 + 4, mark, "gl-muted", "middle")
                 sheet.reach(left + x + across, top + y + down)
     _draw_borders(sheet, _grid_borders(figure, panel, at, positions, width))
@@ -147,7 +146,7 @@ def _grid_borders(
     for number, (above, below) in enumerate(zip(rows, rows[1:])):
         for x, upper, lower in zip(positions[0], above, below):
             level = _side(figure, upper, lower, number in (0, len(panel.rows)))
-            y = positions[1][number] if number < len(panel.rows) else positions[1][-1] + _CELL_HEIGHT
+            y = positions[1][number] if number < len(panel.rows) else positions[1][-1] + CELL_HEIGHT
             if level:
                 found.setdefault(level, []).append((left + x, top + y, left + x + width, top + y))
     for y, row in zip(positions[1], panel.rows):
@@ -155,7 +154,7 @@ def _grid_borders(
             level = _side(figure, before, after, number in (0, len(row)))
             x = positions[0][number] if number < len(row) else positions[0][-1] + width
             if level:
-                found.setdefault(level, []).append((left + x, top + y, left + x, top + y + _CELL_HEIGHT))
+                found.setdefault(level, []).append((left + x, top + y, left + x, top + y + CELL_HEIGHT))
     return found
 
 
@@ -195,7 +194,7 @@ def _draw_sizes(
             sheet.text(
                 x - 8, top + head + 14 + 15 * number, line, f"gl-small {'gl-accent' if fast else 'gl-ink'}", "end"
             )
-        _draw_span(sheet, figure, rank - 2, top + head, positions[1], _CELL_HEIGHT, x, fast)
+        _draw_span(sheet, figure, rank - 2, top + head, positions[1], CELL_HEIGHT, x, fast)
 
 
 def _draw_span(
@@ -233,10 +232,7 @@ def _draw_span(
 
 def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     """The places of the buffer in order, in lines; returns where they end."""
-    number = padding_mark(figure.shape)
-    cells = [cell for cell in figure.strip if cell]
-    longest = max(len(cell.text) if cell.is_element else len(number) for cell in cells)
-    width = max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, _LEAST_WIDTH)
+    width, number = strip_width(figure), padding_mark(figure.shape)
     x, y = MARGIN, top
     foot = 22 if figure.shape.is_packed else 0
     borders: _Segments = {}
@@ -244,19 +240,27 @@ def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     for cell in figure.strip:
         wide = width if cell else GAP
         if x + wide > ACROSS:
-            x, y = MARGIN, y + 24 + _CELL_HEIGHT + foot
+            x, y = MARGIN, y + 24 + CELL_HEIGHT + foot
         if cell:
             sheet.text(x + width // 2, y + 10, str(cell.place), "gl-small gl-muted", "middle")
-            draw_cell(sheet, figure, cell, (x, y + 14, width, _CELL_HEIGHT), cell.text if cell.is_element else number)
+            draw_cell(sheet, figure, cell, (x, y + 14, width, CELL_HEIGHT), cell.text if cell.is_element else number)
             _add_sides(figure, borders, cell, (x, y + 14, width))
             if foot:
-                _draw_byte(sheet, figure, cell, x, y + 14 + _CELL_HEIGHT, width)
+                _draw_byte(sheet, figure, cell, x, y + 14 + CELL_HEIGHT, width)
         else:
-            sheet.text(x + GAP // 2, y + 14 + _CELL_HEIGHT // 2 + 4, "…", "gl-muted", "middle")
+            sheet.text(x + GAP // 2, y + 14 + CELL_HEIGHT // 2 + 4, "…", "gl-muted", "middle")
         x += wide
     _draw_borders(sheet, borders)
     sheet.close()
-    return y + 14 + _CELL_HEIGHT + foot
+    return y + 14 + CELL_HEIGHT + foot
+
+
+def strip_width(figure: Figure) -> int:
+    """Pixels across a place of the strip."""
+    number = padding_mark(figure.shape)
+    cells = [cell for cell in figure.strip if cell]
+    longest = max(len(cell.text if cell.is_element else number) for cell in cells)
+    return max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, LEAST_WIDTH)
 
 
 def _add_sides(figure: Figure, borders: _Segments, cell: Cell, at: tuple[int, int, int]) -> None:
@@ -267,8 +271,8 @@ def _add_sides(figure: Figure, borders: _Segments, cell: Cell, at: tuple[int, in
     for side, place in ((x, cell.place), (x + width, cell.place + 1)):
         level = 1 if place == figure.shape.buffer_size else figure.border_before(place)
         if level:
-            borders.setdefault(level, []).append((side, y, side, y + _CELL_HEIGHT))
-    for edge in (y, y + _CELL_HEIGHT):
+            borders.setdefault(level, []).append((side, y, side, y + CELL_HEIGHT))
+    for edge in (y, y + CELL_HEIGHT):
         borders.setdefault(1, []).append((x, edge, x + width, edge))
 
 

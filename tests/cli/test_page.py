@@ -15,7 +15,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.page import note, page, plan_notes
-from gpulayout.pictures.plan_figure import plan_figure
+from gpulayout.pictures.plan_picture import plan_figure
 from tests.support import chromium
 from tests.support.chromium import Screenshot, contrast
 from tests.support.command_line import failure, refusal, run

@@ -12,6 +12,7 @@ import sys
 
 import click
 
+from gpulayout.cli.backends import info
 from gpulayout.cli.benchmark import benchmark
 from gpulayout.cli.catalogue import catalogue
 from gpulayout.cli.closed_streams import take_closed_streams
@@ -19,7 +20,6 @@ from gpulayout.cli.demo import demo
 from gpulayout.cli.explain import explain
 from gpulayout.cli.failures import failures_in_one_line
 from gpulayout.cli.indexing import index
-from gpulayout.cli.info import info
 from gpulayout.cli.packing import pack, unpack
 from gpulayout.cli.relayout import relayout
 from gpulayout.cli.show import show

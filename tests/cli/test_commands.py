@@ -512,9 +512,7 @@ def test_demo_as_json_has_a_timing_for_every_job(monkeypatch):
 
 @pytest.mark.machine
 def test_demo_exits_with_1_when_a_result_differs(monkeypatch):
-    monkeypatch.setattr(
-        "gpulayout.cli.demo_jobs.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64)
-    )
+    monkeypatch.setattr("gpulayout.cli.demo.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64))
     result = run("demo", "--quick", code=1)
     assert "DIFFERS" in result.stdout and "1 of 7 results differ" in result.stdout
 

@@ -197,7 +197,7 @@ def test_errors_of_the_library_and_the_system_are_one_line(error, message, monke
     def broken(*_):
         raise error
 
-    monkeypatch.setattr("gpulayout.cli.show_shape.clipped", broken)
+    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
     assert failure("show", PADDED) == message
 
 
@@ -205,7 +205,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
     def broken(*_):
         raise KeyError("a bug")
 
-    monkeypatch.setattr("gpulayout.cli.show_shape.clipped", broken)
+    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
     with pytest.raises(KeyError):
         CliRunner().invoke(commands, ["show", PADDED], catch_exceptions=False)
 

@@ -125,13 +125,15 @@ def plan_notes(figure: PlanFigure) -> dict[int, str]:
 
 
 def _html(title: str, svg: str, notes: Mapping[int, str], facts: Mapping[str, object], command: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"  # no other script runs
     in_script = json.dumps(notes).replace("<", "\\u003c")  # nothing in a script element may end it
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_policy()}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{clean(title)}</title>
 <style>{_STYLE}</style>
 </head>
@@ -163,9 +165,3 @@ def note(figure: Figure, cell: Cell) -> str:
     ['[1, 0] -> place 1, byte 4', 'padding -> place 2, byte 8']
     """
     return f"{list(cell.index) if cell.is_element else 'padding'} -> {place_text(figure.shape, cell.place)}"
-
-
-def _policy() -> str:
-    """The content security policy: nothing is loaded, and no other script runs."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

@@ -112,7 +112,7 @@ def _with_strip(figure: Figure, places: Places, shown: Sequence[int], colors: di
         return figure
     cells = (
         place if place is None else replace(places.at_place(place), color=colors.get(place, 0))
-        for place in with_gaps(list(shown), figure.shape.buffer_size)
+        for place in with_gaps(shown, figure.shape.buffer_size)
     )
     return replace(figure, strip=tuple(cells))
 

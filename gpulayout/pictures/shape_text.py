@@ -90,14 +90,15 @@ def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL
     lines = [size_text(figure, dim).replace(":", f" {arrow}", 1) for dim, arrow in sorted(arrows.items()) if dim >= 0]
     lines = _wrapped((panels_text(figure), *lines), width)
     lines += [""] if lines else []
-    cell = 1 + max(len(_text(figure, cell)) for panel in figure.panels if panel for row in panel.rows for cell in row)
+    cells = [cell for panel in figure.panels if panel for row in panel.rows for cell in row if cell]
+    width_of_cell = 1 + max(len(cell.text) * figure.has_names + len(str(cell.place)) for cell in cells)
     for panel in figure.panels:
         if panel is None:
             lines.append(glyphs.ellipsis)
             continue
         if panel.index:
             lines.append(panel_text(figure, panel.index))
-        lines += _panel(figure, panel, cell, glyphs)
+        lines += _panel(figure, panel, width_of_cell, glyphs)
     return "\n".join(lines)
 
 
@@ -119,11 +120,6 @@ def _panel(figure: Figure, panel: Panel, width: int, glyphs: Glyphs) -> list[str
     )
     lines = [(" " * gutter if number is None else sides[number]) + line.rstrip() for number, line in drawn]
     return [f"{names[1].rjust(gutter)} {header}", *lines] if rank else lines
-
-
-def _text(figure: Figure, cell: Cell | None) -> str:
-    """What a cell of the grid holds, without blanks between the name and the place."""
-    return "" if cell is None else f"{cell.text if figure.has_names else ''}{cell.place}"
 
 
 def _box(figure: Figure, cell: Cell, width: int, glyphs: Glyphs) -> str:

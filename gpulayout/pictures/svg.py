@@ -17,6 +17,7 @@ from html import escape
 
 CHARACTER, SMALL_CHARACTER = 8, 7  # pixels of a character of text, rounded up, and of small text
 COLORS = 6  # of cells, and of moves between them
+_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML
 _HATCH = (
     '<defs><pattern id="{}" width="7" height="7" patternUnits="userSpaceOnUse">'
     '<rect class="gl-blank" width="7" height="7"/><path class="gl-hatch" d="M-1 8L8 -1M-1 1L1 -1M6 8L8 6"/>'
@@ -88,16 +89,7 @@ def clean(text: str) -> str:
     >>> clean("a<b>&c"), clean(chr(0)) == chr(0xFFFD)
     ('a&lt;b&gt;&amp;c', True)
     """
-    allowed = (
-        character
-        if character in "\t\n\r"
-        or " " <= character < "\ud800"
-        or "\ue000" <= character
-        and character not in "\ufffe\uffff"
-        else "\ufffd"
-        for character in text
-    )
-    return escape("".join(allowed), quote=False)
+    return escape(_FORBIDDEN.sub("\ufffd", text), quote=False)
 
 
 def lines(segments: Iterable[tuple[int, int, int, int]]) -> str:

@@ -12,9 +12,11 @@ import click
 
 from gpulayout.api.targets import check_layout_text
 from gpulayout.cli.failures import printable, with_options
-from gpulayout.cli.show_file import read_shape
 from gpulayout.files.errors import FileError
+from gpulayout.files.file_shapes import array_shape
 from gpulayout.files.memory import as_bytes
+from gpulayout.files.npy import Header, read_header
+from gpulayout.files.standard_streams import File
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
@@ -25,15 +27,12 @@ from gpulayout.layout.text import parse_array_shape
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
 
 if TYPE_CHECKING:  # generic since click 8.2
-    ShapeType = click.ParamType[Shape | str]
-    SizeType = click.ParamType[str]
-    TypeArgument = click.ParamType[ElementType]
-    NumbersType = click.ParamType[float | list[float]]
+    ParameterType = click.ParamType[Any]
 else:
-    ShapeType = SizeType = TypeArgument = NumbersType = click.ParamType
+    ParameterType = click.ParamType
 
 
-class ShapeArgument(ShapeType):
+class ShapeArgument(ParameterType):
     """The text of a shape.  With `or_layout` also that of a layout without a shape, which stays text, once checked."""
 
     name = "shape"
@@ -83,10 +82,16 @@ class ShapeOrFile(ShapeArgument):
         return "; gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file"
 
 
+def shape_of_file(file: File) -> tuple[Shape, Header]:
+    """The shape of the array in a .npy file, and the header that says so."""
+    header = read_header(file)
+    return array_shape(header, None), header
+
+
 def _shape_in(name: str) -> str:
     """The shape of the array in a .npy file, or an example for a file that has none."""
     try:
-        shape, _ = read_shape(Path(name))
+        shape, _ = shape_of_file(Path(name))
     except (FileError, OSError, ValueError):
         return "u8[480,640,3]"
     return str(shape).partition("{")[0] if shape.layout.is_descending else str(shape)
@@ -102,7 +107,7 @@ class FileName(click.Path):
         return value if value == "-" else Path(value)
 
 
-class MemorySize(SizeType):
+class MemorySize(ParameterType):
     """Bytes as text, such as 512M.  It stays the text that the user wrote, for errors."""
 
     name = "size"
@@ -115,7 +120,7 @@ class MemorySize(SizeType):
             self.fail(printable(str(error).removeprefix("max_bytes ")), param, ctx)
 
 
-class ElementTypeName(TypeArgument):
+class ElementTypeName(ParameterType):
     """An element type by name, such as bf16."""
 
     name = "type"
@@ -127,15 +132,14 @@ class ElementTypeName(TypeArgument):
             self.fail(printable(with_options(str(error))), param, ctx)
 
 
-class Numbers(NumbersType):
+class Numbers(ParameterType):
     """A number, or several with commas between them: one for each index of the last dimension."""
 
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | list[float]:
         if not isinstance(value, str):
-            given: float | list[float] = value
-            return given
+            return value  # type: ignore[no-any-return]
         try:
             found = [float(each) for each in value.split(",")]
         except ValueError:
@@ -160,11 +164,15 @@ ARITHMETIC: tuple[Decorator, ...] = (
 )
 
 
-def arithmetic_options(command: Any) -> Any:
-    """Give a command the options of `ARITHMETIC`."""
-    for option in reversed(ARITHMETIC):
-        command = option(command)
-    return command
+def with_all(*options: Decorator) -> Decorator:
+    """Give a command all these arguments and options."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 names_option = click.option("--names", metavar="NAMES", help="What dimensions are called: nhwc, or batch,channel.")

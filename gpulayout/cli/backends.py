@@ -1,16 +1,44 @@
-"""The backends that commands run on, and their results as NumPy arrays."""
+"""The backends that commands run on: `gpulayout info` says which, and `demo` and `benchmark` time calls on them."""
 
 from __future__ import annotations
 
 import importlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import click
 import numpy as np
 
 from gpulayout.api.backends import default_backend, gpu_backend, gpu_problem, host_backend, selected
+from gpulayout.api.config import show_config
 from gpulayout.cli.failures import Failure
+from gpulayout.cli.output import json_option, print_json
 from gpulayout.moves.backend import Backend
+
+MAX_SECONDS = 0.6  # for timing one call: slow calls are repeated less often, but at least twice
+GPU_BATCH = 10  # calls between two events, so that launches overlap as in real use
+
+
+@click.command(short_help="Show versions, devices, and which backend and engine run and why.")
+@json_option
+def info(as_json: bool) -> None:
+    """Show versions, devices, which backend runs and which engine on the CPU, and why.
+
+    \b
+    Examples:
+      gpulayout info
+      gpulayout info --json
+      GPULAYOUT_BACKEND=numpy gpulayout info
+      GPULAYOUT_NATIVE=0 gpulayout info
+    """
+    chosen_backend()
+    if as_json:
+        print_json(show_config("dicts"))
+    else:
+        show_config()
 
 
 def chosen_backend() -> str:
@@ -40,3 +68,48 @@ def on_host(result: Any) -> np.ndarray[Any, np.dtype[Any]]:
     if isinstance(result, tuple):
         return np.stack([on_host(row) for row in result])
     return np.asarray(result.get() if hasattr(result, "get") else result)
+
+
+def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) -> float:
+    """The median time of a call, see `medians_in_turns`."""
+    return medians_in_turns([call], xp, repeats=repeats)[0]
+
+
+def medians_in_turns(calls: Sequence[Callable[[], object]], xp: ModuleType, *, repeats: int) -> list[float]:
+    """The median times of calls that take turns, so that a slow spell of the machine hits all of them.
+
+    Each is called once before, which compiles kernels and touches new memory.
+
+    xp   numpy: measured by the clock; cupy: by CUDA events around batches of calls
+    """
+    for call in calls:
+        call()
+    measure = _host_seconds if xp.__name__ == "numpy" else _device_seconds
+    rounds: list[list[float]] = []
+    while len(rounds) < 2 or (len(rounds) < repeats and sum(map(sum, rounds)) < MAX_SECONDS * len(calls)):
+        rounds.append([measure(call, xp) for call in calls])
+    return [statistics.median(times) for times in zip(*rounds)]
+
+
+def copy_seconds(nbytes: int, xp: ModuleType, *, repeats: int) -> float:
+    """The median time of a plain copy that reads nbytes / 2 and writes nbytes / 2."""
+    source = xp.ones(max(nbytes // 2, 1), xp.uint8)
+    target = xp.zeros_like(source)
+    return median_seconds(lambda: xp.copyto(target, source), xp, repeats=repeats)
+
+
+def _host_seconds(call: Callable[[], object], xp: ModuleType) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _device_seconds(call: Callable[[], object], xp: ModuleType) -> float:
+    start, end = xp.cuda.Event(), xp.cuda.Event()
+    start.record()
+    for _ in range(GPU_BATCH):
+        call()
+    end.record()
+    end.synchronize()
+    milliseconds: float = xp.cuda.get_elapsed_time(start, end)
+    return milliseconds / 1000 / GPU_BATCH

@@ -1,26 +1,38 @@
-"""`gpulayout benchmark linearize`: index conversion on the GPU, natively and by NumPy, beside NumPy's or CuPy's own."""
+"""`gpulayout benchmark linearize`: index conversion on the GPU, natively and by NumPy, beside NumPy's or CuPy's own.
+
+NumPy says order and padding when it gets the rows of an index from major to minor and the widths in memory:
+f32[2,3]{0,1:PD(3,5)} holds (1, 2) at ravel_multi_index((2, 1), (5, 3)) = 7.  It has no words for tiles.
+"""
 
 from __future__ import annotations
 
+import itertools
 import platform
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.api.backends import gpu_versions, host_backend
+from gpulayout.api.index_conversion import conversion
+from gpulayout.api.indexing import delinearize, linearize
 from gpulayout.cli.arguments import SHAPE
-from gpulayout.cli.backends import array_module, backends_here
-from gpulayout.cli.benchmark_table import Row, table_lines
-from gpulayout.cli.index_jobs import IndexJob, index_arrays, jobs
+from gpulayout.cli.backends import array_module, backends_here, medians_in_turns, on_host
+from gpulayout.cli.failures import Failure
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cli.timing import medians_in_turns
 from gpulayout.cpu import native
 from gpulayout.cpu.thread_count import thread_count
+from gpulayout.gpu.index_launch import index_launch
+from gpulayout.gpu.run import CudaBackend
+from gpulayout.gpu.runtime import Launch
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
-from gpulayout.moves.backend import Backend
+from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.move import MAX_AXES
 
 # Row-major, NHWC, padded columns, the tiles of a TPU.
 SHAPES = (
@@ -30,6 +42,9 @@ SHAPES = (
     "bf16[2000,3000]{1,0:T(8,128)(2,1)}",
 )
 COUNT, REPEATS = 1 << 21, 7
+Call = Callable[[], Any]
+Indices = NDArray[np.int64]
+STEP = 1_000_003  # a prime: consecutive places are far apart
 
 
 @click.group(short_help="Time index conversion on the GPU and the CPU.")
@@ -43,13 +58,13 @@ def benchmark() -> None:
     """
 
 
-@benchmark.command(short_help="Index conversion: GPU beside CPU, and beside NumPy.")
+@benchmark.command("linearize", short_help="Index conversion: GPU beside CPU, and beside NumPy.")
 @click.argument("shapes", metavar="[SHAPE]...", type=SHAPE, nargs=-1)
 @click.option(
     "--count", metavar="N", type=click.IntRange(1), default=COUNT, show_default=True, help="Indices in each array."
 )
 @json_option
-def linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
+def benchmark_linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
     """Time linearize and delinearize for whole arrays of indices: on the GPU, by the native engine, and by NumPy.
 
     Results are compared first; the exit code is 1 if one differs.  Times are medians of calls that take turns, on a GPU
@@ -77,9 +92,10 @@ def linearize(shapes: tuple[Shape, ...], count: int, as_json: bool) -> None:
     rows = [row for shape in chosen for row in _rows(shape, count, backends)]
     ok = all(row.equal for row in rows)
     if as_json:
-        values = [asdict(row) for row in rows]
+        machine = {"platform": platform.platform(), "numpy": np.__version__, "threads": thread_count()}
         reasons = {"gpu_missing": missing, "native_missing": native.missing() or None}
-        print_json({"ok": ok, "count": count, "machine": _machine(), **reasons, "rows": values})
+        values = [asdict(row) for row in rows]
+        print_json({"ok": ok, "count": count, "machine": machine | gpu_versions(), **reasons, "rows": values})
     else:
         _print_rows(rows, count, missing)
     if not ok:
@@ -106,10 +122,6 @@ def _row(job: IndexJob, backend: Backend, shape: Shape, name: str) -> Row:
     return Row(str(shape), job.name, name, equal, **seconds)
 
 
-def _machine() -> dict[str, object]:
-    return {"platform": platform.platform(), "numpy": np.__version__, "threads": thread_count(), **gpu_versions()}
-
-
 def _print_rows(rows: list[Row], count: int, missing: str | None) -> None:
     click.echo(f"{count} indices (int64) in each array.  Milliseconds, medians of {REPEATS} calls.\n")
     for line in table_lines(rows, with_gpu=not missing):
@@ -124,3 +136,192 @@ def _print_rows(rows: list[Row], count: int, missing: str | None) -> None:
         click.echo(f"No native rows: {reason}")
     if missing:
         click.echo(f"No GPU rows: {missing}")
+
+
+# ---- the work ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IndexJob:
+    """One conversion of an index array on one backend: calls that each do all of it, and the right result.
+
+    warm      checks every index and writes into `out`; a pass that only checks comes first, so that an index out of
+              bounds leaves `out` as it was
+    fresh     checks every index and makes a new array, as most people call it
+    plain     what NumPy or CuPy does for `fresh`; None for tiles
+    kernel    on a GPU, the one launch of `fresh` alone, into `out`: it is not waited for
+    to_gpu    copies the indices to the GPU, into memory made before
+    from_gpu  copies `out` back
+    """
+
+    name: str
+    out: AnyArray
+    expected: Indices
+    warm: Call
+    fresh: Call
+    plain: Call | None
+    kernel: Call | None = None
+    to_gpu: Call | None = None
+    from_gpu: Call | None = None
+
+    def calls(self) -> dict[str, Call]:
+        """The calls that this job has, by name."""
+        names = ("warm", "fresh", "plain", "kernel", "to_gpu", "from_gpu")
+        return {name: call for name in names if (call := getattr(self, name)) is not None}
+
+    def is_equal(self) -> bool:
+        """True when every call gives the expected indices."""
+        for call in (self.warm, self.fresh, self.plain, self.kernel):
+            self.out.fill(-1)  # or a call that writes nothing would leave the last one's result
+            if call and not np.array_equal(on_host(call()), self.expected):
+                return False
+        return self.from_gpu is None or np.array_equal(self.from_gpu(), self.expected)
+
+
+def index_arrays(shape: Shape, count: int) -> tuple[Indices, Indices]:
+    """`count` logical indices of a shape, (rank, count), and their linear indices, (count,)."""
+    if not shape.rank or not shape.element_count:
+        raise Failure(f"{shape} has no {'elements' if shape.rank else 'dimensions'}, so it has no indices to convert")
+    places = np.arange(count, dtype=np.int64) % shape.element_count * STEP % shape.element_count
+    logical = delinearize(places, shape.with_layout(None))
+    return logical, linearize(logical, shape)
+
+
+def jobs(backend: Backend, shape: Shape, logical: Indices, linear: Indices) -> Iterator[IndexJob]:
+    """Both directions on one backend."""
+    for name, convert, given, expected in (
+        ("linearize", linearize, logical, linear),
+        ("delinearize", delinearize, linear, logical),
+    ):
+        source, out = (backend.empty(array.shape, array.dtype) for array in (given, expected))
+        warm, fresh = partial(convert, source, shape, out=out), partial(convert, source, shape)
+        job = IndexJob(name, out, expected, warm, fresh, _plain(name, backend, shape, source))
+        if isinstance(backend, CudaBackend):
+            source.set(given)
+            job = replace(
+                job,
+                kernel=_kernel(name, backend, shape, source, out),
+                to_gpu=partial(source.set, given),
+                from_gpu=partial(out.get, out=np.empty_like(expected)),
+            )
+        else:
+            np.copyto(source, given)
+        yield job
+
+
+def _kernel(name: str, backend: CudaBackend, shape: Shape, source: AnyArray, out: AnyArray) -> Call:
+    """The launch of a conversion that checks its indices.  The flag for the first bad one is never read."""
+    program, runtime = conversion(name, shape).program, backend.runtime
+    source_address, device = runtime.place(source)
+    out_address, _ = runtime.place(out)
+    count = out.size if name == "linearize" else source.size
+    launch = index_launch(program, count, "raise", (8, True), 8)
+    start = runtime.prepare(device, Launch(*launch, 3))
+    flag, flag_address = runtime.new_flag(device)
+
+    def kernel() -> AnyArray:
+        start(source_address, out_address, flag_address)
+        return out
+
+    kernel.__dict__["flag"] = flag  # keeps its memory
+    return kernel
+
+
+def _plain(name: str, backend: Backend, shape: Shape, source: AnyArray) -> Call | None:
+    """The call of NumPy or CuPy that gives the same; its rows are put into our order, which copies nothing."""
+    if shape.is_tiled or shape.rank > MAX_AXES:
+        return None
+    xp = array_module(backend)
+    major_to_minor = shape.layout.major_to_minor
+    widths = tuple(shape.buffer_dimensions[dim] for dim in major_to_minor)
+    if name == "linearize":
+        rows = tuple(source[dim] for dim in major_to_minor)
+        return partial(xp.ravel_multi_index, rows, widths, mode="raise")
+
+    def unravel() -> tuple[AnyArray, ...]:
+        found = xp.unravel_index(source, widths)
+        return tuple(found[major_to_minor.index(dim)] for dim in range(shape.rank))
+
+    return unravel
+
+
+# ---- the table -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """Median seconds of the calls of an `IndexJob`; None for a call that it does not have.
+
+    backend   "native" or "numpy", both on the CPU, or "cupy"
+    """
+
+    shape: str
+    name: str
+    backend: str
+    equal: bool
+    warm: float
+    fresh: float
+    plain: float | None = None
+    kernel: float | None = None
+    to_gpu: float | None = None
+    from_gpu: float | None = None
+
+
+LABELS = {"native": "native", "numpy": "NumPy", "cupy": "GPU"}
+CPU = ("native", "numpy")
+# The two lines of each heading, and the text below it for a row and the CPU's row for the same work.
+Column = tuple[str, str, Callable[[Row, Row], str]]
+COLUMNS: tuple[Column, ...] = (
+    ("", "out=", lambda row, cpu: _ms(row.warm)),
+    ("", "new", lambda row, cpu: _ms(row.fresh)),
+    ("", "plain", lambda row, cpu: _ms(row.plain)),
+    ("plain/", "new", lambda row, cpu: _ratio(row.plain, row.fresh)),
+)
+GPU_COLUMNS: tuple[Column, ...] = (
+    ("", "kernel", lambda row, cpu: _ms(row.kernel)),
+    ("to", "GPU", lambda row, cpu: _ms(row.to_gpu)),
+    ("from", "GPU", lambda row, cpu: _ms(row.from_gpu)),
+    ("CPU/", "GPU", lambda row, cpu: _ratio(None if row.backend in CPU else cpu.fresh, row.fresh)),
+    (
+        "with",
+        "copies",
+        lambda row, cpu: _ratio(
+            None if row.backend in CPU else cpu.fresh, (row.to_gpu or 0) + row.fresh + (row.from_gpu or 0)
+        ),
+    ),
+)
+
+
+def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
+    """The lines of the table."""
+    columns = COLUMNS + GPU_COLUMNS * with_gpu
+    order = [row for name in ("numpy", "native") for row in rows if row.backend == name]
+    on_cpu = {(row.shape, row.name): row for row in order}  # by the engine if there is one
+    texts = {id(row): [text(row, on_cpu[row.shape, row.name]) for _, _, text in columns] for row in rows}
+    widths = [
+        max(map(len, column))
+        for column in zip(*((first for first, _, _ in columns), (second for _, second, _ in columns), *texts.values()))
+    ]
+
+    def line(label: str, cells: Sequence[str]) -> str:
+        return "  ".join([f"{label:21}", *map(str.rjust, cells, widths)])
+
+    yield line("", [first for first, _, _ in columns]).rstrip()
+    head = line("", [second for _, second, _ in columns])
+    yield head
+    yield "-" * len(head)
+    for shape, group in itertools.groupby(rows, key=lambda row: row.shape):
+        yield shape
+        for row in group:
+            label = f"  {row.name:11}  {LABELS[row.backend]}"
+            yield line(label, texts[id(row)]) + ("" if row.equal else "  DIFFERS")
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3g}"
+
+
+def _ratio(slow: float | None, fast: float) -> str:
+    if slow is None:
+        return "-"
+    return f"{slow / fast:.2g}" if slow < 10 * fast else f"{slow / fast:.0f}"

@@ -10,11 +10,13 @@ from gpulayout.catalogue.entry import Entry
 from gpulayout.catalogue.names import entries, find, read_name
 from gpulayout.cli.failures import printable
 from gpulayout.cli.output import json_option, print_columns, print_json
+from gpulayout.cli.show import shape_as_json
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 WIDTH = 76  # columns of text beside the names of the facts
+COLUMNS = ("layout", "confirmed by", "what it is")
 
 
 @click.command(short_help="List the layouts of known kernels, or show one of them.")
@@ -48,7 +50,9 @@ def catalogue(name: str | None, as_json: bool) -> None:
     except LayoutError as error:
         raise click.BadParameter(printable(str(error)), param_hint="'[NAME|WORDS]'") from None
     if as_json:
-        print_json(entry_as_json(found) | ({} if shape is None else shape_as_json(shape)))
+        facts = {} if shape is None else shape_as_json(shape)
+        taken = ("shape", "buffer_size", "nbytes", "padding_nbytes")
+        print_json(entry_as_json(found) | {name: facts[name] for name in taken if facts})
     else:
         _show(found, shape)
 
@@ -79,14 +83,8 @@ def _list(found: tuple[Entry, ...], as_json: bool) -> None:
     if as_json:
         print_json([entry_as_json(entry) for entry in found])
         return
-    rows = [(entry.call, _confirmed(entry), entry.summary) for entry in found]
-    print_columns(
-        ("layout", "confirmed by", "what it is"), rows, left=("layout", "confirmed by", "what it is"), below=()
-    )
-
-
-def _confirmed(entry: Entry) -> str:
-    return {"package": "package", "vectors": "vectors", "formula": "unconfirmed"}[entry.judge]
+    rows = [(entry.call, entry.judge if entry.confirmed else "unconfirmed", entry.summary) for entry in found]
+    print_columns(COLUMNS, rows, left=COLUMNS, below=())
 
 
 def _show(entry: Entry, shape: Shape | None) -> None:
@@ -148,14 +146,4 @@ def entry_as_json(entry: Entry) -> dict[str, Any]:
         "refuses": entry.refuses,
         "usual": entry.usual,
         "kernels": entry.kernels,
-    }
-
-
-def shape_as_json(shape: Shape) -> dict[str, Any]:
-    """What sizes take, as plain values."""
-    return {
-        "shape": str(shape),
-        "buffer_size": shape.buffer_size,
-        "nbytes": shape.nbytes,
-        "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
     }

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
+from types import ModuleType
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.api.backends import host_backend
-from gpulayout.api.packing import pack
-from gpulayout.cli.backends import array_module, backends_here, on_host
-from gpulayout.cli.demo_jobs import FULL, QUICK, DemoJob, Sizes, jobs
+from gpulayout.api.indexing import delinearize, linearize
+from gpulayout.api.packing import pack, unpack
+from gpulayout.api.relayout import relayout
+from gpulayout.cli.backends import array_module, backends_here, copy_seconds, median_seconds, on_host
 from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
-from gpulayout.cli.timing import copy_seconds, median_seconds
 from gpulayout.cpu import native
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.padding import PaddingValue
+from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
-from gpulayout.moves.backend import Backend
+from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.pictures.figure import figure_of
 from gpulayout.pictures.shape_text import draw_grid, draw_strip
 
@@ -27,6 +34,21 @@ EXAMPLE = {
     "u8[2,3]{0,1}": "adbecf",
     PADDED: "ad0be0cf0000000",
 }
+PITCH = 32  # elements of padding at the end of each row of the matrix
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much the demo moves."""
+
+    picture: tuple[int, int, int]
+    matrix: tuple[int, int]
+    indices: int
+    repeats: int
+
+
+FULL = Sizes((3000, 4000, 3), (4096, 4096), 1 << 22, 7)
+QUICK = Sizes((60, 80, 3), (128, 128), 1 << 12, 3)
 
 
 @dataclass(frozen=True)
@@ -157,3 +179,122 @@ def _print_timings(timings: list[Timing], sizes: Sizes) -> None:
         else f"{wrong} of {len(timings)} results differ from plain NumPy's."
     )
     click.echo("GB/s: bytes read and written.  of copy: speed against a plain copy of the same number of bytes.")
+
+
+# ---- the work ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DemoJob:
+    """One piece of work.
+
+    run, peer   this library, and plain NumPy or CuPy code: each fills and returns its own array or tuple of rows
+    nbytes      bytes read and written together
+    """
+
+    name: str
+    peer_name: str
+    run: Callable[[], AnyArray]
+    peer: Callable[[], AnyArray]
+    nbytes: int
+
+
+def picture(dimensions: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """A picture, height x width x (red, green, blue): two ramps and a pattern."""
+    height, width, _ = dimensions
+    y, x = np.ogrid[:height, :width]
+    pixels = np.empty(dimensions, np.uint8)
+    pixels[..., 0] = y * 255 // height
+    pixels[..., 1] = x * 255 // width
+    pixels[..., 2] = (x ^ y) & 255
+    return pixels
+
+
+def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[DemoJob]:
+    """All jobs on one backend, made one at a time so that few arrays are alive.  `xp` is numpy or cupy."""
+    pixels = backend.array(picture(sizes.picture), None)
+    planes = Shape("u8", sizes.picture, Layout.from_major_to_minor((2, 0, 1)))
+    yield _relayout_job(
+        "RGB to planes", "copyto", pixels, planes, lambda out: xp.copyto(out, pixels.transpose(2, 0, 1)), xp
+    )
+    yield _to_four_channels(pixels, xp)
+    rows, columns = sizes.matrix
+    different = np.arange(rows * columns, dtype=np.float32)  # for up to 2^24 elements
+    values = backend.array(different.reshape(rows, columns), None)
+    transposed = Shape("f32", sizes.matrix, Layout.ascending(2))
+    yield _relayout_job("rows to columns", "copyto", values, transposed, lambda out: xp.copyto(out, values.T), xp)
+    pitched = Shape("f32", sizes.matrix, Layout((1, 0), padded_dimensions=(rows, columns + PITCH)))
+    yield _to_padded_pitch(values, pitched, xp)
+    yield _from_padded_pitch(values, pitched, xp)
+    yield from _index_jobs(Shape("u8", sizes.picture), sizes.indices, xp)
+
+
+def _to_four_channels(pixels: AnyArray, xp: ModuleType) -> DemoJob:
+    """A fourth channel of padding that holds the highest u8, an opaque alpha."""
+    wide = (*pixels.shape[:2], 4)
+    target = Shape("u8", pixels.shape, Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
+
+    def fill(channels: AnyArray) -> None:
+        xp.copyto(channels[..., :3], pixels)
+        channels[..., 3] = 255
+
+    return _relayout_job("RGB to RGBA", "copyto, fill", pixels, target, fill, xp)
+
+
+def _relayout_job(
+    name: str, peer_name: str, values: AnyArray, target: Shape, fill: Callable[[AnyArray], object], xp: ModuleType
+) -> DemoJob:
+    """The relayout of a C-ordered array."""
+    run = partial(relayout, values.reshape(-1), target.with_layout(None), target)
+    return _into_buffer(name, peer_name, run, values, target, fill, xp)
+
+
+def _to_padded_pitch(values: AnyArray, pitched: Shape, xp: ModuleType) -> DemoJob:
+    columns = values.shape[1]
+
+    def fill(wide: AnyArray) -> None:
+        xp.copyto(wide[:, :columns], values)
+        wide[:, columns:] = 0
+
+    return _into_buffer("pack to a pitch", "copyto, fill", partial(pack, values, pitched), values, pitched, fill, xp)
+
+
+def _into_buffer(
+    name: str,
+    peer_name: str,
+    run: Callable[..., AnyArray],
+    values: AnyArray,
+    target: Shape,
+    fill: Callable[[AnyArray], object],
+    xp: ModuleType,
+) -> DemoJob:
+    """A job that turns values into a buffer; `fill` writes the same into an array whose C order is the target's."""
+    out, expected = (xp.empty(target.buffer_size, target.dtype) for _ in range(2))
+
+    def peer() -> AnyArray:
+        fill(expected.reshape([target.buffer_dimensions[dim] for dim in target.layout.major_to_minor]))
+        return expected
+
+    return DemoJob(name, peer_name, partial(run, out=out), peer, values.nbytes + target.nbytes)
+
+
+def _from_padded_pitch(values: AnyArray, pitched: Shape, xp: ModuleType) -> DemoJob:
+    buffer, out, expected = pack(values, pitched), xp.empty_like(values), xp.empty_like(values)
+
+    def peer() -> AnyArray:
+        xp.copyto(expected, buffer.reshape(pitched.buffer_dimensions)[:, : values.shape[1]])
+        return expected
+
+    return DemoJob("unpack a pitch", "copyto", partial(unpack, buffer, pitched, out=out), peer, 2 * values.nbytes)
+
+
+def _index_jobs(shape: Shape, count: int, xp: ModuleType) -> Iterator[DemoJob]:
+    """Both directions, in row-major order without padding: the peers know no other."""
+    # The step is coprime to the size: it visits distant places, and each once before any twice.
+    places = xp.arange(count, dtype=xp.int64) * 1_000_003 % shape.element_count
+    sizes, nbytes = shape.dimensions, places.nbytes * (1 + shape.rank)
+    there, plain = partial(delinearize, places, shape), partial(xp.unravel_index, places, sizes)
+    yield DemoJob("delinearize", "unravel_index", there, plain, nbytes)
+    indices = delinearize(places, shape)
+    back, plain = partial(linearize, indices, shape), partial(xp.ravel_multi_index, tuple(indices), sizes, mode="raise")
+    yield DemoJob("linearize", "ravel_multi_index", back, plain, nbytes)

@@ -7,21 +7,21 @@ from typing import Any, Unpack
 import click
 
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.explain import arithmetic_text, explain_blocks
+from gpulayout.api.explain import arithmetic_text, explain_blocks, picture_facts
 from gpulayout.api.explain import explain as explained
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.cli.arguments import (
+    ARITHMETIC,
     MEMORY,
     SHAPE,
     SHAPE_OR_LAYOUT,
-    arithmetic_options,
     names_for,
     names_option,
+    with_all,
 )
 from gpulayout.cli.failures import type_errors_in_one_line
-from gpulayout.cli.output import json_option, print_json
-from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
+from gpulayout.cli.output import html_option, json_option, overwrite_option, print_json, write_page
 from gpulayout.cpu import choose_plan, native
 from gpulayout.files.least_memory import in_words_of
 from gpulayout.files.memory import block_limit
@@ -32,6 +32,8 @@ from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests, sector_fraction
 from gpulayout.layout.shape import Shape
+from gpulayout.pictures.page import plan_page
+from gpulayout.pictures.plan_picture import plan_figure
 
 
 @click.command(short_help="Say what a relayout would do, without doing it.")
@@ -49,7 +51,7 @@ from gpulayout.layout.shape import Shape
     "--memory", metavar="SIZE", type=MEMORY, help="Also say how files are moved in so much memory, such as 512M."
 )
 @names_option
-@arithmetic_options
+@with_all(*ARITHMETIC)
 @click.option("--in-place", is_flag=True, help="Also say which steps move it within one buffer, and in what workspace.")
 @html_option
 @overwrite_option
@@ -93,8 +95,9 @@ def explain(
     if overwrite and html is None:
         raise click.UsageError("--overwrite needs --html FILE")
     if html:
-        write_plan_page(found, plan_as_json(found, DEVICES[device]), html, overwrite=overwrite)
-        return
+        figure = plan_figure(found.source, found.target, picture_facts(found.pieces, found.request.stages), found.names)
+        text = plan_page(figure, plan_as_json(found, DEVICES[device]))
+        return write_page(text, f"{found.source} -> {found.target}", html, overwrite=overwrite)
     limit = None if memory is None else block_limit(memory)
     within = found.in_place() if in_place else None
     if as_json:

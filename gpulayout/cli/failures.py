@@ -1,10 +1,17 @@
-"""Errors that the user can fix become one line on stderr and exit code 1.  All others keep their traceback."""
+"""How a command ends that cannot do its job: one line on stderr, and an exit code.
+
+Errors that the user can fix exit with 1; all others keep their traceback.  Signals say which file is missing: SIGINT
+(Ctrl-C) exits with 130, SIGTERM with 143, SIGHUP with 129, which is 128 + the number, as shells have it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -13,7 +20,10 @@ from gpulayout.api.backends import BackendUnavailable
 from gpulayout.cpu.native import BadNativeChoice
 from gpulayout.cpu.thread_count import BadThreadCount
 from gpulayout.files.errors import FileError
+from gpulayout.files.standard_streams import File
 from gpulayout.layout.errors import LayoutError
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 class Failure(click.ClickException):
@@ -55,6 +65,67 @@ def type_errors_in_one_line() -> Iterator[None]:
         yield
     except TypeError as error:
         raise Failure(with_options(str(error))) from error
+
+
+class Stopped(SystemExit):
+    """A signal ends the command.
+
+    left   what the command leaves undone or has done, for the message; "" if there is nothing to say
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
+        self.left = ""
+
+    def show(self) -> None:
+        """Say it in one line on stderr, if anybody can read it."""
+        with contextlib.suppress(OSError):
+            click.echo(f"gpulayout: stopped by {self.name}{self.left and f': {printable(self.left)}'}", err=True)
+
+
+def stop_on_signals() -> None:
+    """Let the signals that end a command raise `Stopped` in it, unless the caller ignores them."""
+    for ending in ENDINGS:
+        if signal.getsignal(ending) != signal.SIG_IGN:  # nohup and background jobs ignore some of them
+            signal.signal(ending, _stop)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Exit on a signal.  Unfinished files are removed on the way out, and no later signal interrupts that.
+
+    Later signals get a handler that does nothing, not SIG_IGN: Python reports an error if a signal that has arrived is
+    then set to SIG_IGN.
+    """
+    for ending in ENDINGS:
+        signal.signal(ending, lambda *_: None)
+    raise Stopped(number)
+
+
+@contextlib.contextmanager
+def says_what_is_missing(target: File) -> Iterator[None]:
+    """If a signal ends the `with`, its message says whether the file `target` was written."""
+    before = _identity(target)
+    try:
+        yield
+    except Stopped as stopped:
+        if not isinstance(target, Path):
+            stopped.left = "standard output is not complete"
+        else:  # a file appears when it is complete
+            stopped.left = f"{target} {'was not written' if _identity(target) == before else 'is complete'}"
+        raise
+
+
+def _identity(file: File) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name; None if there is none."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+# ---- messages ------------------------------------------------------------------------------------------------
 
 
 def with_options(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The command `gpulayout`: its subcommands, its exit codes and its signals.
+"""The command `gpulayout`: its subcommands, its exit codes and its standard streams.
 
 Exit codes: 0 done; 1 failed, with one line on stderr that says why; 2 wrong usage, for example a SHAPE that cannot be
-read; 128 + the number of a signal that ended it, see `signals`.
+read; 128 + the number of a signal that ended it, see `failures`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ import sys
 
 import click
 
+from gpulayout.cli.backends import info
 from gpulayout.cli.benchmark import benchmark
 from gpulayout.cli.catalogue import catalogue
-from gpulayout.cli.closed_streams import take_closed_streams
 from gpulayout.cli.demo import demo
 from gpulayout.cli.explain import explain
-from gpulayout.cli.failures import failures_in_one_line
+from gpulayout.cli.failures import Failure, Stopped, failures_in_one_line, stop_on_signals
 from gpulayout.cli.indexing import index
-from gpulayout.cli.info import info
-from gpulayout.cli.packing import pack, unpack
-from gpulayout.cli.relayout import relayout
+from gpulayout.cli.relayout import pack, relayout, unpack
 from gpulayout.cli.show import show
-from gpulayout.cli.signals import Stopped, stop_on_signals
 from gpulayout.version import __version__
 
 
@@ -84,3 +81,35 @@ def main() -> None:
         # Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+class ClosedOutput(io.TextIOBase):
+    """Stands for a standard output that is closed: what a command prints fails, instead of being lost."""
+
+    closed = True
+
+    def write(self, text: str) -> int:
+        raise Failure("standard output is closed")
+
+    def flush(self) -> None:
+        """Nothing waits to be written."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def take_closed_streams() -> None:
+    """Take the free ones of descriptors 0, 1 and 2, which the caller has closed, as `>&-` does in a shell.
+
+    The next files that open would get them: whatever prints to standard output or error, also from C, would print into
+    those files.  Printing fails if standard output is closed, and messages are lost if standard error is.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # click would print usage errors to standard output

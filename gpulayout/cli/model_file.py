@@ -11,22 +11,14 @@ from typing import Any
 import click
 
 from gpulayout.api.arithmetic import SIMPLE
-from gpulayout.cli.failures import print_note, printable, type_errors_in_one_line, with_options
+from gpulayout.cli.failures import print_note, printable, says_what_is_missing, type_errors_in_one_line, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
-from gpulayout.cli.signals import says_what_is_missing
 from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import Checkpoint, Stage, are_models, open_checkpoint
-from gpulayout.files.checkpoints.planning import (
-    CheckpointPlan,
-    check_dtype,
-    plan_relayout,
-    plan_restore,
-    summary,
-    taken_as,
-)
+from gpulayout.files.checkpoints.opening import are_models, open_checkpoint
+from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, summary, taken_as
 from gpulayout.files.checkpoints.relayout import tensor_report
 from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals
 from gpulayout.files.standard_streams import File, check_standard_output_open
@@ -108,30 +100,8 @@ class ModelMove:
     quiet: bool
     as_json: bool
 
-    def relayout(
-        self, rules: tuple[RuleSet, ...], assumed: Assumptions, dtype: ElementType | None, allow_unmatched: bool
-    ) -> None:
-        """Relayout the model by rules."""
-
-        def plan(opened: Checkpoint, target: Path, stage: Stage) -> CheckpointPlan:
-            return plan_relayout(
-                opened,
-                target,
-                rules,
-                assumed=assumed,
-                dtype=dtype,
-                allow_unmatched=allow_unmatched,
-                overwrite=self.overwrite,
-                stage=stage,
-            )
-
-        self._run(plan)
-
-    def unpack(self) -> None:
-        """Turn the tensors that have notes into arrays."""
-        self._run(lambda opened, target, stage: plan_restore(opened, target, overwrite=self.overwrite, stage=stage))
-
-    def _run(self, planned: Callable[[Checkpoint, Path, Stage], CheckpointPlan]) -> None:
+    def run(self, planned: Callable[..., CheckpointPlan], **options: Any) -> None:
+        """Do what `planned` makes of the model, which is `plan_relayout` with its options, or `plan_restore`."""
         if self.quiet and self.as_json:
             raise click.UsageError("give either --quiet or --json")
         if not isinstance(self.source, Path) or not isinstance(self.target, Path):
@@ -144,7 +114,7 @@ class ModelMove:
                 stack.enter_context(says_what_is_missing(self.target))
             shown = stack.enter_context(shown_progress(quiet=self.quiet, as_json=self.as_json))
             opened = stack.enter_context(open_checkpoint(self.source, shown.stage))
-            plan = planned(opened, self.target, shown.stage)
+            plan = planned(opened, self.target, overwrite=self.overwrite, stage=shown.stage, **options)
             work = work_within(plan, self.memory)
             seconds = None
             if not self.dry_run:

@@ -1,4 +1,4 @@
-"""How results are printed: JSON for programs, rich tables for people, escape codes only on a terminal."""
+"""How results are printed: JSON for programs, rich tables for people, pages; escape codes only on a terminal."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gpulayout.files.standard_streams import standard_output_is_closed
+from gpulayout.cli.arguments import FILE_NAME
+from gpulayout.cli.failures import print_note, printable
+from gpulayout.files.new_file import check_output, new_file
+from gpulayout.files.standard_streams import File, standard_output_is_closed, write_standard_output
 from gpulayout.layout.checks import clipped
 from gpulayout.layout.picture import LEAST_COLUMNS
-from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
+from gpulayout.pictures.shape_text import ASCII, UNICODE, Glyphs
 
 WIDTH = 100  # columns of tables outside a terminal
 MOST_PARTS = 1000  # of a JSON value that are printed at a time
 MOST_CELL = 200  # characters of a cell on a terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
+html_option = click.option(
+    "--html", metavar="FILE", type=FILE_NAME, help="Write the picture as a page; - is standard output."
+)
+overwrite_option = click.option("--overwrite", is_flag=True, help="With --html: replace the file if it exists.")
 
 
 def print_json(value: object, *, err: bool = False) -> None:
@@ -66,6 +74,17 @@ def print_remark(text: str) -> None:
     """Say what was done in a file.  A caller who has closed standard output does not want to know."""
     if not standard_output_is_closed():
         click.echo(text)
+
+
+def write_page(text: str, what: str, path: File, *, overwrite: bool) -> None:
+    """Write the page of a picture, as a new file or on standard output; `what` is what it shows."""
+    content = text.encode()
+    if not isinstance(path, Path):
+        return write_standard_output(content)
+    check_output(path, None, overwrite=overwrite)
+    with new_file(path, overwrite=overwrite, note=print_note) as stream:
+        stream.write(content)
+    print_remark(f"{printable(str(path))}  {clipped(what, 200)}  {len(content)} bytes; open it in a browser")
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:

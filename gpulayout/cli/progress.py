@@ -27,20 +27,21 @@ class LongWork:
 
     def __call__(self, done: int, total: int) -> None:
         """So many bytes were read and written."""
+        self.stage("", done, total)
 
     def stage(self, what: str, done: int, total: int) -> None:
-        """So many of all things that are read or planned: `what` is such as "headers read"."""
+        """So many of all things that are read or planned: `what` is such as "headers read", and "" for bytes moved."""
 
 
 @contextlib.contextmanager
 def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[LongWork]:
     """What to call inside the `with`.  The bar is gone when the block ends."""
     if as_json:
-        yield _Lines(BETWEEN_JSON, _json_line, _json_stage)
+        yield _Lines(BETWEEN_JSON, _json_line)
     elif quiet:
         yield LongWork()
     elif not sys.stderr.isatty():
-        yield _Lines(BETWEEN_LOG, _log_line, _log_stage, at_once=LONG)
+        yield _Lines(BETWEEN_LOG, _log_line, at_once=LONG)
     else:
         bar = _LateBar()
         try:
@@ -53,51 +54,37 @@ class _Lines(LongWork):
     """A line every so many seconds, and one with the first report of a move of `at_once` bytes or more."""
 
     def __init__(
-        self,
-        between: float,
-        line: Callable[[int, int, float], str],
-        stage_line: Callable[[str, int, int, float], str],
-        *,
-        at_once: float = math.inf,
+        self, between: float, line: Callable[[str, int, int, float], str], *, at_once: float = math.inf
     ) -> None:
-        self.between, self.line, self.stage_line, self.at_once = between, line, stage_line, at_once
+        self.between, self.line, self.at_once = between, line, at_once
         self.begin = self.last = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self.last >= self.between or total >= self.at_once:
-            self.at_once = math.inf
-            self._print(now, self.line(done, total, now - self.begin))
 
     def stage(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self.last >= self.between:
-            self._print(now, self.stage_line(what, done, total, now - self.begin))
-
-    def _print(self, now: float, line: str) -> None:
-        self.last = now
-        with contextlib.suppress(OSError):  # a log that is full or gone does not end the move
-            click.echo(line, err=True)
-
-
-def _json_line(done: int, total: int, seconds: float) -> str:
-    """Such as {"done_bytes": 1048576, "total_bytes": 12168312000, "seconds": 1.0}."""
-    return json.dumps({"done_bytes": done, "total_bytes": total, "seconds": round(seconds, 1)})
+        if now - self.last >= self.between or not what and total >= self.at_once:
+            self.last = now
+            if not what:
+                self.at_once = math.inf
+            with contextlib.suppress(OSError):  # a log that is full or gone does not end the move
+                click.echo(self.line(what, done, total, now - self.begin), err=True)
 
 
-def _json_stage(what: str, done: int, total: int, seconds: float) -> str:
-    """Such as {"stage": "headers read", "done": 12, "total": 60, "seconds": 1.0}."""
-    return json.dumps({"stage": what, "done": done, "total": total, "seconds": round(seconds, 1)})
+def _json_line(what: str, done: int, total: int, seconds: float) -> str:
+    """Such as {"done_bytes": 1048576, "total_bytes": 12168312000, "seconds": 1.0}.
+
+    Of a stage, such as {"stage": "headers read", "done": 12, "total": 60, "seconds": 1.0}.
+    """
+    counts = {"stage": what, "done": done, "total": total} if what else {"done_bytes": done, "total_bytes": total}
+    return json.dumps({**counts, "seconds": round(seconds, 1)})
 
 
-def _log_line(done: int, total: int, seconds: float) -> str:
-    """Such as gpulayout: 10%, 1216831200 of 12168312000 bytes read and written, 30 s."""
-    return f"gpulayout: {done / max(total, 1):.0%}, {done} of {total} bytes read and written, {seconds:.0f} s"
+def _log_line(what: str, done: int, total: int, seconds: float) -> str:
+    """Such as gpulayout: 10%, 1216831200 of 12168312000 bytes read and written, 30 s.
 
-
-def _log_stage(what: str, done: int, total: int, seconds: float) -> str:
-    """Such as gpulayout: 12 of 60 headers read, 30 s."""
-    return f"gpulayout: {done} of {total} {what}, {seconds:.0f} s"
+    Of a stage, such as gpulayout: 12 of 60 headers read, 30 s.
+    """
+    part = "" if what else f"{done / max(total, 1):.0%}, "
+    return f"gpulayout: {part}{done} of {total} {what or 'bytes read and written'}, {seconds:.0f} s"
 
 
 class _LateBar(LongWork):
@@ -108,9 +95,6 @@ class _LateBar(LongWork):
         self.drawn = -math.inf
         self.what = ""
         self.bar: Bar | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        self.stage("", done, total)
 
     def stage(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()

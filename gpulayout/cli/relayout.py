@@ -1,21 +1,133 @@
-"""`gpulayout relayout`: .npy files from one layout to another, also between arrays and buffers; and whole models."""
+"""`gpulayout pack`, `unpack` and `relayout`: .npy files from one layout to another, between arrays and buffers.
+
+Whole models go to `model_file`.
+"""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
-from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
+from gpulayout.api.arithmetic import SIMPLE
+from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, MEMORY, SHAPE_OR_LAYOUT, Decorator, with_all
+from gpulayout.cli.explain import pass_as_json, plan_as_json
+from gpulayout.cli.failures import Failure, print_note, printable, says_what_is_missing, type_errors_in_one_line
 from gpulayout.cli.model_file import ModelMove, check_says_nothing_for_one_array, model_options, model_rules
-from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
+from gpulayout.cli.output import json_option, print_json, print_remark
+from gpulayout.cli.progress import shown_progress
 from gpulayout.files.checkpoints.opening import is_about_model
-from gpulayout.files.standard_streams import File
+from gpulayout.files.checkpoints.planning import plan_relayout, plan_restore
+from gpulayout.files.file_plan import FilePlan, file_plan
+from gpulayout.files.least_memory import sensible_route
+from gpulayout.files.memory import block_limit
+from gpulayout.files.move import Route, move
+from gpulayout.files.new_file import check_output
+from gpulayout.files.source import open_source
+from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
+from gpulayout.layout.checks import clipped, counted
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
+
+FILES: tuple[Decorator, ...] = (
+    click.argument("source", metavar="IN.npy", type=FILE_NAME),
+    click.argument("target", metavar="OUT.npy", type=FILE_NAME),
+)
+OPTIONS: tuple[Decorator, ...] = (
+    *ARITHMETIC,
+    click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever their names."),
+    click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        type=MEMORY,
+        help="Such as 512M; by default a quarter of what is free.",
+    ),
+    click.option(
+        "--scratch",
+        metavar="FOLDER",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Allow two passes, through a scratch file there.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
+    click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something is wrong."),
+    json_option,
+)
+
+
+@click.command(short_help="Copy an N-d array into a 1-D buffer in a layout.")
+@with_all(
+    *FILES,
+    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer."),
+    *OPTIONS,
+)
+def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
+    """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
+
+    The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; or a pattern such as
+    'h w c -> c h w', or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
+    Types that NumPy cannot name
+    (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
+
+    The buffer is 1-D in every layout; gpulayout relayout --to C or F keeps the dimensions.  For the planes of a picture
+    as an N-d array, unpack the buffer as that array: gpulayout unpack planes.npy chw.npy --from 'u8[3,480,640]'.  If
+    the name of OUT does not end in .npy, it is plain bytes.
+
+    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+
+    \b
+    Examples:
+      gpulayout pack picture.npy planes.npy --to 'h w c -> c h w'
+      gpulayout pack picture.npy rgbx.npy --to '{2,1,0:PD(600,800,4)PV(highest)}'
+      gpulayout pack weights.npy tiles.bin --to 'bf16[64,256]{1,0:T(8,128)}'
+      gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
+    """
+    FileMove(source, target, **options).run(None, to, flat=True)
+
+
+@click.command(short_help="Copy a buffer in a layout into an N-d array.")
+@with_all(
+    *FILES,
+    click.option(
+        "--from",
+        "from_",
+        metavar="SHAPE",
+        type=SHAPE_OR_LAYOUT,
+        help="The shape of the buffer, with its layout.",
+    ),
+    *OPTIONS,
+)
+def unpack(source: File, target: File, from_: Shape | str | None, **options: Any) -> None:
+    """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
+
+    A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the
+    right size cannot be detected.  IN is plain bytes if its name does not end in .npy and it does not begin as .npy
+    files do.
+
+    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+
+    Of a model, a .safetensors file or the .safetensors.index.json of its shards, all tensors that gpulayout relayout
+    has stored in other layouts become arrays again.  The file says which, so there is no --from.
+
+    \b
+    Examples:
+      gpulayout unpack planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}'
+      gpulayout unpack tiles.bin weights.npy --from 'bf16[64,256]{1,0:T(8,128)}'
+      gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
+    """
+    if is_about_model(source, target, from_):
+        return ModelMove(source, target, **model_options(options)).run(plan_restore)
+    if from_ is None:
+        raise click.MissingParameter(param_hint="'--from'", param_type="option")
+    FileMove(source, target, **options).run(whole_shape(from_), None)
 
 
 @click.command(short_help="Move a .npy file, or the tensors of a model, to other layouts.")
-@files_and_options(
+@with_all(
+    *FILES,
     click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a buffer in this layout."),
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
     click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a buffer of this shape."),
@@ -29,6 +141,7 @@ from gpulayout.layout.shape import Shape
         help="In a model: what layers are.",
     ),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
+    *OPTIONS,
 )
 def relayout(
     source: File,
@@ -62,7 +175,7 @@ def relayout(
         dtype = options.pop("dtype")
         move = ModelMove(source, target, **model_options(options))
         rules, assumed = model_rules(tensor, maps, rename, assume, dtype)
-        return move.relayout(rules, assumed, dtype, allow_unmatched)
+        return move.run(plan_relayout, sets=rules, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
     if not options["raw"]:
         check_says_nothing_for_one_array(source, target, to, unpack, from_)
     only_models = {
@@ -82,3 +195,131 @@ def relayout(
     if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
     FileMove(source, target, **options).run(None if from_ is None else whole_shape(from_), to)
+
+
+def whole_shape(from_: Shape | str) -> Shape:
+    """The value of --from; a usage error for a layout without a shape."""
+    if isinstance(from_, str):
+        raise click.UsageError(
+            f"--from {clipped(from_, 60)!r} is only a layout: a buffer file does not store dimensions, so "
+            "write the whole shape, such as 'f32[2,3]{0,1}'"
+        )
+    return from_
+
+
+# ---- a move from file to file --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileMove:
+    """The files and options of one command.  `raw` is about buffers only."""
+
+    source: File
+    target: File
+    dtype: ElementType | None
+    scale: float | list[float] | None
+    shift: float | list[float] | None
+    divide: bool | None
+    block: int | None
+    raw: bool
+    overwrite: bool
+    memory: str | None
+    scratch: Path | None
+    dry_run: bool
+    quiet: bool
+    as_json: bool
+
+    def run(self, from_: Shape | None, to: Shape | str | None, *, flat: bool = False) -> None:
+        """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
+
+        A buffer is 1-D in the file if it is `flat`, or if a .npy file cannot say its layout.
+        """
+        if self.quiet and self.as_json:
+            raise click.UsageError("give either --quiet or --json")
+        check_output(self.target, self.source, overwrite=self.overwrite)
+        if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
+            check_standard_output_open()  # before anything is done
+        changes: dict[str, Any] = {name: value for name in SIMPLE if (value := getattr(self, name)) is not None}
+        with open_source(self.source, from_, raw=self.raw) as source:
+            with type_errors_in_one_line():  # of types that do not suit the arithmetic
+                plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
+            way = sensible_route(plan.relayout, self.memory, self.scratch)
+            seconds = None if self.dry_run else self._execute(plan, way)
+        if self.quiet:
+            return
+        try:
+            self._report(plan, way, seconds)
+        except OSError as error:
+            if self.dry_run:
+                raise
+            raise Failure(
+                f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
+            ) from error
+
+    def _execute(self, plan: FilePlan, way: Route) -> float:
+        """Move the elements.  Returns seconds, with the time to write them to disk."""
+        with (
+            says_what_is_missing(self.target),
+            shown_progress(quiet=self.quiet, as_json=self.as_json) as progress,
+        ):
+            return move(plan, self.target, way, progress, overwrite=self.overwrite, note=print_note)
+
+    def _report(self, plan: FilePlan, way: Route, seconds: float | None) -> None:
+        """Say what was done, on stderr when standard output has the elements."""
+        aside = self.target == "-"
+        if self.as_json:
+            return print_json(self._as_json(plan, way, seconds), err=aside)
+        text = "\n".join(self._lines(plan, way, seconds))
+        if aside:
+            click.echo(text, err=True)
+        else:
+            print_remark(text)
+
+    def _as_json(self, plan: FilePlan, way: Route, seconds: float | None) -> dict[str, Any]:
+        return {
+            "input": str(self.source),
+            "output": str(self.target),
+            "output_dimensions": plan.header.dimensions,
+            "output_order": "F" if plan.header.fortran_order else "C",
+            "output_format": "plain bytes" if plan.plain else "npy",
+            "dry_run": seconds is None,
+            "seconds": seconds,
+            "passes": [pass_as_json(blocks) for blocks in way.passes],
+            "plan": plan_as_json(plan.relayout),
+        }
+
+    def _lines(self, plan: FilePlan, way: Route, seconds: float | None) -> list[str]:
+        source, target = plan.relayout.source, plan.relayout.target
+        name = output_name(self.target)
+        lines = [
+            f"{printable(plan.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
+            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(plan)}",
+        ]
+        if seconds is None:
+            explained = plan.relayout.explain(max_bytes=block_limit(self.memory))
+            return [*lines, f"\n{explained}\n", *_passes(way), "dry run: nothing was written"]
+        lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(way)]
+        if not plan.is_array and isinstance(self.target, Path):
+            name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
+            back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
+            lines.append(f"back to an N-d array:  {printable(shlex.join(back))}")
+        return lines
+
+
+def _kind(plan: FilePlan) -> str:
+    """What the new file holds."""
+    if plan.plain:
+        return "plain bytes"
+    return f"dimensions {plan.header.dimensions}{', Fortran order' if plan.header.fortran_order else ''}"
+
+
+def _passes(way: Route) -> list[str]:
+    """How the move was cut; nothing if it was not."""
+    if way.scratch is None and len(way.passes[0]) < 2:
+        return []
+    return [
+        f"{f'pass {number}' if way.scratch else 'one pass'} in {counted(len(blocks), 'block')} of at most "
+        f"{counted(blocks.block_bytes, 'byte')}, runs of {counted(blocks.source_run_bytes, 'byte')} read and of "
+        f"{counted(blocks.target_run_bytes, 'byte')} written"
+        for number, blocks in enumerate(way.passes, 1)
+    ]

@@ -1,22 +1,43 @@
-"""`gpulayout show`: what a shape means, the same as a page or as code, or the shapes of a whole program."""
+"""`gpulayout show`: what a shape means, in words, numbers and a picture; as a page or as code; or a whole program's."""
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import click
+from rich.table import Table
 
 from gpulayout.api.code import Language, code
-from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE, names_for, names_option
-from gpulayout.cli.output import json_option
-from gpulayout.cli.page_file import html_option, overwrite_option, write_page
-from gpulayout.cli.show_file import read_shape
+from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE, names_for, names_option, shape_of_file
+from gpulayout.cli.failures import printable
+from gpulayout.cli.output import (
+    drawing_width,
+    glyphs,
+    html_option,
+    json_option,
+    new_table,
+    overwrite_option,
+    print_json,
+    print_table,
+    write_page,
+)
 from gpulayout.cli.show_hlo import SORTS, show_hlo
-from gpulayout.cli.show_shape import shape_as_json, show_shape
+from gpulayout.files.npy import Header
 from gpulayout.files.standard_streams import File
+from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.packed_bits import is_big
+from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.tile import COMBINE
+from gpulayout.pictures.figure import PAGE, TERMINAL, figure_of
+from gpulayout.pictures.legend import padding_text
+from gpulayout.pictures.page import page
+from gpulayout.pictures.shape_text import draw_grid, draw_strip
+
+MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
 @click.command(short_help="Show order, strides, bytes and padding, with a picture.")
@@ -88,14 +109,17 @@ def show(
     if program is not None:
         return show_hlo(program, sort or "bytes", most or 20, as_json)
     assert given is not None
-    shape, header = (given, None) if isinstance(given, Shape) else read_shape(given)
+    shape, header = (given, None) if isinstance(given, Shape) else shape_of_file(given)
     labels = named_dimensions(names_for(shape, names), shape.rank, shape)
     if language:
         click.echo(_code(shape, language, name), nl=False)
     elif html:
-        write_page(shape, shape_as_json(shape), html, names=labels, overwrite=overwrite)
+        figure = figure_of(shape, names=labels, room=PAGE)
+        write_page(page(figure, shape_as_json(shape)), str(shape), html, overwrite=overwrite)
+    elif as_json:
+        print_json(shape_as_json(shape) | ({} if header is None else {"file": _header_as_json(header)}))
     else:
-        show_shape(shape, header, labels, as_json)
+        _print(shape, header, labels)
 
 
 def _code(shape: Shape, language: Language, name: str | None) -> str:
@@ -105,3 +129,158 @@ def _code(shape: Shape, language: Language, name: str | None) -> str:
         raise
     except ValueError as error:  # of the name
         raise click.UsageError(str(error)) from None
+
+
+def _print(shape: Shape, header: Header | None, labels: Sequence[str]) -> None:
+    """Print what a shape means, with names for its dimensions; `header` is that of the file it was read from."""
+    facts = _facts(shape, labels)
+    if header is not None:
+        order = "Fortran" if header.fortran_order else "C"
+        text = f"{printable(header.name)}: {header.dtype.str}, dimensions {header.dimensions}, {order} order"
+        click.echo(clipped(text, 200))
+    click.echo(f"{clipped(str(shape), 200)}\n")
+    for name, value in facts:
+        click.echo(f"{name:<13} {value}")
+    if not shape.rank:
+        return
+    print_table(_dimension_table(shape, labels))
+    chars, width = glyphs(), drawing_width()
+    figure = figure_of(shape, names=labels, room=TERMINAL._replace(width=width))
+    below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
+    what = "every element" if figure.is_whole else "elements at corners and edges"
+    click.echo(f"Place of {what}; padding is hatched{below}:\n")
+    click.echo(draw_grid(figure, glyphs=chars, width=width))
+    click.echo("\nMemory, with the index of the element in every place:\n")
+    click.echo(draw_strip(figure, glyphs=chars, width=width))
+
+
+def shape_as_json(shape: Shape) -> dict[str, Any]:
+    """A shape and what follows from it, as plain values."""
+    layout = shape.layout
+    value = layout.padding_value
+    return {
+        "shape": str(shape),
+        "element_type": shape.element_type.value,
+        "itemsize": shape.itemsize,
+        "dimensions": shape.dimensions,
+        "rank": shape.rank,
+        "true_rank": shape.true_rank,
+        "minor_to_major": layout.minor_to_major,
+        "major_to_minor": layout.major_to_minor,
+        "padded_dimensions": layout.padded_dimensions,
+        "padding_value": value.text if isinstance(value, PaddingValue) else None if value is None else str(value),
+        "padding_value_bytes": shape.padding_bytes.hex(),
+        "tiles": [[str(size) if size is COMBINE else size for size in tile] for tile in layout.tiles],
+        "tail_padding_alignment": layout.tail_padding_alignment,
+        "bits_per_element": shape.bits_per_element,
+        "bit_order": layout.bit_order,
+        "physical_dimensions": shape.physical_dimensions,
+        "strides": None if shape.is_tiled else shape.strides,
+        "byte_strides": None if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides,
+        "element_count": shape.element_count,
+        "buffer_size": shape.buffer_size,
+        "nbytes": shape.nbytes,
+        "padding_count": shape.buffer_size - shape.element_count,
+        "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
+    }
+
+
+def _header_as_json(header: Header) -> dict[str, Any]:
+    return {
+        "name": header.name,
+        "dtype": header.dtype.str,
+        "dimensions": header.dimensions,
+        "fortran_order": header.fortran_order,
+    }
+
+
+def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:
+    dtype = shape.dtype.name
+    packed = ", packed from the highest bits on" if is_big(shape) else ", packed"
+    width = counted(shape.bits_per_element, "bit") + packed if shape.is_packed else counted(shape.itemsize, "byte")
+    facts = [
+        ("element type", f"{shape.element_type} ({dtype}), {width}"),
+        ("order", _order(shape, labels)),
+        *([("tiles", _tiles(shape))] if shape.is_tiled else []),
+        ("elements", str(shape.element_count)),
+        ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
+        *_labels(shape, labels),
+    ]
+    if not shape.is_padded:
+        return [*facts, ("padding", "none")]
+    wasted = shape.buffer_size - shape.element_count
+    return [
+        *facts,
+        (
+            "padding",
+            f"{counted(wasted, 'place')}, {counted(shape.nbytes - shape.unpadded_nbytes, 'byte')}, "
+            f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer",
+        ),
+        ("pad value", f"{padding_text(shape)}, bytes {shape.padding_bytes.hex(' ')}"),
+    ]
+
+
+def _labels(shape: Shape, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Properties other than the places of the elements, and why no buffer can hold it, if none can."""
+    dynamic = [
+        f"{name} is at most {size}"
+        for name, size, dynamic in zip(names, shape.dimensions, shape.dynamic_dimensions)
+        if dynamic
+    ]
+    facts = [("dynamic sizes", _listed(dynamic, ", ")), ("memory space", str(shape.layout.memory_space or ""))]
+    try:
+        shape.validate_layout()
+    except LayoutError as error:
+        facts.append(("never moved", clipped(str(error), 300)))
+    return [(name, value) for name, value in facts if value]
+
+
+def _order(shape: Shape, labels: Sequence[str]) -> str:
+    if not shape.rank:
+        return "a scalar has none"
+    minor_first = _listed([labels[dim] for dim in shape.layout.minor_to_major], ", then ")
+    if shape.rank == 1:
+        return f"{labels[0]} is the only dimension"
+    named = (
+        " (descending, row-major)"
+        if shape.layout.is_descending
+        else " (ascending, column-major)"
+        if shape.layout.is_ascending
+        else ""
+    )
+    major_first = _listed([labels[dim] for dim in shape.layout.major_to_minor], ", ")
+    before = "before tiles, " if shape.is_tiled else ""  # T(8,128)(2,1) makes y the fastest of {1,0}
+    return f"{before}{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
+
+
+def _tiles(shape: Shape) -> str:
+    texts = [str(size) for size in shape.physical_dimensions]
+    return f"{clipped(''.join(map(str, shape.layout.tiles)), 100)}: memory is {_listed(texts, ' x ')} places"
+
+
+def _dimension_table(shape: Shape, labels: Sequence[str]) -> Table:
+    width = "width before tiles" if shape.is_tiled else "width in memory"
+    table = new_table("dim", "name", "size", width, "stride", "byte stride", "minor position")
+    strides = ["-"] * shape.rank if shape.is_tiled else shape.strides
+    byte_strides = ["-"] * shape.rank if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides
+    order = shape.layout.minor_to_major[:MAX_DIMENSIONS] if shape.rank > MAX_DIMENSIONS else range(shape.rank)
+    for dim in order:
+        table.add_row(
+            str(dim),
+            labels[dim],
+            str(shape.dimensions[dim]),
+            str(shape.buffer_dimensions[dim]),
+            str(strides[dim]),
+            str(byte_strides[dim]),
+            str(shape.layout.minor_to_major.index(dim)),
+        )
+    if shape.rank > MAX_DIMENSIONS:
+        table.caption = f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
+    return table
+
+
+def _listed(names: list[str], separator: str) -> str:
+    """Names with a separator between them; only the first of very many."""
+    if len(names) <= MAX_DIMENSIONS:
+        return separator.join(names)
+    return separator.join(names[:MAX_DIMENSIONS]) + f"{separator}... ({len(names)} in all)"

@@ -203,20 +203,12 @@ class Places:
         return f"#{number}" if self.has_numbers else _index_text(index)
 
 
-class _Shown(NamedTuple):
-    """Which coordinates are shown: the panels', and those along the last two dimensions; None for what is left out."""
-
-    panels: list[tuple[int, ...] | None]
-    rows: tuple[int | None, ...]
-    columns: tuple[int | None, ...]
-
-
 def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], room: Room) -> Figure:
     places = Places(shape, elements)
-    found = _shown(places, labels, room)
+    panels, rows, columns = _shown(places, labels, room)
 
     def panel(index: tuple[int, ...]) -> Panel:
-        cells = (tuple(places.at_cell(index, row, column) for column in found.columns) for row in found.rows)
+        cells = (tuple(places.at_cell(index, row, column) for column in columns) for row in rows)
         return Panel(index, tuple(cells))
 
     wanted = wanted_places(places.table, places.blocks, places.row)
@@ -225,9 +217,9 @@ def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], r
         shape,
         labels,
         places.widths,
-        found.rows,
-        found.columns,
-        tuple(index if index is None else panel(index) for index in found.panels),
+        rows,
+        columns,
+        tuple(index if index is None else panel(index) for index in panels),
         tuple(place if place is None else places.at_place(place) for place in strip),
         places.blocks,
         places.color_length,
@@ -237,8 +229,13 @@ def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], r
     )
 
 
-def _shown(places: Places, labels: tuple[str, ...], room: Room) -> _Shown:
-    """All coordinates of a small array; corners and the edges of tiles of a larger one, as far as there is room."""
+def _shown(
+    places: Places, labels: tuple[str, ...], room: Room
+) -> tuple[list[tuple[int, ...] | None], tuple[int | None, ...], tuple[int | None, ...]]:
+    """The coordinates of the panels, of the rows and of the columns; None for what is left out.
+
+    All of a small array; corners and the edges of tiles of a larger one, as far as there is room.
+    """
     shape, widths, rank = places.shape, places.widths, places.shape.rank
     edges = {dim: tile_edges(places.table, dim, size, places.blocks) for dim, size in enumerate(widths)}
     whole = product(widths) <= _WHOLE_CELLS
@@ -251,17 +248,14 @@ def _shown(places: Places, labels: tuple[str, ...], room: Room) -> _Shown:
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
-    cell = len(str(shape.buffer_size - 1)) + _name_length(places.elements) + 2  # a blank and a wall
+    elements = places.elements
+    name = LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(each)) for each in elements), default=0)
+    cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
     rows = coordinates(rank - 2, _WHOLE_SIDE if whole else _LARGE_ROWS, 1, 1)
     columns = coordinates(rank - 1, min(across, (_WHOLE_SIDE if whole else _LARGE_COLUMNS) * cell), cell, 2)
-    return _Shown(panels, rows, columns)
-
-
-def _name_length(elements: Sequence[object]) -> int:
-    """The characters of the longest name, or of any name where there are too many to read."""
-    return LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(each)) for each in elements), default=0)
+    return panels, rows, columns
 
 
 def _fastest(table: StrideTable) -> int | None:

@@ -69,15 +69,6 @@ def size_text(figure: Figure, dim: int) -> str:
     return f"{figure.labels[dim]}: {at_most}{size}{padded}{fastest}"
 
 
-def size_texts(figure: Figure) -> tuple[str, list[str]]:
-    """The size of the last dimension in one line, and that of the one before it in several; empty without them."""
-    rank = figure.shape.rank
-    return (
-        size_text(figure, rank - 1) if rank else "",
-        size_text(figure, rank - 2).split(", ") if rank > 1 else [],
-    )
-
-
 def panel_text(figure: Figure, index: tuple[int, ...]) -> str:
     """The coordinates of a panel; of many dimensions only those that are not 0.
 

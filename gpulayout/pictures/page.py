@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 from gpulayout.pictures.figure import Cell, Figure
 from gpulayout.pictures.legend import place_text
-from gpulayout.pictures.plan_figure import PlanFigure
-from gpulayout.pictures.plan_svg import numbers_of, plan_svg
+from gpulayout.pictures.plan_picture import PlanFigure, numbers_of, plan_svg
 from gpulayout.pictures.shape_svg import shape_svg
 from gpulayout.pictures.svg import clean
 from gpulayout.version import __version__
@@ -126,12 +125,15 @@ def plan_notes(figure: PlanFigure) -> dict[int, str]:
 
 
 def _html(title: str, svg: str, notes: Mapping[int, str], facts: Mapping[str, object], command: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"  # no other script runs
+    in_script = json.dumps(notes).replace("<", "\\u003c")  # nothing in a script element may end it
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_policy()}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{clean(title)}</title>
 <style>{_STYLE}</style>
 </head>
@@ -146,7 +148,7 @@ def _html(title: str, svg: str, notes: Mapping[int, str], facts: Mapping[str, ob
 <pre>{clean(json.dumps(facts, indent=1, default=str))}</pre>
 <p>Drawn by gpulayout {__version__}: <code>{clean(command)}</code></p>
 </details>
-<script type="application/json" id="notes">{_script_json(notes)}</script>
+<script type="application/json" id="notes">{in_script}</script>
 <script>{SCRIPT}</script>
 </body>
 </html>
@@ -163,14 +165,3 @@ def note(figure: Figure, cell: Cell) -> str:
     ['[1, 0] -> place 1, byte 4', 'padding -> place 2, byte 8']
     """
     return f"{list(cell.index) if cell.is_element else 'padding'} -> {place_text(figure.shape, cell.place)}"
-
-
-def _script_json(value: object) -> str:
-    """JSON inside a script element, which nothing in it may end."""
-    return json.dumps(value).replace("<", "\\u003c")
-
-
-def _policy() -> str:
-    """The content security policy: nothing is loaded, and no other script runs."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

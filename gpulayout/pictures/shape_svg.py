@@ -13,17 +13,17 @@ from gpulayout.pictures.legend import (
     panel_text,
     panels_text,
     shape_title,
-    size_texts,
+    size_text,
     tip,
 )
-from gpulayout.pictures.style import COLORS
-from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
+from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
 
 MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
 ACROSS = 960  # panels and the strip go on in a new line here
-_CELL_HEIGHT, _LEAST_WIDTH = 28, 34
+CELL_HEIGHT, LEAST_WIDTH = 28, 34
 _STRIP = "memory: the element in every place"
 _SPACE = 28  # between panels
+_Spans = list[tuple[int, int]]
 _Segments = dict[int, list[tuple[int, int, int, int]]]
 
 
@@ -55,17 +55,18 @@ def shape_svg(figure: Figure) -> str:
 
 def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
     """All panels, from `top` down, as many beside each other as fit; returns where they end."""
-    cell = _width(figure, [cell for panel in figure.panels if panel for row in panel.rows for cell in row])
-    xs, breadth = _positions(figure.columns, cell)
-    ys, height = _positions(figure.rows, _CELL_HEIGHT)
+    rank, cells = figure.shape.rank, [cell for panel in figure.panels if panel for row in panel.rows for cell in row]
+    width = max(CHARACTER * max(len(_grid_text(figure, cell)) for cell in cells if cell) + 12, LEAST_WIDTH)
+    breadth, height = _spans(figure.columns, width, 0)[-1][1], _spans(figure.rows, CELL_HEIGHT, 0)[-1][1]
     gutter = SMALL_CHARACTER * len(str(max((row for row in figure.rows if row is not None), default=0))) + 8
-    gutter *= figure.shape.rank > 1
-    across, down = size_texts(figure)
+    gutter *= rank > 1
+    across = size_text(figure, rank - 1) if rank else ""
+    down = size_text(figure, rank - 2).split(", ") if rank > 1 else []
     margin = MARGIN + (max(map(len, down)) * SMALL_CHARACTER + 22 if down else 0)
-    has_titles = len(figure.panels) > 1 or figure.shape.rank > 2
+    has_titles = len(figure.panels) > 1 or rank > 2
     titles = [panel_text(figure, panel.index) for panel in figure.panels if panel] if has_titles else []
     across_panel = gutter + max([breadth, *(SMALL_CHARACTER * len(title) for title in titles)])
-    head = (18 if has_titles else 0) + (18 if figure.shape.rank else 0)  # titles and coordinates
+    head = (18 if has_titles else 0) + (18 if rank else 0)  # titles and coordinates
     first = 24 if across else 0  # the size of the last dimension, above the first panel
     x, y = margin, top + first
     sheet.open("gl-grid")
@@ -77,59 +78,51 @@ def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
             sheet.text(x + GAP // 2, y + head + height // 2 + 5, "…", "gl-muted", "middle")
             sheet.reach(x + GAP, y)
         else:
+            xs, ys = _spans(figure.columns, width, x + gutter), _spans(figure.rows, CELL_HEIGHT, y + head)
             if not number:
-                _draw_sizes(sheet, figure, (x + gutter, y), (xs, ys), (cell, head), (across, down))
+                _draw_sizes(sheet, figure, (x - 10, y - 6), xs, ys, across, down)
             if has_titles:
                 sheet.text(x + gutter, y + 12, panel_text(figure, panel.index), "gl-small gl-ink")
-            _draw_panel(sheet, figure, panel, (x + gutter, y + head), (xs, ys), cell)
+            _draw_panel(sheet, figure, panel, xs, ys)
         x += wide + _SPACE
     sheet.close()
     return y + head + height
 
 
-def _positions(coordinates: Sequence[int | None], cell: int) -> tuple[list[int], int]:
-    """Where each row or column begins, and where the last one ends."""
-    found, at = [], 0
+def _spans(coordinates: Sequence[int | None], cell: int, start: int) -> _Spans:
+    """Where each row or column of a panel begins and ends."""
+    found: _Spans = []
     for coordinate in coordinates:
-        found.append(at)
-        at += GAP if coordinate is None else cell
-    return found, at
-
-
-def _width(figure: Figure, cells: Sequence[Cell | None]) -> int:
-    """Pixels across a cell of the grid."""
-    longest = max(len(_grid_text(figure, cell)) for cell in cells if cell)
-    return max(CHARACTER * longest + 12, _LEAST_WIDTH)
+        end = start + (GAP if coordinate is None else cell)
+        found.append((start, end))
+        start = end
+    return found
 
 
 def _grid_text(figure: Figure, cell: Cell) -> str:
     return f"{cell.text} {cell.place}" if figure.has_names and cell.is_element else str(cell.place)
 
 
-def _draw_panel(
-    sheet: Sheet, figure: Figure, panel: Panel, at: tuple[int, int], positions: tuple[list[int], list[int]], width: int
-) -> None:
-    """One grid with its coordinates; `at` is the corner of the first cell."""
-    left, top = at
-    xs, ys = positions
-    for x, column in zip(xs, figure.columns):
-        middle = left + x + (GAP if column is None else width) // 2
+def _draw_panel(sheet: Sheet, figure: Figure, panel: Panel, xs: _Spans, ys: _Spans) -> None:
+    """One grid with its coordinates."""
+    left, top = xs[0][0], ys[0][0]
+    for (x, right), column in zip(xs, figure.columns):
         if figure.shape.rank:
-            sheet.text(middle, top - 6, "…" if column is None else str(column), "gl-small gl-muted", "middle")
-    for y, row in zip(ys, figure.rows):
-        middle = top + y + (GAP if row is None else _CELL_HEIGHT) // 2 + 4
+            text = "…" if column is None else str(column)
+            sheet.text((x + right) // 2, top - 6, text, "gl-small gl-muted", "middle")
+    for (y, bottom), row in zip(ys, figure.rows):
         if figure.shape.rank > 1:
-            sheet.text(left - 6, middle, "⋮" if row is None else str(row), "gl-small gl-muted", "end")
-    for y, row, cells in zip(ys, figure.rows, panel.rows):
-        for x, column, cell in zip(xs, figure.columns, cells):
+            text = "⋮" if row is None else str(row)
+            sheet.text(left - 6, (y + bottom) // 2 + 4, text, "gl-small gl-muted", "end")
+    for (y, bottom), row, cells in zip(ys, figure.rows, panel.rows):
+        for (x, right), column, cell in zip(xs, figure.columns, cells):
             if cell:
-                draw_cell(sheet, figure, cell, (left + x, top + y, width, _CELL_HEIGHT), _grid_text(figure, cell))
+                draw_cell(sheet, figure, cell, (x, y, right - x, bottom - y), _grid_text(figure, cell))
             else:
                 mark = "⋱" if row is None and column is None else "⋮" if row is None else "…"
-                across, down = GAP if column is None else width, GAP if row is None else _CELL_HEIGHT
-                sheet.text(left + x + across // 2, top + y + down // 2 + 4, mark, "gl-muted", "middle")
-                sheet.reach(left + x + across, top + y + down)
-    _draw_borders(sheet, _grid_borders(figure, panel, at, positions, width))
+                sheet.text((x + right) // 2, (y + bottom) // 2 + 4, mark, "gl-muted", "middle")
+                sheet.reach(right, bottom)
+    _draw_borders(sheet, _grid_borders(figure, panel, xs, ys))
 
 
 def draw_cell(sheet: Sheet, figure: Figure, cell: Cell, box: tuple[int, int, int, int], text: str) -> None:
@@ -137,33 +130,21 @@ def draw_cell(sheet: Sheet, figure: Figure, cell: Cell, box: tuple[int, int, int
     sheet.cell(box, cell.place, tip(figure, cell), text, cell.color % COLORS if cell.is_element else None)
 
 
-def _grid_borders(
-    figure: Figure, panel: Panel, at: tuple[int, int], positions: tuple[list[int], list[int]], width: int
-) -> _Segments:
+def _grid_borders(figure: Figure, panel: Panel, xs: _Spans, ys: _Spans) -> _Segments:
     """The borders of tiles in a panel, by level.  An outer side is a border too, unless something is left out there."""
-    left, top = at
     found: _Segments = {}
-    rows = [(None,) * len(figure.columns), *panel.rows, (None,) * len(figure.columns)]
-    for number, (above, below) in enumerate(zip(rows, rows[1:])):
-        for x, upper, lower in zip(positions[0], above, below):
-            level = _side(figure, upper, lower, number in (0, len(panel.rows)))
-            y = positions[1][number] if number < len(panel.rows) else positions[1][-1] + _CELL_HEIGHT
-            if level:
-                found.setdefault(level, []).append((left + x, top + y, left + x + width, top + y))
-    for y, row in zip(positions[1], panel.rows):
-        for number, (before, after) in enumerate(zip((None, *row), (*row, None))):
-            level = _side(figure, before, after, number in (0, len(row)))
-            x = positions[0][number] if number < len(row) else positions[0][-1] + width
-            if level:
-                found.setdefault(level, []).append((left + x, top + y, left + x, top + y + _CELL_HEIGHT))
+    for lines_of_cells, along, across in ((panel.rows, xs, ys), (tuple(zip(*panel.rows)), ys, xs)):
+        nothing = (None,) * len(along)
+        edges = [*(start for start, _ in across), across[-1][1]]
+        for edge, before, after in zip(edges, (nothing, *lines_of_cells), (*lines_of_cells, nothing)):
+            for (start, end), one, other in zip(along, before, after):
+                level = figure.border(one, other)
+                if edge in (edges[0], edges[-1]):
+                    level = 1 if figure.blocks and (one or other) else 0
+                if level:
+                    segment = (start, edge, end, edge) if along is xs else (edge, start, edge, end)
+                    found.setdefault(level, []).append(segment)
     return found
-
-
-def _side(figure: Figure, one: Cell | None, other: Cell | None, is_outer: bool) -> int:
-    """The level of the border between two cells, of which one is missing on an outer side."""
-    if is_outer:
-        return 1 if figure.blocks and (one or other) else 0
-    return figure.border(one, other)
 
 
 def _draw_borders(sheet: Sheet, borders: _Segments) -> None:
@@ -174,42 +155,30 @@ def _draw_borders(sheet: Sheet, borders: _Segments) -> None:
 
 
 def _draw_sizes(
-    sheet: Sheet,
-    figure: Figure,
-    at: tuple[int, int],
-    positions: tuple[list[int], list[int]],
-    measures: tuple[int, int],
-    texts: tuple[str, list[str]],
+    sheet: Sheet, figure: Figure, at: tuple[int, int], xs: _Spans, ys: _Spans, across: str, down: Sequence[str]
 ) -> None:
-    """Lines along the first panel with the sizes of its dimensions: dashed along padding, an arrow on the fastest."""
-    (left, top), (width, head), (across, down) = at, measures, texts
+    """Lines at x and y `at` along the first panel, with the sizes of its dimensions."""
+    x, y = at
     rank = figure.shape.rank
+    inks = ["gl-small gl-accent" if figure.fastest == dim else "gl-small gl-ink" for dim in (rank - 1, rank - 2)]
     if across:
-        fast = figure.fastest == rank - 1
-        sheet.text(left, top - 14, across, f"gl-small {'gl-accent' if fast else 'gl-ink'}")
-        _draw_span(sheet, figure, rank - 1, left, positions[0], width, top - 6, fast)
+        sheet.text(xs[0][0], y - 8, across, inks[0])
+        _draw_span(sheet, figure, rank - 1, xs, y)
     if down:
-        fast = figure.fastest == rank - 2
-        x = left - SMALL_CHARACTER * len(str(max(row for row in figure.rows if row is not None))) - 18
         for number, line in enumerate(down):
-            sheet.text(
-                x - 8, top + head + 14 + 15 * number, line, f"gl-small {'gl-accent' if fast else 'gl-ink'}", "end"
-            )
-        _draw_span(sheet, figure, rank - 2, top + head, positions[1], _CELL_HEIGHT, x, fast)
+            sheet.text(x - 8, ys[0][0] + 14 + 15 * number, line, inks[1], "end")
+        _draw_span(sheet, figure, rank - 2, ys, x)
 
 
-def _draw_span(
-    sheet: Sheet, figure: Figure, dim: int, start: int, positions: list[int], cell: int, at: int, fast: bool
-) -> None:
-    """A line beside the cells of one dimension, at x or y `at`: elements, then padding."""
+def _draw_span(sheet: Sheet, figure: Figure, dim: int, spans: _Spans, at: int) -> None:
+    """A line at x or y `at` beside the cells of one dimension: dashed along padding, an arrow on the fastest."""
     across = dim == figure.shape.rank - 1
     shown = figure.columns if across else figure.rows
     size = figure.shape.dimensions[dim]
-    ends = [p + (GAP if c is None else cell) for p, c in zip(positions, shown)]
     last = max((c for c in shown if c is not None), default=0)
-    elements = [end for end, c in zip(ends, shown) if c is not None and c < size or c is None and size > last]
-    middle = start + max(elements, default=0)
-    end = start + ends[-1]
+    elements = [end for (_, end), c in zip(spans, shown) if (c is not None and c < size) or (c is None and size > last)]
+    start, end = spans[0][0], spans[-1][1]
+    middle = max(elements, default=start)
 
     def line(one: int, other: int) -> str:
         return f"M{one} {at}H{other}" if across else f"M{at} {one}V{other}"
@@ -217,7 +186,7 @@ def _draw_span(
     def tick(point: int) -> str:
         return f"M{point} {at - 4}V{at + 4}" if across else f"M{at - 4} {point}H{at + 4}"
 
-    if fast and middle > start:
+    if figure.fastest == dim and middle > start:
         head = f"M{middle - 7} {at - 4}L{middle} {at}L{middle - 7} {at + 4}"
         turned = f"M{at - 4} {middle - 7}L{at} {middle}L{at + 4} {middle - 7}"
         sheet.path("gl-arrow", line(start, middle) + (head if across else turned))
@@ -233,10 +202,7 @@ def _draw_span(
 
 def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     """The places of the buffer in order, in lines; returns where they end."""
-    number = padding_mark(figure.shape)
-    cells = [cell for cell in figure.strip if cell]
-    longest = max(len(cell.text) if cell.is_element else len(number) for cell in cells)
-    width = max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, _LEAST_WIDTH)
+    width, number = strip_width(figure), padding_mark(figure.shape)
     x, y = MARGIN, top
     foot = 22 if figure.shape.is_packed else 0
     borders: _Segments = {}
@@ -244,19 +210,27 @@ def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     for cell in figure.strip:
         wide = width if cell else GAP
         if x + wide > ACROSS:
-            x, y = MARGIN, y + 24 + _CELL_HEIGHT + foot
+            x, y = MARGIN, y + 24 + CELL_HEIGHT + foot
         if cell:
             sheet.text(x + width // 2, y + 10, str(cell.place), "gl-small gl-muted", "middle")
-            draw_cell(sheet, figure, cell, (x, y + 14, width, _CELL_HEIGHT), cell.text if cell.is_element else number)
+            draw_cell(sheet, figure, cell, (x, y + 14, width, CELL_HEIGHT), cell.text if cell.is_element else number)
             _add_sides(figure, borders, cell, (x, y + 14, width))
             if foot:
-                _draw_byte(sheet, figure, cell, x, y + 14 + _CELL_HEIGHT, width)
+                _draw_byte(sheet, figure, cell, x, y + 14 + CELL_HEIGHT, width)
         else:
-            sheet.text(x + GAP // 2, y + 14 + _CELL_HEIGHT // 2 + 4, "…", "gl-muted", "middle")
+            sheet.text(x + GAP // 2, y + 14 + CELL_HEIGHT // 2 + 4, "…", "gl-muted", "middle")
         x += wide
     _draw_borders(sheet, borders)
     sheet.close()
-    return y + 14 + _CELL_HEIGHT + foot
+    return y + 14 + CELL_HEIGHT + foot
+
+
+def strip_width(figure: Figure) -> int:
+    """Pixels across a place of the strip."""
+    number = padding_mark(figure.shape)
+    cells = [cell for cell in figure.strip if cell]
+    longest = max(len(cell.text if cell.is_element else number) for cell in cells)
+    return max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, LEAST_WIDTH)
 
 
 def _add_sides(figure: Figure, borders: _Segments, cell: Cell, at: tuple[int, int, int]) -> None:
@@ -267,8 +241,8 @@ def _add_sides(figure: Figure, borders: _Segments, cell: Cell, at: tuple[int, in
     for side, place in ((x, cell.place), (x + width, cell.place + 1)):
         level = 1 if place == figure.shape.buffer_size else figure.border_before(place)
         if level:
-            borders.setdefault(level, []).append((side, y, side, y + _CELL_HEIGHT))
-    for edge in (y, y + _CELL_HEIGHT):
+            borders.setdefault(level, []).append((side, y, side, y + CELL_HEIGHT))
+    for edge in (y, y + CELL_HEIGHT):
         borders.setdefault(1, []).append((x, edge, x + width, edge))
 
 

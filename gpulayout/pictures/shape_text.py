@@ -18,11 +18,43 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from gpulayout.layout.checks import clipped
-from gpulayout.pictures.boxes import BLANK, HEAVY, LIGHT, UNICODE, Glyphs, boxes
 from gpulayout.pictures.figure import TERMINAL, Cell, Figure, Panel
 from gpulayout.pictures.legend import facts, legend, padding_mark, panel_text, panels_text, size_text
+
+BLANK, LIGHT, HEAVY = range(3)
+
+
+class Glyphs(NamedTuple):
+    """The characters of a drawing.
+
+    junctions   where borders of weight u, r, d and l come from above, right, below and left: the character at
+                27 u + 9 r + 3 d + l
+    """
+
+    junctions: str
+    hatch: str
+    ellipsis: str
+    right: str
+    down: str
+
+
+UNICODE = Glyphs(
+    " ╴╸╷┐┑╻┒┓╶─╾┌┬┭┎┰┱╺╼━┍┮┯┏┲┳╵┘┙│┤┥╽┧┪└┴┵├┼┽┟╁╅┕┶┷┝┾┿┢╆╈╹┚┛╿┦┩┃┨┫┖┸┹┞╀╃┠╂╉┗┺┻┡╄╇┣╊╋", "░", "…", "→", "↓"
+)
+
+
+def _ascii_junction(up: int, right: int, down: int, left: int) -> str:
+    """`|` and `-` for light borders, `#` and `=` for heavy ones, `+` where light ones meet."""
+    across, along = max(left, right), max(up, down)
+    if across and along:
+        return "#" if HEAVY in (across, along) else "+"
+    return " -="[across] if across else " |#"[along]
+
+
+ASCII = Glyphs("".join(_ascii_junction(n // 27, n // 9 % 3, n // 3 % 3, n % 3) for n in range(81)), "/", "~", "->", "v")
 
 
 def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
@@ -58,14 +90,15 @@ def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL
     lines = [size_text(figure, dim).replace(":", f" {arrow}", 1) for dim, arrow in sorted(arrows.items()) if dim >= 0]
     lines = _wrapped((panels_text(figure), *lines), width)
     lines += [""] if lines else []
-    cell = 1 + max(len(_text(figure, cell)) for panel in figure.panels if panel for row in panel.rows for cell in row)
+    cells = [cell for panel in figure.panels if panel for row in panel.rows for cell in row if cell]
+    width_of_cell = 1 + max(len(cell.text) * figure.has_names + len(str(cell.place)) for cell in cells)
     for panel in figure.panels:
         if panel is None:
             lines.append(glyphs.ellipsis)
             continue
         if panel.index:
             lines.append(panel_text(figure, panel.index))
-        lines += _panel(figure, panel, cell, glyphs)
+        lines += _panel(figure, panel, width_of_cell, glyphs)
     return "\n".join(lines)
 
 
@@ -87,11 +120,6 @@ def _panel(figure: Figure, panel: Panel, width: int, glyphs: Glyphs) -> list[str
     )
     lines = [(" " * gutter if number is None else sides[number]) + line.rstrip() for number, line in drawn]
     return [f"{names[1].rjust(gutter)} {header}", *lines] if rank else lines
-
-
-def _text(figure: Figure, cell: Cell | None) -> str:
-    """What a cell of the grid holds, without blanks between the name and the place."""
-    return "" if cell is None else f"{cell.text if figure.has_names else ''}{cell.place}"
 
 
 def _box(figure: Figure, cell: Cell, width: int, glyphs: Glyphs) -> str:
@@ -191,3 +219,53 @@ def _strip_line(figure: Figure, cells: Sequence[Cell | None], wide: int, pad: st
         texts = [str(cell.place * bits // 8) if cell and start else "" for cell, start in zip(cells, starts)]
         lines.append(numbers("byte ", texts))
     return lines
+
+
+# ---- boxes ---------------------------------------------------------------------------------------------------
+
+
+def boxes(
+    texts: Sequence[Sequence[str]],
+    walls: Sequence[Sequence[int]],
+    floors: Sequence[Sequence[int]],
+    glyphs: Glyphs,
+) -> list[tuple[int | None, str]]:
+    """Lines with the number of the row in each, or None for a border between rows; a border of blanks is left out.
+
+    With heavy borders around tiles of 2 x 2:
+
+    ┏━━━━━┯━━━━━┳━━━━━┯━━━━━┓
+    ┃    0│    1┃    4│    5┃
+    ┃    2│    3┃    6│    7┃
+    ┗━━━━━┷━━━━━┻━━━━━┷━━━━━┛
+
+    texts    row by row; the texts of a column have one length
+    walls    for every row the weights of its vertical borders, one more than columns
+    floors   the weights of the horizontal borders above every row and below the last, one for each column
+
+    >>> [line for _, line in boxes([["a", "b"]], [[1, 1, 1]], [[1, 1], [1, 1]], ASCII)]
+    ['+-+-+', '|a|b|', '+-+-+']
+    """
+    blank = [BLANK] * (len(texts[0]) + 1)
+    found: list[tuple[int | None, str]] = []
+    for number, floor in enumerate(floors):
+        if any(floor):
+            above = walls[number - 1] if number else blank
+            below = walls[number] if number < len(walls) else blank
+            found.append((None, _border(texts[0], above, floor, below, glyphs)))
+        if number < len(texts):
+            line = "".join(
+                glyphs.junctions[30 * wall] + text for wall, text in zip(walls[number], (*texts[number], ""))
+            )
+            found.append((number, line))
+    return found
+
+
+def _border(
+    texts: Sequence[str], above: Sequence[int], floor: Sequence[int], below: Sequence[int], glyphs: Glyphs
+) -> str:
+    """The border between two rows."""
+    line = ""
+    for up, right, down, left, text in zip(above, (*floor, BLANK), below, (BLANK, *floor), (*texts, "")):
+        line += glyphs.junctions[27 * up + 9 * right + 3 * down + left] + glyphs.junctions[10 * right] * len(text)
+    return line

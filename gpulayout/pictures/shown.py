@@ -80,7 +80,7 @@ def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) ->
     for point in wanted:
         if 0 <= point < width and (not kept or _length(kept | {point}, width, cell, gap) <= room):
             kept.add(point)
-    return list(with_gaps(sorted(kept), width))
+    return list(with_gaps(kept, width))
 
 
 def wanted_coordinates(width: int, size: int, edges: Sequence[int]) -> list[int]:
@@ -117,13 +117,8 @@ def chosen_panels(
     order = [dim for dim in order if widths[dim] > 1]
     at_edges = [step(dim, edge + side) for dim in order for edge in edges.get(dim, ())[:1] for side in (-1, 0)]
     wanted = [*at_edges[:2], first, tuple(width - 1 for width in widths), *at_edges, *(step(dim, 1) for dim in order)]
-    found: list[tuple[int, ...] | None] = []
-    expected = 0
-    for panel in sorted(list(dict.fromkeys(wanted))[:most]):
-        number = row_major_number(panel, widths)
-        found += [panel] if number == expected else [None, panel]
-        expected = number + 1
-    return [*found, None] if expected < product(widths) else found
+    kept = {row_major_number(panel, widths): panel for panel in list(dict.fromkeys(wanted))[:most]}
+    return [None if number is None else kept[number] for number in with_gaps(kept, product(widths))]
 
 
 def row_major_number(index: Iterable[int], sizes: Iterable[int]) -> int:
@@ -169,15 +164,15 @@ def _digit_ends(table: StrideTable) -> list[list[int]]:
     return found
 
 
-def _length(points: set[int], width: int, cell: int, gap: int) -> int:
+def _length(points: Iterable[int], width: int, cell: int, gap: int) -> int:
     """What a list takes when drawn, with its gaps."""
-    return sum(gap if point is None else cell for point in with_gaps(sorted(points), width))
+    return sum(gap if point is None else cell for point in with_gaps(points, width))
 
 
-def with_gaps(points: list[int], width: int) -> Iterator[int | None]:
-    """The points, with None where one or more are left out."""
+def with_gaps(points: Iterable[int], width: int) -> Iterator[int | None]:
+    """The points in ascending order, with None where one or more are left out."""
     expected = 0
-    for point in points:
+    for point in sorted(points):
         if point != expected:
             yield None
         yield point

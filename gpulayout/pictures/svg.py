@@ -1,18 +1,23 @@
 """SVG as text: a sheet that grows with what is put on it, with one look for light and dark pages.
 
 All numbers are whole pixels and nothing depends on the machine, so the same picture is the same bytes everywhere.
-`style` says what the classes of the elements look like.
+
+The look is rules of CSS, of which a picture holds those that it uses.  Colours are plain values, which slide programs
+read; a page in dark mode overrides them.  A notebook puts the style of every picture into one page.  So all class names
+begin with `gl-`, and no rule relies on its order: what one rule sets, only a rule with a more specific selector sets
+again.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from gpulayout.pictures.style import style
-
 CHARACTER, SMALL_CHARACTER = 8, 7  # pixels of a character of text, rounded up, and of small text
+COLORS = 6  # of cells, and of moves between them
+_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML
 _HATCH = (
     '<defs><pattern id="{}" width="7" height="7" patternUnits="userSpaceOnUse">'
     '<rect class="gl-blank" width="7" height="7"/><path class="gl-hatch" d="M-1 8L8 -1M-1 1L1 -1M6 8L8 6"/>'
@@ -84,16 +89,7 @@ def clean(text: str) -> str:
     >>> clean("a<b>&c"), clean(chr(0)) == chr(0xFFFD)
     ('a&lt;b&gt;&amp;c', True)
     """
-    allowed = (
-        character
-        if character in "\t\n\r"
-        or " " <= character < "\ud800"
-        or "\ue000" <= character
-        and character not in "\ufffe\uffff"
-        else "\ufffd"
-        for character in text
-    )
-    return escape("".join(allowed), quote=False)
+    return escape(_FORBIDDEN.sub("\ufffd", text), quote=False)
 
 
 def lines(segments: Iterable[tuple[int, int, int, int]]) -> str:
@@ -115,4 +111,85 @@ def lines(segments: Iterable[tuple[int, int, int, int]]) -> str:
             else:
                 joined.append((low, high))
         found += [f"M{low} {at}H{high}" if horizontal else f"M{at} {low}V{high}" for low, high in joined]
+    return "".join(found)
+
+
+# ---- the look ------------------------------------------------------------------------------------------------
+
+_FORMS = (
+    (".gl-picture text", "font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"),
+    (".gl-picture text.gl-title", "font-size:15px;font-weight:600"),
+    (".gl-picture text.gl-small", "font-size:11px"),
+    (".gl-cell text", "text-anchor:middle"),
+    (".gl-padding text", "stroke-width:3px;paint-order:stroke"),
+    (".gl-line,.gl-arrow,.gl-tile1,.gl-tile2,.gl-hatch", "fill:none"),
+    (".gl-arrow", "stroke-width:2"),
+    (".gl-sector", "stroke-width:3"),
+    (".gl-tile1", "stroke-width:3;stroke-linecap:square"),
+    (".gl-tile2", "stroke-width:1.5"),
+)
+# The names in braces are those of a look.
+_PAINTS = (
+    (".gl-page", "fill:{page}"),
+    (".gl-ink", "fill:{ink}"),
+    (".gl-muted,.gl-heads", "fill:{muted}"),
+    (".gl-accent", "fill:{accent}"),
+    (".gl-line,.gl-sector", "stroke:{muted}"),
+    (".gl-arrow", "stroke:{accent}"),
+    (".gl-tile1,.gl-tile2", "stroke:{ink}"),
+    (".gl-hatch", "stroke:{line}"),
+    (".gl-blank", "fill:{blank}"),
+    (".gl-cell rect,.gl-swatch", "stroke:{line}"),
+    (".gl-padding text", "stroke:{blank}"),
+    *((f".gl-c{number} rect", f"fill:{{fill{number}}}") for number in range(COLORS)),
+    *((f".gl-move{number}", f"stroke:{{stroke{number}}}") for number in range(COLORS)),
+)
+
+
+def _look(*, fills: str, strokes: str, **named: str) -> dict[str, str]:
+    """A name for every colour of a look."""
+    fill_names = {f"fill{number}": fill for number, fill in enumerate(fills.split())}
+    return named | fill_names | {f"stroke{number}": stroke for number, stroke in enumerate(strokes.split())}
+
+
+_LIGHT = _look(
+    page="#ffffff",
+    ink="#1f2328",
+    muted="#59636e",
+    line="#b6bec7",
+    accent="#0969da",
+    blank="#f6f8fa",
+    fills="#dbeafe #dcfce7 #fef3c7 #fce7f3 #e9e5fd #cff5f9",
+    strokes="#2563eb #15803d #a16207 #be185d #6d28d9 #0e7490",
+)
+_DARK = _look(
+    page="#0d1117",
+    ink="#e6edf3",
+    muted="#9aa4af",
+    line="#5b6570",
+    accent="#58a6ff",
+    blank="#161b22",
+    fills="#1d3b66 #164a2e #524012 #57243f #3c2f6b #104a52",
+    strokes="#60a5fa #4ade80 #facc15 #f472b6 #a78bfa #22d3ee",
+)
+
+
+def style(body: str) -> str:
+    """The rules for the classes that a picture's elements have.
+
+    >>> style('<rect class="gl-page"/>')
+    '.gl-page{fill:#ffffff}@media(prefers-color-scheme:dark){.gl-page{fill:#0d1117}}'
+    """
+    used = set(re.findall(r"gl-\w+", " ".join(re.findall(r'class="([^"]*)"', body))))
+    light, dark = (_rules(_PAINTS, used, look) for look in (_LIGHT, _DARK))
+    return f"{_rules(_FORMS, used, {})}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+
+
+def _rules(rules: Sequence[tuple[str, str]], used: set[str], look: Mapping[str, str]) -> str:
+    """The rules of which some selector names only used classes, without its other selectors."""
+    found = []
+    for selectors, declarations in rules:
+        kept = [selector for selector in selectors.split(",") if set(re.findall(r"gl-\w+", selector)) <= used]
+        if kept:
+            found.append(f"{','.join(kept)}{{{declarations.format_map(look) if look else declarations}}}")
     return "".join(found)

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cli import index_jobs
-from gpulayout.cli.backends import on_host
-from gpulayout.cli.benchmark import SHAPES
-from gpulayout.cli.benchmark_table import Row, table_lines
-from gpulayout.cli.index_jobs import index_arrays, jobs
-from gpulayout.cli.timing import medians_in_turns
+from gpulayout.cli import benchmark as command
+from gpulayout.cli.backends import medians_in_turns, on_host
+from gpulayout.cli.benchmark import SHAPES, Row, index_arrays, jobs, table_lines
 from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from tests.support import executors, fake_gpu
@@ -136,12 +133,12 @@ def test_a_shape_given_twice_is_timed_once():
 
 
 def test_the_exit_code_is_1_when_a_result_differs(monkeypatch):
-    right = index_jobs.delinearize
+    right = command.delinearize
 
     def wrong(linear, shape, **options):
         return right(linear, shape, **options) * (2 if gl.parse_shape(PADDED) == shape else 1)
 
-    monkeypatch.setattr(index_jobs, "delinearize", wrong)
+    monkeypatch.setattr(command, "delinearize", wrong)
     result = run("benchmark", "linearize", PADDED, *SHORT, code=1)
     assert "DIFFERS" in result.stdout and "results differ from the expected indices." in result.stdout
     assert not json.loads(run("benchmark", "linearize", PADDED, *SHORT, "--json", code=1).stdout)["ok"]

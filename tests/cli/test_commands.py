@@ -197,7 +197,7 @@ def test_errors_of_the_library_and_the_system_are_one_line(error, message, monke
     def broken(*_):
         raise error
 
-    monkeypatch.setattr("gpulayout.cli.show_shape.clipped", broken)
+    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
     assert failure("show", PADDED) == message
 
 
@@ -205,7 +205,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
     def broken(*_):
         raise KeyError("a bug")
 
-    monkeypatch.setattr("gpulayout.cli.show_shape.clipped", broken)
+    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
     with pytest.raises(KeyError):
         CliRunner().invoke(commands, ["show", PADDED], catch_exceptions=False)
 
@@ -512,9 +512,7 @@ def test_demo_as_json_has_a_timing_for_every_job(monkeypatch):
 
 @pytest.mark.machine
 def test_demo_exits_with_1_when_a_result_differs(monkeypatch):
-    monkeypatch.setattr(
-        "gpulayout.cli.demo_jobs.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64)
-    )
+    monkeypatch.setattr("gpulayout.cli.demo.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64))
     result = run("demo", "--quick", code=1)
     assert "DIFFERS" in result.stdout and "1 of 7 results differ" in result.stdout
 

@@ -15,7 +15,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.page import note, page, plan_notes
-from gpulayout.pictures.plan_figure import plan_figure
+from gpulayout.pictures.plan_picture import plan_figure
 from tests.support import chromium
 from tests.support.chromium import Screenshot, contrast
 from tests.support.command_line import failure, refusal, run
@@ -165,7 +165,7 @@ def test_pointing_at_a_cell_lights_its_place_and_the_other_way_round(text, opene
 @pytest.mark.parametrize("source, target", PLANS)
 def test_pointing_at_a_place_of_a_plan_lights_where_its_element_comes_from_and_goes_to(source, target, opened):
     page, plan = opened(source, target), gl.plan(source, target)
-    figure = plan_figure(plan.pieces, plan.source, plan.target)
+    figure = plan_figure(plan.source, plan.target)
     notes = plan_notes(figure)
     count = sum(cell is not None for cell in figure.source.strip)
     source_cells, target_cells = page.cells[:count], page.cells[count:]

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpulayout.cli.signals import Stopped, says_what_is_missing
+from gpulayout.cli.failures import Stopped, says_what_is_missing
 from tests.support.waiting import HANG
 
 SIGNALLED = """

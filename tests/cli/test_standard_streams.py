@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
-from gpulayout.cli.closed_streams import ClosedOutput
-from gpulayout.cli.main import commands
+from gpulayout.cli.main import ClosedOutput, commands
 from gpulayout.files.standard_streams import write_standard_output
 from tests.support import strategies
 from tests.support.command_line import run

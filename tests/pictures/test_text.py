@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.pictures.boxes import ASCII, BLANK, HEAVY, LIGHT, UNICODE, boxes
 from gpulayout.pictures.figure import TERMINAL, figure_of
-from gpulayout.pictures.shape_text import draw_grid, draw_strip, shape_text
+from gpulayout.pictures.shape_text import ASCII, BLANK, HEAVY, LIGHT, UNICODE, boxes, draw_grid, draw_strip, shape_text
 from tests.pictures.test_figure import SHAPES, big_shapes, grid_cells
 from tests.support.strategies import any_shapes
 

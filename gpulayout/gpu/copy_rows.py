@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import CHANGED_ITEMS, ITEMS, SECTOR, SHIFTED_ITEMS, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, common_step, planned
-from gpulayout.gpu.parameters import OwnWords, ThreadSteps
+from gpulayout.gpu.parameters import ThreadSteps
 from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
@@ -37,7 +37,7 @@ def copy_plan(work: MoveWork) -> KernelPlan:
         _COPY,
         VECTOR_BYTES,
         math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES, _many(work)))) or 1,
-        MoveFields(total, own=OwnWords(head)),
+        MoveFields(total, first=head),
         variant=(("GPL_LOAD_BYTES", load),),
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from gpulayout.gpu.arithmetic_costs import arithmetic_instructions
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.estimate import estimate, estimate_text
+from gpulayout.gpu.kernel_costs import arithmetic_instructions
 from gpulayout.gpu.launch import Kernel, KernelPlan
 from gpulayout.gpu.traffic import requests
 from gpulayout.layout.checks import counted

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.convert_run import ConvertLaunches
-from gpulayout.gpu.index_run import IndexLaunches
+from gpulayout.gpu.index_launch import IndexLaunches
 from gpulayout.gpu.many import JobMove, ManyPlan, many_plan
 from gpulayout.gpu.move_run import MoveLaunches, phases
 from gpulayout.gpu.runtime import Launch, Runtime, Start

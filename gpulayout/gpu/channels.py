@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.convert import as_pixels
-from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, as_pixels
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import (
     SHARED_TILE_BYTES,

@@ -24,9 +24,8 @@ from collections.abc import Callable
 
 from gpulayout.gpu.bits import bits_plan, packing_macros
 from gpulayout.gpu.channels import channel_plan
-from gpulayout.gpu.convert import convert_work
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
-from gpulayout.gpu.element_width import MoveWork, check_whole_elements, widened
+from gpulayout.gpu.element_width import MoveWork, check_whole_elements, convert_work, widened
 from gpulayout.gpu.kernel_numbers import FEW_ITEMS, ITEMS, THREADS
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, grid_of, planned
 from gpulayout.gpu.many_axes.plan import many_axes_plan

@@ -100,7 +100,7 @@ TESTS = (
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
     ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
-    ("gpu/convert*", ALL, _files("gpu/convert kernels/convert kernels/one_pass")),
+    ("gpu/element_width.py", ALL, (*KERNELS, *_files("gpu/convert kernels/convert kernels/one_pass"))),
     ("gpu/choose_kernel.py", ALL, (*KERNELS, *_files("moves/lookup kernels/lookup moves/packed api/explain"))),
     (
         "gpu/many.py",
@@ -138,13 +138,10 @@ TESTS = (
     ("gpu/kernel_source.py", ALL, _files("kernels/struct kernels/kernel_numbers ci/packaging")),
     ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
     *(
-        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))
-        for name in ("run", "move_run", "cupy_runtime", "argument_blocks")
+        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion gpu/convert gpu/uploads")))
+        for name in ("run", "cupy_runtime", "argument_blocks")
     ),
-    *(
-        (f"gpu/{name}.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads"))
-        for name in ("uploads", "convert_run")
-    ),
+    ("gpu/uploads.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads")),
     ("gpu/*", ALL, KERNELS),
     *(
         (

@@ -50,11 +50,6 @@ class Estimate(NamedTuple):
     binding: tuple[str, ...]
     memory_alone: float
 
-    @property
-    def launch_binds(self) -> bool:
-        """True if starting the launch takes longer than its work."""
-        return self.binding[0] == LAUNCH
-
     def as_json(self) -> dict[str, Any]:
         """The estimate as plain values."""
         return {
@@ -68,14 +63,13 @@ class Estimate(NamedTuple):
         }
 
 
-def estimate(
-    plan: KernelPlan, source_phase: int = 0, target_phase: int = 0, device: Device | None = None
-) -> Estimate | None:
-    """The expected speed of a launch, or None for kernels whose memory traffic or instructions are not known.
+def estimate(plan: KernelPlan, device: Device | None = None) -> Estimate | None:
+    """The expected speed of a launch between aligned addresses.
 
-    Without a device it is that of `devices.device_at_hand`.
+    None for kernels whose memory traffic or instructions are not known.  Without a device it is that of
+    `devices.device_at_hand`.
     """
-    work = launch_work(plan, source_phase, target_phase)
+    work = launch_work(plan)
     if work is None:
         return None
     device = device or device_at_hand()
@@ -88,7 +82,7 @@ def estimate(
         min(middle, 1),
         (found.seconds * middle / high, found.seconds * middle / low),
         found.binding,
-        sector_fraction(plan, source_phase, target_phase),
+        sector_fraction(plan),
     )
 
 
@@ -123,7 +117,7 @@ def estimate_text(found: Estimate) -> str:
     0.62 to 0.72 of a plain copy (instruction issue binds; memory alone would allow 0.98)
     """
     words = f"model, not measured, for {found.device}:"
-    if found.launch_binds:
+    if found.binding[0] == LAUNCH:
         return f"{words} the launch takes longer than moving the bytes"
     bounds = " and ".join(found.binding[:2])
     alone = "" if found.binding == (MEMORY,) else f"; memory alone would allow {found.memory_alone:.2f}"
@@ -134,12 +128,12 @@ def estimate_text(found: Estimate) -> str:
 # ---- what a launch does ----------------------------------------------------------------------------------
 
 
-def launch_work(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> LaunchWork | None:
-    """The work of a launch between two addresses, given modulo 16; None for a kernel without figures."""
+def launch_work(plan: KernelPlan) -> LaunchWork | None:
+    """The work of a launch between aligned addresses; None for a kernel without figures."""
     cost = cost_of(plan)
     if cost is None or not plan.kind.is_estimated:
         return None
-    source, target = requests(plan, source_phase, target_phase)
+    source, target = requests(plan)
     given, made = plan.in_memory
     elements, asked = math.prod(axis.extent for axis in plan.axes), math.prod(axis.bound for axis in plan.axes) * given
     # an axis with stride 0 reads the same bytes again

@@ -209,8 +209,3 @@ def reaches(axes: Sequence[Axis]) -> list[int]:
         moved = [(axis.extent - 1) * stride for axis, stride in zip(axes, strides)]
         found += [sum(each for each in moved if each > 0), sum(each for each in moved if each < 0)]
     return found
-
-
-def common_step(distances: Sequence[int], most: int) -> int:
-    """The largest power of two up to `most` bytes that divides all distances."""
-    return math.gcd(most, *distances)

@@ -24,7 +24,6 @@ from gpulayout.gpu.launch import (
     KernelPlan,
     MoveFields,
     bits_of,
-    common_step,
     planned,
     reaches,
     tile_kernel,
@@ -182,10 +181,10 @@ def _dense(work: MoveWork) -> tuple[bool, bool]:
 def _access_bytes(work: MoveWork) -> tuple[int, int]:
     """Bytes that a lane reads and writes at once in a tile of any size."""
     b, a = work.axes[:2]
-    dense_read, dense_write = _dense(work)
-    return _side_access(work, "source", None if dense_read else b), _side_access(
-        work, "target", None if dense_write else a
-    )
+    (dense_read, dense_write), width = _dense(work), work.width
+    steps = _step(work, "source", None if dense_read else b), _step(work, "target", None if dense_write else a)
+    read, write = (_WORD if width < _WORD <= step else width for step in steps)
+    return read, write
 
 
 def _starts(work: MoveWork, side: str, across: Axis | None) -> dict[str, int]:
@@ -207,11 +206,7 @@ def _misaligned(work: MoveWork, side: str, across: Axis) -> str | None:
 
 def _step(work: MoveWork, side: str, across: Axis | None) -> int:
     """Bytes: all runs of a side begin at multiples of this, a power of two up to 16."""
-    return common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
-
-
-def _side_access(work: MoveWork, side: str, across: Axis | None) -> int:
-    return _WORD if work.width < _WORD <= _step(work, side, across) else work.width
+    return math.gcd(VECTOR_BYTES, *_starts(work, side, across).values())
 
 
 def _tiles(

@@ -42,7 +42,7 @@ def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family, monkeypatc
     for _ in range(3):
         assert plan(buffer, out=out) is out
     assert kinds() == [LAUNCH] * 3
-    assert [blocks.free_count for blocks in made] == [1]  # every launch gave its block back
+    assert [len(blocks.free) for blocks in made] == [1]  # every launch gave its block back
     assert out.tolist() == expected(plan, buffer)
 
 

@@ -133,13 +133,12 @@ TESTS = (
     ),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
     ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
-    ("gpu/runtime.py", ALL, INDICES),
     ("gpu/held.py", ALL, _files("gpu/held memory/foreign_memory")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct kernels/kernel_numbers ci/packaging")),
     ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
     *(
         (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion gpu/convert gpu/uploads")))
-        for name in ("run", "cupy_runtime", "argument_blocks")
+        for name in ("run", "runtime", "cupy_runtime")
     ),
     ("gpu/uploads.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads")),
     ("gpu/*", ALL, KERNELS),

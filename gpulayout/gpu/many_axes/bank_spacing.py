@@ -114,18 +114,13 @@ def box_walks(
         found, cost = _tried(box, steps, sides)
         if cost < least:
             best, least = found, cost
-        if _is_enough(number, best):
+        if number == 0:  # keeps the run of the source, the next that of the target
+            is_enough = best is not None and best.has_few_conflicts and best.efficiency > _GOOD
+        else:  # a box that does not fit with the smallest steps fits with no others
+            is_enough = best is None or best.has_few_conflicts or number > _TRIES
+        if is_enough:
             break
     return best
-
-
-def _is_enough(number: int, best: Walks | None) -> bool:
-    """True if the steps after this number need not be tried; 0 keeps the run of the source, 1 that of the target."""
-    if number == 0:
-        return best is not None and best.has_few_conflicts and best.efficiency > _GOOD
-    if best is None:  # the box does not fit with the smallest steps, so neither with others
-        return True
-    return best.has_few_conflicts or number > _TRIES
 
 
 def _tried(

@@ -147,14 +147,11 @@ def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple
 
 def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_RunSide], cost: float) -> SharedBox:
     """The box of these sizes."""
-    read, write = (_box_order(axes, sizes, side.strides) for side in sides)
+    read, write = (  # axes of stride 0 come last
+        tuple(sorted(sizes, key=lambda k: (side.strides[k] or math.inf, axes[k].extent))) for side in sides
+    )
     source_run, target_run = (_run_length(axes, sizes, side.order) for side in sides)
     return SharedBox(tuple([sizes.get(k, 1) for k in range(len(axes))]), read, write, source_run, target_run, cost)
-
-
-def _box_order(axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int]) -> tuple[int, ...]:
-    """The axes of a box in the order of one side; those of stride 0 come last."""
-    return tuple(sorted(sizes, key=lambda k: (strides[k] or math.inf, axes[k].extent)))
 
 
 def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int]) -> int:

@@ -97,7 +97,7 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     >>> found.lane_count, found.last_lanes, found.full, found.row_count
     (25, 24, 5, 10)
     """
-    apart, left = _accesses(_merged(digits), word, together)
+    apart, left = _accesses(merged(digits), word, together)
     best: Walk | None = None
     least = (True, math.inf)
     for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
@@ -160,7 +160,7 @@ def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) 
     return Walk(lanes, rows, lane_count, last, full, count, apart)
 
 
-def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
+def merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     """The digits; those that are contiguous both on the side and in shared memory become one."""
     found: list[LaneDigit] = []
     for digit in digits:

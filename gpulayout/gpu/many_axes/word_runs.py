@@ -18,7 +18,7 @@ from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import BANKS, BOX_WORDS_MOST, LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
 from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, cut_axes
-from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT
+from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT, LaneDigit, merged
 from gpulayout.gpu.parameters import RunDigit, words_struct
 from gpulayout.moves.move import Axis
 
@@ -343,15 +343,8 @@ def _reaches(walk: WordBox, side: int) -> list[int]:
 
 def _digits(walk: WordBox, order: Sequence[int], side: int, width: int) -> list[RunDigit]:
     """The pieces in this order; those that are contiguous both in memory and in shared memory become one."""
-    found: list[RunDigit] = []
-    for k in order:
-        size, step, stride = walk.pieces[k].size, walk.steps[k] * width, walk.pieces[k].strides[side]
-        last = found[-1] if found else (0, 0, 0)
-        if found and (step, stride) == (last[0] * last[1], last[0] * last[2]):
-            found[-1] = (last[0] * size, last[1], last[2])
-        else:
-            found.append((size, step, stride))
-    return found
+    pieces = [LaneDigit(walk.pieces[k].size, walk.pieces[k].strides[side], walk.steps[k] * width) for k in order]
+    return [(digit.size, digit.step, digit.stride) for digit in merged(pieces)]
 
 
 def _per_place(walk: WordBox, side: int) -> list[tuple[int, int]]:

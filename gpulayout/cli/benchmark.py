@@ -28,7 +28,6 @@ from gpulayout.cpu import native
 from gpulayout.cpu.thread_count import thread_count
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.run import CudaBackend
-from gpulayout.gpu.runtime import Launch
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.backend import AnyArray, Backend
@@ -216,7 +215,7 @@ def _kernel(name: str, backend: CudaBackend, shape: Shape, source: AnyArray, out
     out_address, _ = runtime.place(out)
     count = out.size if name == "linearize" else source.size
     launch = index_launch(program, count, "raise", (8, True), 8)
-    start = runtime.prepare(device, Launch(*launch, 3))
+    start = runtime.prepare(device, launch)
     flag, flag_address = runtime.new_flag(device)
 
     def kernel() -> AnyArray:

@@ -1,31 +1,49 @@
-"""Launches for packed elements that do not move as whole bytes: kernels/bits.cu and bits_any.cu, or in blocks."""
+"""Launches for packed elements that do not move as whole bytes.
+
+Where source and target have different minor axes, kernels/bits_turn.cu and bits_turn_any.cu transpose blocks of
+elements in registers; kernels/bits.cu and bits_any.cu take everything else, slot by slot or in words.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
-from gpulayout.gpu.bits_turn import WORD, filled, packing_macros, turn_plan
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
-from gpulayout.gpu.kernel_numbers import ITEMS, MOST_READ, MOST_WRITTEN, THREADS
-from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, planned
-from gpulayout.gpu.parameters import OwnWords
+from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, ITEMS, MOST_READ, MOST_WRITTEN, THREADS
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, offset_bits, planned
 from gpulayout.layout.checks import counted
+from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.packed_turn import source_minor, tiled, turned
 
+AXES = (4, 8, 64)  # compiled numbers of axes: few, since each is compiled for nine pairs of widths
+TURN_AXES = (2, 4, 8)  # those of bits_turn_any.cu, which is compiled for three; more axes are too short for blocks
+_WORD = 4  # bytes that a thread of the transposing kernels writes, and that others read of a packed source
+_PHASES = 16  # a thread of bits.cu adds the phase of the source's address to the offsets of its elements
+# Blocks of a tile along the target -> how much work a tile then takes: runs of up to 32 bytes take more sectors.
+# The cost model has no figures for this kernel.
+_WORK = dict(zip(BLOCKS_ALONG, (12, 11, 10, 10, 13, 16)))
+MOST_UNFILLED = 10  # slots of the blocks for each of the move; from there on, slot by slot is as fast
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any", shared_bytes=0, is_estimated=False)
+_TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
+_TURN_ANY = Kernel("bits", "bits_turn_any.cu", "gpl_bits_turn_any", shared_bytes=0, is_estimated=False)
 
 
-# A thread of bits.cu adds the phase of the source's address to the offsets of its elements.
-_PHASES = 16
+class _Tiles(NamedTuple):
+    """Tiles of a move in blocks: blocks of a tile along the target, tiles along it, and rows of blocks in all tiles."""
+
+    blocks: int
+    along: int
+    rows: int
 
 
-def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
-    """The launch; None when there is nothing to write.  Buffers of packed elements may begin at any byte."""
-    if not move.slots:
-        return None
-    if plan := turn_plan(move, source_phase, target_phase):
+def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan:
+    """The launch.  Buffers of packed elements may begin at any byte."""
+    if plan := _turn_plan(move, source_phase, target_phase):
         return plan
     work = MoveWork(move, 1, filled(move.axes), 0, target_phase, (_why(move),))
     widths = packing_macros(move)
@@ -38,22 +56,39 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
             _DENSE,
             group,
             math.ceil(groups / THREADS),
-            MoveFields(move.slots, own=OwnWords(head, move.start)),
+            MoveFields(move.slots, first=head, second=move.start),
             variant=widths,
             reach=move.source_span[1] + _PHASES if move.source_bits == 8 else 0,
         )
         steps = move.axes[0].source_stride != 1  # slot by slot; else in words of a packed source, or in vectors
-        plan = replace(plan, reads=Access(1 if steps else VECTOR_BYTES if move.source_bits == 8 else WORD))
+        plan = replace(plan, reads=Access(1 if steps else VECTOR_BYTES if move.source_bits == 8 else _WORD))
     else:
         plan = planned(
             work,
             _ANY,
             1,
             math.ceil(move.bytes_written / (THREADS * ITEMS)),
-            MoveFields(move.bytes_written, own=OwnWords(second=move.start)),
+            MoveFields(move.bytes_written, second=move.start),
             variant=widths,
         )
     return replace(plan, axes=move.axes)
+
+
+def filled(axes: tuple[Axis, ...], counts: tuple[int, ...] = AXES) -> tuple[Axis, ...]:
+    """The axes, with loops of extent 1 up to a compiled number."""
+    count = next(count for count in counts if count >= len(axes))
+    return (*axes, *[Axis(1, 1, 0, 0)] * (count - len(axes)))
+
+
+def packing_macros(move: PackedMove | LookupMove) -> tuple[tuple[str, int], ...]:
+    """How the slots of both sides lie in bytes; the order only of big sides, so that other kernels stay as they are."""
+    source_bits, target_bits, *big = move.packing
+    names = [name for name, is_big in zip(("GPL_SOURCE_BIG", "GPL_TARGET_BIG"), big) if is_big]
+    return (
+        ("GPL_SOURCE_BITS", min(source_bits, 8)),
+        ("GPL_TARGET_BITS", min(target_bits, 8)),
+        *[(name, 1) for name in names],
+    )
 
 
 def group_bytes(source_bits: int, target_bits: int) -> int:
@@ -79,3 +114,100 @@ def _why(move: PackedMove) -> str:
         f"not all runs of {minor.bound} elements begin and end at multiples of {per}, so words are put together from "
         f"{elements}"
     )
+
+
+def _turn_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
+    """The launch; None if the elements do not move in blocks."""
+    found = source_minor(move)
+    if not found:
+        return None
+    if not (source_phase | target_phase) % _WORD and (plan := _whole_words(move)):
+        return plan
+    others = (axis for axis in move.axes[1:] if axis is not found)
+    return _any_rows(move, (move.axes[0], found, *others), target_phase)
+
+
+def _reason(move: PackedMove, rows: str) -> str:
+    side = 8 * _WORD // move.bits
+    return (
+        f"the minor axes of source and target differ{rows}, so blocks of {side} x {side} elements of "
+        f"{counted(move.bits, 'bit')} are transposed in registers"
+    )
+
+
+def _pad(move: PackedMove) -> bytes:
+    """The padding element repeated through a byte."""
+    return bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))])
+
+
+def _whole_words(move: PackedMove) -> KernelPlan | None:
+    """The launch of a move whose blocks are whole words on both sides; None if they are not."""
+    turn = turned(move, 8 * _WORD)
+    if not turn:
+        return None
+    axes = tiled(turn.axes)
+    blocks = math.prod(axis.extent for axis in axes)
+    plan = planned(
+        MoveWork(replace(move, pad=_pad(move)), _WORD, filled(axes), 0, 0, (_reason(move, ""),)),
+        _TURN,
+        _WORD,
+        math.ceil(blocks / THREADS),
+        MoveFields(blocks, first=turn.target_step, second=turn.source_step),
+        variant=packing_macros(move),
+        reach=max(move.source_span[1], move.target_span[1]) // _WORD,
+    )
+    return replace(plan, axes=axes)
+
+
+def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> KernelPlan | None:
+    """The launch of a move whose rows begin anywhere; None if they are shorter than a word, or fill too little of the
+    blocks.
+
+    axes   of the move: the minor axis of the target, that of the source, the others
+    """
+    minor, found, *others = axes
+    side, reach = 8 * _WORD // move.bits, move.slots + THREADS * 8 * _WORD
+    words_read = words_of_block(move.bits, offset_bits(axes, reach))
+    wide = side * words_read
+    # The last slot of a word at which a row begins; a row that begins inside its first word takes up to one more.
+    latest = side - math.gcd(side, target_phase * 8 // move.bits, *(axis.target_stride for axis in axes[1:]))
+    words, across = math.ceil((minor.extent + latest) / side), math.ceil(found.extent / wide)
+    rows = across * math.prod(axis.extent for axis in others)
+    tiles = _tiles(words, rows)
+    if (
+        minor.extent < side
+        or len(axes) > max(TURN_AXES)
+        or move.slots * MOST_UNFILLED < (words + tiles.along) * tiles.rows * side * wide
+    ):
+        return None
+    work = MoveWork(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
+    rows_apart = found.target_stride // minor.extent if move.is_dense else 0
+    plan = planned(
+        work.because(_reason(move, " and rows begin inside words")),
+        _TURN_ANY,
+        _WORD,
+        tiles.along * tiles.rows * tiles.blocks // THREADS,
+        MoveFields(
+            rows, (tiles.along, across), (THREADS // tiles.blocks, tiles.blocks), first=rows_apart, second=move.start
+        ),
+        variant=(*packing_macros(move), ("GPL_WORDS", words_read)),
+        reach=reach,
+    )
+    return replace(plan, axes=move.axes, tile=None)
+
+
+def words_of_block(bits: int, index_bits: int) -> int:
+    """Words of a block in a row of the source: two, if 64 registers of a thread are enough for them."""
+    return 2 if bits == 4 or (bits == 2 and index_bits == 32) else 1
+
+
+def _tiles(words: int, rows: int) -> _Tiles:
+    """The tiles for rows of `words` words, with the least work.  The blocks of a tile make one word less than they are.
+
+    126 words, 64 rows of blocks: 5 tiles of 32 blocks, 8 rows, make 40 in all; 2 of 64 blocks, 4 rows, make 32.
+    """
+    choices = []
+    for blocks, work in _WORK.items():
+        along, down = math.ceil(words / (blocks - 1)), THREADS // blocks
+        choices.append((along * math.ceil(rows / down) * work, _Tiles(blocks, along, math.ceil(rows / down) * down)))
+    return min(choices)[1]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.convert import as_pixels
-from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, as_pixels
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import (
     SHARED_TILE_BYTES,
@@ -15,7 +14,6 @@ from gpulayout.gpu.launch import (
     KernelPlan,
     MoveFields,
     bits_of,
-    common_step,
     planned,
 )
 from gpulayout.moves.move import Axis
@@ -43,10 +41,8 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
         return None, work
     given, work = work, as_pixels(work, "source" if to_planes else "target")
     axes, bits = (pixel, channel, *others), bits_of(work)
-    why = (
-        _too_wide(work, to_planes)
-        or _too_large_or_short(work.width, channels, pixel.extent, bits)
-        or _misaligned(work, channel, channels, to_planes)
+    why = _does_not_fit(work, channels, pixel.extent, bits, to_planes) or _misaligned(
+        work, channel, channels, to_planes
     )
     if why:
         return None, given.because(f"{why}, so a warp does not exchange channels between its registers")
@@ -82,13 +78,13 @@ def _pixels_plan(work: MoveWork, channels: int, bits: int, to_planes: bool) -> K
     return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent))
 
 
-def _too_wide(work: MoveWork, to_planes: bool) -> str | None:
-    """Why a word of a plane does not fit a vector, if its elements are wider than those of the pixels."""
-    word = work.in_memory("target" if to_planes else "source", max(work.width, 4))
-    return f"{max(work.width, 4) // work.width} elements of a plane take {word} bytes" if word > VECTOR_BYTES else None
-
-
-def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> str | None:
+def _does_not_fit(work: MoveWork, channels: int, pixels: int, bits: int, to_planes: bool) -> str | None:
+    """Why vectors, registers or lanes do not fit the pixels; None if they do."""
+    width, bytes_of_word = work.width, max(work.width, 4)
+    # elements of the planes may be wider than those of the pixels
+    word = work.in_memory("target" if to_planes else "source", bytes_of_word)
+    if word > VECTOR_BYTES:
+        return f"{bytes_of_word // width} elements of a plane take {word} bytes"
     if registers(width, channels) > most_registers(width, bits):
         return f"{channels} channels of {width} bytes do not fit the registers"
     if not _keeps_lanes_busy(pixels, chunk_pixels(width)):
@@ -124,7 +120,7 @@ def vector_bytes(width: int, channels: int) -> int:
     >>> vector_bytes(1, 3), vector_bytes(4, 6), vector_bytes(8, 3), vector_bytes(4, 16)
     (4, 8, 8, 16)
     """
-    return common_step([4 * registers(width, channels)], VECTOR_BYTES)
+    return math.gcd(4 * registers(width, channels), VECTOR_BYTES)
 
 
 def chunk_pixels(width: int) -> int:

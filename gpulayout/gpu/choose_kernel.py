@@ -22,16 +22,15 @@ import functools
 import math
 from collections.abc import Callable
 
-from gpulayout.gpu.bits import bits_plan
+from gpulayout.gpu.bits import bits_plan, packing_macros
 from gpulayout.gpu.channels import channel_plan
-from gpulayout.gpu.convert import convert_work
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
-from gpulayout.gpu.element_width import MoveWork, widened
+from gpulayout.gpu.element_width import MoveWork, check_whole_elements, convert_work, widened
 from gpulayout.gpu.kernel_numbers import FEW_ITEMS, ITEMS, THREADS
-from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
-from gpulayout.gpu.lookup import lookup_plan
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, grid_of, planned
 from gpulayout.gpu.many_axes.plan import many_axes_plan
-from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
+from gpulayout.gpu.parameters import lookup_struct
+from gpulayout.gpu.tile import SMALLEST_TILE, tile_plan
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
@@ -39,6 +38,8 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
 _GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
+_LOOKUP = Kernel("lookup", "lookup.cu", "gpl_lookup", shared_bytes=0, is_estimated=False)
+_WORD = 4  # bytes that a thread of lookup.cu writes to a packed target
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,17 +51,8 @@ def kernel_plan(move: AnyMove, source_phase: int = 0, target_phase: int = 0) -> 
     return _PLANNERS[type(move)](move, source_phase, target_phase) if move.place_count else None
 
 
-def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> KernelPlan:
-    """The launch for elements of whole bytes, where both sides have strides."""
-    return _strided_plan(widened(move, source_phase, target_phase))
-
-
-def _convert_plan(move: ConvertMove, source_phase: int, target_phase: int) -> KernelPlan:
-    """The same for elements that change on the way."""
-    return _strided_plan(convert_work(move, source_phase, target_phase))
-
-
 def _strided_plan(work: MoveWork) -> KernelPlan:
+    """The launch for elements of whole bytes, where both sides have strides."""
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
         return copy_plan(work)
@@ -86,17 +78,9 @@ def _strided_plan(work: MoveWork) -> KernelPlan:
     return found or _gather(
         work.because(
             f"the runs of {work.axes[1].extent} and {minor.extent} elements are too short to fill "
-            f"{smallest_useful_tile()} places of shared memory, so elements are moved one by one"
+            f"{SMALLEST_TILE} places of shared memory, so elements are moved one by one"
         )
     )
-
-
-_PLANNERS: dict[type, Callable[..., KernelPlan | None]] = {
-    Move: _whole_bytes_plan,
-    PackedMove: bits_plan,
-    LookupMove: lookup_plan,
-    ConvertMove: _convert_plan,
-}
 
 
 def _why_rows(work: MoveWork) -> str:
@@ -119,3 +103,35 @@ def _gather(work: MoveWork) -> KernelPlan:
     total = math.prod(axis.extent for axis in work.axes)
     items = FEW_ITEMS if work.change and work.change.starts else ITEMS
     return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * items)), MoveFields(total))
+
+
+def _lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> KernelPlan:
+    """The launch for a move that looks up every place."""
+    for side, phase, strides in zip(("source", "target"), (source_phase, target_phase), move.strides):
+        check_whole_elements(move.itemsize, side, phase, strides)
+    program, packed = move.program, move.target_bits < 8
+    head = target_phase % _WORD if packed else 0
+    items = math.ceil((head + move.bytes_written) / _WORD) if packed else math.ceil(move.place_count / ITEMS)
+    scalars = move.place_count, head, move.has_strided_target
+    return KernelPlan(
+        _LOOKUP,
+        (("GPL_ELEMENT_BYTES", move.itemsize), ("GPL_INDEX_BITS", program.index_bits), *packing_macros(move)),
+        grid_of(math.ceil(items / THREADS)),
+        lookup_struct(program.index_bits, move.pad, scalars, program.instructions),
+        move.itemsize,
+        _WORD if packed else move.itemsize,
+        program.index_bits,
+        (),
+        None,
+        (move.why,),
+        Access(move.itemsize),
+        in_memory=(move.itemsize, move.itemsize),
+    )
+
+
+_PLANNERS: dict[type, Callable[..., KernelPlan]] = {
+    Move: lambda *move: _strided_plan(widened(*move)),
+    ConvertMove: lambda *move: _strided_plan(convert_work(*move)),
+    PackedMove: bits_plan,
+    LookupMove: _lookup_plan,
+}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import CHANGED_ITEMS, ITEMS, SECTOR, SHIFTED_ITEMS, THREADS
-from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, common_step, planned
-from gpulayout.gpu.parameters import OwnWords, ThreadSteps
+from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
+from gpulayout.gpu.parameters import ThreadSteps
 from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
@@ -24,7 +23,7 @@ _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
 def copy_plan(work: MoveWork) -> KernelPlan:
     """One contiguous run.  Head and tail are the elements before and after the whole vectors of the target."""
-    load = common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
+    load = math.gcd(work.source_phase - work.target_phase, VECTOR_BYTES)
     if load < VECTOR_BYTES:
         apart = abs(work.source_phase - work.target_phase)
         differ = f"differ by {apart} modulo 16" if work.change is None else "are not at the same place of a vector"
@@ -37,7 +36,7 @@ def copy_plan(work: MoveWork) -> KernelPlan:
         _COPY,
         VECTOR_BYTES,
         math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES, _many(work)))) or 1,
-        MoveFields(total, own=OwnWords(head)),
+        MoveFields(total, first=head),
         variant=(("GPL_LOAD_BYTES", load),),
     )
 
@@ -68,26 +67,18 @@ def rows_plan(work: MoveWork) -> KernelPlan:
         work.source_phase - work.target_phase,
         *((axis.source_stride - axis.target_stride) * width for axis in others),
     ]
-    load = common_step(apart, vector) if work.reads else vector
+    load = math.gcd(vector, *apart) if work.reads else vector
     if load < vector:
         work = work.because(
             f"source and target are not always {_apart(work, 2 * load)} apart, so what is written is cut out of "
             "two vectors that are read, or put together from smaller ones"
         )
     items = SHIFTED_ITEMS if has_own else _items(load, vector, _many(work))
-    loops = row_loops(work.axes, width, vector, items, work.target_phase)
+    fields = _row_fields(work.axes, width, vector, items, work.target_phase)
     variant: Macros = (("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load))
     if work.change:
         variant = *variant, ("GPL_WHOLE_ROWS", int(aligned >= vector and row_bytes % vector == 0))
-    total = math.prod(loops.extents)
-    return planned(
-        work,
-        _ROWS,
-        vector,
-        math.ceil(total / THREADS),
-        MoveFields(total, (loops.extents[0], 1), steps=loops.steps, looped=loops.looped),
-        variant=variant,
-    )
+    return planned(work, _ROWS, vector, math.ceil(fields.total / THREADS), fields, variant=variant)
 
 
 def _apart(work: MoveWork, nbytes: int) -> str:
@@ -95,21 +86,11 @@ def _apart(work: MoveWork, nbytes: int) -> str:
     return f"a multiple of {nbytes} bytes" if work.change is None else f"a multiple of {nbytes // work.width} elements"
 
 
-class RowLoops(NamedTuple):
-    """How the threads of rows.cu share the work.
+def _row_fields(axes: Sequence[Axis], width: int, vector: int, items: int, target_phase: int) -> MoveFields:
+    """The fields for rows that move in chunks of `vector` bytes, so many for each thread.
 
-    steps     how the chunks of a thread lie
-    extents   threads that share a row, then those along the other axes
-    looped    the axes of the parameter struct: places along the axis of the steps are those of threads
+    The first count is that of threads that share a row, and places along the axis of the steps are those of threads.
     """
-
-    steps: ThreadSteps
-    extents: list[int]
-    looped: list[Axis]
-
-
-def row_loops(axes: Sequence[Axis], width: int, vector: int, items: int, target_phase: int = 0) -> RowLoops:
-    """The loops of rows that move in chunks of `vector` bytes, so many for each thread."""
     minor, *others = axes
     aligned = _aligned(target_phase, others, width)
     chunks = math.ceil((minor.extent * width + max(vector - aligned, 0)) / vector)
@@ -122,12 +103,12 @@ def row_loops(axes: Sequence[Axis], width: int, vector: int, items: int, target_
         looped[steps.along] = axis._replace(
             source_stride=items * axis.source_stride, target_stride=items * axis.target_stride
         )
-    return RowLoops(steps, extents, looped)
+    return MoveFields(math.prod(extents), (extents[0], 1), steps=steps, looped=looped)
 
 
 def _aligned(target_phase: int, others: Sequence[Axis], width: int) -> int:
     """The largest power of two, up to a vector, that divides the starts of all rows of the target, in bytes."""
-    return common_step([target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
+    return math.gcd(VECTOR_BYTES, target_phase, *(axis.target_stride * width for axis in others))
 
 
 def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: int) -> ThreadSteps:

@@ -18,13 +18,12 @@ from typing import Any, Literal, cast
 import cupy  # pyright: ignore[reportMissingImports]
 import numpy as np
 
-from gpulayout.gpu.argument_blocks import ArgumentBlocks
 from gpulayout.gpu.held import Held, Wait
+from gpulayout.gpu.index_launch import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.kernel_numbers import THREADS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.run import CudaBackend
-from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Macros, Start
+from gpulayout.gpu.runtime import NO_OFFENDER, ArgumentBlocks, Launch, Macros, Start
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
 from gpulayout.moves.index_program import IndexProgram

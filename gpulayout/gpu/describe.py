@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gpulayout.gpu.arithmetic_costs import arithmetic_instructions
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.estimate import estimate, estimate_text
-from gpulayout.gpu.launch import Kernel, KernelPlan
+from gpulayout.gpu.kernel_costs import arithmetic_instructions
+from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests
 from gpulayout.layout.checks import counted
 from gpulayout.moves.texts import tile_text
@@ -29,7 +29,10 @@ def described(plan: KernelPlan | None, device: Device | None = None) -> list[str
 
 def launch_facts(plan: KernelPlan) -> list[str]:
     """The kernel, how it moves the elements, and its memory traffic if that can be estimated: the same on every GPU."""
-    tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
+    tile = ""
+    if plan.tile:
+        named = plan.kind.tile_text
+        tile = f", tile of {named.format(*plan.tile) if named else tile_text(plan.tile[::-1])}"
     facts = [
         f"{plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
         f"{_accesses(plan)}{tile}, {plan.index_bits}-bit offsets, "
@@ -63,10 +66,3 @@ def _accesses(plan: KernelPlan) -> str:
         f"elements of {counted(given, 'byte')} become {counted(made, 'byte')}, reads of {counted(read, 'byte')}, "
         f"writes of {counted(written, 'byte')}"
     )
-
-
-def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:
-    """The sizes of a tile, with names if it has any."""
-    if kind.tile_text:
-        return kind.tile_text.format(*tile)
-    return tile_text(tile[::-1])

@@ -1,4 +1,4 @@
-"""The expected speed of a launch as a range: a model with stated doubts, never a measurement.
+"""What a planned launch does, and its expected speed as a range: a model with stated doubts, never a measurement.
 
 The model's figures are known only roughly.  Each is set to both ends of what it may be, and the differences add up as
 those of independent causes do: by the root of the sum of their squares.
@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from gpulayout.gpu.cost_model import LAUNCH, MEMORY, LaunchWork, predicted
 from gpulayout.gpu.devices import Device, device_at_hand
-from gpulayout.gpu.kernel_costs import copy_cost
+from gpulayout.gpu.kernel_costs import arithmetic_instructions, copy_cost, cost_of
 from gpulayout.gpu.kernel_numbers import ITEMS, LANES, THREADS
 from gpulayout.gpu.launch import KernelPlan
-from gpulayout.gpu.launch_work import launch_work
-from gpulayout.gpu.traffic import sector_fraction
+from gpulayout.gpu.traffic import Requests, requests, sector_fraction
 
 # The ends of what a figure may be, relative to the one in the table.
 DOUBTS: dict[str, tuple[float, float]] = {
@@ -51,11 +50,6 @@ class Estimate(NamedTuple):
     binding: tuple[str, ...]
     memory_alone: float
 
-    @property
-    def launch_binds(self) -> bool:
-        """True if starting the launch takes longer than its work."""
-        return self.binding[0] == LAUNCH
-
     def as_json(self) -> dict[str, Any]:
         """The estimate as plain values."""
         return {
@@ -69,14 +63,13 @@ class Estimate(NamedTuple):
         }
 
 
-def estimate(
-    plan: KernelPlan, source_phase: int = 0, target_phase: int = 0, device: Device | None = None
-) -> Estimate | None:
-    """The expected speed of a launch, or None for kernels whose memory traffic or instructions are not known.
+def estimate(plan: KernelPlan, device: Device | None = None) -> Estimate | None:
+    """The expected speed of a launch between aligned addresses.
 
-    Without a device it is that of `devices.device_at_hand`.
+    None for kernels whose memory traffic or instructions are not known.  Without a device it is that of
+    `devices.device_at_hand`.
     """
-    work = launch_work(plan, source_phase, target_phase)
+    work = launch_work(plan)
     if work is None:
         return None
     device = device or device_at_hand()
@@ -89,7 +82,7 @@ def estimate(
         min(middle, 1),
         (found.seconds * middle / high, found.seconds * middle / low),
         found.binding,
-        sector_fraction(plan, source_phase, target_phase),
+        sector_fraction(plan),
     )
 
 
@@ -124,9 +117,71 @@ def estimate_text(found: Estimate) -> str:
     0.62 to 0.72 of a plain copy (instruction issue binds; memory alone would allow 0.98)
     """
     words = f"model, not measured, for {found.device}:"
-    if found.launch_binds:
+    if found.binding[0] == LAUNCH:
         return f"{words} the launch takes longer than moving the bytes"
     bounds = " and ".join(found.binding[:2])
     alone = "" if found.binding == (MEMORY,) else f"; memory alone would allow {found.memory_alone:.2f}"
     verb = "binds" if len(found.binding) == 1 else "bind"
     return f"{words} {found.low:.2f} to {found.high:.2f} of a plain copy ({bounds} {verb}{alone})"
+
+
+# ---- what a launch does ----------------------------------------------------------------------------------
+
+
+def launch_work(plan: KernelPlan) -> LaunchWork | None:
+    """The work of a launch between aligned addresses; None for a kernel without figures."""
+    cost = cost_of(plan)
+    if cost is None or not plan.kind.is_estimated:
+        return None
+    source, target = requests(plan)
+    given, made = plan.in_memory
+    elements, asked = math.prod(axis.extent for axis in plan.axes), math.prod(axis.bound for axis in plan.axes) * given
+    # an axis with stride 0 reads the same bytes again
+    read = math.prod(axis.bound for axis in plan.axes if axis.source_stride) * given if source else 0
+    written = elements * made
+    instructions = cost.instructions(*work_items(plan))
+    if plan.arithmetic:
+        instructions += arithmetic_instructions(plan.arithmetic) * elements / LANES
+    blocks = math.prod(plan.grid)
+    sides = [(side, nbytes) for side, nbytes in ((source, read), (target, written)) if side]
+    return LaunchWork(
+        blocks,
+        THREADS,
+        cost.registers,
+        cost.shared_bytes,
+        read,
+        written,
+        (_sectors(source, asked) if source else 0, _sectors(target, written)),
+        sum(_runs(side, nbytes) for side, nbytes in sides),
+        instructions,
+        sum(nbytes * (side.cost(plan.kind.wasted) - 1) for side, nbytes in sides),
+        max(1, math.ceil(asked / (blocks * THREADS) / cost.in_flight)),
+    )
+
+
+def work_items(plan: KernelPlan) -> tuple[int, float, int, float]:
+    """Warps, the fraction of them in whole blocks, axes of the struct, and accesses of warps on an average side.
+
+    Blocks at the ends of the axes of a tile are partial.
+    """
+    elements = math.prod(axis.extent for axis in plan.axes)
+    whole = 1.0
+    if plan.tile and plan.kind.in_tiles and len(plan.tile) == 2:
+        for size, axis in zip(plan.tile, plan.axes):
+            whole *= (axis.extent // size) / math.ceil(axis.extent / size)
+    elif plan.tile and plan.kind.in_tiles:  # a box of many axes
+        whole = min(1.0, elements / (math.prod(plan.grid) * math.prod(plan.tile)))
+    warps = math.prod(plan.grid) * THREADS // LANES
+    nbytes = elements * plan.element_bytes
+    accesses = nbytes / (plan.lanes[0] * plan.reads.nbytes) + nbytes / (plan.lanes[1] * plan.vector_bytes)
+    return warps, whole, dict(plan.macros)["GPL_AXES"], accesses / 2
+
+
+def _sectors(side: Requests, nbytes: float) -> float:
+    """Sectors that all requests of a side touch."""
+    return nbytes / (side.lanes * side.access * side.useful) * side.sectors
+
+
+def _runs(side: Requests, nbytes: float) -> float:
+    """Runs of a side that do not begin where the one before ends."""
+    return nbytes / (side.run * side.useful) if side.step > side.run else 0.0

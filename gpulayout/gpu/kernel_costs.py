@@ -1,9 +1,11 @@
 """What a kernel's machine code takes: registers, shared memory, loads under way, and executed instructions.
 
-Arithmetic on the way comes on top: gpu/arithmetic_costs.py.
-
 The numbers are counted in the code for sm_90 by `python -m tests.support.kernel_cost_table --write`, which runs it on
 a few small moves and fits a row of kernel_costs.json to each variant.  They are those of 32-bit offsets.
+
+Arithmetic on the way comes on top.  Its numbers are those of machine code for sm_90 too, executed with parameters that
+neighbours share (tests/gpu/test_arithmetic_costs.py compares them).  A number that depends on the values is that of
+usual ones.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import NamedTuple
 from gpulayout.gpu.change import CHANGE_MACROS
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests
+from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.arithmetic import Arithmetic, Operation
 
 TABLE = pathlib.Path(__file__).with_name("kernel_costs.json")
 _NOT_IN_A_KEY = ("GPL_INDEX_BITS", "GPL_AXES", "GPL_WHOLE_ROWS", *CHANGE_MACROS)
@@ -103,3 +107,40 @@ def _table() -> dict[Key, Cost]:
         registers, shared_bytes, in_flight = numbers
         found[file, macros] = Cost(registers, shared_bytes, in_flight, tuple(whole), tuple(partial), axis)
     return found
+
+
+# ---- arithmetic on the way -------------------------------------------------------------------------------
+
+STEPS: dict[Operation, float] = {"multiply": 1, "add": 1, "subtract": 1, "divide": 4, "round": 1}
+_WIDE_STEPS: dict[Operation, float] = {"multiply": 1, "add": 1, "subtract": 1, "divide": 25, "round": 1}
+# To and from the float of the steps.  Types that are not here take the general way.
+_READ: dict[str, float] = {"f32": 0, "f64": 0, "u8": 2, "s8": 2, "bf16": 1, "f16": 1.5, "f8e4m3fn": 3, "f8e5m2": 2}
+_WRITE: dict[str, float] = {"f32": 0, "f64": 0, "u8": 2, "s8": 2, "bf16": 2, "f16": 2, "f8e4m3fn": 3, "f8e5m2": 6}
+_INTEGER, _SHORT_FLOAT, _GENERAL = (3.0, 3.0), (9.0, 14.0), (25.0, 45.0)  # to read and to write
+
+
+def arithmetic_instructions(arithmetic: Arithmetic) -> float:
+    """Instructions of a thread that compute an element, beside those that move it.
+
+    >>> from gpulayout.moves.arithmetic import Step
+    >>> steps = Step("multiply", 0), Step("add", 1)
+    >>> arithmetic_instructions(Arithmetic(ElementType.U8, ElementType.F32, steps=steps))
+    4
+    """
+    source, target = (side.component for side in (arithmetic.source, arithmetic.target))
+    is_wide = max(source.itemsize, target.itemsize) == 8 or bool(
+        arithmetic.steps and arithmetic.compute is ElementType.F64
+    )
+    steps = _WIDE_STEPS if is_wide else STEPS
+    found = sum(steps[step.operation] for step in arithmetic.steps)
+    read, write = ({"f64": 0.0, "f32": 1.0},) * 2 if is_wide else (_READ, _WRITE)
+    return found + read.get(source, _usual(source, is_wide)[0]) + write.get(target, _usual(target, is_wide)[1])
+
+
+def _usual(element_type: ElementType, is_wide: bool) -> tuple[float, float]:
+    """What reading and writing a type takes that has no entry."""
+    if element_type.is_integral and element_type.itemsize <= 4 and not is_wide:
+        return _INTEGER
+    if element_type.is_floating and element_type.itemsize <= 2 and not is_wide:
+        return _SHORT_FLOAT
+    return _GENERAL

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.parameters import ChangeWords, OwnWords, Scalars, ThreadSteps, axes_variant, move_struct
+from gpulayout.gpu.parameters import ChangeWords, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.index_width import index_bits
@@ -113,7 +113,7 @@ class MoveFields(NamedTuple):
     tile     places of a piece along these
     steps    stands in the place of the tile, where threads step along an axis
     looped   the axes, if not those of the work
-    own      the fields that mean something else in each kernel
+    first, second   mean something else in each kernel
     """
 
     total: int
@@ -121,7 +121,8 @@ class MoveFields(NamedTuple):
     tile: tuple[int, int] | None = None
     steps: ThreadSteps | None = None
     looped: Sequence[Axis] = ()
-    own: OwnWords = OwnWords()
+    first: int = 0
+    second: int = 1
 
 
 def planned(
@@ -150,15 +151,14 @@ def planned(
         *(change.macros(loops[0], (*axes, *loops)) if change else ()),
     )
     low, high = (place // work.width for place in work.move.source_span)
-    scalars = Scalars(fields.total, fields.own, low, high)
+    scalars = fields.total, fields.first, fields.second, low, high
     pieces = fields.steps or fields.tile or (1, 1)
     words = _change_words(change, axes, loops, fields.steps) if change else None
     parameters = move_struct(bits, work.move.pad, scalars, fields.counts, pieces, loops, words)
-    grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(
         kernel,
         macros,
-        grid,
+        grid_of(blocks),
         parameters,
         work.width,
         vector,
@@ -171,6 +171,11 @@ def planned(
         arithmetic=change.arithmetic if change else None,
         operands=int(change is not None and bool(change.starts)),
     )
+
+
+def grid_of(blocks: int) -> tuple[int, int]:
+    """A grid of at least so many blocks."""
+    return min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)
 
 
 def _change_words(
@@ -204,8 +209,3 @@ def reaches(axes: Sequence[Axis]) -> list[int]:
         moved = [(axis.extent - 1) * stride for axis, stride in zip(axes, strides)]
         found += [sum(each for each in moved if each > 0), sum(each for each in moved if each < 0)]
     return found
-
-
-def common_step(distances: Sequence[int], most: int) -> int:
-    """The largest power of two up to `most` bytes that divides all distances."""
-    return math.gcd(most, *distances)

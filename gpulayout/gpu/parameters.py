@@ -3,6 +3,22 @@
 
 All are passed by value, and the fields have the same order here and there.  After the fixed head of a `GplMove` all
 words are as wide as the index, 4 or 8 bytes.
+
+Kernels divide by numbers that are known in advance, as a multiplication and a shift: GPUs have no integer division,
+and what compilers emit instead takes 10 to 100 instructions.  For a divisor d choose the least s with 2^s >= d and
+m = floor(2^b * (2^s - d) / d) + 1 in b bits (32 or 64).  Then
+
+    n // d == (mulhi(n, m) + n) >> s          for every 0 <= n < 2^(b-1)
+
+where mulhi is the upper half of the product.  Example, b = 32, d = 7: s = 3, m = 613566757;
+n = 50: mulhi = 7, (7 + 50) >> 3 = 7.  (Granlund and Montgomery, 1994; n < 2^(b-1) keeps the sum from wrapping.)
+
+For d >= 2 there is also a form without the sum: m = ceil(2^(b-1+s) / d) still fits b bits, and
+
+    n // d == mulhi(n, m) >> (s - 1)              for the same n
+
+Proof: rounding up adds less than d <= 2^s to d * m, and n times that stays below 2^(b-1+s).  Example, d = 7: s = 3,
+m = ceil(2^34 / 7) = 2454267027; n = 50: mulhi = 28, 28 >> 2 = 7.  Index conversion, which is mostly division, uses it.
 """
 
 from __future__ import annotations
@@ -14,7 +30,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from gpulayout.gpu.division import divisor, reciprocal
 from gpulayout.gpu.kernel_numbers import (
     BOX_ENTRY_BYTES,
     BOX_FACTORS,
@@ -23,12 +38,43 @@ from gpulayout.gpu.kernel_numbers import (
     NO_DIVISION,
     RUN_DIGITS,
 )
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.index_program import Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
 RunDigit = tuple[int, int, int]  # size, step in bytes, stride
 _Row = TypeVar("_Row")
+
+
+class Divisor(NamedTuple):
+    """A divisor with its multiplier and shift, as in the kernels' `GplDivisor`."""
+
+    value: int
+    multiplier: int
+    shift: int
+
+
+def divisor(value: int, bits: int) -> Divisor:
+    """The magic numbers of a divisor 1 <= value < 2^(bits-1).
+
+    >>> divisor(7, 32)
+    Divisor(value=7, multiplier=613566757, shift=3)
+    """
+    shift = (value - 1).bit_length()
+    return Divisor(value, (((1 << bits) * ((1 << shift) - value)) // value + 1) % (1 << bits), shift)
+
+
+def reciprocal(value: int, bits: int) -> Divisor:
+    """The magic numbers of the form without a sum, 1 <= value < 2^(bits-1).  Those of 1 are right only for n = 0.
+
+    >>> reciprocal(7, 32)
+    Divisor(value=7, multiplier=2454267027, shift=2)
+    """
+    if value == 1:
+        return Divisor(1, 0, 0)
+    shift = (value - 1).bit_length()
+    return Divisor(value, -(-(1 << bits - 1 + shift) // value), shift - 1)
 
 
 class ThreadSteps(NamedTuple):
@@ -42,13 +88,6 @@ class ThreadSteps(NamedTuple):
     target_step: int
 
 
-class OwnWords(NamedTuple):
-    """The two words of a `GplMove` that mean something else in each kernel; kernels/move.cuh lists what."""
-
-    first: int = 0
-    second: int = 1
-
-
 class ChangeWords(NamedTuple):
     """The words of a `GplMove` with arithmetic: three `GplParameters` fields, an offset for each parameter.
 
@@ -58,15 +97,6 @@ class ChangeWords(NamedTuple):
     first: tuple[int, ...]
     step: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
-
-
-class Scalars(NamedTuple):
-    """The words of a `GplMove` before its counts."""
-
-    total: int
-    own: OwnWords = OwnWords()
-    low: int = 0
-    high: int = 0
 
 
 class BoxSide(NamedTuple):
@@ -105,7 +135,7 @@ def axes_variant(count: int) -> int:
 def move_struct(
     bits: int,
     pad: bytes,
-    scalars: Scalars,
+    scalars: Sequence[int],
     counts: Sequence[int],
     tile: Sequence[int] | ThreadSteps,
     axes: Sequence[tuple[int, int, int, int]],
@@ -113,11 +143,13 @@ def move_struct(
 ) -> bytes:
     """The bytes of a `GplMove`.
 
+    scalars        the total, two words that mean something else in each kernel (kernels/move.cuh lists what), and the
+                   ends of the source
     counts, tile   two extents each; or the steps of a thread instead of a tile
     axes           (extent, bound, source_stride, target_stride) in elements, minor first; padded to a variant
     change         of a move with arithmetic; with parameters, the struct begins with 16 bytes for their address
     """
-    words = [scalars.total, *scalars.own, scalars.low, scalars.high]
+    words = [*scalars]
     for value in counts:
         words += divisor(value, bits)
     if isinstance(tile, ThreadSteps):
@@ -231,33 +263,28 @@ def index_table_struct(
     return head
 
 
-def index_program_struct(
-    bits: int, scalars: Sequence[int], instructions: Sequence[Instruction], most: tuple[int, int]
-) -> bytes:
+def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequence[Instruction]) -> bytes:
     """The bytes of a `GplProgram`.
 
     bits      of the numbers: 32 or 64
     scalars   count, size, mode, and 1 if sums may exceed their bounds
-    most      how many instructions and terms the struct has room for
     """
     count, size, mode, has_bounds = scalars
     return struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0) + _instructions(
-        bits, instructions, most, count
+        bits, instructions, count
     )
 
 
-def lookup_struct(
-    bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence[Instruction], most: tuple[int, int]
-) -> bytes:
+def lookup_struct(bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence[Instruction]) -> bytes:
     """The bytes of a `GplLookup`; scalars are total, head, and 1 if the target has its own strides."""
     return (
         _pattern(pad)
         + struct.pack("<Q4I", *scalars[:2], scalars[2], len(instructions), 0)
-        + _instructions(bits, instructions, most, 1)
+        + _instructions(bits, instructions, 1)
     )
 
 
-def _instructions(bits: int, instructions: Sequence[Instruction], most: tuple[int, int], row_length: int) -> bytes:
+def _instructions(bits: int, instructions: Sequence[Instruction], row_length: int) -> bytes:
     """The bytes of a `GplInstructions`: all instructions, then all terms, those of one before its additions.
 
     Rows of coordinates are `row_length` apart.
@@ -277,9 +304,8 @@ def _instructions(bits: int, instructions: Sequence[Instruction], most: tuple[in
             store is not None,
         )
         terms += [*sums, *[(None, *quotient) for quotient in adds]]
-    return data.ljust(24 * most[0], b"\0") + b"".join(_term(bits, *term) for term in terms).ljust(
-        (bits // 4 + 8) * most[1], b"\0"
-    )
+    words = b"".join(_term(bits, *term) for term in terms)
+    return data.ljust(24 * MOST_INSTRUCTIONS, b"\0") + words.ljust((bits // 4 + 8) * MOST_TERMS, b"\0")
 
 
 def _term(bits: int, register: int | None, divisor: int, weight: int) -> bytes:

@@ -24,12 +24,10 @@ from gpulayout.gpu.launch import (
     KernelPlan,
     MoveFields,
     bits_of,
-    common_step,
     planned,
     reaches,
     tile_kernel,
 )
-from gpulayout.gpu.parameters import OwnWords
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.move import Axis
 
@@ -43,7 +41,7 @@ _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
 _LONG_RUN = 512  # bytes of a tile's rows, from which partly written sectors cost less than aligning them
-_SMALLEST = THREADS  # places: one for each thread of a block
+SMALLEST_TILE = THREADS  # places that make a tile worth a block: one for each thread
 
 
 def tile_plan(work: MoveWork) -> KernelPlan | None:
@@ -163,7 +161,7 @@ def _stacked(work: MoveWork, tile: tuple[int, int], pitch: int, k: int, depth: i
         _TILE_ANY,
         work.width,
         total,
-        MoveFields(total, tile=tile, own=OwnWords(depth, pitch)),
+        MoveFields(total, tile=tile, first=depth, second=pitch),
         variant=(*_accesses(work.width, work.width), *_align(1)),
         reach=max(reaches(work.axes)),
     )
@@ -183,10 +181,10 @@ def _dense(work: MoveWork) -> tuple[bool, bool]:
 def _access_bytes(work: MoveWork) -> tuple[int, int]:
     """Bytes that a lane reads and writes at once in a tile of any size."""
     b, a = work.axes[:2]
-    dense_read, dense_write = _dense(work)
-    return _side_access(work, "source", None if dense_read else b), _side_access(
-        work, "target", None if dense_write else a
-    )
+    (dense_read, dense_write), width = _dense(work), work.width
+    steps = _step(work, "source", None if dense_read else b), _step(work, "target", None if dense_write else a)
+    read, write = (_WORD if width < _WORD <= step else width for step in steps)
+    return read, write
 
 
 def _starts(work: MoveWork, side: str, across: Axis | None) -> dict[str, int]:
@@ -208,11 +206,7 @@ def _misaligned(work: MoveWork, side: str, across: Axis) -> str | None:
 
 def _step(work: MoveWork, side: str, across: Axis | None) -> int:
     """Bytes: all runs of a side begin at multiples of this, a power of two up to 16."""
-    return common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
-
-
-def _side_access(work: MoveWork, side: str, across: Axis | None) -> int:
-    return _WORD if work.width < _WORD <= _step(work, side, across) else work.width
+    return math.gcd(VECTOR_BYTES, *_starts(work, side, across).values())
 
 
 def _tiles(
@@ -228,16 +222,11 @@ def _tiles(
     """The plan.  The first tiles may begin up to `lead` places before b = 0."""
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
-    fields = MoveFields(total, counts, tile, own=OwnWords(ragged, pitch))
+    fields = MoveFields(total, counts, tile, first=ragged, second=pitch)
     return planned(work, kernel, vector, total, fields, variant=variant)
 
 
 # ---- sizes of tiles: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
-
-
-def smallest_useful_tile() -> int:
-    """The fewest places that make a tile worth a block."""
-    return _SMALLEST
 
 
 def tile_elements(width: int) -> int:
@@ -341,7 +330,7 @@ def flexible_tile(
             lambda a: pitch(a, along_b) * along_b,
             tile_elements(width) // along_b,
         )
-    if min(along_a, extent_a) * min(along_b, extent_b) < _SMALLEST:
+    if min(along_a, extent_a) * min(along_b, extent_b) < SMALLEST_TILE:
         return None
     return along_a, along_b, pitch(along_a, along_b)
 

@@ -121,12 +121,12 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     return Requests(access, run_bytes, start, following, lanes, span, useful)
 
 
-def sector_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
+def sector_fraction(plan: KernelPlan) -> float:
     """The speed relative to a plain copy of as many bytes that the memory sectors alone allow; at most 1.
 
     Both sides count equally.
     """
-    sides = [side.cost(plan.kind.wasted) for side in requests(plan, source_phase, target_phase) if side]
+    sides = [side.cost(plan.kind.wasted) for side in requests(plan) if side]
     return len(sides) / sum(sides)
 
 

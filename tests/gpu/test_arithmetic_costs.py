@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from gpulayout.gpu.arithmetic_costs import arithmetic_instructions
+from gpulayout.gpu.kernel_costs import arithmetic_instructions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic
 from tests.support import nvrtc

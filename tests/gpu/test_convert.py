@@ -8,8 +8,9 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.convert import MOST_AXES, joined, launch_pieces
+from gpulayout.gpu.element_width import MOST_AXES, joined
 from gpulayout.gpu.kernel_numbers import defines
+from gpulayout.gpu.run import launch_pieces
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
 from gpulayout.moves.convert_move import ConvertMove
@@ -120,7 +121,7 @@ def test_parameters_may_run_backwards(executor):
     last = tuple(array.size - 1 for array in case.parameters)
     strides = tuple(tuple(-step for step in steps) for steps in case.move.parameter_strides)
     move = dataclasses.replace(case.move, parameter_strides=strides, parameter_offsets=last)
-    assert kernel_plan(launch_pieces((Piece(move),)).pieces[0].move).file == "tile_nd.cu"
+    assert kernel_plan(launch_pieces((Piece(move),))[0][0].move).file == "tile_nd.cu"
     source, target = source_buffer(executor, case.source_bytes), executor.array(np.zeros(case.target_bytes, np.uint8))
     parameters = [np.flip(array) for array in case.parameters]
     executor.backend.prepare_arithmetic((Piece(move),)).with_parameters(lambda: parameters).execute(source, target)
@@ -140,7 +141,7 @@ def test_source_and_target_may_be_the_same_memory(executor, order):
 @ON_KERNELS
 def test_nothing_to_convert_takes_no_launch(executor):
     move = ConvertMove((Axis(0, 0, 1, 4),), Arithmetic(ElementType.U8, ElementType.F32))
-    assert launch_pieces((Piece(move),)).pieces == ()
+    assert launch_pieces((Piece(move),))[0] == ()
     executor.backend.prepare_arithmetic((Piece(move),)).with_parameters(tuple).execute(
         executor.array(np.zeros(0, np.uint8)), executor.array(np.zeros(0, np.float32))
     )

@@ -13,8 +13,7 @@ from gpulayout.gpu import cost_model, devices, estimate
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.cost_model import LaunchWork, mean_values, predicted, resident_blocks
 from gpulayout.gpu.devices import DEVICES, REFERENCE, device_at_hand, device_of
-from gpulayout.gpu.estimate import copy_work, fraction
-from gpulayout.gpu.launch_work import launch_work
+from gpulayout.gpu.estimate import copy_work, fraction, launch_work
 from tests.support.kernel_cases import move_of
 from tests.support.random_moves import AIMS, drawn
 from tests.support.simulated import COPY, FACTS, SIMULATED, simulated_rows, work_of
@@ -305,7 +304,7 @@ def test_plans_are_the_same_on_every_device(monkeypatch):
         assert [kernel_plan.__wrapped__(move, 0, 0) for move in moves] == before
 
 
-MODEL = {"cost_model", "devices", "estimate", "launch_work", "kernel_costs", "describe"}
+MODEL = {"cost_model", "devices", "estimate", "kernel_costs", "describe"}
 
 
 def test_planners_do_not_import_the_model():

@@ -149,7 +149,7 @@ def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy):
 @pytest.mark.parametrize("rank", (1, 2, 7, 25))
 def test_real_cupy_takes_the_elementwise_kernels_parameters(rank):
     cupy = pytest.importorskip("cupy")
-    from gpulayout.gpu.linearize_broadcast import linearize_text
+    from gpulayout.gpu.index_launch import linearize_text
 
     kernel = cupy.ElementwiseKernel(*linearize_text(rank), "gpl_linearize_broadcast")
     assert kernel.nin == 3 * rank + 1 and kernel.nout == 2

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from gpulayout.gpu.division import divide, divisor, multiplied, reciprocal
+from gpulayout.gpu.parameters import divisor, reciprocal
+from tests.support.division import divide, multiplied
 
 
 def check(number, value, bits):

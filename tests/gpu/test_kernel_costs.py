@@ -6,9 +6,9 @@ import json
 import pytest
 
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.estimate import launch_work, work_items
 from gpulayout.gpu.kernel_costs import TABLE, Cost, cost_of, key_of, key_text
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.launch_work import launch_work, work_items
 from tests.support import nvrtc
 from tests.support.kernel_cases import MOVE_FILES, WIDTHS, move_of
 from tests.support.sass.budgets import moves

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.gpu import argument_blocks
+from gpulayout.gpu.runtime import ArgumentBlocks
 from tests.support import executors, fake_cuda, fake_cupy
 from tests.support.kept import forget_transfers
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
@@ -103,7 +103,7 @@ def launch_without_context(cupy, plan):
     plan(buffer, out=out)
 
 
-class SharedBlock(argument_blocks.ArgumentBlocks):
+class SharedBlock(ArgumentBlocks):
     """Broken on purpose: every launch shares one block, as if a plan had a single buffer."""
 
     def __init__(self, *given):
@@ -146,7 +146,7 @@ def one_inside_the_other(plan, jobs):
 
 
 @pytest.mark.parametrize("calls", [two_at_once, one_inside_the_other])
-@pytest.mark.parametrize("blocks", [argument_blocks.ArgumentBlocks, SharedBlock])
+@pytest.mark.parametrize("blocks", [ArgumentBlocks, SharedBlock])
 def test_the_arguments_of_launches_under_way_are_never_mixed(cupy, monkeypatch, blocks, calls):
     monkeypatch.setattr(cupy.backend_module, "ArgumentBlocks", blocks)
     monkeypatch.setattr(fake_cuda, "before_reading", None)
@@ -155,7 +155,7 @@ def test_the_arguments_of_launches_under_way_are_never_mixed(cupy, monkeypatch, 
 
 
 @pytest.mark.parametrize("calls", [two_at_once, one_inside_the_other])
-@pytest.mark.parametrize("blocks", [argument_blocks.ArgumentBlocks, SharedBlock])
+@pytest.mark.parametrize("blocks", [ArgumentBlocks, SharedBlock])
 def test_the_parameters_of_launches_under_way_are_never_mixed(cupy, monkeypatch, blocks, calls):
     """The calls share a prepared launch, and each has a scale of its own for every element."""
     monkeypatch.setattr(cupy.backend_module, "ArgumentBlocks", blocks)
@@ -208,7 +208,7 @@ def test_kernels_are_compiled_once_however_many_threads_ask(cupy):
 @pytest.mark.parametrize("pointers", range(4))
 def test_a_block_leads_to_every_argument(pointers, operands):
     parameters = bytes(range(1, 22))
-    blocks = argument_blocks.ArgumentBlocks(pointers, parameters, operands)
+    blocks = ArgumentBlocks(pointers, parameters, operands)
     given = [2**64 - 1 - number for number in range(pointers + operands)]
     words, address = blocks.new()
     blocks.pack(words, blocks.first, *given)
@@ -220,7 +220,7 @@ def test_a_block_leads_to_every_argument(pointers, operands):
 
 @pytest.mark.parametrize("operands", (0, 1))
 def test_a_block_is_used_again_only_after_it_was_given_back(operands):
-    blocks = argument_blocks.ArgumentBlocks(2, bytes(16), operands)
+    blocks = ArgumentBlocks(2, bytes(16), operands)
     with pytest.raises(IndexError):
         blocks.take()
     first, second = blocks.new(), blocks.new()
@@ -229,4 +229,4 @@ def test_a_block_is_used_again_only_after_it_was_given_back(operands):
     assert list(first[0])[3:5] == [0, 0] and list(second[0])[3:5] == [1, 1]
     assert (first[0][2] == second[0][2]) is (not operands), "each block has its own struct if it begins with addresses"
     blocks.give_back(first)
-    assert blocks.take() is first and blocks.free_count == 0
+    assert blocks.take() is first and not blocks.free

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
-from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, box_side, check_bits, factor_count
 from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block
 from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, cut_axes, runs
-from gpulayout.gpu.many_axes.warp_lanes import UNCUT
+from gpulayout.gpu.many_axes.warp_lanes import MAX_CHECK_BITS, UNCUT, box_side, check_bits, factor_count
 from gpulayout.gpu.tile import flexible_tile, shared_elements
 from gpulayout.moves.move import Axis
 from tests.support.kernel_cases import Case, backwards, many_axes, move_of, transposed
@@ -70,7 +69,8 @@ def met(walk):
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)
 def test_a_box_fits_the_limits_of_the_kernel(axes, width):
-    box, walks = best_box(axes, width, (0, 0))
+    walks = best_box(axes, width, (0, 0))
+    box = walks.box
     taken = [k for k, size in enumerate(box.sizes) if size > 1]
     assert sorted(box.read) == sorted(box.write) == taken and len(taken) <= MAX_BOX_AXES
     assert sum(box.sizes[k] < axes[k].extent for k in taken) <= 2
@@ -86,7 +86,8 @@ def test_a_box_fits_the_limits_of_the_kernel(axes, width):
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)
 def test_both_walks_visit_every_element_once_and_at_the_same_place(axes, width):
-    box, walks = best_box(axes, width, (0, 0))
+    walks = best_box(axes, width, (0, 0))
+    box = walks.box
     coordinates = list(itertools.product(*map(range, box.sizes)))
     places = [sum(map(math.prod, zip(each, walks.steps))) for each in coordinates]
     assert len(set(places)) == len(places) and 0 == min(places) <= max(places) < walks.span
@@ -107,7 +108,8 @@ def test_lanes_of_no_row_share_a_bank(axes, width):
     9 and of 7 lanes that fill all banks on one side share a bank on the other, with every step that was tried.  So is
     a whole array of 12,000 bytes that is one box: it leaves no room for spaces, and smaller boxes cost more.
     """
-    box, walks = best_box(axes, width, (0, 0))
+    walks = best_box(axes, width, (0, 0))
+    box = walks.box
     word, served = max(4 // width, 1), 128 // max(width, 4)
     for walk, pieces in ((walks.read, (0,)), (walks.write, walks.write.apart)):
         lanes, rows = numbers(walk.lanes)[1], numbers(walk.rows)[1]
@@ -136,7 +138,7 @@ def test_small_elements_are_moved_in_words_where_runs_are_whole_words():
         (4, (2,) * 22, (0, 0), (1, 1)),
     ):
         axes = elements_of(transposed(width, dimensions, backwards(len(dimensions))), width)
-        _, walks = best_box(axes, width, phases)
+        walks = best_box(axes, width, phases)
         assert (len(walks.read.apart), len(walks.write.apart)) == pieces, (width, dimensions, phases)
 
 
@@ -145,8 +147,8 @@ def walks_of(case):
     axes, width = case.plan.axes, case.plan.element_bytes
     found = best_box(axes, width, (case.source_phase, case.target_phase))
     if found:
-        tile = [found[0].sizes[k] for k in cut_axes(axes, found[0])]
-        yield from ((walk, tile) for walk in (found[1].read, found[1].write))
+        tile = [found.box.sizes[k] for k in cut_axes(axes, found.box)]
+        yield from ((walk, tile) for walk in (found.read, found.write))
 
 
 def summed(part, number):

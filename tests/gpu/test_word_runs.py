@@ -9,8 +9,7 @@ import pytest
 from gpulayout.gpu.kernel_numbers import RUN_DIGITS, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.many_axes.shared_box import cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
-from gpulayout.gpu.many_axes.word_plan import best_words
-from gpulayout.gpu.many_axes.word_runs import table_sizes
+from gpulayout.gpu.many_axes.word_runs import best_words, table_sizes
 from tests.support.kernel_cases import backwards, move_of, transposed
 
 MOVES = {
@@ -44,18 +43,19 @@ CASES = list(itertools.product((1, 2), MOVES))
 @pytest.mark.parametrize("width, name", CASES)
 def test_a_box_of_words_fits_and_holds_every_element_once(width, name):
     axes = elements_of(transposed(width, *MOVES[name]), width)
-    box, walk = best_words(axes, width, 32)
-    assert walk.elements == box.elements == math.prod(box.sizes)
+    walk = best_words(axes, width, 32)
+    box = walk.box
+    assert math.prod(piece.size for piece in walk.pieces) == box.elements == math.prod(box.sizes)
     assert sum(table_sizes(walk, 8)) + walk.span * width <= WORD_SHARED_BYTES
     assert len(walk.pieces) <= RUN_DIGITS and walk.parts * 32 >= walk.length(1) // WORD + 6
     found = places(walk, range(len(walk.pieces)))
-    assert len(set(found.tolist())) == walk.elements and found.min() == 0 and found.max() + WORD - 1 < walk.span
+    assert len(set(found.tolist())) == box.elements and found.min() == 0 and found.max() + WORD - 1 < walk.span
 
 
 @pytest.mark.parametrize("width, name", CASES)
 def test_words_of_the_source_are_words_of_shared_memory_and_of_one_run(width, name):
     axes = elements_of(transposed(width, *MOVES[name]), width)
-    _, walk = best_words(axes, width, 32)
+    walk = best_words(axes, width, 32)
     assert all((step - piece.strides[0]) % WORD == 0 for piece, step in zip(walk.pieces, walk.steps))
     assert places(walk, walk.runs[0]).tolist() == list(range(walk.length(0)))
     starts = np.sort(places(walk, walk.others(0)))
@@ -68,7 +68,8 @@ def test_words_of_the_source_are_words_of_shared_memory_and_of_one_run(width, na
 @pytest.mark.parametrize("width, name", CASES)
 def test_an_uneven_axis_is_along_the_run_or_numbers_the_runs_last(width, name):
     axes = elements_of(transposed(width, *MOVES[name]), width)
-    box, walk = best_words(axes, width, 32)
+    walk = best_words(axes, width, 32)
+    box = walk.box
     uneven = [k for k in cut_axes(axes, box) if axes[k].extent % box.sizes[k]]
     for side in (0, 1):
         numbers = [walk.pieces[k].axis for k in walk.others(side) if walk.pieces[k].uneven != UNCUT]

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gpulayout.gpu.bits_turn import AXES, words_of_block
+from gpulayout.gpu.bits import AXES, words_of_block
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gpulayout.gpu.bits_turn import TURN_AXES, words_of_block
+from gpulayout.gpu.bits import TURN_AXES, words_of_block
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_bits import check_budget, macros, needs_compiler, needs_sanitizers, needs_simt, written

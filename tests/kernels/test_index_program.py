@@ -6,10 +6,9 @@ import itertools
 import numpy as np
 import pytest
 
-from gpulayout.gpu.division import reciprocal
 from gpulayout.gpu.kernel_numbers import NO_DIVISION
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.parameters import index_program_struct
+from gpulayout.gpu.parameters import index_program_struct, reciprocal
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.index_builder import MOST_REGISTERS as PROGRAM_REGISTERS
 from gpulayout.moves.index_program import Instruction, Quotient, Term
@@ -59,7 +58,7 @@ def test_a_program_arrives_field_by_field(bits):
         Instruction(None, (Term(None, 12, 3), Term(15, 1, -1)), None, 3, None, ()),
         Instruction(None, (Term(None, 1, 1),), 2 ** (bits - 2), None, 4, ()),
     )
-    parameters = index_program_struct(bits, (2**40, 2**33, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
+    parameters = index_program_struct(bits, (2**40, 2**33, 3, True), instructions)
     expected = [
         len(parameters),
         2**40,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from gpulayout.gpu.index_launch import MAX_OPERANDS, linearize_text
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_text
 from tests.support import nvrtc
 from tests.support.simt import host_module, toolchain
 

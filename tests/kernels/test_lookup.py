@@ -6,10 +6,8 @@ import itertools
 
 import pytest
 
-from gpulayout.gpu.division import reciprocal
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.parameters import lookup_struct
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
+from gpulayout.gpu.parameters import lookup_struct, reciprocal
 from gpulayout.moves.index_builder import MOST_REGISTERS as PROGRAM_REGISTERS
 from gpulayout.moves.index_program import Instruction, Quotient, Term
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
@@ -51,7 +49,7 @@ def test_a_lookup_arrives_field_by_field(bits):
         Instruction(None, (Term(None, 12, 3),), 7, 2, None, (Quotient(7, -9),)),
         Instruction(None, (Term(2, 1, 1),), None, None, -24, ()),
     )
-    parameters = lookup_struct(bits, b"\1\2\3\4", (2**40 + 5, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
+    parameters = lookup_struct(bits, b"\1\2\3\4", (2**40 + 5, 3, True), instructions)
     expected = [
         len(parameters),
         *[0x04030201] * 4,

@@ -14,7 +14,7 @@ from gpulayout.gpu.change import arithmetic_macros
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.kernel_numbers import MOST_PARAMETERS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.parameters import ChangeWords, OwnWords, Scalars, move_struct
+from gpulayout.gpu.parameters import ChangeWords, move_struct
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Step
 from gpulayout.moves.convert_move import ConvertMove
@@ -80,9 +80,7 @@ def test_parameters_arrive_field_by_field(bits, parameters):
     strides = [tuple(-100 * i - p for p in numbers) for i in range(30)]
     loops = [(1000 + i, 1000 + i, -17, 2 ** (bits - 2) - i) for i in range(30)]
     given = ChangeWords(first, step, tuple(strides))
-    found = move_struct(
-        bits, b"\x01\x02\x03\x04", Scalars(2 ** (bits - 1) - 1, OwnWords()), (1, 1), (1, 1), loops, given
-    )
+    found = move_struct(bits, b"\x01\x02\x03\x04", (2 ** (bits - 1) - 1, 0, 1, 0, 0), (1, 1), (1, 1), loops, given)
     found = with_operands(found, (0x123456789A,))
     filled = [*(loop[3] for loop in loops), 0, 0]
     expected = [len(found), 0x123456789A, 0x04030201, 2 ** (bits - 1) - 1, *filled]

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from gpulayout.gpu.division import divisor, reciprocal
 from gpulayout.gpu.kernel_numbers import BOX_FACTORS, RUN_DIGITS
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many import JOBS
@@ -17,15 +16,15 @@ from gpulayout.gpu.parameters import (
     BoxFactor,
     BoxPart,
     BoxSide,
-    OwnWords,
-    Scalars,
     ThreadSteps,
     axes_variant,
     box_struct,
+    divisor,
     index_table_struct,
     job_struct,
     many_struct,
     move_struct,
+    reciprocal,
     with_pointers,
     words_struct,
 )
@@ -135,7 +134,7 @@ def test_a_move_arrives_field_by_field(axes, bits):
     mask = 2**bits - 1
     loops = [(1000 + i, 900 + i, -(17 + i), 2 ** (bits - 2) - i) for i in range(axes)]
     parameters = move_struct(
-        bits, b"\x01\x02\x03\x04", Scalars(2 ** (bits - 1) - 1, OwnWords(12, 13), -14, 15), (1001, 7), (129, 3), loops
+        bits, b"\x01\x02\x03\x04", (2 ** (bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops
     )
     expected = [
         len(parameters),
@@ -160,7 +159,7 @@ def test_a_move_arrives_field_by_field(axes, bits):
 @pytest.mark.parametrize("bits", (32, 64))
 def test_the_steps_of_a_thread_take_the_place_of_a_tile(bits):
     steps = ThreadSteps(2, 37, 35, 1, -7, 2 ** (bits - 2))
-    parameters = move_struct(bits, b"\0", Scalars(1, high=1), (1001, 7), steps, [(2, 2, 3, 4)] * 3)
+    parameters = move_struct(bits, b"\0", (1, 0, 1, 0, 1), (1001, 7), steps, [(2, 2, 3, 4)] * 3)
     text = kernel_text("move.cuh") + ECHO_MOVE
     echo = "".join(f"put(to, move.steps.{name}), " for name in ThreadSteps._fields)
     text = text.replace("put(to, move.tile[0]), put(to, move.tile[1]);", f"{echo[:-2]};")
@@ -180,7 +179,7 @@ def test_a_box_arrives_field_by_field(axes, bits):
     ]
     sides = [BoxSide(30, 20, 50, 60, True, 2**31 + 7, 5, (1, 64)), BoxSide(32, 32, 77, 77, False, 2**31, 0, (0, 8))]
     steps = [(0, 0), (5, -6), (-10, 2 ** (bits - 2))]
-    parameters = move_struct(bits, b"\x01", Scalars(77, high=9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
+    parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
     parameters += box_struct(
         bits, [(sides[0], parts[0], parts[2]), (sides[1], parts[1], parts[3])], (0, 40, 80, 120), steps, 2
     )
@@ -210,7 +209,7 @@ def test_a_box_arrives_field_by_field(axes, bits):
 def test_a_box_of_words_arrives_field_by_field(axes, bits):
     digits = [(2 + i, 10 - i, -7 - i) for i in range(5)]
     numbers = [(81, digits), (90, digits[:2]), (245, digits[3:])]
-    parameters = move_struct(bits, b"\x01", Scalars(77, high=9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
+    parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
     parameters += words_struct(bits, numbers, (8, 12, 2 ** (bits - 2)), range(100, 116))
     expected, mask = [len(parameters), 77], 2**bits - 1
     for count, chosen in numbers:
@@ -270,7 +269,7 @@ def test_many_moves_arrive_field_by_field(variant, used):
 @pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
 def test_unused_axes_are_loops_of_one_with_stride_0(count):
     variant = axes_variant(count)
-    parameters = move_struct(32, b"\0", Scalars(1, high=1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
+    parameters = move_struct(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}
     fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 22 + 6 * variant)
     assert fields[22 + 6 * count :] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
@@ -288,7 +287,7 @@ def test_unused_axes_are_loops_of_one_with_stride_0(count):
 def test_a_changed_struct_is_seen(right, wrong):
     text = kernel_text("move.cuh")
     assert right in text
-    parameters = move_struct(32, b"\0", Scalars(1, high=1), (1, 1), (1, 1), [(2, 3, 4, 5)])
+    parameters = move_struct(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": 1}
     expected = echoed(text + ECHO_MOVE, macros, parameters, 28)
     try:

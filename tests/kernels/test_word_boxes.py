@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.many_axes import word_plan
+from gpulayout.gpu.many_axes import word_runs
 from tests.support.kernel_cases import Case, backwards, transposed, word_boxes
 from tests.support.kernel_runs import goes_wrong, written
 from tests.support.simt import host_module, runner, toolchain
@@ -22,7 +22,7 @@ FILE, SMALL = "box_words.cu", (1, 2)
 def several_boxes(case):
     """The case with blocks that move up to 8 boxes, as in a launch of many boxes."""
     case = dataclasses.replace(case)
-    with mock.patch.object(word_plan, "ENOUGH_BLOCKS", 1):
+    with mock.patch.object(word_runs, "ENOUGH_BLOCKS", 1):
         assert case.plan.file == FILE
     return case
 

@@ -100,8 +100,8 @@ TESTS = (
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
     ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
-    ("gpu/convert*", ALL, _files("gpu/convert kernels/convert kernels/one_pass")),
-    ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
+    ("gpu/element_width.py", ALL, (*KERNELS, *_files("gpu/convert kernels/convert kernels/one_pass"))),
+    ("gpu/choose_kernel.py", ALL, (*KERNELS, *_files("moves/lookup kernels/lookup moves/packed api/explain"))),
     (
         "gpu/many.py",
         ALL,
@@ -111,13 +111,19 @@ TESTS = (
         ),
     ),
     (
-        "gpu/index_*",
+        "gpu/index_launch.py",
         ALL,
-        (*INDICES, *_files("gpu/index_table gpu/index_run kernels/index_program kernels/struct kernels/sparse")),
+        (
+            *INDICES,
+            *_files(
+                "gpu/index_table gpu/index_run kernels/index_program kernels/struct kernels/sparse "
+                "kernels/linearize_broadcast gpu/cupy_runtime"
+            ),
+        ),
     ),
     *(
         (f"gpu/{name}.py", ALL, _files("gpu/cost_model gpu/kernel_costs api/explain cli/commands"))
-        for name in ("cost_model", "devices", "estimate", "launch_work", "kernel_costs", "describe")
+        for name in ("cost_model", "devices", "estimate", "kernel_costs", "describe")
     ),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
     (
@@ -126,20 +132,15 @@ TESTS = (
         (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled")),
     ),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
-    ("gpu/linearize_broadcast.py", ALL, _files("kernels/linearize_broadcast gpu/cupy_runtime moves/index_conversion")),
     ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
-    ("gpu/runtime.py", ALL, INDICES),
     ("gpu/held.py", ALL, _files("gpu/held memory/foreign_memory")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct kernels/kernel_numbers ci/packaging")),
     ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
     *(
-        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))
-        for name in ("run", "move_run", "cupy_runtime", "argument_blocks")
+        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion gpu/convert gpu/uploads")))
+        for name in ("run", "runtime", "cupy_runtime")
     ),
-    *(
-        (f"gpu/{name}.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads"))
-        for name in ("uploads", "convert_run")
-    ),
+    ("gpu/uploads.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads")),
     ("gpu/*", ALL, KERNELS),
     *(
         (

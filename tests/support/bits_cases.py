@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from gpulayout.gpu import bits_turn, choose_kernel
+from gpulayout.gpu import bits, choose_kernel
 from gpulayout.gpu.bits import group_bytes
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.move import Axis, Move, coalesce
@@ -100,7 +100,7 @@ class BitsCase:
 
     @functools.cached_property
     def plan(self):
-        most = mock.patch.object(bits_turn, "MOST_UNFILLED", 10**9 if self.in_blocks else bits_turn.MOST_UNFILLED)
+        most = mock.patch.object(bits, "MOST_UNFILLED", 10**9 if self.in_blocks else bits.MOST_UNFILLED)
         with forced_bits(self.index_bits), most:
             return choose_kernel.kernel_plan.__wrapped__(self.move, *self.phases)
 

@@ -8,8 +8,8 @@ import functools
 import numpy as np
 
 from gpulayout.gpu import choose_kernel
-from gpulayout.gpu.convert import launch_pieces
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.run import launch_pieces
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.convert_move import ConvertMove

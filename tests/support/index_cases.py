@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.gpu.index_launch import IndexLaunch, index_launch
+from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.runtime import Launch
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import IndexProgram
 from tests import reference
@@ -24,7 +25,7 @@ class IndexCase:
     given: np.ndarray  # (count,) or (rank, count)
     program: IndexProgram
     expected: np.ndarray  # the result without its last column
-    launch: IndexLaunch
+    launch: Launch
 
     def record(self, text=None):
         """The launch, written down; the offender's word is the last buffer."""

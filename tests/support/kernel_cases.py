@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from gpulayout.gpu import choose_kernel, index_table, launch
+from gpulayout.gpu import choose_kernel, index_launch, launch
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.kernel_numbers import FIXED_TILES
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
@@ -46,7 +46,7 @@ def forced_bits(bits):
 
 def forced_part(low_digits):
     """Within this context index conversion splits 64-bit indices after this many digits; after 0, digits are 64-bit."""
-    return mock.patch.object(index_table, "low_part", lambda extents: low_digits)
+    return mock.patch.object(index_launch, "low_part", lambda extents: low_digits)
 
 
 class _Both:

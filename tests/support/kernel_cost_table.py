@@ -18,9 +18,9 @@ import sys
 
 import numpy as np
 
+from gpulayout.gpu.estimate import launch_work, work_items
 from gpulayout.gpu.kernel_costs import TABLE, Cost, key_of, key_text
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.launch_work import launch_work, work_items
 from tests.support import nvrtc
 from tests.support.kernel_cases import WIDTHS, Case, move_of
 from tests.support.sass import budgets

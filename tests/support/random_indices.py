@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.gpu.index_launch import IndexLaunch, index_launch
+from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.runtime import Launch
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import DIRECTIONS
 from tests.support.kernel_cases import BLOCK, FILES, forced_bits, forced_part
@@ -30,7 +31,7 @@ class Conversion(NamedTuple):
     """A launch and its expected result: nothing for bad indices."""
 
     name: str
-    launch: IndexLaunch
+    launch: Launch
     given: np.ndarray  # (rows, count)
     expected: np.ndarray  # (rows, count) as it lies in memory afterwards
     is_bad: np.ndarray  # (count,)

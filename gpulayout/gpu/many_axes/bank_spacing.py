@@ -8,9 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.kernel_numbers import BANKS, BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
-from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, check_bits, factor_count
-from gpulayout.gpu.many_axes.shared_box import SharedBox
-from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, LaneDigit, Walk, conflict_ways, walk
+from gpulayout.gpu.many_axes.shared_box import SharedBox, cut_axes
+from gpulayout.gpu.many_axes.warp_lanes import (
+    FEW,
+    MAX_CHECK_BITS,
+    REST,
+    UNCUT,
+    LaneDigit,
+    Walk,
+    check_bits,
+    conflict_ways,
+    factor_count,
+    walk,
+)
 from gpulayout.moves.move import Axis
 
 _GOOD = 0.9  # fraction of active lanes from which on the run of the other side is not tried
@@ -22,11 +32,13 @@ _WORD = 4  # bytes of a bank; small elements move in words of this size if possi
 class Walks(NamedTuple):
     """How both sides walk a box.
 
+    box       whose places they are
     steps     in shared memory, from one coordinate of each axis to the next, in elements
     span      elements of shared memory
     ways      lanes that access different words of one bank: 1 without conflicts
     """
 
+    box: SharedBox
     steps: tuple[int, ...]
     span: int
     read: Walk
@@ -46,6 +58,11 @@ class Walks(NamedTuple):
             and sum(map(factor_count, sides)) <= BOX_FACTORS
             and max(map(check_bits, sides)) <= MAX_CHECK_BITS
         )
+
+    @property
+    def is_single(self) -> bool:
+        """True if a side moves single elements."""
+        return 1 in (len(self.read.apart), len(self.write.apart))
 
     @property
     def has_few_conflicts(self) -> bool:
@@ -77,17 +94,16 @@ class _WalkedSide(NamedTuple):
 def box_walks(
     axes: Sequence[Axis],
     box: SharedBox,
-    cut: Sequence[int],
     width: int,
     phases: tuple[int, int],
     operands: Sequence[int] = (),
 ) -> Walks | None:
     """The walks with the steps that cause the fewest bank conflicts; None if the box does not fit in shared memory.
 
-    cut     the two axes that may be cut
-    phases  addresses modulo 16 of the source and of the target
+    phases    addresses modulo 16 of the source and of the target
     operands  for each axis, the stride in the parameters of arithmetic on the way; none if they have one value each
     """
+    cut = cut_axes(axes, box)
     sides = [_side(axes, box, cut, width, side, phase) for side, phase in zip(("source", "target"), phases)]
     if operands:  # the target's lanes and rows find their parameters, element by element
         digits = [digit._replace(operand=operands[k]) for k, digit in zip(sides[1].axes, sides[1].digits)]
@@ -98,18 +114,13 @@ def box_walks(
         found, cost = _tried(box, steps, sides)
         if cost < least:
             best, least = found, cost
-        if _is_enough(number, best):
+        if number == 0:  # keeps the run of the source, the next that of the target
+            is_enough = best is not None and best.has_few_conflicts and best.efficiency > _GOOD
+        else:  # a box that does not fit with the smallest steps fits with no others
+            is_enough = best is None or best.has_few_conflicts or number > _TRIES
+        if is_enough:
             break
     return best
-
-
-def _is_enough(number: int, best: Walks | None) -> bool:
-    """True if the steps after this number need not be tried; 0 keeps the run of the source, 1 that of the target."""
-    if number == 0:
-        return best is not None and best.has_few_conflicts and best.efficiency > _GOOD
-    if best is None:  # the box does not fit with the smallest steps, so neither with others
-        return True
-    return best.has_few_conflicts or number > _TRIES
 
 
 def _tried(
@@ -125,7 +136,7 @@ def _tried(
         return None, (True, math.inf)
     read, write = (side.walked(steps) for side in sides)
     ways = conflict_ways(read, width), conflict_ways(write, width)
-    found = Walks(steps, span, read, write, max(ways))
+    found = Walks(box, steps, span, read, write, max(ways))
     if not found.fits(width):
         return None, (True, math.inf)
     # A piece enters shared memory in one access, but leaves it element by element.
@@ -133,7 +144,7 @@ def _tried(
     return found, (not found.has_few_conflicts, cost)
 
 
-def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, side: str, phase: int) -> _WalkedSide:
+def _side(axes: Sequence[Axis], box: SharedBox, cut: list[int], width: int, side: str, phase: int) -> _WalkedSide:
     reads, word = side == "source", max(_WORD // width, 1)
     strides = [axis.source_stride if reads else axis.target_stride for axis in axes]
     digits = []
@@ -143,9 +154,7 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, 
         is_cut = size < axis.extent
         plain = bound == axis.extent and axis.extent % size == 0
         digits.append(
-            LaneDigit(
-                size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound, axis=k
-            )
+            LaneDigit(size, strides[k], 0, cut.index(k) if is_cut else UNCUT, bound=None if plain else bound, axis=k)
         )
     # Steps between tiles: of axes outside the box, and of pieces of cut axes.
     between = [stride * size for stride, size, axis in zip(strides, box.sizes, axes) if size < axis.extent]

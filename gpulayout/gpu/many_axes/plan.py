@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import MoveWork
-from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS, BOX_WORDS_MOST, FEW_ROWS, WORD
+from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS, FEW_ROWS, WORD
 from gpulayout.gpu.launch import MAX_STRUCT_BYTES, KernelPlan, bits_of, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
-from gpulayout.gpu.many_axes.box_launch import BoxLoops, RunAccess, box_launch, box_loops
-from gpulayout.gpu.many_axes.place_tables import box_side
-from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes, runs
-from gpulayout.gpu.many_axes.word_plan import words_plan
+from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, runs
+from gpulayout.gpu.many_axes.warp_lanes import box_side
+from gpulayout.gpu.many_axes.word_runs import words_plan
 from gpulayout.gpu.parameters import box_struct
 from gpulayout.moves.move import Axis
 
@@ -38,52 +36,47 @@ def many_axes_plan(work: MoveWork, found: KernelPlan | None) -> KernelPlan | Non
         fills = math.prod(sizes) >= _FEW_PLACES or math.prod(sizes) * work.width >= _FEW_BYTES
     if shortest >= _RUN_BYTES and fills or len(work.axes) > _MOST_AXES:
         return found
-    chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest, work.change)
-    if not chosen:
+    walks = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest, work.change)
+    if not walks:
         return found
     why = (
         f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile"
     )
-    single = not work.change and _is_single(chosen[1])
-    plan = single and words_plan(work, why, BOX_WORDS_MOST) or _box_plan(work, *chosen, why)
+    plan = words_plan(work, why) if walks.is_single and not work.change else None
+    plan = plan or _box_plan(work, walks, why)
     return plan if len(plan.parameters) <= MAX_STRUCT_BYTES else found
 
 
 def best_box(
     axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0, change: Change | None = None
-) -> tuple[SharedBox, Walks] | None:
-    """The box that moves the fewest bytes, or a slightly costlier one without bank conflicts that moves small elements
-    in words; None if none pays off.
+) -> Walks | None:
+    """The walks over the box that moves the fewest bytes, or over a slightly costlier one without bank conflicts that
+    moves small elements in words; None if none pays off.
 
     shortest   bytes of the runs without a box; those of the box must be longer by half
     change     the arithmetic on the way
     """
-    chosen: tuple[SharedBox, Walks] | None = None
+    chosen: Walks | None = None
     best = (False, False)
     for box in itertools.islice(boxes(axes, width), _TRIES):
         if (
             2 * min(box.source_run, box.target_run) * width < 3 * shortest
             or chosen
-            and box.cost > _WORTH * chosen[0].cost
+            and box.cost > _WORTH * chosen.box.cost
         ):
             break
         operands = box_operands(axes, box, change)
         if operands is None:
             continue
-        walks = box_walks(axes, box, cut_axes(axes, box), width, phases, operands)
+        walks = box_walks(axes, box, width, phases, operands)
         if walks is None:
             continue
-        rank = walks.has_few_conflicts, width >= WORD or not _is_single(walks)
+        rank = walks.has_few_conflicts, width >= WORD or not walks.is_single
         if chosen is None or rank > best:
-            chosen, best = (box, walks), rank
+            chosen, best = walks, rank
         if all(rank):
             break
     return chosen
-
-
-def _is_single(walks: Walks) -> bool:
-    """True if a side moves single elements."""
-    return 1 in (len(walks.read.apart), len(walks.write.apart))
 
 
 def box_operands(axes: Sequence[Axis], box: SharedBox, change: Change | None) -> tuple[int, ...] | None:
@@ -101,50 +94,34 @@ def box_operands(axes: Sequence[Axis], box: SharedBox, change: Change | None) ->
     return None if shared or reach >= 1 << 15 else operands
 
 
-def _box_plan(work: MoveWork, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
+def _box_plan(work: MoveWork, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
-    width, found = work.width, block_boxes(work.axes, box, is_single=work.varies)
+    width, box, sides = work.width, walks.box, (walks.read, walks.write)
+    loops, steps = box_loops(work.axes, box), [(0, 0)]
+    if not work.varies:  # else parameters may change from box to box
+        outer, steps = boxes_of_a_block(loops.outer, loops.boxes)
+        loops = loops._replace(outer=outer)
     read, write = (
         RunAccess(run, len(walk.apart) * width, run, walk.lane_count)
-        for run, walk in ((box.source_run, walks.read), (box.target_run, walks.write))
+        for run, walk in zip((box.source_run, box.target_run), sides)
     )
     rows = FEW_ROWS if work.change and work.change.starts else BOX_ROWS[width]
     tables = box_struct(
         bits_of(work),
-        [box_side(walk, found.loops.tile, width) for walk in (walks.read, walks.write)],
+        [box_side(walk, loops.tile, width) for walk in sides],
         [place * width for place in walks.write.apart],
-        found.steps,
-        max(walk.kind(rows) for walk in (walks.read, walks.write)),
+        steps,
+        max(walk.kind(rows) for walk in sides),
     )
     return box_launch(
         work,
         _TILE_ND,
-        found.loops,
+        loops,
         (read, write),
         tables,
         why=why,
         variant=(("GPL_READ_BYTES", read.nbytes), ("GPL_WRITE_BYTES", write.nbytes)),
     )
-
-
-class BlockBoxes(NamedTuple):
-    """Which boxes a block moves.
-
-    loops   those that count blocks
-    steps   offsets of a block's boxes from its first, in the source and in the target
-    """
-
-    loops: BoxLoops
-    steps: list[tuple[int, int]]
-
-
-def block_boxes(axes: Sequence[Axis], box: SharedBox, is_single: bool = False) -> BlockBoxes:
-    """The boxes of each block of a move; a single one if parameters may change from box to box."""
-    loops = box_loops(axes, box)
-    if is_single:
-        return BlockBoxes(loops, [(0, 0)])
-    left, steps = boxes_of_a_block(loops.outer, loops.boxes)
-    return BlockBoxes(loops._replace(outer=left), steps)
 
 
 def boxes_of_a_block(outer: Sequence[Axis], total: int) -> tuple[list[Axis], list[tuple[int, int]]]:

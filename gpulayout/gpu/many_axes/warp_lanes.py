@@ -1,6 +1,11 @@
 """Plans the walk of a many-axes tile over its box on one side: which digits of an element's number are lanes or rows.
 
-Sizes, strides and steps are in elements.  `kernels/tile_nd.cu` explains lanes and rows.
+Sizes, strides and steps are in elements.  `kernels/tile_nd.cu` explains lanes and rows.  It builds its table of their
+places from sums: the place of a row is its offset in memory, its offset in shared memory, and a check, the coordinates
+along all axes that may end inside the box, each in a field of bits.  The upper half of the offset in shared memory is
+one in the parameters of arithmetic on the way.  All are sums over the row's digits.  So the kernel needs no digits: a
+row's place is the sum of two factors, one for the row's number modulo `low`, one for the rest.  Example, 81 rows of
+digits 3 3 3 3: low = 9, and 9 + 9 factors instead of 81 places.
 """
 
 from __future__ import annotations
@@ -10,11 +15,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.kernel_numbers import EQUAL, EVEN, LANES, THREADS, UNEVEN
+from gpulayout.gpu.parameters import BoxFactor, BoxPart, BoxSide
 
 REST = 3  # cost of a row besides its access to shared memory, in such accesses
 FEW = 1.1  # an acceptable average of lanes that access different words of one bank
 _POOR = 0.75  # other splits are tried if a smaller fraction of lanes is active
 UNCUT = 2  # in LaneDigit.cut: neither of the two axes that may be cut
+MAX_CHECK_BITS = 30  # bit 31 of a lane's check tells it from 0, for nothing inside; all bits are 1 if all is inside
+_Fields = dict[int, tuple[int, int]]  # axis -> (the lowest bit of its field in a check, its guard bit)
 
 
 class LaneDigit(NamedTuple):
@@ -89,7 +97,7 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     >>> found.lane_count, found.last_lanes, found.full, found.row_count
     (25, 24, 5, 10)
     """
-    apart, left = _accesses(_merged(digits), word, together)
+    apart, left = _accesses(merged(digits), word, together)
     best: Walk | None = None
     least = (True, math.inf)
     for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
@@ -152,7 +160,7 @@ def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) 
     return Walk(lanes, rows, lane_count, last, full, count, apart)
 
 
-def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
+def merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     """The digits; those that are contiguous both on the side and in shared memory become one."""
     found: list[LaneDigit] = []
     for digit in digits:
@@ -212,3 +220,83 @@ def conflict_ways(found: Walk, width: int) -> float:
                 banks[number % served] += 1
             total, parts = total + max(banks), parts + 1
     return total / parts
+
+
+# ---- the table of places ---------------------------------------------------------------------------------
+
+
+def box_side(walk: Walk, tile: Sequence[int], width: int) -> tuple[BoxSide, BoxPart, BoxPart]:
+    """A `GplSide`, and the `GplPart`s of its lanes and of its rows.
+
+    tile   places of a tile along the two axes that may be cut
+
+    A field holds `limit - 1 - place` below a guard bit of 1.  Subtracting a place beyond the limit clears the guard:
+    a limit of 3 in 2 bits is 1 10; minus place 2 leaves 1 00, minus place 3 leaves 0 11.
+    """
+    fields = _fields(walk)
+    limits, guards, scales, checked = 1 << 31, 0, [0, 0], False
+    for digit in {digit.axis: digit for digit in (*walk.lanes, *walk.rows) if digit.bound is not None}.values():
+        shift, guard = fields[digit.axis]
+        guards |= 1 << guard
+        if digit.cut == UNCUT:
+            limits |= max((digit.bound or 0) - 1, 0) << shift
+            checked = True
+        else:
+            scales[digit.cut] = 1 << shift
+    counts = walk.lane_count, walk.last_lanes, walk.full, walk.row_count
+    side = BoxSide(*counts, checked, limits | guards, guards, (scales[0], scales[1]))
+    return side, _part(walk.lanes, fields, width), _part(walk.rows, fields, width)
+
+
+def check_bits(walk: Walk) -> int:
+    """The bits of the check of a row, at most `MAX_CHECK_BITS` in boxes that the kernel can move."""
+    return max([guard + 1 for _, guard in _fields(walk).values()], default=0)
+
+
+def factor_count(walk: Walk) -> int:
+    """Factors of the lanes and the rows of a walk."""
+    counts = (([digit.size for digit in digits], _low([digit.size for digit in digits])) for digits in walk[:2])
+    return sum(low + -(-math.prod(sizes) // low) for sizes, low in counts)
+
+
+def _fields(walk: Walk) -> _Fields:
+    bounded = [digit for digit in (*walk.lanes, *walk.rows) if digit.bound is not None]
+    fields: _Fields = {}
+    shift = 0
+    for axis in dict.fromkeys(digit.axis for digit in bounded):
+        last = sum((digit.size - 1) * digit.unit for digit in bounded if digit.axis == axis)
+        guard = shift + last.bit_length()
+        fields[axis], shift = (shift, guard), guard + 1
+    return fields
+
+
+def _part(digits: Sequence[LaneDigit], fields: _Fields, width: int) -> BoxPart:
+    count, low = math.prod(digit.size for digit in digits), _low([digit.size for digit in digits])
+    numbers = (*range(low), *range(0, count, low))
+    return BoxPart(low, tuple(_factor(number, digits, fields, width) for number in numbers))
+
+
+def _low(sizes: Sequence[int]) -> int:
+    """The count of low factors that makes the fewest factors.
+
+    They are whole digits and a divisor of the next one; the last digit is the one that may be divided anywhere.
+
+    >>> _low([3, 3, 3, 3]), _low([2, 2, 2, 2, 2, 2]), _low([23])
+    (9, 8, 4)
+    """
+    count, found, below = math.prod(sizes), [1], 1
+    for k, size in enumerate(sizes):
+        found += [below * part for part in range(1, size + 1) if size % part == 0 or k == len(sizes) - 1]
+        below *= size
+    return min(found, key=lambda low: (low + -(-count // low), low))
+
+
+def _factor(number: int, digits: Sequence[LaneDigit], fields: _Fields, width: int) -> BoxFactor:
+    offset = shared = check = 0
+    for digit in digits:
+        number, coordinate = divmod(number, digit.size)
+        offset += coordinate * digit.stride
+        shared += coordinate * (digit.step * width + (digit.operand << 16))
+        if digit.bound is not None:
+            check += coordinate * digit.unit << fields[digit.axis][0]
+    return BoxFactor(offset, shared & 2**32 - 1, check)

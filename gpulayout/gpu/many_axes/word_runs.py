@@ -1,4 +1,4 @@
-"""Plans a box of small elements that moves in aligned words of 4 elements, whatever the phases of its runs.
+"""Boxes of small elements that move in aligned words of 4 elements, whatever the phases of their runs.
 
 `kernels/box_words.cu` explains runs, words, the gather table and the places in shared memory.  Sizes, strides and steps
 are in elements.
@@ -6,6 +6,7 @@ are in elements.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -13,11 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpulayout.gpu.kernel_numbers import BANKS, LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
-from gpulayout.gpu.many_axes.shared_box import SharedBox
-from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT
+from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.kernel_numbers import BANKS, BOX_WORDS_MOST, LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
+from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
+from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, cut_axes
+from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT, LaneDigit, merged
+from gpulayout.gpu.parameters import RunDigit, words_struct
 from gpulayout.moves.move import Axis
 
+ENOUGH_BLOCKS = 512  # for large devices; with fewer, a block moves one box
+_MOST_BOXES = 8  # of a block
+_BOXES = 12  # to try
 _ENDS = 2 * (WORD - 1)  # lanes for single elements
 _RUNS = 16, 500  # elements of a run
 _READ, _WRITE = 12, 30  # instructions of a row of lanes
@@ -26,6 +33,7 @@ _WALKS = 16  # pairs of runs to try
 _TRIES = 16  # sets of steps to try for each
 # An acceptable average of lanes that read different words of one bank; half of all accesses have no conflict.
 _MOST_WAYS = 1.2
+_BOX_WORDS = tile_kernel("box_words.cu", "gpl_box_words")
 
 
 class BoxPiece(NamedTuple):
@@ -44,6 +52,7 @@ class BoxPiece(NamedTuple):
 class WordBox(NamedTuple):
     """How both sides walk a box in words.
 
+    box      whose places they are
     pieces   those of the source's run, then others; `steps` are their distances in shared memory
     runs     numbers of the pieces of the source's run and of the target's, minor first
     span     elements from the first place in shared memory to the end of the last word
@@ -54,6 +63,7 @@ class WordBox(NamedTuple):
     ways     lanes that access different words of one bank, on average
     """
 
+    box: SharedBox
     pieces: tuple[BoxPiece, ...]
     steps: tuple[int, ...]
     runs: tuple[tuple[int, ...], tuple[int, ...]]
@@ -68,6 +78,10 @@ class WordBox(NamedTuple):
         """Elements of a run."""
         return math.prod([self.pieces[k].size for k in self.runs[side]])
 
+    def run_count(self, side: int) -> int:
+        """How many runs make the box."""
+        return self.box.elements // self.length(side)
+
     def others(self, side: int) -> list[int]:
         """The pieces that number the runs, the smallest stride first, and an uneven one last: a box without some of
         its coordinates has fewer runs, with the same numbers.
@@ -76,27 +90,49 @@ class WordBox(NamedTuple):
         return sorted(found, key=lambda k: (self.pieces[k].uneven != UNCUT, abs(self.pieces[k].strides[side])))
 
     @property
-    def elements(self) -> int:
-        return math.prod([piece.size for piece in self.pieces])
-
-    @property
     def instructions(self) -> float:
         """Roughly, of a warp for each 32 elements, with the tables.
 
         The cost model cannot rank walks: for box_words.cu it knows one figure for an access, in which reads, writes and
         tables are mixed, and it needs a launch with finished walks.
         """
-        reads, writes = (self.elements // self.length(side) for side in (0, 1))
+        reads, writes = self.run_count(0), self.run_count(1)
         rows = reads * -(-self.words // LANES) * _READ + writes * self.parts * _WRITE
         tables = _BLOCK + (reads + writes + self.length(1)) / LANES * _ENTRY + WORD * self.parts * _GATHER
-        return (rows + tables * self.idle) * LANES / self.elements
+        return (rows + tables * self.idle) * LANES / self.box.elements
 
 
-def best_walk(found: Iterable[WordBox], width: int, entry: int) -> WordBox | None:
-    """The walk with the fewest instructions that has few bank conflicts and fits shared memory; None if none does.
+def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
+    """The plan; None if no box fits, or if all take too many instructions for an element."""
+    low, high = (place // work.width for place in work.move.source_span)
+    # the kernel compares places with both ends of the source, which may be further apart than any offset is long
+    bits = offset_bits(work.axes, high - low)
+    walk = best_words(work.axes, work.width, bits)
+    if not walk or walk.instructions > BOX_WORDS_MOST:
+        return None
+    loops = box_loops(work.axes, walk.box)
+    loops = loops._replace(together=max(min(loops.boxes // ENOUGH_BLOCKS, _MOST_BOXES), 1))
+    words_of_runs = walk.words, walk.length(1) // WORD
+    read, write = (_access(walk.length(side), words, work.width) for side, words in enumerate(words_of_runs))
+    tables = _walk_struct(walk, work.width, bits, loops.together)
+    return box_launch(work, _BOX_WORDS, loops, (read, write), tables, why=why, reach=high - low)
 
-    entry   bytes of the table for a run
+
+def _access(length: int, words: int, width: int) -> RunAccess:
+    """How rows of lanes, as many as possible of one length, access the words of a run."""
+    lanes = math.ceil(words / math.ceil(words / LANES))
+    return RunAccess(length, WORD * width, lanes * WORD, lanes)
+
+
+def best_words(axes: Sequence[Axis], width: int, bits: int) -> WordBox | None:
+    """The walk with the fewest instructions that has few bank conflicts and fits shared memory.
+
+    None for elements of more than 2 bytes, or if none fits.
     """
+    if width > 2:
+        return None
+    most, entry = (WORD_SHARED_BYTES - 16 * WORD * LANES) // width, bits // 4  # bytes of the table for a run
+    found = [each for box in itertools.islice(boxes(axes, width, most), _BOXES) for each in walks(axes, box)]
     failed: set[tuple[int, int]] = set()  # lengths of runs; other sizes of the box hardly change their banks
     for each in sorted(found, key=lambda each: each.instructions):
         lengths = each.length(0), each.length(1)
@@ -112,14 +148,11 @@ def best_walk(found: Iterable[WordBox], width: int, entry: int) -> WordBox | Non
     return None
 
 
-def walks(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int]) -> Iterator[WordBox]:
-    """The walks over a box, without steps: all pairs of runs.
-
-    cut   the two axes that may be cut
-    """
+def walks(axes: Sequence[Axis], box: SharedBox) -> Iterator[WordBox]:
+    """The walks over a box, without steps: all pairs of runs."""
     if any(axes[k].bound < axes[k].extent for k in box.read):
         return
-    uneven = {k: number for number, k in enumerate(cut) if axes[k].extent % box.sizes[k]}
+    uneven = {k: number for number, k in enumerate(cut_axes(axes, box)) if axes[k].extent % box.sizes[k]}
     for source in _run_sizes(axes, box, box.read, "source_stride"):
         for target in _run_sizes(axes, box, box.write, "target_stride"):
             if any(source[k] != target[k] for k in source.keys() & target.keys()):
@@ -168,7 +201,9 @@ def _unplaced(
     read, written = (math.prod(sizes.values()) for sizes in (source, target))
     parts = -(-(written // WORD + _ENDS) // LANES)
     idle = math.prod(-(-axis.extent // size) * size / axis.extent for axis, size in zip(axes, box.sizes))
-    return WordBox(tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, (read + 6) // WORD, parts, 5, idle, math.inf)
+    return WordBox(
+        box, tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, (read + 6) // WORD, parts, 5, idle, math.inf
+    )
 
 
 def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> BoxPiece:
@@ -212,7 +247,7 @@ def table_sizes(box: WordBox, entry: int) -> tuple[int, int, int, int]:
     """Bytes of shared memory for the gather table, the lanes, the runs of both sides, and the places of a target run's
     elements.
     """
-    runs = sum(box.elements // box.length(side) for side in (0, 1)) * entry
+    runs = (box.run_count(0) + box.run_count(1)) * entry
     return (
         16 * WORD * LANES * box.parts,
         16 * LANES * box.parts,
@@ -280,3 +315,46 @@ def conflict_ways(box: WordBox, lanes: npt.NDArray[np.int64], width: int) -> flo
         total += lanes_of_bank.reshape(-1, BANKS).max(1).sum()
         count += len(words)
     return float(total / count)
+
+
+# ---- the parameter struct --------------------------------------------------------------------------------
+
+
+def _walk_struct(walk: WordBox, width: int, bits: int, together: int) -> bytes:
+    """The bytes of a `GplWordsMove` after its `GplMove`."""
+    numbers = [
+        (walk.run_count(0), _digits(walk, walk.others(0), 0, width)),
+        (walk.run_count(1), _digits(walk, walk.others(1), 1, width)),
+        (walk.length(1), _digits(walk, walk.runs[1], 1, width)),
+    ]
+    below = [-sum(min(reached, 0) for reached in _reaches(walk, side)) for side in (0, 1)]
+    after = sum(max(reached, 0) for reached in _reaches(walk, 0)) + 2 * WORD
+    reach = (*[-(-elements // WORD) * WORD for elements in below], after)
+    tables = itertools.accumulate(table_sizes(walk, bits // 4))
+    per_place = [number for side in (0, 1) for each in _per_place(walk, side) for number in each]
+    scalars = [walk.length(0), walk.parts, walk.turn, together, *tables, *per_place]
+    return words_struct(bits, numbers, reach, scalars)
+
+
+def _reaches(walk: WordBox, side: int) -> list[int]:
+    """How far each piece reaches from the box's first element, backwards where that is negative."""
+    return [(piece.size - 1) * piece.strides[side] for piece in walk.pieces]
+
+
+def _digits(walk: WordBox, order: Sequence[int], side: int, width: int) -> list[RunDigit]:
+    """The pieces in this order; those that are contiguous both in memory and in shared memory become one."""
+    pieces = [LaneDigit(walk.pieces[k].size, walk.pieces[k].strides[side], walk.steps[k] * width) for k in order]
+    return [(digit.size, digit.step, digit.stride) for digit in merged(pieces)]
+
+
+def _per_place(walk: WordBox, side: int) -> list[tuple[int, int]]:
+    """(elements of a run, runs) of a place, for both axes that may be cut; one of the numbers is 0."""
+    found = [(0, 0)] * 2
+    for number, order in enumerate((walk.runs[side], walk.others(side))):
+        length = 1
+        for k in order:
+            piece = walk.pieces[k]
+            if piece.uneven != UNCUT:
+                found[piece.uneven] = (0, length) if number else (length, 0)
+            length *= piece.size
+    return found

@@ -17,7 +17,7 @@ from gpulayout.cli.index_jobs import IndexJob, index_arrays, jobs
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.timing import medians_in_turns
 from gpulayout.cpu import native
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.backend import Backend

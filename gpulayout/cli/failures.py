@@ -11,7 +11,7 @@ import click
 
 from gpulayout.api.backends import BackendUnavailable
 from gpulayout.cpu.native import BadNativeChoice
-from gpulayout.cpu.thread_count import BadThreadCount
+from gpulayout.cpu.threads import BadThreadCount
 from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayout.cpu.thread_count import MOST_THREADS
-from gpulayout.cpu.threads import share
+from gpulayout.cpu.threads import MOST_THREADS, share
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.texts import tile_text

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpulayout.cpu.thread_count import thread_count
-from gpulayout.cpu.threads import SCRATCH_BYTES, share
+from gpulayout.cpu.threads import SCRATCH_BYTES, share, thread_count
 from gpulayout.moves.move import Move
 from gpulayout.moves.steps import BlockCycles, Step, Steps
 

@@ -13,8 +13,7 @@ from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.index_run import outside, run
 from gpulayout.cpu.index_steps import LOAD, RowStep, steps_of
-from gpulayout.cpu.thread_count import thread_count
-from gpulayout.cpu.threads import share
+from gpulayout.cpu.threads import share, thread_count
 from gpulayout.moves.index_program import IndexProgram, Mode
 
 BLOCK = 1 << 15  # indices of NumPy's arrays: those of a program stay in a second-level cache

@@ -15,7 +15,7 @@ from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.convert import ConvertPlan, numpy_convert_plan
 from gpulayout.cpu.packed_run import PackedPlan, numpy_packed_plan
 from gpulayout.cpu.strided_plan import StridedPlan, strided_plan_of
-from gpulayout.cpu.thread_count import MOST_THREADS
+from gpulayout.cpu.threads import MOST_THREADS
 from gpulayout.layout.checks import counted
 from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.convert_numbers import steps_number, type_number

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.thread_count import MOST_THREADS
-from gpulayout.cpu.threads import SCRATCH_BYTES, share
+from gpulayout.cpu.threads import MOST_THREADS, SCRATCH_BYTES, share
 from gpulayout.cpu.views import Memory, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu import native
-from gpulayout.cpu.index import native_program, word_of_bits
-from gpulayout.cpu.index_run import run
-from gpulayout.cpu.index_steps import RowStep, steps_of
+from gpulayout.cpu.index import RowStep, native_program, run, steps_of, word_of_bits
 from gpulayout.cpu.packed_run import packed, slots_at
 from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.cpu.views import strided_view, word_of

@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpulayout.cpu.choose_plan import MovePlan, plan_of
+from gpulayout.cpu.choose_plan import MovePlan, NativePlan, plan_of
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.native_plan import NativePlan
 from gpulayout.cpu.threads import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack

@@ -12,8 +12,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
-from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.index_steps import steps_of
+from gpulayout.cpu.index import HostConversion, steps_of
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
 from tests.support.index_cases import numbers_of

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gpulayout.cpu import native
+from gpulayout.cpu.blocks import strided_plan_of
 from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.convert import numpy_convert_plan
 from gpulayout.cpu.lookup import lookup_plan_of
 from gpulayout.cpu.packed_run import numpy_packed_plan
-from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.cpu.threads import MOST_THREADS
 from gpulayout.layout.checks import counted
 from gpulayout.moves.convert_move import ConvertMove

@@ -27,9 +27,8 @@ import numpy as np
 from gpulayout.cpu.threads import MOST_THREADS, share
 from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.checks import counted
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.move import Axis, Move
-from gpulayout.moves.texts import tile_text
+from gpulayout.moves.arithmetic import ConvertMove
+from gpulayout.moves.move import Axis, Move, tile_text
 
 SHARE_BYTES = 1 << 20  # the fewest bytes, on the side with more of them, that justify another thread
 LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element; NumPy copies longer rows fast as they are

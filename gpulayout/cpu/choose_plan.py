@@ -19,12 +19,11 @@ from gpulayout.cpu.lookup import lookup_plan_of
 from gpulayout.cpu.packed_run import numpy_packed_plan
 from gpulayout.cpu.threads import MOST_THREADS
 from gpulayout.layout.checks import counted
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.convert_numbers import steps_number, type_number
-from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.arithmetic import ConvertMove, steps_number, type_number
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.pieces import AnyMove
 
 
 class MovePlan(Protocol):

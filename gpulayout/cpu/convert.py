@@ -24,8 +24,7 @@ import numpy as np
 from gpulayout.cpu.blocks import BlockPlan, Box, block_sizes
 from gpulayout.cpu.views import strided_view
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove
 
 BLOCK = 1 << 16  # elements; threads wait for each other before and after each of NumPy's operations on a block
 ALONG_TARGET = 1 << 9  # elements of a block along the target; the rest is along the source

@@ -15,10 +15,10 @@ from gpulayout.cpu.threads import SCRATCH_BYTES, share, thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.backend import Again, LinearizeBroadcast, Make, PreparedJob
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Move
+from gpulayout.moves.pieces import AnyMove, Piece, Pieces
 from gpulayout.moves.steps import BlockCycles, Step, Steps
 
 SLAB_BYTES = 1 << 19  # a slab and its copy fit the second-level cache

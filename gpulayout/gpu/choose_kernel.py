@@ -32,11 +32,11 @@ from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.pieces import AnyMove
 
 _GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from gpulayout.gpu.change import Change
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, check_whole_elements
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import Piece, Pieces
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.move import Axis, Move
+from gpulayout.moves.pieces import Piece, Pieces
 
 MOST_AXES = 32  # with parameters: that fit the 4 KB of kernel parameters; 2^32 elements of two places each way
 

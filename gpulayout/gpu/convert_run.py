@@ -11,8 +11,8 @@ from gpulayout.gpu.convert import launch_pieces
 from gpulayout.gpu.move_run import Launching, MoveLaunches
 from gpulayout.gpu.runtime import Start
 from gpulayout.gpu.uploads import Parameters, Uploads
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.arithmetic import ConvertMove
+from gpulayout.moves.pieces import Pieces
 
 
 class Uploading(Launching, Protocol):

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpulayout.gpu.runtime import Runtime, Start
-from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
+from gpulayout.moves.pieces import AnyMove, Pieces
 
 Kind = tuple[Any, ...]  # calls of one kind share a prepared launch
 

@@ -22,7 +22,7 @@ from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.gpu.uploads import Uploads
 from gpulayout.moves.backend import PreparedJob
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.pieces import AnyMove, Pieces
 from gpulayout.moves.steps import Steps
 
 # Planning takes far longer than starting a launch, so plans of lists of up to 512 moves are kept.  A move takes about

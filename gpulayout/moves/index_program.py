@@ -30,11 +30,19 @@ from typing import Literal, NamedTuple
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
-from gpulayout.moves.index_width import index_bits
-
-DIRECTIONS = ("linearize", "delinearize", "convert_linear")
 
 Mode = Literal["raise", "wrap", "clip", "mark"]  # what happens to an index outside the array
+
+
+def index_bits(*reaches: int) -> int:
+    """How many bits the offsets of a move or an index conversion need: 32 when all of these fit 31 bits, else 64.
+
+    Distances decide, not element counts: ten elements 2^30 apart need 64 bits.
+
+    >>> index_bits(2**31 - 1), index_bits(-2**31), index_bits(2**31)
+    (32, 64, 64)
+    """
+    return 32 if all(abs(reach) < 2**31 for reach in reaches) else 64
 
 
 class Term(NamedTuple):

@@ -30,8 +30,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE, Tile
 from gpulayout.moves.lowered import Lowered, Pad, Permute, Reshape, Sizes, Slice, Step, Steps, sizes_after
-from gpulayout.moves.move import MAX_AXES, check_same_array
-from gpulayout.moves.supported import check_storable
+from gpulayout.moves.move import MAX_AXES, check_same_array, check_storable
 
 
 class _Sized(NamedTuple):

@@ -16,8 +16,8 @@ import gpulayout as gl
 from gpulayout.cpu import blocks, choose_plan
 from gpulayout.cpu.blocks import block_sizes, boxes_of, strided_plan_of
 from gpulayout.cpu.run import NumpyBackend
-from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import Piece
 from tests.support.kept import forget_transfers
 from tests.support.placed import pack_move, strided_move
 

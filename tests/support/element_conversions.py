@@ -9,8 +9,7 @@ import pytest
 from gpulayout.cpu import native
 from gpulayout.cpu.choose_plan import plan_of
 from gpulayout.cpu.convert import convert_elements
-from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove
 from gpulayout.moves.move import Axis
 
 SETS = ("first", "second", "third")  # instruction sets of the engine

@@ -37,10 +37,18 @@ from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.text import parse_array_shape
-from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, moves_as_integers, plain_steps, run_in_torch
-from gpulayout.moves.lowered_jax import JaxStep, is_jax, run_in_jax
+from gpulayout.moves.lowered import Lowered, plain_steps
+from gpulayout.moves.lowered_run import (
+    PlainStep,
+    PlainSteps,
+    is_jax,
+    is_torch,
+    moves_as_integers,
+    run_in_jax,
+    run_in_torch,
+    viewed,
+)
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
-from gpulayout.moves.torch_views import viewed
 
 Made = TypeVar("Made")
 
@@ -284,7 +292,7 @@ def _arrangement_refusal(axes: Any, rank: int, sizes: Mapping[str, int]) -> str:
 def _transposed_in_jax(
     array: Any, before: tuple[Known, ...], order: tuple[int, ...], after: tuple[tuple[int, int], ...], about: str
 ) -> Any:
-    steps: list[JaxStep] = []
+    steps: list[PlainStep] = []
     parts = _split(array.shape, before, about) if before else array.shape
     if before:
         steps.append(("reshape", tuple(parts), None))

@@ -24,7 +24,8 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, plain_steps, run_in_torch
+from gpulayout.moves.lowered import Lowered, plain_steps
+from gpulayout.moves.lowered_run import PlainSteps, is_torch, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_unpack
 
 Constants = tuple[tuple[str, Any], ...]  # keywords and their values

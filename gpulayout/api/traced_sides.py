@@ -10,7 +10,7 @@ from gpulayout.api.reading import Read, read_arguments
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lowered_jax import is_jax
+from gpulayout.moves.lowered_run import is_jax
 
 
 def check_fixed(given: Any) -> None:

@@ -14,8 +14,7 @@ from gpulayout.gpu.kernel_numbers import ITEMS, MODES, THREADS
 from gpulayout.gpu.launch import MAX_GRID_X
 from gpulayout.gpu.parameters import axes_variant, index_program_struct, index_table_struct
 from gpulayout.gpu.runtime import Macros
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.index_program import MOST_INSTRUCTIONS, MOST_TERMS, IndexProgram
 
 
 class IndexLaunch(NamedTuple):

@@ -9,7 +9,7 @@ from gpulayout.gpu.element_width import check_whole_elements
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.launch import MAX_GRID_X, Access, Kernel, KernelPlan
 from gpulayout.gpu.parameters import lookup_struct
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
+from gpulayout.moves.index_program import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.lookup_move import LookupMove
 
 _WORD = 4  # bytes that a thread writes to a packed target

@@ -16,7 +16,7 @@ import gpulayout as gl
 from gpulayout.gpu.division import multiplied, reciprocal
 from gpulayout.gpu.index_table import index_table, low_part
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.index_builder import convert_program, delinearize_program
+from gpulayout.moves.index_program import convert_program, delinearize_program
 from tests.support.executors import simt_missing
 from tests.support.index_cases import index_cases
 from tests.support.simt import host_module

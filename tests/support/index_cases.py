@@ -9,8 +9,7 @@ import numpy as np
 import gpulayout as gl
 from gpulayout.gpu.index_launch import IndexLaunch, index_launch
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.index_program import IndexProgram, convert_program, delinearize_program, linearize_program
 from tests import reference
 from tests.support.kernel_cases import BLOCK, forced_bits, forced_part
 from tests.support.simt.record import FRESH, Buffer, Record

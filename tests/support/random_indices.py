@@ -15,7 +15,7 @@ import gpulayout as gl
 from gpulayout.gpu.index_launch import IndexLaunch, index_launch
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.index_program import convert_program, delinearize_program, linearize_program
 from tests.support.kernel_cases import BLOCK, FILES, forced_bits, forced_part
 from tests.support.kernel_runs import content, source_memory, target_memory
 from tests.support.random_moves import SEED, near

@@ -14,7 +14,7 @@ from benchmarks.peers.agreement import agreeing
 from benchmarks.peers.arrays import array_contenders
 from benchmarks.peers.contender import Prepared
 from benchmarks.peers.inputs import input_and_output
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 
 
 class CurvesSide(GoalsSide):

@@ -29,7 +29,7 @@ from benchmarks.peers.inputs import input_and_output
 from benchmarks.peers.jax_peer import JaxPeer
 from benchmarks.peers.threaded_copy import ThreadedCopy
 from benchmarks.peers.torch_peer import EagerTorch
-from gpulayout.cpu.thread_count import VARIABLE, thread_count
+from gpulayout.cpu.threads import VARIABLE, thread_count
 
 QUIET = 5e-3  # seconds: a peer's threads spin for a while after their work, and hold a core
 MOST_CORES = 8  # a call on each core of a large machine would take longer than what is measured

@@ -21,7 +21,7 @@ import numpy as np
 
 import gpulayout as gl
 from benchmarks.machine import machine
-from gpulayout.cpu.thread_count import VARIABLE
+from gpulayout.cpu.threads import VARIABLE
 
 CASES = {
     "square": ("f32[8192,8192]", "{0,1}"),

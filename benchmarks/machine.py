@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from gpulayout.api.backends import gpu_problem
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 from gpulayout.version import __version__
 
 PACKAGES = ("numpy", "ml_dtypes")

@@ -27,7 +27,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lowered import is_torch
+from gpulayout.moves.lowered_run import is_torch
 
 
 class Array(ShapedBuffer[Memory]):

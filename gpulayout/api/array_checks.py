@@ -19,8 +19,8 @@ from gpulayout.api.shaped_buffer import check_plain
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lowered import is_torch
-from gpulayout.moves.supported import check_storable
+from gpulayout.moves.lowered_run import is_torch
+from gpulayout.moves.move import check_storable
 
 
 def check_buffer(buffer: Any, shape: Shape) -> None:

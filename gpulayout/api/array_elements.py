@@ -25,8 +25,7 @@ from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.lowered import is_torch
-from gpulayout.moves.torch_views import rearranged
+from gpulayout.moves.lowered_run import is_torch, rearranged
 
 
 def elements_at(array: Any, key: Any) -> Any:

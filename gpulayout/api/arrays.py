@@ -22,10 +22,8 @@ from gpulayout.layout.checks import type_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
-from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
-from gpulayout.memory.host_arrays import HostMemory
-from gpulayout.memory.mapped_files import by_file, overlap_in_file
-from gpulayout.memory.shared_bytes import share_bytes
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HostMemory, offers
+from gpulayout.memory.shared_bytes import by_file, overlap_in_file, share_bytes
 from gpulayout.moves.backend import AnyArray, Backend
 
 if TYPE_CHECKING:

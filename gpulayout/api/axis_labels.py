@@ -12,8 +12,8 @@ from typing import NamedTuple
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import AnyMove
 
 
 class NamedDigit(NamedTuple):

@@ -13,7 +13,7 @@ from gpulayout.layout.checks import as_integer, check_word, counted, type_text, 
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.index_width import index_bits
+from gpulayout.moves.index_program import index_bits
 
 Language: TypeAlias = Literal["cuda", "c", "python"]
 

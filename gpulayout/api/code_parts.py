@@ -10,7 +10,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.index_builder import delinearize_program, linearize_program
+from gpulayout.moves.index_program import delinearize_program, linearize_program
 
 WIDTH = 112  # columns before indentation; what is longer goes on in the next line
 

@@ -12,7 +12,7 @@ import numpy as np
 from gpulayout.api import backends
 from gpulayout.api.array_types import ConfigMode
 from gpulayout.cpu import native
-from gpulayout.cpu.thread_count import BadThreadCount, reason_of_count, thread_count
+from gpulayout.cpu.threads import BadThreadCount, reason_of_count, thread_count
 from gpulayout.layout.checks import check_word
 from gpulayout.version import __version__
 

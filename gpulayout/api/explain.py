@@ -17,10 +17,10 @@ from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.blocks import BoxGrid, NoSmallerBlock, box_grid, passes
-from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.convert_pieces import Stages
-from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.pieces import AnyMove, Pieces
 
 _WITH = {"multiply": "by ", "divide": "by ", "add": "", "subtract": ""}
 

@@ -15,8 +15,7 @@ from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray
-from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.supported import check_storable
+from gpulayout.moves.move import MAX_AXES, check_storable
 
 
 def given_shape(value: TargetLike, array: Any, role: str) -> ShapeLike:

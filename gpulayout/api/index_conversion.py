@@ -17,8 +17,7 @@ from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.backend import AnyArray, Backend, PreparedConversion
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
-from gpulayout.moves.index_program import Mode
+from gpulayout.moves.index_program import Mode, convert_program, delinearize_program, linearize_program
 
 
 class IndexConversion:

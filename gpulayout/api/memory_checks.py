@@ -15,8 +15,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import AnyArray, Backend
-from gpulayout.moves.placement import contiguous_strides
-from gpulayout.moves.view_strides import view_strides
+from gpulayout.moves.placement import contiguous_strides, view_strides
 
 
 class ArrayFacts(NamedTuple):

@@ -33,7 +33,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
-from gpulayout.moves.supported import check_storable
+from gpulayout.moves.move import check_storable
 
 
 @overload

@@ -41,10 +41,10 @@ from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BlockShapes, passes
 from gpulayout.moves.boxes import part_shape
-from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.lowered import Lowered
 from gpulayout.moves.lowering import lowered_relayout
 from gpulayout.moves.move import check_same_dimensions
+from gpulayout.moves.pieces import AnyMove, Pieces
 from gpulayout.moves.placement import Placement
 
 _FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "request"

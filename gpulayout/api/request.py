@@ -28,10 +28,9 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.moves.convert_pieces import Stages, convert_stages
-from gpulayout.moves.kinds import Pieces
-from gpulayout.moves.pieces import pieces
+from gpulayout.moves.move import check_storable
+from gpulayout.moves.pieces import Pieces, pieces
 from gpulayout.moves.placement import Placement
-from gpulayout.moves.supported import check_storable
 
 SEPARATE = "separate memory, because only gl.relayout and plans work in place"  # the rule for an `out` that overlaps
 SAME = "separate memory, or the same from the first byte to the last"

@@ -15,7 +15,7 @@ from gpulayout.api.backends import gpu_module
 from gpulayout.api.not_memory import WORK_THERE, FollowedArray, TracedArray
 from gpulayout.cpu import native
 from gpulayout.layout.element_type import ElementType
-from gpulayout.memory.host_arrays import host_array
+from gpulayout.memory.foreign_memory import host_array
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make
 
 _ON_MEMORY = "this call of gpulayout needs the memory of tensors: call it outside of the compiled function"

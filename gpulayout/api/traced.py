@@ -39,8 +39,8 @@ from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, r
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
-from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, plain_steps, run_in_torch
-from gpulayout.moves.lowered_jax import is_jax
+from gpulayout.moves.lowered import Lowered, plain_steps
+from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
 
 Way = tuple[Lowered | None, Operations, Lowered | None]  # to the logical array, its elements, and to the result

@@ -21,7 +21,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, refusal, refusing_in_graphs
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lowered import is_torch
+from gpulayout.moves.lowered_run import is_torch
 
 Constants = tuple[tuple[str, Any], ...]  # keywords and their values
 

@@ -15,7 +15,7 @@ from gpulayout.layout.digits import StrideTable
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_program import Mode
-from gpulayout.moves.lowered_jax import is_jax
+from gpulayout.moves.lowered_run import is_jax
 
 
 def traced_conversion(direction: str, shape: Shape, target: Shape | None, given: Any, mode: Mode, out: Any) -> Any:

@@ -28,8 +28,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.float_formats import FORMATS
 from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.lowered import is_torch
-from gpulayout.moves.torch_views import viewed
+from gpulayout.moves.lowered_run import is_torch, viewed
 
 # The name of each, then plain values: what torch.compile takes as a constant of its graph.
 Operations = tuple[tuple[Any, ...], ...]

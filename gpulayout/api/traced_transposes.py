@@ -11,8 +11,7 @@ from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import refusal, refusing_in_graphs
 from gpulayout.layout.patterns import read_pattern
-from gpulayout.moves.lowered import PlainSteps, run_in_torch
-from gpulayout.moves.lowered_jax import is_jax, run_in_jax
+from gpulayout.moves.lowered_run import PlainSteps, is_jax, run_in_jax, run_in_torch
 
 # The names and sizes of the parts of an axis; None for the size that follows from the others.
 Known = tuple[tuple[str, int | None], ...]

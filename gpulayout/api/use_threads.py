@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulayout.cpu.thread_count import MOST_THREADS, choices
+from gpulayout.cpu.threads import MOST_THREADS, choices
 from gpulayout.layout.checks import value_text, whole_number
 from gpulayout.layout.choice import Choice
 

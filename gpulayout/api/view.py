@@ -23,7 +23,7 @@ from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.view_strides import view_strides
+from gpulayout.moves.placement import view_strides
 
 
 @overload

@@ -25,7 +25,7 @@ from gpulayout.cli.backends import array_module, backends_here, medians_in_turns
 from gpulayout.cli.failures import Failure
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cpu import native
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.layout.shape import Shape

@@ -18,7 +18,7 @@ import click
 
 from gpulayout.api.backends import BackendUnavailable
 from gpulayout.cpu.native import BadNativeChoice
-from gpulayout.cpu.thread_count import BadThreadCount
+from gpulayout.cpu.threads import BadThreadCount
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.errors import LayoutError

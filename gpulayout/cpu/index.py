@@ -1,27 +1,148 @@
-"""Index conversion on the CPU: by the native engine where it runs, see kernels/cpu/index_program.cpp, else by NumPy."""
+"""Index conversion on the CPU: an index program as steps over rows of numbers, a number for each index.
+
+f32[2,3]{0,1:PD(3,5)}: row = place - place // 3 * 3, column = place // 3
+
+    load    rows[1] = given[0], below 15
+    add     rows[2] = 0 + rows[1] // 3 * 1            past    rows[3] >= 2 is padding        store   result[0] = rows[3]
+    add     rows[3] = rows[1] + rows[2] // 1 * -3     past    rows[2] >= 3 is padding        store   result[1] = rows[2]
+
+A quotient that is no shift has a row of its own, as several sums may need it.  A sum of one number is its row.
+Numbers are unsigned words of 32 or 64 bits that wrap.  The native engine executes the steps where it runs, see
+kernels/cpu/index_program.cpp, else NumPy.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.cpu import native
 from gpulayout.cpu.caches import machine_caches
-from gpulayout.cpu.index_run import outside, run
-from gpulayout.cpu.index_steps import LOAD, RowStep, steps_of
-from gpulayout.cpu.thread_count import thread_count
-from gpulayout.cpu.threads import share
-from gpulayout.moves.index_program import IndexProgram, Mode
+from gpulayout.cpu.threads import share, thread_count
+from gpulayout.moves.index_program import IndexProgram, Instruction, Mode
+
+LOAD, ADD, PAST, STORE = range(4)  # in kernels/cpu/index_program.h
+ZEROS, LINEAR = range(2)  # the first rows: zeros, and the given linear indices
+HIGHEST = 2**63 - 1
 
 BLOCK = 1 << 15  # indices of NumPy's arrays: those of a program stay in a second-level cache
 SHARE = 1 << 18  # the fewest indices that justify another thread
 ALONE = 1 << 14  # so many do not justify another thread of the engine
 
 _MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # in kernels/cpu/index_program.h
+
+
+class RowStep(NamedTuple):
+    """One of these, for every index:
+
+    LOAD    rows[into] = rows[base] + given[side] * weight; given[side] must be below the bound
+    ADD     rows[into] = rows[base] + rows[number] // divisor * weight
+    PAST    the place is padding if rows[number] >= bound
+    STORE   result[side] = rows[number]
+
+    checks  whether a PAST depends on it
+    """
+
+    kind: int
+    into: int = ZEROS
+    base: int = ZEROS
+    number: int = ZEROS
+    divisor: int = 1
+    weight: int = 1
+    side: int = 0
+    bound: int = HIGHEST
+    checks: bool = False
+
+
+@dataclass
+class _RowSum:
+    row: int = ZEROS
+    is_own: bool = False  # the row has nothing but this sum
+
+
+class _RowWriter:
+    """Writes the steps of a program."""
+
+    def __init__(self, program: IndexProgram):
+        self.direction, self.bits = program.direction, program.index_bits
+        self.steps: list[RowStep] = []
+        self.rows = 2
+        self.linear, self.target = _RowSum(), _RowSum()  # results
+        self.registers: dict[int | None, int] = {None: LINEAR}
+        self.quotients: dict[tuple[int, int], int] = {}
+
+    def put(self, total: _RowSum, step: RowStep) -> None:
+        """Add what a step computes to a sum."""
+        base = total.row
+        if not total.is_own:
+            total.row, total.is_own, self.rows = self.rows, True, self.rows + 1
+        self.steps.append(step._replace(into=total.row, base=base, weight=step.weight % 2**self.bits))
+
+    def add(self, total: _RowSum, row: int, divisor: int, weight: int, is_shared: bool = True) -> None:
+        """Add row // divisor * weight; is_shared: other sums may need the quotient."""
+        if row == ZEROS or divisor >> self.bits:
+            return
+        if is_shared and divisor & (divisor - 1):
+            if (row, divisor) not in self.quotients:
+                quotient = _RowSum()
+                self.put(quotient, RowStep(ADD, number=row, divisor=divisor))
+                self.quotients[row, divisor] = quotient.row
+            row, divisor = self.quotients[row, divisor], 1
+        if total.row == ZEROS and divisor == weight == 1:
+            total.row = row
+        else:
+            self.put(total, RowStep(ADD, number=row, divisor=divisor, weight=weight))
+
+    def write(self, instruction: Instruction) -> None:
+        """Write one instruction."""
+        load, terms, bound, register, store, adds = instruction
+        number = _RowSum()
+        if load is not None:
+            at_once = register is None and len(adds) == 1 and adds[0].divisor == 1
+            step = RowStep(LOAD, side=load, bound=HIGHEST if bound is None else bound)
+            if at_once:
+                return self.put(self.linear, step._replace(weight=adds[0].weight))
+            self.put(number, step)
+        for term in terms:
+            self.add(number, self.registers[term.register], term.divisor, term.weight)
+        if load is None and bound is not None and not bound >> self.bits:  # else no number reaches it
+            self.steps.append(RowStep(PAST, number=number.row, bound=bound))
+        if register is not None:
+            self.registers[register] = number.row
+        for divisor, weight in adds:
+            self.add(self.linear, number.row, divisor, weight, is_shared=register is not None)
+        if store is not None and self.direction == "delinearize":
+            self.steps.append(RowStep(STORE, number=number.row, side=store))
+        if store is not None and self.direction == "lookup":
+            self.add(self.target, number.row, 1, store)
+        return None
+
+
+def steps_of(program: IndexProgram) -> tuple[RowStep, ...]:
+    """The steps of a program.  The second result of a look-up is the place in the target."""
+    writer = _RowWriter(program)
+    if program.direction != "linearize":
+        writer.steps.append(RowStep(LOAD, LINEAR, bound=program.size))
+    for each in program.instructions:
+        writer.write(each)
+    if program.direction != "delinearize":
+        writer.steps.append(RowStep(STORE, number=writer.linear.row))
+    if program.direction == "lookup":
+        writer.steps.append(RowStep(STORE, number=writer.target.row, side=1))
+    needed: set[int] = set()  # rows, by the later steps
+    for k, step in reversed(list(enumerate(writer.steps))):
+        if step.kind == PAST or (step.kind != STORE and step.into in needed):
+            needed |= {step.base, step.number}
+            writer.steps[k] = step._replace(checks=True)
+    return tuple(writer.steps)
+
+
+# ---- conversion ------------------------------------------------------------------------------------------------------
 
 
 def native_program(module: ModuleType, steps: tuple[RowStep, ...], bits: int, places: int = -1) -> Any:
@@ -93,9 +214,53 @@ class HostConversion:
         return None
 
 
+# ---- by NumPy: each step on a whole block of indices -----------------------------------------------------------------
+
+
 def word_of_bits(bits: int) -> type[np.unsignedinteger]:
     """The word in which NumPy computes."""
     return np.uint32 if bits == 32 else np.uint64
+
+
+def run(
+    steps: Iterable[RowStep],
+    word: type[np.unsignedinteger],
+    count: int,
+    given: np.ndarray | Mapping[int, np.ndarray],
+    result: np.ndarray | None,
+    has_checks: bool = True,
+) -> np.ndarray | None:
+    """Write the results of a block of `count` indices by NumPy, if wanted.
+
+    given, result   a row for each side of the steps
+    has_checks      whether sums are compared with their bounds
+
+    Returns a mask of the indices where a sum reaches its bound; None when there are none.
+    """
+    rows = {ZEROS: np.zeros(count, word)}
+    padding = np.zeros(count, bool)
+    for kind, into, base, number, divisor, weight, side, bound, checks in steps:
+        if kind == STORE and result is not None:
+            np.copyto(result[side], rows[number], casting="unsafe")
+        elif kind == PAST and has_checks:
+            padding |= rows[number] >= word(bound)
+        elif kind < PAST and (result is not None or (checks and has_checks)):
+            part = given[side].astype(word) if kind == LOAD else rows[number]
+            if divisor > 1:
+                part = part // word(divisor)  # NumPy divides by a constant with a multiplication
+            rows[into] = rows[base] + part * word(weight)
+    return padding if padding.any() else None
+
+
+def outside(values: np.ndarray, bound: int) -> np.ndarray | None:
+    """A mask of the values that leave 0..bound-1; None when there are none.
+
+    Negative numbers are large when read as unsigned, so the maximum shows whether any number is outside.  It
+    writes nothing; comparing each number would write a mask.
+    """
+    size = values.itemsize
+    unsigned, limit = values.view(f"u{size}"), min(bound, 1 << 8 * size - (values.dtype.kind == "i"))
+    return None if int(unsigned.max(initial=0)) < limit else unsigned >= unsigned.dtype.type(limit)
 
 
 def _first(masks: Iterable[np.ndarray | None], otherwise: int | None) -> int | None:

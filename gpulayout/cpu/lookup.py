@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.cpu import native
-from gpulayout.cpu.index import native_program, word_of_bits
-from gpulayout.cpu.index_run import run
-from gpulayout.cpu.index_steps import RowStep, steps_of
+from gpulayout.cpu.index import RowStep, native_program, run, steps_of, word_of_bits
 from gpulayout.cpu.packed_run import packed, slots_at
 from gpulayout.cpu.threads import SCRATCH_BYTES, share
 from gpulayout.cpu.views import strided_view, word_of
@@ -47,7 +44,32 @@ class LookupPlan(NamedTuple):
             return
         threads = min(self.threads, self.most_threads)
         block, count = self.blocks(threads)
-        share(functools.partial(_move_blocks, move, self.steps, source, target, block), count, 1, threads)
+
+        def move_blocks(first: int, last: int) -> None:
+            for begin in range(first * block, min(last * block, move.place_count), block):
+                self._move_places(source, target, begin, min(begin + block, move.place_count))
+
+        share(move_blocks, count, 1, threads)
+
+    def _move_places(self, source: np.ndarray, target: np.ndarray, begin: int, end: int) -> None:
+        """Move to the places `begin` to `end - 1`, by NumPy."""
+        move = self.move
+        word, index_word = word_of(move.itemsize), word_of_bits(move.program.index_bits)
+        found = np.empty(end - begin, f"i{move.program.index_bits // 8}")  # signed: strides may be negative
+        # Without the last step, which stores the place in the target.
+        padding = run(self.steps[:-1], index_word, end - begin, np.arange(begin, end)[None], found[None])
+        if padding is not None:
+            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place
+        values = _read(move, source, found, word)
+        if padding is not None:
+            values[padding] = np.frombuffer(move.pad, word)[0]
+        if move.target_bits < 8:
+            values = packed(values, move.target_bits, move.target_big)
+            strided_view(target, word, values.shape, begin * move.target_bits // 8, (1,))[...] = values
+        elif move.has_strided_target:
+            target.view(word).flat[begin:end] = values
+        else:
+            strided_view(target, word, (end - begin,), begin * move.itemsize, (move.itemsize,))[...] = values
 
     def blocks(self, threads: int) -> tuple[int, int]:
         """Places in a block of NumPy's, a multiple of 8 so that no two share a byte, and the number of blocks."""
@@ -71,36 +93,6 @@ def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan:
     module, steps = native.module(), steps_of(move.program)
     compiled = module and native_program(module, steps, move.program.index_bits, move.place_count)
     return LookupPlan(move, steps, compiled, threads)
-
-
-def _move_blocks(
-    move: LookupMove,
-    steps: tuple[RowStep, ...],
-    source: np.ndarray,
-    target: np.ndarray,
-    block: int,
-    first: int,
-    last: int,
-) -> None:
-    word, index_word = word_of(move.itemsize), word_of_bits(move.program.index_bits)
-    pad = np.frombuffer(move.pad, word)[0]
-    signed = np.dtype(f"i{move.program.index_bits // 8}")  # strides may be negative
-    for begin in range(first * block, min(last * block, move.place_count), block):
-        end = min(begin + block, move.place_count)
-        found = np.empty(end - begin, signed)
-        padding = run(steps[:-1], index_word, end - begin, np.arange(begin, end)[None], found[None])  # one result
-        if padding is not None:
-            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place
-        values = _read(move, source, found, word)
-        if padding is not None:
-            values[padding] = pad
-        if move.target_bits < 8:
-            values = packed(values, move.target_bits, move.target_big)
-            strided_view(target, word, values.shape, begin * move.target_bits // 8, (1,))[...] = values
-        elif move.has_strided_target:
-            target.view(word).flat[begin:end] = values
-        else:
-            strided_view(target, word, (end - begin,), begin * move.itemsize, (move.itemsize,))[...] = values
 
 
 def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dtype) -> np.ndarray:

@@ -5,14 +5,12 @@ A chunk is a range of slots whose length is a multiple of 8, so that no two chun
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.thread_count import MOST_THREADS
-from gpulayout.cpu.threads import SCRATCH_BYTES, share
-from gpulayout.cpu.views import Memory, word_of
+from gpulayout.cpu.threads import MOST_THREADS, SCRATCH_BYTES, share
+from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
 
@@ -35,8 +33,21 @@ class PackedPlan(NamedTuple):
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
-        memory = Memory(source, source_offset), Memory(target, target_offset)
-        share(functools.partial(_move_chunks, self, *memory), -(-self.move.slots // self.chunk), 1, self.threads)
+        move, per = self.move, 8 // self.move.target_bits
+
+        def move_chunks(first: int, last: int) -> None:
+            for begin in range(first * self.chunk, min(last * self.chunk, move.slots), self.chunk):
+                end = min(begin + self.chunk, move.slots)
+                values = packed(_read(move, source, source_offset, begin, end), move.target_bits, move.target_big)
+                if move.is_dense:
+                    strided_view(target, _BYTE, values.shape, target_offset + begin // per, (1,))[...] = values
+                    continue
+                places = np.arange(begin, end, per, dtype=np.int64)  # the first of each byte
+                slots, _ = _slots(move, places, [axis.target_stride for axis in move.axes])
+                low, high = move.target_span
+                strided_view(target, _BYTE, (high - low,), target_offset + low, (1,))[slots // per - low] = values
+
+        share(move_chunks, -(-move.slots // self.chunk), 1, self.threads)
 
     def describe(self) -> str:
         """The plan in words."""
@@ -54,21 +65,7 @@ def numpy_packed_plan(move: PackedMove, threads: int = 1) -> PackedPlan:
     return PackedPlan(move, threads, max(min(CHUNK, SCRATCH_BYTES // SLOT_BYTES // threads) // 8, 1) * 8)
 
 
-def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
-    move, per = plan.move, 8 // plan.move.target_bits
-    for begin in range(first * plan.chunk, min(last * plan.chunk, move.slots), plan.chunk):
-        end = min(begin + plan.chunk, move.slots)
-        values = packed(_read(move, reading, begin, end), move.target_bits, move.target_big)
-        if move.is_dense:
-            writing.view(_BYTE, values.shape, begin // per, (1,))[...] = values
-            continue
-        places = np.arange(begin, end, per, dtype=np.int64)  # the first of each byte
-        slots, _ = _slots(move, places, [axis.target_stride for axis in move.axes])
-        low, high = move.target_span
-        writing.view(_BYTE, (high - low,), low, (1,))[slots // per - low] = values
-
-
-def _read(move: PackedMove, reading: Memory, begin: int, end: int) -> np.ndarray:
+def _read(move: PackedMove, source: np.ndarray, offset: int, begin: int, end: int) -> np.ndarray:
     """The elements of the places begin..end-1, one per byte, and the pad in places without one."""
     if not move.element_count:
         return np.full(end - begin, move.pad[0], _BYTE)
@@ -77,7 +74,7 @@ def _read(move: PackedMove, reading: Memory, begin: int, end: int) -> np.ndarray
     slots, inside = _slots(move, places, strides)
     slots[~inside] = 0  # that of the first element, which may be read
     slots += move.start - low * (8 // move.source_bits)
-    memory = reading.view(_BYTE, (high - low,), low, (1,))
+    memory = strided_view(source, _BYTE, (high - low,), offset + low, (1,))
     values = slots_at(memory, slots, move.source_bits, move.source_big)
     values &= (1 << move.bits) - 1
     values[~inside] = move.pad[0]

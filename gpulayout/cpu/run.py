@@ -9,19 +9,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpulayout.cpu.choose_plan import MovePlan, plan_of
-from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
+from gpulayout.cpu.choose_plan import MovePlan, NativePlan, plan_of
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.native_plan import NativePlan
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import SCRATCH_BYTES, share, thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.backend import Again, LinearizeBroadcast, Make, PreparedJob
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import AnyMove, Piece, Pieces
-from gpulayout.moves.steps import Steps
+from gpulayout.moves.move import Move
+from gpulayout.moves.pieces import AnyMove, Piece, Pieces
+from gpulayout.moves.steps import BlockCycles, Step, Steps
 
+SLAB_BYTES = 1 << 19  # a slab and its copy fit the second-level cache
+AT_ONCE = 16  # the most slabs or parts, and so threads, that the workspace has room for
+SHARE_BYTES = 1 << 16  # the fewest bytes of each block for a thread
 MOST_KEPT = 1 << 16  # bytes of parameters that a call keeps for the next one
 Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in source and target
 
@@ -106,6 +108,55 @@ def _planned(pieces: Pieces, threads: int) -> Planned:
             plans[move] = plan_of(move, threads)
         found.append((plans[move], source_offset, target_offset))
     return tuple(found)
+
+
+class HostSteps:
+    """`PreparedSteps` of the CPU.
+
+    Threads share a step in three ways.  Slabs and parts that stay where they are go to different threads, each with its
+    own part of the workspace.  Of every block a thread moves the same bytes, so that none waits for another.  In all
+    other steps, threads share the single moves.
+    """
+
+    __slots__ = ("steps", "_moves")
+
+    def __init__(self, steps: Steps):
+        self.steps = steps
+        self._moves: dict[Move, HostMoves] = {}
+
+    def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
+        """See `PreparedSteps.execute`.  A bad number of threads, or no memory for what follows, is an error here."""
+        threads = thread_count()
+        bitmaps = [step.bitmap_bytes for step in self.steps if isinstance(step, BlockCycles)]
+        np.empty(max(min(SCRATCH_BYTES, buffer.size), *bitmaps, 0), np.uint8)
+        for step in self.steps:
+            if isinstance(step, BlockCycles):
+                least = max(SHARE_BYTES, step.part_bytes // threads)  # a portion for each: it visits every block
+                share(functools.partial(_move_blocks, step, buffer, workspace), step.part_bytes, least, threads)
+            else:
+                turns = min(step.at_once, threads)
+                share(functools.partial(self._take_turns, step, turns, buffer, workspace), turns, 1, threads)
+
+    def _take_turns(
+        self, step: Step, turns: int, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int
+    ) -> None:
+        """The slabs or parts of the turns `first` to `last - 1`; each turn has its own part of the workspace."""
+        for turn in range(first, last):
+            memory = buffer, workspace[turn * step.part_bytes :] if turns > 1 else workspace
+            for move, from_workspace, source, to_workspace, target in step.copies(turn, turns):
+                moves = self._moves.get(move) or self._moves.setdefault(move, HostMoves((Piece(move),)))
+                moves.execute(memory[from_workspace][source:], memory[to_workspace][target:])
+
+
+def _move_blocks(step: BlockCycles, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int) -> None:
+    """Move the bytes `first` to `last - 1` of every block."""
+    size = step.part_bytes
+    blocks, kept = buffer[: step.count * size].reshape(-1, size)[:, first:last], workspace[first:last]
+    for source, target in step.numbers():
+        if target is None:
+            kept[...] = blocks[source]
+        else:
+            blocks[target] = kept if source is None else blocks[source]
 
 
 class HostLane:
@@ -208,7 +259,5 @@ class NumpyBackend:
     ) -> contextlib.AbstractContextManager[Sequence[HostLane]]:
         return contextlib.nullcontext([HostLane(max(host_bytes, device_bytes)) for _ in range(count)])
 
-    def prepare_steps(self, steps: Steps) -> HostSteps:
-        return HostSteps(steps, lambda move: HostMoves((Piece(move),)).execute)
-
+    prepare_steps = HostSteps
     prepare_conversion = HostConversion

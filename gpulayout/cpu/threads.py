@@ -1,7 +1,8 @@
 """The threads that share large moves on the CPU.  NumPy releases the GIL while it copies and computes.
 
-`thread_count` says how many take part, the calling thread included.  The first call that is large enough starts them,
-never an import.  They belong to one process: a forked child starts its own.
+`thread_count` says how many take part, the calling thread included: what the code chose, else GPULAYOUT_NUM_THREADS,
+else one for each core.  The first call that is large enough starts them, never an import.  They belong to one process:
+a forked child starts its own.
 
 Threads claim small portions of the work, so one that has no core delays a call by the portion that it is doing, not by
 its share of everything.  Still, on a busy machine a second thread can take time instead of saving it: a caller that
@@ -29,22 +30,61 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from time import perf_counter, thread_time
 
-from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
+from gpulayout.layout.choice import Choices
 
 Work = Callable[[int, int], None]
+VARIABLE = "GPULAYOUT_NUM_THREADS"
+MOST_THREADS = 1024  # the largest number that may be chosen
 SCRATCH_BYTES = 4 << 20  # of the scratch arrays of all threads together
 PORTIONS = 4  # for each thread, if they are large enough
 LOSS = 0.0002  # seconds that a caller may wait for nothing; less does not justify a rest
 HAS_CLOCK = hasattr(time, "CLOCK_THREAD_CPUTIME_ID")  # of a thread's own time; that of Windows has steps of 16 ms
 PAUSES = 0.02, 1.0  # the shortest and the longest time without help, in seconds
 
+choices: Choices[int | None] = Choices("threads")
 
-def share(
-    work: Work,
-    count: int,
-    least: int,
-    threads: int | None = None,
-) -> None:
+
+class BadThreadCount(ValueError):
+    """GPULAYOUT_NUM_THREADS is not a number of threads."""
+
+
+def thread_count() -> int:
+    """How many threads share a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS counts and is not a number."""
+    return _chosen() or _wanted() or _usable_cores()
+
+
+def reason_of_count() -> str:
+    """Where the number of `thread_count` comes from.  Raises as it does."""
+    if _chosen():
+        return "chosen by use_threads"
+    return f"chosen by {VARIABLE}" if _wanted() else "the cores that this process may use"
+
+
+def _chosen() -> int | None:
+    choice = choices.current()
+    return choice.value if choice else None
+
+
+def _wanted() -> int | None:
+    """The number in GPULAYOUT_NUM_THREADS."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return None
+    if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= MOST_THREADS):
+        raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {MOST_THREADS}")
+    return int(wanted)
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# ---- sharing -------------------------------------------------------------------------------------------------------
+
+
+def share(work: Work, count: int, least: int, threads: int | None = None) -> None:
     """Call work(first, last) for portions that make up 0..count-1, in several threads.
 
     least     the fewest items of a portion; 0 leaves all of them to the caller

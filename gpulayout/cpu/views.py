@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,14 +34,3 @@ def strided_view(
         "typestr": word.str,
     }
     return np.asarray(SimpleNamespace(__array_interface__=interface, owner=array))
-
-
-class Memory(NamedTuple):
-    """An array's memory, starting at some byte."""
-
-    array: np.ndarray
-    start: int
-
-    def view(self, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
-        """A strided view; `offset`, from `start`, and `strides` in bytes."""
-        return strided_view(self.array, word, shape, self.start + offset, strides)

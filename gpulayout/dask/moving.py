@@ -28,9 +28,8 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_shape
-from gpulayout.moves.move import check_same_array, check_same_dimensions
-from gpulayout.moves.supported import check_storable
-from gpulayout.moves.view_strides import view_strides
+from gpulayout.moves.move import check_same_array, check_same_dimensions, check_storable
+from gpulayout.moves.placement import view_strides
 
 
 def pack(

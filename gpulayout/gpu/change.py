@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.convert_numbers import steps_number, type_number
+from gpulayout.moves.arithmetic import Arithmetic, steps_number, type_number
 from gpulayout.moves.move import Axis
 
 CHANGE_MACROS = (

@@ -31,11 +31,11 @@ from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, grid_of
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.parameters import lookup_struct
 from gpulayout.gpu.tile import SMALLEST_TILE, tile_plan
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.pieces import AnyMove
 
 _GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
 _LOOKUP = Kernel("lookup", "lookup.cu", "gpl_lookup", shared_bytes=0, is_estimated=False)

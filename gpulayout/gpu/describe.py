@@ -10,7 +10,7 @@ from gpulayout.gpu.kernel_costs import arithmetic_instructions
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests
 from gpulayout.layout.checks import counted
-from gpulayout.moves.texts import tile_text
+from gpulayout.moves.move import tile_text
 
 
 def described(plan: KernelPlan | None, device: Device | None = None) -> list[str]:

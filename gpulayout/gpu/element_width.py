@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.change import Change
 from gpulayout.layout.checks import counted
-from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.packed_move import PackedMove
 

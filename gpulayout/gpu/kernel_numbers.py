@@ -6,8 +6,8 @@ text, which CuPy compiles anew.  Macros that differ between the launches of a ke
 
 from __future__ import annotations
 
-from gpulayout.moves.convert_numbers import KINDS, OPERATIONS, SPECIAL_CODES
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS
+from gpulayout.moves.arithmetic import KINDS, OPERATIONS, SPECIAL_CODES
+from gpulayout.moves.index_program import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS
 
 LANES = 32  # of a warp
 SECTOR = 32  # bytes that memory moves at once

@@ -12,7 +12,7 @@ from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.parameters import ChangeWords, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.index_width import index_bits
+from gpulayout.moves.index_program import index_bits
 from gpulayout.moves.move import Axis
 
 MAX_GRID_X = 2**31 - 1

@@ -17,9 +17,9 @@ from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.cached import cached_property
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import AnyMove
 
 JOBS = {2: 44, 4: 29}  # compiled number of axes -> jobs that fit the 4 KB of parameters
 _MOST_AXES = max(JOBS)

@@ -38,8 +38,7 @@ from gpulayout.gpu.kernel_numbers import (
     NO_DIVISION,
     RUN_DIGITS,
 )
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
-from gpulayout.moves.index_program import Instruction
+from gpulayout.moves.index_program import MOST_INSTRUCTIONS, MOST_TERMS, Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1

@@ -20,11 +20,11 @@ from gpulayout.gpu.index_launch import IndexLaunches
 from gpulayout.gpu.many import JobMove, ManyPlan, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.gpu.uploads import Parameters, Uploads
+from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.backend import Again, Make, PreparedJob
-from gpulayout.moves.convert_move import ConvertMove
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import span
+from gpulayout.moves.pieces import AnyMove, Piece, Pieces
 from gpulayout.moves.steps import Steps
 
 # Planning takes far longer than starting a launch, so plans of lists of up to 512 moves are kept.  A move takes about

@@ -1,13 +1,16 @@
 """The memory of another library's array, as its owner describes it.  The description is checked before any access.
 
 It comes from `__cuda_array_interface__`, read here, or from DLPack, read in `dlpack`.  NumPy and CuPy could read both,
-but they copy some arrays, ignore read-only flags, and differ from version to version.
+but they copy some arrays, ignore read-only flags, and differ from version to version.  `host_array` makes a NumPy array
+over memory that may be written to.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,3 +110,25 @@ def _stream(stream: Any) -> int:
     if number <= 0:
         raise ValueError(f"stream is {number} in its __cuda_array_interface__: 1 and 2 are the default streams")
     return number
+
+
+class HostMemory(ctypes.c_char * sys.maxsize):  # type: ignore[misc]  # ctypes makes the base class when the program runs
+    """All memory from an address on.  An array over it keeps it alive, and with it the owner."""
+
+    __slots__ = ("owner",)
+
+
+def host_array(
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype[Any], owner: object
+) -> np.ndarray[Any, Any]:
+    """An array over the memory at an address; `__array_interface__` says the same to NumPy, and takes twice as long.
+
+    address   of the first element; 0 for memory without elements
+    strides   in bytes, none negative; None for C order
+    owner     the memory is valid while this object is alive
+    """
+    if not address:
+        return np.empty(shape, dtype)
+    memory = HostMemory.from_address(address)
+    memory.owner = owner
+    return np.ndarray(shape, dtype, memory, 0, strides)

@@ -7,16 +7,28 @@ steps are never fused into one rounding.  A plain cast has no steps and no C: it
 the target's nearest one.
 
     u8 -> f32, scale 0.5, shift -1:    f32(x) * f32(0.5), rounded, then + f32(-1), rounded
+
+A move with arithmetic reads, changes and writes each element in one pass.  Its axes are loops over elements, as in
+`Move`, with a stride on each side in that side's bytes, and a stride in every parameter of the arithmetic:
+
+    u8[2,3] to f32[2,3]{0,1}, scale of shape (3,)
+    Axis(2, 2, 3, 4) and 0 in scale, Axis(3, 3, 1, 8) and 1 in scale
+
+Padding of the target is not part of it: other moves fill that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.frozen import Frozen
+from gpulayout.moves.move import Axis, span
 
 Operation = Literal["multiply", "add", "subtract", "divide", "round"]
 
@@ -63,7 +75,105 @@ class Arithmetic(Frozen):
         )
         return ElementType.F64 if wide else ElementType.F32
 
+
+@dataclass(frozen=True)
+class ConvertMove(Frozen):
+    """A coalesced move with arithmetic.  Immutable and hashable.
+
+    axes                minor first in the target, strides in bytes of either side; none has padding
+    arithmetic          what happens to each element
+    parameter_strides   for each parameter, a stride for each axis, in elements of the parameter
+    parameter_offsets   for each parameter, the element that belongs to the first element of the move
+    dimensions          the logical dimensions that each axis covers, minor first
+    """
+
+    axes: tuple[Axis, ...]
+    arithmetic: Arithmetic
+    parameter_strides: tuple[tuple[int, ...], ...] = ()
+    parameter_offsets: tuple[int, ...] = ()
+    dimensions: tuple[tuple[int, ...], ...] = ()
+
+    stride_unit: ClassVar = "byte"
+    has_loops: ClassVar = True
+    is_padded: ClassVar = False
+
+    def __hash__(self) -> int:
+        return self._kept_hash
+
+    @cached_property
+    def _kept_hash(self) -> int:
+        return hash((self.axes, self.arithmetic, self.parameter_strides, self.parameter_offsets))
+
     @property
-    def parameter_count(self) -> int:
-        """The number of parameter arrays."""
-        return sum(step.parameter is not None for step in self.steps)
+    def itemsize(self) -> int:
+        """Bytes of an element of the target."""
+        return self.arithmetic.target.itemsize
+
+    @cached_property
+    def element_count(self) -> int:
+        """Elements that are read; each is written once."""
+        return math.prod(axis.extent for axis in self.axes)
+
+    @property
+    def place_count(self) -> int:
+        """Places of the target that are written: one for each element."""
+        return self.element_count
+
+    @property
+    def of_parts(self) -> ConvertMove:
+        """The same move of parts of complex numbers, of which there are twice as many."""
+        source, target = self.arithmetic.source, self.arithmetic.target
+        if not source.is_complex:
+            return self
+        parts = Axis(2, 2, source.component.itemsize, target.component.itemsize)
+        arithmetic = replace(self.arithmetic, source=source.component, target=target.component)
+        return ConvertMove((parts, *self.axes), arithmetic, dimensions=((), *self.dimensions))
+
+    @property
+    def bytes_read(self) -> int:
+        return self.element_count * self.arithmetic.source.itemsize
+
+    @property
+    def bytes_written(self) -> int:
+        return self.element_count * self.itemsize
+
+    @cached_property
+    def source_span(self) -> tuple[int, int]:
+        """Byte offsets from the first element of the source: lowest read, and one past the highest."""
+        return span([(axis.extent, axis.source_stride) for axis in self.axes], self.arithmetic.source.itemsize)
+
+    @cached_property
+    def target_span(self) -> tuple[int, int]:
+        """Byte offsets from the first element of the target: lowest written, and one past the highest."""
+        return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
+
+
+# ---- as numbers, which kernels/convert.cuh takes, in CUDA and in the native engine -----------------------------------
+
+# Kinds of element types, what the special codes of a float mean, and the operations of a step.
+KINDS = {"boolean": 0, "unsigned": 1, "signed": 2, "float": 3, "power": 4}
+SPECIAL_CODES = {"ieee": 0, "nan": 1, "finite": 2, "unsigned_zero": 3}
+OPERATIONS = {"multiply": 1, "add": 2, "subtract": 3, "divide": 4, "round": 5}
+
+
+@functools.cache
+def type_number(element_type: ElementType) -> int:
+    """An element type: kind, special codes, bits, bits of the mantissa, bias."""
+    form = element_type.format
+    if form is not None:
+        special = SPECIAL_CODES[form.special] << 3
+        return KINDS["float"] | special | form.bits << 5 | form.mantissa_bits << 12 | form.bias << 18
+    if element_type is ElementType.F8E8M0FNU:
+        return KINDS["power"] | 8 << 5 | 127 << 18
+    kind = {"bool": "boolean"}.get(element_type.kind, element_type.kind)
+    return KINDS[kind] | element_type.bits << 5
+
+
+def steps_number(steps: Sequence[Step]) -> int:
+    """The steps: five bits each.
+
+    >>> oct(steps_number([Step("multiply", 0), Step("add", 1)]))
+    '0o501'
+    """
+    codes = [OPERATIONS[step.operation] | (step.parameter or 0) << 3 for step in steps]
+    return sum(code << 5 * place for place, code in enumerate(codes))

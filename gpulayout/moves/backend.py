@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.index_program import IndexProgram, Mode
-from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.pieces import Pieces
 from gpulayout.moves.steps import Steps
 
 AnyArray = Any  # a NumPy or a CuPy array; CuPy has no types

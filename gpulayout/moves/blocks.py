@@ -33,9 +33,8 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import Tile
 from gpulayout.moves.boxes import Boxes, Interval, boxes, rounded
-from gpulayout.moves.move import check_same_dimensions
+from gpulayout.moves.move import check_same_dimensions, check_storable
 from gpulayout.moves.runs import Runs
-from gpulayout.moves.supported import check_storable
 
 SHORT_RUN = 1 << 15  # bytes; shorter runs cost more than reading and writing everything twice
 

@@ -15,13 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulayout.layout.digits import Digit, StrideTable
-from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.join_pieces import as_fill, joined
-from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove
 from gpulayout.moves.lookup_move import NotInRegions
-from gpulayout.moves.move import Axis, Move
-from gpulayout.moves.pieces import check_piece_count, strided_piece
+from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import Piece, Pieces, as_fill, cut, in_order, joined
 from gpulayout.moves.pieces import pieces as move_pieces
 from gpulayout.moves.placement import Placement
 from gpulayout.moves.regions import Region, SideTable
@@ -111,23 +108,11 @@ def _number_count(dimensions: Sequence[int], blocks: Sequence[int]) -> int:
 
 def _pieces(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
     """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
-    copies: list[Piece] = []
-    fills: list[StridedPiece] = []
-    for part, is_element in target.parts((source.table, *parameters)):
-        check_piece_count(len(copies if is_element else fills), target.shape.buffer_size)
-        if is_element:
-            copies.append(_piece(arithmetic, part))
-        else:
-            fills.append(strided_piece(target.shape, part.with_rows((part.rows[0], part.rows[-1]))))
-    filling = [Piece(*as_fill(fill)) for fill in joined(fills)]
-    if not copies and not filling:  # the target has no places
-        shape = target.shape
-        filling.append(Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),))))
-    return tuple([piece for kind in (copies, filling) for piece in sorted(kind, key=_largest_first)])
-
-
-def _largest_first(piece: Piece) -> int:
-    return -piece.move.place_count
+    copies, fills = cut(target.shape, target.parts((source.table, *parameters)))
+    filling = joined(target.shape, [part.with_rows((part.rows[0], part.rows[-1])) for part in fills])
+    return in_order(
+        target.shape, [*(_piece(arithmetic, part) for part in copies), *(Piece(*as_fill(fill)) for fill in filling)]
+    )
 
 
 def _piece(arithmetic: Arithmetic, part: Region) -> Piece:

@@ -36,8 +36,8 @@ from typing import NamedTuple
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Axis, Move, coalesce
+from gpulayout.moves.pieces import Pieces
 from gpulayout.moves.steps import (
     BlockCycles,
     Chain,

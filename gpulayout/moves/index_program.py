@@ -19,22 +19,43 @@ f32[16,256]{1,0:T(8,128)} has the digits (dim 1, step 1, extent 128, stride 1), 
     place = row * 128 + row // 8 * 1024 + column + column // 128 * 896                      (9, 130) -> 3202
     column = place - place // 128 * 128 + place // 1024 * 128 - place // 2048 * 256         3202 -> 130
 
-At a place without an element, a number can exceed its bound; every number that can is checked.  `index_builder` builds
-the programs, and a backend executes them.
+At a place without an element, a number can exceed its bound; every number that can is checked.
+
+Programs are built from the stride tables of the shapes, strided or tiled.  Delinearizing gives each coordinate as a sum
+of quotients of the linear index.  Linearizing gives the linear index as a sum of quotients of the coordinates.  A
+conversion between two layouts does both.  A backend executes them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from gpulayout.layout.cached import cached_property
+from gpulayout.layout.digits import Digit, StrideTable
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
-from gpulayout.moves.index_width import index_bits
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
 
-DIRECTIONS = ("linearize", "delinearize", "convert_linear")
+# What fits the 4 KB of kernel parameters; registers are a thread's local memory.
+MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
+MOST_VALUES = 256  # dimensions and numbers; most need no instruction
 
 Mode = Literal["raise", "wrap", "clip", "mark"]  # what happens to an index outside the array
+
+
+def index_bits(*reaches: int) -> int:
+    """How many bits the offsets of a move or an index conversion need: 32 when all of these fit 31 bits, else 64.
+
+    Distances decide, not element counts: ten elements 2^30 apart need 64 bits.
+
+    >>> index_bits(2**31 - 1), index_bits(-2**31), index_bits(2**31)
+    (32, 64, 64)
+    """
+    return 32 if all(abs(reach) < 2**31 for reach in reaches) else 64
 
 
 class Term(NamedTuple):
@@ -112,3 +133,261 @@ class IndexProgram(Frozen):
     def registers(self) -> int:
         """The largest number of values that are kept at the same time."""
         return 1 + max((each.register for each in self.instructions if each.register is not None), default=-1)
+
+
+# ---- building --------------------------------------------------------------------------------------------------------
+
+
+def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
+    """Logical index to linear index.
+
+    for_kernel   LayoutError for a program that does not fit in kernel parameters
+    """
+    table, builder = _checked_table(shape), _Builder()
+    if for_kernel:
+        _check_digits(table, shape)
+    sums = builder.linearized(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
+    program = IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size)
+    return _checked(program, shape, table.is_strided) if for_kernel else program
+
+
+def delinearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
+    """Linear index to logical index; `for_kernel` as above."""
+    table, builder = _checked_table(shape), _Builder()
+    if for_kernel:
+        _check_digits(table, shape)
+    for dim, value in enumerate(builder.delinearized(table)):
+        value.store = dim
+    program = IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size)
+    return _checked(program, shape, table.is_strided) if for_kernel else program
+
+
+def convert_program(source: Shape, target: Shape) -> IndexProgram:
+    """Linear index in `source` to linear index in `target`; LayoutError unless both describe the same logical array."""
+    check_same_array(source, target)
+    builder, tables = _Builder(), (_checked_table(source), _checked_table(target))
+    is_strided = all(table.is_strided for table in tables)
+    if is_strided:
+        table, strides = _merged(*tables)
+        _check_digits(table, source)
+        sums = _weighted(builder.delinearized(table), strides)
+    else:
+        sums = builder.linearized(tables[1], builder.delinearized(tables[0]))
+    return _checked(
+        IndexProgram(
+            "convert_linear",
+            builder.instructions(sums),
+            source.rank,
+            source.buffer_size,
+            max(source.buffer_size, target.buffer_size),
+        ),
+        source,
+        is_strided,
+    )
+
+
+def place_program(
+    numbered: Shape, source: Shape | Sequence[int], unit: int, target_strides: Sequence[int], reach: int
+) -> IndexProgram:
+    """From the linear index of each place of `numbered` to its place in the source, a buffer or an array.
+
+    source           a shape, whose places are counted in `unit`s; or the strides of an array
+    target_strides   of the target, if it is an array with its own strides; each coordinate stores its stride there
+    reach            the largest distance between two places on either side
+    """
+    builder = _Builder()
+    coordinates = builder.delinearized(_checked_table(numbered))
+    if isinstance(source, Shape):
+        sums = {term: unit * weight for term, weight in builder.linearized(_checked_table(source), coordinates).items()}
+    else:
+        sums = _weighted(coordinates, source)
+    for value, stride in zip(coordinates, target_strides):
+        value.store = stride or None
+    return _checked(
+        IndexProgram(
+            "lookup", builder.instructions(sums), numbered.rank, numbered.buffer_size, max(reach, numbered.buffer_size)
+        ),
+        numbered,
+        False,
+    )
+
+
+def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequence[int]]:
+    """The source's linear index in as few digits as possible, one per dimension, and their strides in the target.
+
+    Dimensions that are contiguous in both layouts become one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits
+    of 8 and of 24 places.
+    """
+    strides = {digit.dim: digit.stride for digit in target.digits}
+    axes: Sequence[Axis] = [
+        Axis(digit.extent, source.dimensions[digit.dim], strides[digit.dim], digit.stride) for digit in source.digits
+    ]
+    if not all(source.dimensions):
+        axes = [Axis(source.buffer_size, 0, 0, 1)]  # every place is padding
+    axes = coalesce(axes)[0]
+    digits = tuple(Digit(dim, 1, axis.extent, axis.target_stride) for dim, axis in enumerate(axes))
+    return StrideTable(digits, tuple(axis.bound for axis in axes), source.buffer_size), [
+        axis.source_stride for axis in axes
+    ]
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------
+
+
+def _checked_table(shape: Shape) -> StrideTable:
+    """The stride table; LayoutError when it has too many numbers, since building the program takes quadratic time."""
+    table = stride_table(shape)
+    if not table.is_strided and len(table.sizes) > MOST_VALUES:
+        raise LayoutError(
+            f"{shape} has {len(table.sizes)} dimensions and numbers: "
+            f"{MOST_VALUES} is the limit for index conversion of tiled layouts"
+        )
+    return table
+
+
+def _check_digits(table: StrideTable, shape: Shape) -> None:
+    """LayoutError if a kernel cannot take that many digits.  In untiled layouts, dimensions of size 1 count too."""
+    if len(table.digits) > MAX_AXES:
+        raise LayoutError(f"{shape} has {len(table.digits)} digits: {MAX_AXES} is the limit for index conversion")
+
+
+def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProgram:
+    """The program; LayoutError if it does not fit in kernel parameters.  Kernels take strided tables as digits, not as
+    programs.
+    """
+    if is_strided:
+        return program
+    terms = sum(len(each.terms) + len(each.adds) for each in program.instructions)
+    for count, limit, what in (
+        (len(program.instructions), MOST_INSTRUCTIONS, "numbers"),
+        (terms, MOST_TERMS, "quotients"),
+        (program.registers, MOST_REGISTERS, "numbers at once"),
+    ):
+        if count > limit:
+            raise LayoutError(
+                f"{shape} needs {count} {what}: {limit} is the limit for index conversion of tiled layouts"
+            )
+    return program
+
+
+# ---- sums of quotients ---------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Value:
+    """A number of the program.  `terms` maps (value, divisor) to a weight; value None is the given linear index."""
+
+    size: int
+    load: int | None = None
+    terms: _Sum = field(default_factory=dict)
+    is_checked: bool = False
+    store: int | None = None
+
+
+_Sum = dict[tuple[_Value | None, int], int]
+
+
+class _Builder:
+    """Collects values in the order in which they are computed."""
+
+    def __init__(self) -> None:
+        self.values: list[_Value] = []
+
+    def loaded(self, dim: int, size: int) -> _Value:
+        """A given coordinate."""
+        return self._new(_Value(size, load=dim, is_checked=True))
+
+    def linearized(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
+        """The terms of the linear index; adds the table's numbers as values."""
+        values = list(coordinates)
+        for digits, size in zip(table.numbers, table.sizes[len(table.dimensions) :]):
+            values.append(self._new(_Value(size, terms=_terms_of(digits, values))))
+        return _terms_of(table.digits, values)
+
+    def delinearized(self, table: StrideTable) -> list[_Value]:
+        """The coordinates of the given linear index.  The table's numbers are computed first, in reverse order."""
+        values = [_Value(size) for size in table.sizes]
+        rank, largest = len(table.dimensions), [0] * len(values)
+        numbers = [(value, value.size, digits) for value, digits in zip(values[rank:], table.numbers)]
+        for number, size, digits in [(None, table.buffer_size, table.digits), *numbers]:
+            for digit in digits:
+                _add_quotients(values[digit.dim].terms, (number, size), digit.stride, digit.extent, digit.step)
+                largest[digit.dim] += (digit.extent - 1) * digit.step
+        for value, most in zip(values, largest):
+            value.is_checked = most >= value.size
+        self.values += values[rank:][::-1] + values[:rank]
+        return values[:rank]
+
+    def instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
+        """The instructions.  A value that later ones need gets a register, which is freed after its last use."""
+        self._write_sums_out()
+        places = {value: place for place, value in enumerate(self.values)}
+        last_use = {of: place for value, place in places.items() for of, _ in value.terms}
+        adds = {
+            value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value))
+            for value in places
+        }
+        registers: dict[_Value | None, int] = {}
+        found = []
+        for value, place in places.items():
+            if value.load is None and not (
+                value.is_checked or value.store is not None or adds[value] or value in last_use
+            ):
+                continue
+            terms = [Term(registers.get(of), divisor, weight) for (of, divisor), weight in value.terms.items()]
+            terms.sort(key=lambda term: (term.register is not None, term))
+            registers = {kept: register for kept, register in registers.items() if last_use[kept] > place}
+            if value in last_use:
+                registers[value] = min(set(range(len(registers) + 1)) - set(registers.values()))
+            found.append(
+                Instruction(
+                    value.load,
+                    tuple(terms),
+                    value.size if value.is_checked else None,
+                    registers.get(value),
+                    value.store,
+                    adds[value],
+                )
+            )
+        return tuple(found)
+
+    def _new(self, value: _Value) -> _Value:
+        self.values.append(value)
+        return value
+
+    def _write_sums_out(self) -> None:
+        """Inline the terms of each value that is never divided by more than 1, so that it needs no register."""
+        for value in self.values:
+            users = [user for user in self.values if any(of is value for of, _ in user.terms)]
+            if value.load is None and all(divisor == 1 for user in users for of, divisor in user.terms if of is value):
+                for user in users:
+                    weight = user.terms.pop((value, 1))
+                    for term, other in value.terms.items():
+                        _add(user.terms, term, weight * other)
+
+
+def _weighted(values: Iterable[_Value], strides: Iterable[int]) -> _Sum:
+    """The sum of values times strides."""
+    return {(value, 1): stride for value, stride in zip(values, strides) if stride}
+
+
+def _terms_of(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
+    """The terms of a number with these digits."""
+    terms: _Sum = {}
+    for digit in digits:
+        value = values[digit.dim]
+        _add_quotients(terms, (value, value.size), digit.step, digit.extent, digit.stride)
+    return terms
+
+
+def _add_quotients(terms: _Sum, value: tuple[_Value | None, int], step: int, extent: int, weight: int) -> None:
+    """Add value // step % extent * weight as quotients, except those whose divisor the value never reaches."""
+    number, size = value
+    _add(terms, (number, step), weight if step < size else 0)
+    _add(terms, (number, step * extent), -extent * weight if step * extent < size else 0)
+
+
+def _add(terms: _Sum, term: tuple[_Value | None, int], weight: int) -> None:
+    weight += terms.pop(term, 0)
+    if weight:
+        terms[term] = weight

@@ -19,8 +19,7 @@ from typing import ClassVar
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.index_builder import place_program
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.index_program import IndexProgram, place_program
 from gpulayout.moves.move import Axis, span
 from gpulayout.moves.placement import Placement
 

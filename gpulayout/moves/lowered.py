@@ -1,6 +1,6 @@
 """Lowered moves as values: steps of reshape, permute, pad and slice, which every array library can run.
 
-`lowering` makes them.  Here they run: by the array API, or by PyTorch's own names for the same operations.
+`lowering` makes them.  Here they run by the array API; `lowered_run` has the operations of PyTorch and JAX.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,9 +15,8 @@ import numpy as np
 
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
-from gpulayout.moves.lowered_jax import JaxSteps, is_jax, run_in_jax
-from gpulayout.moves.torch_views import lacks_operations, viewed
+from gpulayout.layout.graph_constants import constant_in_graphs
+from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_jax, run_in_torch
 
 Sizes = tuple[int, ...]
 
@@ -171,11 +169,7 @@ class Lowered:
         return run_lowered(self, array)
 
 
-# ---- running -----------------------------------------------------------------------------------------------------
-#
-# torch.compile looks into these functions.  It can follow loops over plain tuples, and operations on the array.
-
-PlainStep = tuple[str, Sizes, Any]  # name, sizes or axes, and for "pad" the number that fills
+# ---- running ---------------------------------------------------------------------------------------------------------
 
 
 def run_lowered(lowered: Lowered, array: Any) -> Any:
@@ -189,81 +183,10 @@ def run_lowered(lowered: Lowered, array: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)  # as planning is kept
-def _jax_steps(lowered: Lowered) -> JaxSteps:
+def _jax_steps(lowered: Lowered) -> PlainSteps:
     return tuple(
         [(type(step).__name__.lower(), step[0], step.fill if isinstance(step, Pad) else None) for step in lowered.steps]
     )
-
-
-def is_torch(array: Any) -> bool:
-    """True for a tensor of PyTorch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
-PlainSteps = tuple[tuple[str, Sizes, Any], ...]  # name, sizes or axes, and for a pad the number that fills
-
-
-def run_in_torch(planned: Callable[..., PlainSteps], arguments: tuple[Any, ...], tensor: Any) -> Any:
-    """A new contiguous tensor, as from the calls that move memory, also where nothing moves.
-
-    planned   gives the steps for these arguments and `as_integers`.  torch.compile calls it while it traces; it cannot
-              follow a call that returns anything but plain tuples.
-    """
-    torch, kind = sys.modules["torch"], tensor.dtype
-    as_integers = moves_as_integers(tensor)
-    if as_integers:
-        tensor = viewed(tensor, torch.uint8 if kind.itemsize == 1 else torch.int16)
-    for name, values, fill in planned(*arguments, as_integers):
-        if name == "permute":
-            tensor = tensor.permute(values)
-        elif name == "reshape":
-            tensor = tensor.reshape(values)
-        elif name == "slice":
-            tensor = tensor[tuple([slice(0, size) for size in values])]
-        else:
-            ends = [end for size, now in zip(values[::-1], tensor.shape[::-1]) for end in (0, size - now)]
-            tensor = torch.constant_pad_nd(tensor, ends, fill)
-    tensor = tensor.clone(memory_format=torch.contiguous_format)
-    return viewed(tensor, kind) if as_integers else tensor
-
-
-def moves_as_integers(tensor: Any) -> bool:
-    """True for types below a byte, which torch cannot copy, and for narrow floats whose gradients nobody asks for.
-
-    Compilers compute with those as f32, and so change the bits of nans, even in a copy.
-    """
-    kind = tensor.dtype
-    if kind.itemsize == 1 and not kind.is_floating_point and lacks_operations(kind):
-        return True
-    if kind.itemsize > 2 or not kind.is_floating_point or tensor.requires_grad:
-        return False
-    torch = sys.modules["torch"]
-    if torch.autograd.forward_ad._current_level >= 0:
-        return False
-    is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    if is_compiling():
-        return not is_transformed
-    return not _is_recorded(torch) and not (is_transformed and _requires_grad_within(torch, tensor))
-
-
-def _is_recorded(torch: Any) -> bool:
-    """True where torch records calls that run later, also on tensors that require a gradient then."""
-    mode = torch._C._TorchDispatchModeKey.PROXY  # of make_fx
-    return torch.compiler.is_compiling() or torch.jit.is_tracing() or bool(torch._C._get_dispatch_mode(mode))
-
-
-def _requires_grad_within(torch: Any, tensor: Any) -> bool:
-    """True if a tensor that torch.func wrapped, once or more, requires a gradient: only the innermost may say so."""
-    while True:
-        if tensor.requires_grad:
-            return True
-        if torch._is_functional_tensor(tensor):
-            tensor = torch._from_functional_tensor(tensor)
-        elif torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-            tensor = torch._C._functorch.get_unwrapped(tensor)
-        else:
-            return False
 
 
 @constant_in_graphs

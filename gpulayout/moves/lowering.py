@@ -30,8 +30,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE, Tile
 from gpulayout.moves.lowered import Lowered, Pad, Permute, Reshape, Sizes, Slice, Step, Steps, sizes_after
-from gpulayout.moves.move import MAX_AXES, check_same_array
-from gpulayout.moves.supported import check_storable
+from gpulayout.moves.move import MAX_AXES, check_same_array, check_storable
 
 
 class _Sized(NamedTuple):
@@ -108,23 +107,19 @@ def check_lowered(shape: Shape) -> None:
 
 def lowered_pack(shape: Shape) -> Lowered:
     """From a logical array to a buffer of `shape`."""
-    steps = [placed.step for placed in _to_buffer(shape)]
-    return _checked(shape, Lowered(shape.element_type, shape.dimensions, merged(steps, shape.dimensions)))
+    return _lowered(shape, shape.dimensions, [placed.step for placed in _to_buffer(shape)])
 
 
 def lowered_unpack(shape: Shape, length: int | None = None) -> Lowered:
     """From a buffer of `shape`, with as many elements as given, to a logical array."""
-    steps = _from_buffer(shape)
-    sizes = (shape.buffer_size if length is None else length,)
-    return _checked(shape, Lowered(shape.element_type, sizes, merged(steps, sizes)))
+    return _lowered(shape, (shape.buffer_size if length is None else length,), _from_buffer(shape))
 
 
 def lowered_relayout(source: Shape, target: Shape, length: int | None = None) -> Lowered:
     """From a buffer of `source`, with as many elements as given, to a buffer of `target`: the same logical array."""
     check_same_array(source, target)
     steps = [*_from_buffer(source), *(placed.step for placed in _to_buffer(target))]
-    sizes = (source.buffer_size if length is None else length,)
-    return _checked(target, Lowered(source.element_type, sizes, merged(steps, sizes)))
+    return _lowered(target, (source.buffer_size if length is None else length,), steps)
 
 
 def _from_buffer(shape: Shape) -> list[Step]:
@@ -132,8 +127,9 @@ def _from_buffer(shape: Shape) -> list[Step]:
     return [Slice((shape.buffer_size,)), *(placed.undone() for placed in reversed(_to_buffer(shape)))]
 
 
-def _checked(shape: Shape, lowered: Lowered) -> Lowered:
-    sizes = lowered.dimensions
+def _lowered(shape: Shape, sizes: Sizes, steps: Sequence[Step]) -> Lowered:
+    """The fewest steps from an array of these sizes; LayoutError if one of them has too many axes."""
+    lowered = Lowered(shape.element_type, sizes, merged(steps, sizes))
     for step in lowered.steps:
         sizes = sizes_after(step, sizes)
         if len(sizes) > MAX_AXES:

@@ -26,6 +26,7 @@ from gpulayout.layout.shape import Shape
 # NumPy's limit, and what fits the 4 KB of kernel parameters.  No move reaches it: every axis has at least two places,
 # and no shape has 2^63 bytes, so there are at most 62 axes.
 MAX_AXES = 64
+MOST_SIZES = 128  # dimensions and tile sizes together: planning nests one loop in the other
 
 
 class Axis(NamedTuple):
@@ -189,6 +190,14 @@ def strided_move(shape: Shape, loops: Sequence[tuple[int, int, int, int, int]]) 
     return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
 
 
+def check_storable(shape: Shape) -> None:
+    """LayoutError unless the bytes of the buffer can be moved."""
+    shape.validate_layout()
+    count = shape.rank + sum(map(len, shape.layout.tiles))
+    if shape.is_tiled and count > MOST_SIZES:
+        raise LayoutError(f"{shape} has {count} dimensions and tile sizes: {MOST_SIZES} is the limit for a move")
+
+
 def check_same_array(source: Shape, target: Shape) -> None:
     """LayoutError unless both shapes describe the same logical array."""
     check_same_dimensions(source, target)
@@ -221,3 +230,8 @@ def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:
         return 0, 0
     reaches = [(extent - 1) * stride for extent, stride in loops]
     return sum(min(reach, 0) for reach in reaches), sum(max(reach, 0) for reach in reaches) + itemsize
+
+
+def tile_text(major_first: Sequence[int]) -> str:
+    """The sizes of a tile; the last one runs along the target's minor axis."""
+    return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"

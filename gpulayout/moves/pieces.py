@@ -6,26 +6,54 @@ side ends:
 
     f32[20,256] to T(8,128)     16 rows are 2 tiles, and 4 rows half a tile: two pieces; 4 rows of padding are a third
 
+Pieces that continue one another become one, and padding becomes part of the copy before it.
+
 Tiles without a common divisor give many pieces: T(7) and T(8) cut every 56 coordinates into 14.  If there would be too
 many, or some would end inside a byte of a packed target, every place is looked up instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.join_pieces import absorbed, joined
-from gpulayout.moves.kinds import Piece, Pieces, StridedPiece
-from gpulayout.moves.lookup_move import NotInRegions, lookup
-from gpulayout.moves.move import Axis, Move, check_same_array, coalesce, strided_move
-from gpulayout.moves.packed_pieces import packed_pieces, whole_piece
+from gpulayout.moves.arithmetic import ConvertMove
+from gpulayout.moves.lookup_move import LookupMove, NotInRegions, lookup
+from gpulayout.moves.move import Axis, Move, check_same_array, check_storable, coalesce, strided_move
+from gpulayout.moves.packed_move import PackedMove, packed_move
 from gpulayout.moves.placement import Placement
 from gpulayout.moves.regions import Region
-from gpulayout.moves.supported import check_storable
 
 LEAST_PIECES, MOST_PIECES = 64, 1 << 16
 PLACES_A_PIECE = 512  # NumPy looks up this many in the time that it takes to begin a piece
+
+AnyMove = Move | PackedMove | LookupMove | ConvertMove
+Offsets = tuple[int, int]
+
+
+class Piece(NamedTuple):
+    """A move between two buffers, and where it begins in them; offsets in bytes."""
+
+    move: AnyMove
+    source_offset: int = 0
+    target_offset: int = 0
+
+
+Pieces = tuple[Piece, ...]
+
+
+class StridedPiece(NamedTuple):
+    """A piece before it is joined with others and converted to whole bytes.
+
+    Offsets and strides count bytes, or slots when a side is packed.
+    """
+
+    move: Move
+    source_offset: int = 0
+    target_offset: int = 0
 
 
 def pieces(read: Placement, write: Placement) -> Pieces:
@@ -39,11 +67,16 @@ def pieces(read: Placement, write: Placement) -> Pieces:
             check_storable(side.shape)
     bits, big = (read.bits, write.bits), (read.is_big, write.is_big)
     if min(bits) < 8 and not (read.shape.is_tiled or write.shape.is_tiled):
-        return whole_piece(_strided(read, write), bits, big, write.shape.buffer_size if write.is_buffer else None)
+        slots = write.shape.buffer_size if write.is_buffer else None  # with its tail padding
+        return (Piece(packed_move(_strided(read, write), *bits, slots, big=big)),)
     if read.is_plain and write.is_plain:
         return (Piece(_strided(read, write)),)
     try:
-        return _joined(write.shape, write.parts([read.table]), bits, big)
+        copies, fills = [joined(write.shape, parts) for parts in cut(write.shape, write.parts([read.table]))]
+        if min(bits) < 8:
+            units = [*copies, *map(as_fill, fills)]
+            return in_order(write.shape, _packed(units, bits, big, write.shape.buffer_size))
+        return in_order(write.shape, map(Piece._make, absorbed(copies, fills)))
     except NotInRegions as why:
         return (Piece(lookup(read, write, why)),)
 
@@ -60,39 +93,203 @@ def _strided(read: Placement, write: Placement) -> Move:
     )
 
 
-def _joined(
-    shape: Shape, parts: Iterable[tuple[Region, bool]], bits: tuple[int, int], big: tuple[bool, bool]
-) -> Pieces:
-    """The pieces that copy elements, then those that fill padding, each kind largest first.
-
-    Regions are in bytes, or in slots if a side is packed.  Raises NotInRegions if there are too many.
-    """
-    kinds: dict[bool, list[StridedPiece]] = {True: [], False: []}
+def cut(shape: Shape, parts: Iterable[tuple[Region, bool]]) -> tuple[list[Region], list[Region]]:
+    """The regions of a target that hold elements, and those of padding; NotInRegions if either are too many."""
+    most = min(max(shape.buffer_size // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
+    copies: list[Region] = []
+    fills: list[Region] = []
     for part, is_element in parts:
-        check_piece_count(len(kinds[is_element]), shape.buffer_size)
-        kinds[is_element].append(strided_piece(shape, part))
-    copies, fills = joined(kinds[True]), joined(kinds[False])
-    found: list[Piece] = []
-    if min(bits) < 8:
-        found += packed_pieces(copies, fills, bits, big, shape)
-    else:
-        found += map(Piece._make, absorbed(copies, fills))
-    if not found:  # the target has no places
-        found.append(Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),))))
-    return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
+        kind = copies if is_element else fills
+        if len(kind) == most:
+            raise NotInRegions(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
+        kind.append(part)
+    return copies, fills
 
 
-def check_piece_count(count: int, places: int) -> None:
-    """NotInRegions if `count` pieces of a kind are all that a target of so many places may have."""
-    most = min(max(places // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
-    if count == most:
-        raise NotInRegions(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
+def in_order(shape: Shape, found: Iterable[Piece]) -> Pieces:
+    """The pieces that copy elements, then those that fill padding, each kind largest first."""
+    order = sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count))
+    if not order:  # the target has no places
+        order.append(Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),))))
+    return tuple(order)
 
 
-def strided_piece(shape: Shape, part: Region) -> StridedPiece:
+# ---- joining ---------------------------------------------------------------------------------------------------------
+
+
+def joined(shape: Shape, regions: Iterable[Region]) -> list[StridedPiece]:
+    """The pieces of regions, joined where possible: two become one if, on both sides, the second begins where an axis
+    of the first ends.
+
+    1000 elements cut into 7 tiles of 128 and a remainder of 104 become one run again if the tiles are contiguous.
+    """
+    found: list[StridedPiece] = []
+    starts: dict[Offsets, list[int]] = {}
+    ends: dict[Offsets, list[int]] = {}
+    for piece in sorted((_strided_piece(shape, part) for part in regions), key=lambda piece: piece.target_offset):
+        near = [
+            *ends.get(piece[1:], ()),
+            *(number for begin in _offsets(piece, -1) for number in starts.get(begin, ())),
+        ]
+        number, whole = len(found), piece
+        for before in near:
+            longer = _continued(found[before], piece)
+            if longer:
+                number, whole = before, longer
+                break
+        found[number : number + 1] = [whole]
+        starts.setdefault(whole[1:], []).append(number)
+        for end in _offsets(whole, 1):
+            ends.setdefault(end, []).append(number)
+    return found
+
+
+def _strided_piece(shape: Shape, part: Region) -> StridedPiece:
     """The move of a region whose two rows are the places in the source and in the target, in bytes or slots."""
     (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
     loops = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
     order = sorted(range(len(loops)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))
     axes, made_of = coalesce([loops[loop] for loop in order], [part.dimensions[loop] for loop in order])
     return StridedPiece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), source_offset, target_offset)
+
+
+def _offsets(piece: StridedPiece, direction: int) -> Iterator[Offsets]:
+    """Where a piece that continues this one would begin.  With direction -1: where a piece with a single coordinate
+    would begin if this one continued it.
+    """
+    for axis in piece.move.axes:
+        steps = axis.extent if direction > 0 else -1
+        yield piece.source_offset + steps * axis.source_stride, piece.target_offset + steps * axis.target_stride
+
+
+def _continued(first: StridedPiece, second: StridedPiece) -> StridedPiece | None:
+    """Both as one piece; None if the second does not continue the first along an axis.
+
+    Either piece may lack that axis, if it has only one coordinate along it.
+    """
+    some, others = first.move.axes, second.move.axes
+    if abs(len(some) - len(others)) > 1:
+        return None
+    longer = max(some, others, key=len)
+    for number, (extent, _, *strides) in enumerate(longer):
+        single = Axis(1, 1, *strides)
+        left, right = (
+            axes if len(axes) == len(longer) else (*axes[:number], single, *axes[number:]) for axes in (some, others)
+        )
+        rest = left[:number] + left[number + 1 :]
+        steps = [left[number].extent * stride for stride in strides]
+        begins = [second.source_offset - first.source_offset, second.target_offset - first.target_offset]
+        if rest == right[:number] + right[number + 1 :] and right[number][2:] == left[number][2:] and steps == begins:
+            extent = left[number].extent + right[number].extent
+            axes = (*left[:number], Axis(extent, extent, *strides), *left[number + 1 :])
+            model = max(first.move, second.move, key=lambda move: len(move.axes))
+            return first._replace(move=Move(axes, model.itemsize, model.pad, model.dimensions))
+    return None
+
+
+def absorbed(copies: Iterable[StridedPiece], fills: Iterable[StridedPiece]) -> list[StridedPiece]:
+    """The copies and fills, joined where possible: a fill that begins where an axis of a copy ends becomes the padding
+    of that axis.
+
+    104 elements in a tile of 128 absorb the 24 places after them: an axis of extent 128 and bound 104.
+    """
+    waiting: dict[int, list[StridedPiece]] = {}
+    for fill in fills:
+        waiting.setdefault(fill.target_offset, []).append(fill)
+    grown = [_with_padding(copy, waiting) for copy in copies]
+    return grown + [as_fill(fill) for left in waiting.values() for fill in left]
+
+
+def _with_padding(copy: StridedPiece, waiting: dict[int, list[StridedPiece]]) -> StridedPiece:
+    """The copy with every fill that can become its padding; these are removed from `waiting`."""
+    axes = copy.move.axes
+    for number, axis in enumerate(axes):
+        for fill in waiting.get(copy.target_offset + axis.extent * axis.target_stride, ()):
+            others = math.prod(other.extent for other in axes) // axis.extent
+            more = fill.move.place_count // others
+            lacking = [Axis(other.extent, other.extent, 0, other.target_stride) for other in axes]
+            lacking[number] = Axis(more, more, 0, axis.target_stride)
+            if more * others == fill.move.place_count and coalesce(lacking)[0] == fill.move.axes:
+                waiting[fill.target_offset].remove(fill)
+                larger = (*axes[:number], axis._replace(extent=axis.extent + more), *axes[number + 1 :])
+                return _with_padding(copy._replace(move=replace(copy.move, axes=larger)), waiting)
+    return copy
+
+
+def as_fill(piece: StridedPiece) -> StridedPiece:
+    """A piece that fills the same places with padding."""
+    *minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)
+    dimensions = piece.move.dimensions or ((),)
+    return piece._replace(move=replace(piece.move, axes=(*minor, major._replace(bound=0)), dimensions=dimensions))
+
+
+# ---- packed elements: planned in slots, turned into bytes and words --------------------------------------------------
+#
+# Untiled layouts need one piece.  Tiles cut the array into several, and no two of them may write the same byte.  A
+# place holds an element or padding, and belongs to a run of one piece.  Three rules give every byte one writer:
+#
+#     a run that begins at a byte boundary fills its last byte       s4[3]{0:T(4)E(4)}: 3 elements and a pad, 2 bytes
+#     padding that would begin inside a byte begins at the next      the elements before it write the pad
+#     elements that begin inside a byte are looked up one by one     T(3) and 4 bits: a tile ends inside a byte
+#
+# So a byte with elements has one writer: the piece whose run covers it from its first slot.
+
+
+def _packed(
+    units: Iterable[StridedPiece], bits: tuple[int, int], big: tuple[bool, bool], places: int
+) -> Iterator[Piece]:
+    """Pieces in bytes, from pieces in slots that write each of so many places once.
+
+    Raises NotInRegions if two pieces with elements would write the same byte.
+    """
+    per_source, per_target = (8 // side for side in bits)
+    for unit in units:
+        whole = _with_whole_bytes(unit, per_target)
+        if whole is None:
+            raise NotInRegions(
+                f"elements of {bits[1]} bits are looked up one by one: a run of the target begins at place "
+                f"{_first_inside(unit, per_target)}, inside a byte"
+            )
+        if whole.move.place_count:
+            if per_target > 1 and whole.target_offset + whole.move.target_span[1] > places:
+                part = _last_part(whole, bits, big, places)
+            else:
+                part = packed_move(whole.move, *bits, start=whole.source_offset % per_source, big=big)
+            yield Piece(part, whole.source_offset // per_source, whole.target_offset // per_target)
+
+
+def _last_part(whole: StridedPiece, bits: tuple[int, int], big: tuple[bool, bool], places: int) -> Move | PackedMove:
+    """The move of the piece that ends with the buffer, inside a byte."""
+    minor, *others = whole.move.axes
+    if others:
+        raise NotInRegions(
+            f"elements of {bits[1]} bits are looked up one by one: rows are padded at the end of the target, whose "
+            f"{places} places are not a whole number of bytes"
+        )
+    run = replace(whole.move, axes=(minor._replace(extent=places - whole.target_offset),))
+    return packed_move(run, *bits, start=whole.source_offset % (8 // bits[0]), big=big)
+
+
+def _first_inside(unit: StridedPiece, per: int) -> int:
+    """The first place where a run begins inside a byte."""
+    steps = [axis.target_stride for axis in unit.move.axes if axis.target_stride > 1]
+    return next(place for place in (unit.target_offset + step for step in (0, *steps)) if place % per)
+
+
+def _with_whole_bytes(unit: StridedPiece, per: int) -> StridedPiece | None:
+    """The piece with runs of whole bytes, of `per` places each; None when elements begin inside a byte."""
+    if per == 1:
+        return unit
+    axes = unit.move.axes
+    runs, others = (axes[0], axes[1:]) if axes and axes[0].target_stride == 1 else (Axis(1, 1, 1, 1), axes)
+    skipped = -unit.target_offset % per
+    if any(axis.target_stride % per for axis in others) or (skipped and unit.move.element_count):
+        return None
+    left = max(runs.extent - skipped, 0)
+    grown = runs._replace(extent=-(-left // per) * per, bound=max(runs.bound - skipped, 0))
+    dimensions = unit.move.dimensions if len(axes) > len(others) else ((), *unit.move.dimensions)
+    return StridedPiece(
+        replace(unit.move, axes=(grown, *others), dimensions=dimensions),
+        unit.source_offset,
+        unit.target_offset + skipped,
+    )

@@ -10,6 +10,7 @@ So pack, unpack, relayout and transpose are one operation.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,12 +18,13 @@ import numpy as np
 
 from gpulayout.layout.digits import Digit, Digits, StrideTable
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.move import check_storable
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions
-from gpulayout.moves.supported import is_plain
 
 
 class Placement(NamedTuple):
@@ -55,7 +57,10 @@ class Placement(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """True for an array, and for a buffer without tiles and tail padding: a loop for each digit is all of it."""
-        return self.digits is not None or is_plain(self.shape)
+        shape = self.shape
+        return self.digits is not None or (
+            not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
+        )
 
     @property
     def is_packed(self) -> bool:
@@ -122,3 +127,35 @@ def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, .
         found.append(stride)
         stride *= size
     return tuple(reversed(found))
+
+
+def view_strides(shape: Shape) -> tuple[int, ...]:
+    """Byte strides of the logical array over a buffer of `shape`; LayoutError if no strides reach all elements.
+
+    A tiled shape has strides when its tiles cut no dimension: T(1,128), or tiles as wide as the array.  The stride of a
+    dimension, if it has one, is the place of the element with coordinate 1 along it and 0 elsewhere.  Then every other
+    element is checked against these strides.
+    """
+    check_storable(shape)
+    if shape.is_packed:
+        raise LayoutError(
+            f"element_size_in_bits {shape.bits_per_element} of {shape} has no strides in bytes: "
+            f"{8 // shape.bits_per_element} elements share a byte; use gl.unpack to copy the array"
+        )
+    if not shape.is_tiled:
+        return shape.byte_strides
+    if not shape.element_count:
+        return shape.with_layout(None).byte_strides
+    table, zero = stride_table(shape), [0] * shape.rank
+    strides = tuple(
+        shape.itemsize * table.linear_of([*zero[:dim], int(size > 1), *zero[dim + 1 :]])
+        for dim, size in enumerate(shape.dimensions)
+    )
+    for part in element_regions([Placement.array(shape, strides).table], Placement.buffer(shape).table):
+        (start, *steps), (place, *place_steps) = part.rows
+        if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
+            raise LayoutError(
+                f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} have no single stride per dimension: "
+                "neighbours are not the same distance apart inside and across tiles; use gl.unpack to copy the array"
+            )
+    return strides

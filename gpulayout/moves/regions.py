@@ -45,15 +45,14 @@ class Region(NamedTuple):
         return Region(extents, rows, (*self.dimensions[: loop + 1], *self.dimensions[loop:]))
 
 
-def region(extents: Sequence[int], starts: Sequence[int] = ()) -> Region:
-    """A region of an array.  The rows are its coordinates, from `starts` on; loops of one coordinate are left out.
+def region(extents: Sequence[int]) -> Region:
+    """A whole array.  The rows are its coordinates; loops of one coordinate are left out.
 
     >>> region((3, 1, 2)).rows
     ((0, 1, 0), (0, 0, 0), (0, 0, 1))
     """
     loops = [dim for dim, extent in enumerate(extents) if extent != 1]
-    starts = starts or (0,) * len(extents)
-    rows = tuple((start, *(int(loop == dim) for loop in loops)) for dim, start in enumerate(starts))
+    rows = tuple((0, *(int(loop == dim) for loop in loops)) for dim in range(len(extents)))
     return Region(tuple(extents[dim] for dim in loops), rows, tuple((dim,) for dim in loops))
 
 

@@ -1,4 +1,4 @@
-// What ../convert.cuh needs in C++: CUDA's words, and the numbers of gpulayout/moves/convert_numbers.py.
+// What ../convert.cuh needs in C++: CUDA's words, and the numbers of gpulayout/moves/arithmetic.py.
 #pragma once
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))

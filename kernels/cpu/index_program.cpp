@@ -1,6 +1,6 @@
 // Index conversions and look-up moves: runs the steps of a program on blocks of indices.
 //
-//   1. Each step of gpulayout/cpu/index_steps.py is a loop over the rows of a block: read what is given, add a quotient times a
+//   1. Each step of gpulayout/cpu/index.py is a loop over the rows of a block: read what is given, add a quotient times a
 //      weight, compare with a bound, write.  A row has a number of each index; all rows of a block stay in the first-level cache.
 //   2. Numbers are unsigned words of 32 or 64 bits that wrap.  A division is a multiplication by a reciprocal, see `divisor_of`.
 //   3. Threads share the blocks: see threads.h.

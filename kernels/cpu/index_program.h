@@ -15,7 +15,7 @@ struct Divisor {
     uint64_t multiplier, plus;
 };
 
-// `RowStep` of gpulayout/cpu/index_steps.py.
+// `RowStep` of gpulayout/cpu/index.py.
 struct Step {
     enum Kind { LOAD, ADD, PAST, STORE };
     int kind, into, base, number;

@@ -147,7 +147,7 @@ PyMethodDef index_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot index_slots[] = {
-    {Py_tp_doc, const_cast<char*>("IndexProgram(steps, bits, places)\n--\n\nSteps of gpulayout/cpu/index_steps.py.\n\n"
+    {Py_tp_doc, const_cast<char*>("IndexProgram(steps, bits, places)\n--\n\nSteps of gpulayout/cpu/index.py.\n\n"
                                   "places: that a look-up writes, else -1.")},
     {Py_tp_new, reinterpret_cast<void*>(index_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(index_free)},

@@ -272,7 +272,7 @@ def test_no_memory_for_the_bitmap_leaves_the_buffer(monkeypatch):
 
     buffer = np.arange(101 * 103, dtype=np.uint16).astype(np.uint8)
     before = buffer.copy()
-    monkeypatch.setattr("gpulayout.cpu.in_place.SCRATCH_BYTES", 1)
+    monkeypatch.setattr("gpulayout.cpu.run.SCRATCH_BYTES", 1)
     monkeypatch.setattr(np, "empty", limited)
     with pytest.raises(MemoryError):
         gl.plan("u8[101,103]", "{0,1}").in_place(1)(buffer)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import thread_count
+from gpulayout.cpu import threads
 from tests.support.waiting import HANG
 
 
 @pytest.fixture(autouse=True)
 def no_choice(monkeypatch):
-    monkeypatch.setattr(thread_count.choices, "statements", [])
-    monkeypatch.delenv(thread_count.VARIABLE, raising=False)
+    monkeypatch.setattr(threads.choices, "statements", [])
+    monkeypatch.delenv(threads.VARIABLE, raising=False)
 
 
 def printed_by(program):
@@ -26,7 +26,7 @@ def printed_by(program):
         capture_output=True,
         text=True,
         timeout=HANG,
-        env={**os.environ, thread_count.VARIABLE: "3"},
+        env={**os.environ, threads.VARIABLE: "3"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -63,7 +63,7 @@ def test_a_block_ends_with_an_exception_too():
 
 
 def test_none_in_a_block_is_the_default_there(monkeypatch):
-    monkeypatch.setenv(thread_count.VARIABLE, "6")
+    monkeypatch.setenv(threads.VARIABLE, "6")
     gl.use_threads(3)
     with gl.use_threads(5), gl.use_threads(None):
         assert number() == 6
@@ -86,11 +86,11 @@ def test_a_statement_holds_in_all_threads_and_a_block_in_its_own():
 
 def test_the_choice_goes_before_the_environment_and_its_errors(monkeypatch):
     assert reason() == "the cores that this process may use"
-    monkeypatch.setenv(thread_count.VARIABLE, "6")
+    monkeypatch.setenv(threads.VARIABLE, "6")
     assert (number(), reason()) == (6, "chosen by GPULAYOUT_NUM_THREADS")
     with gl.use_threads(2):
         assert (number(), reason()) == (2, "chosen by use_threads")
-        monkeypatch.setenv(thread_count.VARIABLE, "many")
+        monkeypatch.setenv(threads.VARIABLE, "many")
         assert number() == 2
     assert "'many'" in number() and "threads_reason" not in gl.show_config("dicts")
 
@@ -117,7 +117,7 @@ def test_what_is_no_whole_number_is_refused(count, kind):
 def test_a_choice_holds_in_a_forked_process():
     printed = printed_by("""
 import os, gpulayout as gl
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 
 def in_a_child():
     child = os.fork()

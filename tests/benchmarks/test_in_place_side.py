@@ -5,7 +5,7 @@ import os
 
 import gpulayout as gl
 from benchmarks import in_place_side
-from gpulayout.cpu.thread_count import VARIABLE
+from gpulayout.cpu.threads import VARIABLE
 
 
 def test_a_small_run_is_checked_timed_and_recorded(tmp_path, capsys, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.cpu import caches
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 from gpulayout.files import memory
 from tests.support import processors
 from tests.support.machine import START, MachineRead, machine

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from gpulayout.cpu import thread_count
+from gpulayout.cpu import threads
 from tests.support.machine import machine
 from tests.support.processors import PROCESSORS
 
@@ -18,7 +18,7 @@ def plans_of_numpy(request):
 
 @pytest.fixture
 def three_threads(monkeypatch):
-    monkeypatch.setenv(thread_count.VARIABLE, "3")
+    monkeypatch.setenv(threads.VARIABLE, "3")
 
 
 @pytest.fixture

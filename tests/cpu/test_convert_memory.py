@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import thread_count
 
 LIMIT = 6 << 20  # bytes for each thread; temporary arrays of f64 take most of it
 

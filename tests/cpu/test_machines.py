@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import blocks, packed_run, run, strided_plan
+from gpulayout.cpu import blocks, packed_run, run
 from gpulayout.cpu.choose_plan import plan_of
 from tests import reference_arithmetic as model
 from tests.cpu.test_plan import pack_and_back, random_array
@@ -36,7 +36,7 @@ ELEMENT_TYPES = ("u8", "bf16", "f32", "c128")
 @pytest.fixture(autouse=True)
 def work_for_many_threads(monkeypatch):
     """Moves of some microseconds are planned as if they took milliseconds, in chunks of some hundred elements."""
-    monkeypatch.setattr(strided_plan, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(blocks, "SHARE_BYTES", 4096)
     monkeypatch.setattr(packed_run, "CHUNK", 512)
 

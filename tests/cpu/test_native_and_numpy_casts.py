@@ -262,7 +262,8 @@ def test_steps_round_one_by_one(engine, names, form):
     assert arithmetic.compute.value == model.compute_type(*names)
     count = 2000 if effort.ALL else 150
     codes = some_codes(source, count, 11)
-    parameters = [some_parameters(arithmetic.compute, count, 12 + k) for k in range(arithmetic.parameter_count)]
+    number = sum(step.parameter is not None for step in arithmetic.steps)
+    parameters = [some_parameters(arithmetic.compute, count, 12 + k) for k in range(number)]
     out = np.empty(count, target.carrier)
     engine.convert(arithmetic, codes, parameters, out)
     columns = [map(exact_value, column.tolist()) for column in parameters]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulayout.cpu import choose_plan, native
-from gpulayout.cpu.native_plan import packed_plan_of
+from gpulayout.cpu.choose_plan import plan_of
 from gpulayout.moves.packed_move import PackedMove
 from tests.support.bits_cases import WIDTHS, BitsCase
 
@@ -111,7 +111,7 @@ def test_large_moves_are_those_of_the_definition(instruction_set, widths):
             continue
         moved += 1
         wanted, written = expected(case)
-        plan = packed_plan_of(case.move, rng.choice((1, 3)))
+        plan = plan_of(case.move, rng.choice((1, 3)))
         target = np.full(len(wanted) + 2 * GUARD, FRESH, np.uint8)
         plan.execute(case.source, case.source_offset, target, GUARD)
         wrong = np.flatnonzero(target[GUARD:-GUARD] != np.where(written, wanted, FRESH))

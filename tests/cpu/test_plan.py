@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.cpu import blocks, choose_plan, strided_plan
-from gpulayout.cpu.blocks import block_sizes, boxes_of
+from gpulayout.cpu import blocks, choose_plan
+from gpulayout.cpu.blocks import block_sizes, boxes_of, strided_plan_of
 from gpulayout.cpu.run import NumpyBackend
-from gpulayout.cpu.strided_plan import strided_plan_of
-from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import Piece
 from tests.support.kept import forget_transfers
 from tests.support.placed import pack_move, strided_move
 
@@ -38,7 +37,7 @@ def small_blocks(request, monkeypatch, plans_anew):
     """Each small array is cut into blocks, and each block justifies a thread."""
     monkeypatch.setattr(blocks, "SHARE_BYTES", 1)
     for name, value in LIMITS[request.param].items():
-        monkeypatch.setattr(strided_plan, name, value)
+        monkeypatch.setattr(blocks, name, value)
     return request.param
 
 
@@ -277,7 +276,7 @@ def test_strided_arrays_in_any_order(cut, limits, element_type, dimensions, orde
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "SHARE_BYTES", 1)
         for name, value in LIMITS[limits].items():
-            patch.setattr(strided_plan, name, value)
+            patch.setattr(blocks, name, value)
         forget_transfers()
         whole = random_array(gl.Shape(element_type, dimensions))
         array = CUTS[cut](whole)

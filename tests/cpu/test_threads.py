@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import run, thread_count, threads
+from gpulayout.cpu import run, threads
 from tests.support.crews import SoloCrew, refuse
 from tests.support.waiting import HANG, wait_for, wait_until
 
@@ -26,7 +26,7 @@ def moved_right() -> bool:
 
 
 def in_a_new_process(text: str) -> str:
-    environment = {**os.environ, thread_count.VARIABLE: "3"}
+    environment = {**os.environ, threads.VARIABLE: "3"}
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=HANG)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -161,13 +161,13 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
             busy.set()
             wait_for(release)
 
-    monkeypatch.setenv(thread_count.VARIABLE, "2")
+    monkeypatch.setenv(threads.VARIABLE, "2")
     holder = threading.Thread(target=threads.share, args=(hold, 2, 1))
     holder.start()
     seen = []
     try:
         wait_for(busy)  # the only thread of the crew is at work
-        monkeypatch.setenv(thread_count.VARIABLE, "3")
+        monkeypatch.setenv(threads.VARIABLE, "3")
         with monkeypatch.context() as patch:
             patch.setattr(threads, "start_new_thread", refuse)
             threads.share(lambda first, last: seen.append((first, last)), 3, 1)
@@ -196,9 +196,9 @@ def test_invitations_do_not_pile_up(monkeypatch, three_threads):
     try:
         for _ in range(3):
             assert begun.acquire(timeout=HANG)
-        for _ in range(thread_count.MOST_THREADS):
+        for _ in range(threads.MOST_THREADS):
             threads.share(lambda first, last: None, 3, 1)
-        assert crew.invitations.qsize() == thread_count.MOST_THREADS
+        assert crew.invitations.qsize() == threads.MOST_THREADS
     finally:
         release.set()
         holder.join()
@@ -327,27 +327,27 @@ def function_of(thread: threading.Thread) -> str:
 
 
 def test_many_moves_write_nothing_when_the_number_is_wrong(monkeypatch):
-    monkeypatch.setenv(thread_count.VARIABLE, "many")
+    monkeypatch.setenv(threads.VARIABLE, "many")
     out = np.full(4, 7, np.float32)
-    with pytest.raises(thread_count.BadThreadCount):
+    with pytest.raises(threads.BadThreadCount):
         gl.relayout_many([(np.zeros(4, np.float32), "f32[2,2]", "{0,1}")], out=[out])
     assert (out == 7).all()
 
 
 def test_moves_in_pieces_write_nothing_when_the_number_is_wrong(monkeypatch):
     """One thread copies the first piece, of 100 elements; the last piece fills 16 MB."""
-    monkeypatch.setenv(thread_count.VARIABLE, "many")
+    monkeypatch.setenv(threads.VARIABLE, "many")
     plan = gl.plan("u8[10,10]", "{1,0:PD(4000,4000)T(8,8)}")
     out = np.full(plan.target.buffer_size, 7, np.uint8)
     assert len(plan.pieces) > 1
-    with pytest.raises(thread_count.BadThreadCount):
+    with pytest.raises(threads.BadThreadCount):
         plan(np.zeros(100, np.uint8), out=out)
     assert (out == 7).all()
 
 
 @pytest.mark.parametrize("value", ("0", "-1", "1.5", "two", "99999", "\u0663", "9" * 5000))
 def test_a_wrong_number_raises_before_a_byte_is_written(monkeypatch, value):
-    monkeypatch.setenv(thread_count.VARIABLE, value)
+    monkeypatch.setenv(threads.VARIABLE, value)
     out = np.full(MATRIX.element_count, 7, np.float32)
     with pytest.raises(ValueError, match="GPULAYOUT_NUM_THREADS"):
         gl.relayout(np.zeros(MATRIX.element_count, np.float32), MATRIX, TURNED, out=out)
@@ -356,12 +356,12 @@ def test_a_wrong_number_raises_before_a_byte_is_written(monkeypatch, value):
 
 @pytest.mark.machine
 def test_the_number_is_that_of_the_variable_or_the_cores_of_this_process(monkeypatch):
-    monkeypatch.setenv(thread_count.VARIABLE, "5")
-    assert thread_count.thread_count() == 5
-    monkeypatch.setenv(thread_count.VARIABLE, "")
-    assert 1 <= thread_count.thread_count() <= os.cpu_count()
+    monkeypatch.setenv(threads.VARIABLE, "5")
+    assert threads.thread_count() == 5
+    monkeypatch.setenv(threads.VARIABLE, "")
+    assert 1 <= threads.thread_count() <= os.cpu_count()
     if hasattr(os, "sched_getaffinity"):
-        assert thread_count.thread_count() == len(os.sched_getaffinity(0))
+        assert threads.thread_count() == len(os.sched_getaffinity(0))
 
 
 PRELUDE = """

@@ -12,11 +12,9 @@ from gpulayout.gpu.element_width import MOST_AXES, joined
 from gpulayout.gpu.kernel_numbers import defines
 from gpulayout.gpu.run import launch_pieces
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic, Step
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.convert_numbers import steps_number, type_number
-from gpulayout.moves.kinds import Piece
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove, Step, steps_number, type_number
 from gpulayout.moves.move import Axis, Move
+from gpulayout.moves.pieces import Piece
 from tests import reference_arithmetic as model
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES
 from tests.support import fake_cuda

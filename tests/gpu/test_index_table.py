@@ -9,8 +9,15 @@ from hypothesis import given
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, Shape, stride_table
 from gpulayout.gpu.index_launch import IndexDigit, index_launch, index_table
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
-from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
+from gpulayout.moves.index_program import (
+    IndexProgram,
+    Instruction,
+    Quotient,
+    Term,
+    convert_program,
+    delinearize_program,
+    linearize_program,
+)
 from tests.reference import logical_indices, place_of
 from tests.support import strategies
 

@@ -5,8 +5,7 @@ import pytest
 from gpulayout import Layout, Shape, parse_shape
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.parameters import AXES_VARIANTS, axes_variant
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
-from gpulayout.moves.index_width import index_bits
+from gpulayout.moves.index_program import convert_program, delinearize_program, index_bits, linearize_program
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.packed_move import packed_move
 from tests.support.placed import pack_move, relayout_move, unpack_move

@@ -116,7 +116,7 @@ def some_parameters(arithmetic, count, random):
     kind = arithmetic.compute.dtype
     word = np.uint32 if kind.itemsize == 4 else np.uint64
     found = []
-    for _ in range(arithmetic.parameter_count):
+    for _ in range(sum(step.parameter is not None for step in arithmetic.steps)):
         usual = (random.standard_normal(count) * 2.0 ** random.integers(-12, 12, count)).astype(kind)
         any_bits = random.integers(0, np.iinfo(word).max, count, word, endpoint=True).view(kind)
         plain = random.choice(np.array([0, -0.0, 1, -1, 2, 255, 0.5, np.inf], kind), count)

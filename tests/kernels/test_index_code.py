@@ -6,10 +6,11 @@ import pytest
 
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.index_program import DIRECTIONS
 from tests.support import nvrtc
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
+
+DIRECTIONS = ("linearize", "delinearize", "convert_linear")
 
 # Instructions of a thread per index and byte that it reads or writes.  At full memory speed a GPU can issue 15.6 per
 # byte of an element, which is read and written; two thirds of that is realistic.

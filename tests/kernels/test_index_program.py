@@ -9,9 +9,8 @@ import pytest
 from gpulayout.gpu.kernel_numbers import NO_DIVISION
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import index_program_struct, reciprocal
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
-from gpulayout.moves.index_builder import MOST_REGISTERS as PROGRAM_REGISTERS
-from gpulayout.moves.index_program import Instruction, Quotient, Term
+from gpulayout.moves.index_program import MOST_INSTRUCTIONS, MOST_TERMS, Instruction, Quotient, Term
+from gpulayout.moves.index_program import MOST_REGISTERS as PROGRAM_REGISTERS
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed
 from tests.support import nvrtc

@@ -8,7 +8,7 @@ import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import lookup_struct, reciprocal
-from gpulayout.moves.index_builder import MOST_REGISTERS as PROGRAM_REGISTERS
+from gpulayout.moves.index_program import MOST_REGISTERS as PROGRAM_REGISTERS
 from gpulayout.moves.index_program import Instruction, Quotient, Term
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed

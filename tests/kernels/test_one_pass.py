@@ -16,8 +16,7 @@ from gpulayout.gpu.kernel_numbers import MOST_PARAMETERS
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import ChangeWords, move_struct
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic, Step
-from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove, Step
 from gpulayout.moves.move import Axis
 from tests.kernels.test_nvrtc import ARCHITECTURES, check_budget
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed
@@ -58,7 +57,7 @@ def of_types(source, target, form="cast"):
 
 def macros(arithmetic, bits=32, axes=2, varies=3, **others):
     """The macros of a kernel; all its parameters are of one kind."""
-    count = arithmetic.parameter_count
+    count = sum(step.parameter is not None for step in arithmetic.steps)
     return {
         "GPL_ELEMENT_BYTES": max(arithmetic.source.itemsize, arithmetic.target.itemsize),
         "GPL_INDEX_BITS": bits,

@@ -16,9 +16,8 @@ from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic, Step
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove, Step
+from gpulayout.moves.index_program import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.move import Axis
 from tests.support.executors import with_operands
 from tests.support.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed

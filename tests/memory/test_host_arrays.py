@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gpulayout.memory.host_arrays import host_array
+from gpulayout.memory.foreign_memory import host_array
 
 TYPES = [np.dtype(name) for name in ("bool", "int8", "uint16", "float16", "float32", "complex64", "complex128")]
 TYPES += [np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e5m2", "float8_e4m3fn", "int4")]

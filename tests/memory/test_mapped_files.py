@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.memory import mapped_files
-from gpulayout.memory.mapped_files import by_file, listed_map, overlap_in_file
+from gpulayout.memory import shared_bytes
+from gpulayout.memory.shared_bytes import by_file, listed_map, overlap_in_file
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
 BYTES = 24  # size of a buffer of SOURCE or TARGET
@@ -48,14 +48,14 @@ DOORS = {
 def map_source(request, monkeypatch):
     """Both ways to find the file behind an array: the system's list, and the names that `np.memmap` keeps."""
     if request.param == "names":
-        monkeypatch.setattr(mapped_files, "MAPS", os.devnull)
-    elif not os.path.exists(mapped_files.MAPS):
+        monkeypatch.setattr(shared_bytes, "MAPS", os.devnull)
+    elif not os.path.exists(shared_bytes.MAPS):
         pytest.skip("this system lists no maps")
 
 
 @pytest.fixture
 def listed(monkeypatch):
-    if not os.path.exists(mapped_files.MAPS):
+    if not os.path.exists(shared_bytes.MAPS):
         pytest.skip("this system lists no maps")
 
 
@@ -235,7 +235,7 @@ def test_the_systems_list_is_read_line_by_line(tmp_path, monkeypatch):
         b"1000-3000 r--s 00005000 fd:01 77 /data with spaces\n3000-4000 rw-p 00000000 00:00 0 \n"
         b"7f0000000000-7f0000001000 rw-p 00001000 00:2a 77 /other (deleted)\n"
     )
-    monkeypatch.setattr(mapped_files, "MAPS", tmp_path / "maps")
+    monkeypatch.setattr(shared_bytes, "MAPS", tmp_path / "maps")
     starts = (0xFFF, 0x1000, 0x2000, 0x3000, 0x4000, 0x7F0000000000)
     assert {start: listed_map(start) for start in starts} == {
         0xFFF: None,
@@ -251,11 +251,11 @@ def test_a_map_is_looked_up_once(path, monkeypatch, listed):
     opened = []
 
     class CountedPath:
-        def __fspath__(self, path=mapped_files.MAPS):
+        def __fspath__(self, path=shared_bytes.MAPS):
             opened.append(path)
             return path
 
-    monkeypatch.setattr(mapped_files, "MAPS", CountedPath())
+    monkeypatch.setattr(shared_bytes, "MAPS", CountedPath())
     given, out = at(path, 0, mode="r"), at(path, 4096)
     for _ in range(3):
         gl.relayout(given, SOURCE, TARGET, out=out)
@@ -350,7 +350,7 @@ def test_files_are_kept_apart(path, tmp_path, map_source):
 @pytest.fixture
 def no_look_up(monkeypatch, path):
     """Looking a map up raises TypeError."""
-    monkeypatch.setattr(mapped_files, "MAPS", None)
+    monkeypatch.setattr(shared_bytes, "MAPS", None)
     with pytest.raises(TypeError):
         overlap_in_file(np.asarray(at(path, 0, mode="r")), np.asarray(at(path, 0)))
 

@@ -16,7 +16,7 @@ import gpulayout as gl
 from gpulayout.gpu.index_launch import index_table, low_part
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import reciprocal
-from gpulayout.moves.index_builder import convert_program, delinearize_program
+from gpulayout.moves.index_program import convert_program, delinearize_program
 from tests.support.division import multiplied
 from tests.support.executors import simt_missing
 from tests.support.index_cases import index_cases

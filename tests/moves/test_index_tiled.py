@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.moves.index_builder import (
+from gpulayout.moves.index_program import (
     MOST_INSTRUCTIONS,
     MOST_REGISTERS,
     MOST_TERMS,

@@ -31,7 +31,7 @@ EQUIVALENTS = {
      'if length % size == 0:',
      'if length % size == -1:'):
         _CHOICE,
-    ("gpulayout/moves/join_pieces.py",
+    ("gpulayout/moves/pieces.py",
      '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
         "no coordinate of an axis of one place is multiplied by its stride",
@@ -55,7 +55,7 @@ EQUIVALENTS = {
      'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:',
      'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 / len(places) >= LANES:'):
         _CHOICE,
-    ("gpulayout/moves/view_strides.py",
+    ("gpulayout/moves/placement.py",
      'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',
      'if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):'):
         "no difference on 3,900 random tiled shapes with strides: loops of one place come from cuts, which such shapes do not need",

@@ -78,7 +78,7 @@ TESTS = (
         (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes api/blocks moves/blocks"))
         for name in ("runs", "boxes", "blocks")
     ),
-    *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/in_place", "moves/steps", "cpu/in_place")),
+    *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/in_place", "moves/steps")),
     ("api/deferred_signals.py", NUMPY, IN_PLACE),
     ("api/in_place.py", ALL, (*IN_PLACE, *_files("api/transfer gpu/launches"))),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
@@ -98,6 +98,7 @@ TESTS = (
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
+    ("cpu/run.py", NUMPY, (*_files("cpu/threads api/transfer"), *IN_PLACE, *MOVES)),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
     ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
     ("gpu/element_width.py", ALL, (*KERNELS, *_files("gpu/convert kernels/convert kernels/one_pass"))),

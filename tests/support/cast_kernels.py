@@ -9,8 +9,7 @@ import numpy as np
 
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic, Step
-from gpulayout.moves.convert_numbers import steps_number, type_number
+from gpulayout.moves.arithmetic import Arithmetic, Step, steps_number, type_number
 from tests.support.simt import host_module
 
 TYPES = tuple(element_type for element_type in ElementType if not element_type.is_complex)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.convert_numbers import steps_number, type_number
+from gpulayout.moves.arithmetic import steps_number, type_number
 from tests.support import nvrtc
 from tests.support.cast_kernels import is_wide
 from tests.support.sass import launches

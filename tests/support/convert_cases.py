@@ -11,10 +11,9 @@ from gpulayout.gpu import choose_kernel
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.run import launch_pieces
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.convert_move import ConvertMove
-from gpulayout.moves.kinds import Piece
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove
 from gpulayout.moves.move import Axis
+from gpulayout.moves.pieces import Piece
 from tests import reference_arithmetic as model
 from tests.support.cast_kernels import FORMS
 from tests.support.kernel_cases import BLOCK, forced_bits

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from gpulayout.cpu import native
-from gpulayout.cpu.casts import convert_elements
-from gpulayout.cpu.native_plan import convert_plan_of
-from gpulayout.moves.arithmetic import Arithmetic
-from gpulayout.moves.convert_move import ConvertMove
+from gpulayout.cpu.choose_plan import plan_of
+from gpulayout.cpu.convert import convert_elements
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove
 from gpulayout.moves.move import Axis
 
 SETS = ("first", "second", "third")  # instruction sets of the engine
@@ -41,7 +40,7 @@ class Conversions:
             strides.append(tuple(all_strides[axis] // parameter.itemsize for axis in dimensions))
         move = ConvertMove(axes, arithmetic, tuple(strides), (0,) * len(strides))
         sides = values.view(arithmetic.source.carrier), 0, out.view(arithmetic.target.carrier), 0
-        convert_plan_of(move).execute(*sides, list(parameters))
+        plan_of(move).execute(*sides, list(parameters))
 
     def cast(self, values, source, target, saturate=True):
         """As `cast_values`."""

@@ -10,8 +10,7 @@ import gpulayout as gl
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.runtime import Launch
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.index_program import IndexProgram, convert_program, delinearize_program, linearize_program
 from tests import reference
 from tests.support.kernel_cases import BLOCK, forced_bits, forced_part
 from tests.support.simt.record import FRESH, Buffer, Record

@@ -25,7 +25,7 @@ from types import FrameType
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.cpu import thread_count, threads
+from gpulayout.cpu import threads
 from tests.support.waiting import wait_until
 
 PARTS = 3
@@ -285,7 +285,7 @@ def first_large_move(ready: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    os.environ[thread_count.VARIABLE] = str(PARTS)
+    os.environ[threads.VARIABLE] = str(PARTS)
     threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0  # threads never rest
     job, *numbers = arguments or ["help"]
     count, seed = (*map(int, numbers), *(100, 1)[len(numbers) :])

@@ -16,8 +16,7 @@ from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_numbers import ITEMS
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.runtime import Launch
-from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
-from gpulayout.moves.index_program import DIRECTIONS
+from gpulayout.moves.index_program import convert_program, delinearize_program, linearize_program
 from tests.support.kernel_cases import BLOCK, FILES, forced_bits, forced_part
 from tests.support.kernel_runs import content, source_memory, target_memory
 from tests.support.random_moves import SEED, near
@@ -40,7 +39,7 @@ class Conversion(NamedTuple):
 def drawn(given_type, result_type, number, seed=SEED):
     """Conversion `number` between two types of indices."""
     rng = random.Random(f"{given_type} {result_type} {number} {seed}")
-    direction = rng.choice(sorted(DIRECTIONS))
+    direction = rng.choice(sorted(MODES))
     mode = rng.choice(MODES[direction])
     source, target = _shapes(rng, most=100 if "8" in given_type + result_type else 6000)
     program = {

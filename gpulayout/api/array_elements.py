@@ -21,10 +21,9 @@ from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.stride_table import byte_and_bit, stride_table
 from gpulayout.moves.lowered import is_torch
 from gpulayout.moves.torch_views import rearranged
 

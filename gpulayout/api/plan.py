@@ -34,7 +34,7 @@ from gpulayout.api.stream import Progress, stream
 from gpulayout.api.targets import axis_names
 from gpulayout.api.traced import traced, traced_plan
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.byte_counts import byte_count
+from gpulayout.layout.checks import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling

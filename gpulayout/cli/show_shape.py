@@ -13,9 +13,9 @@ from gpulayout.cli.show_file import header_as_json, header_text
 from gpulayout.files.npy import Header
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import is_big
 from gpulayout.layout.tile import COMBINE
 from gpulayout.pictures.figure import TERMINAL, figure_of
 from gpulayout.pictures.legend import padding_text

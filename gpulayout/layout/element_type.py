@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from gpulayout.layout import checks
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.float_formats import FORMATS, FloatFormat
+from gpulayout.layout.frozen import cached_property
 
 
 class TorchDType(Protocol):

@@ -4,7 +4,8 @@
     array   := type "[" [size ("," size)*] "]" [layout]           a size is 5, <=5 (dynamic with a bound) or ? (without)
     tuple   := "(" [shape ("," shape)*] ")"
 
-Text that begins like `cublas:block_scales[200,10]` is a name, see `named_shapes`; there are no names inside tuples.
+Text that begins like `cublas:block_scales[200,10]` is a name.  A room that stands above this one knows the names: the
+package's `__init__.py` hands its reader down, and the first such text loads it.  There are no names inside tuples.
 
 A missing layout means descending.  A layout in a shape cannot be `{}`: in XLA's grammar a brace after a shape starts a
 layout only when a number or a colon follows.  Reading takes linear time, and the depth of tuples is limited.
@@ -13,13 +14,13 @@ layout only when a number or a colon follows.  Reading takes linear time, and th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType, why_no_type
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import PROPERTIES, read_layout
-from gpulayout.layout.named_shapes import named_shape
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text_reader import Reader
@@ -27,6 +28,8 @@ from gpulayout.layout.text_reader import Reader
 # What most text is: a type, plain sizes and an order.  No number of it is larger than 63 bits.
 _NUMBERS = "[0-9]{1,18}(?:,[0-9]{1,18})*"
 _USUAL = re.compile(rf"([a-z0-9]+)\[({_NUMBERS})?\](?:\{{({_NUMBERS})\}})?")
+# The text of a shape never begins like this: its first word is an element type, and a bracket follows.
+_NAME = re.compile(r"\s*[A-Za-z]\w*:[A-Za-z]\w*\s*(?:[(\[]|$)")
 _WITHOUT_ARRAY: dict[str, type[TokenShape] | type[OpaqueShape]] = {"token": TokenShape, "opaque": OpaqueShape}
 
 
@@ -93,7 +96,7 @@ def parse_any_shape(text: str) -> AnyShape:
     >>> parse_any_shape("(f32[<=2], token[])")
     TupleShape((Shape('f32', (2,), Layout((0,)), dynamic_dimensions=(True,)), TokenShape()))
     """
-    if (known := _usual(text) or named_shape(text)) is not None:
+    if (known := _usual(text) or _named(text)) is not None:
         return known
     reader = Reader(text)
     shape = read_shape(reader)
@@ -115,6 +118,20 @@ def _usual(text: str) -> Shape | None:
         return Shape(ElementType(name), tuple(map(int, sizes.split(","))) if sizes else (), layout)
     except (LayoutError, ValueError):
         return None
+
+
+_read: Callable[[str], Shape | None]
+
+
+def read_names_with(read: Callable[[str], Shape | None]) -> None:
+    """Hand down the function that reads the shape of a name."""
+    global _read
+    _read = read
+
+
+def _named(text: str) -> Shape | None:
+    """The shape that a text names; None for text of another kind, LayoutError for a name that there is not."""
+    return _read(text) if isinstance(text, str) and _NAME.match(text) else None
 
 
 def parse_array_shape(text: str) -> Shape:
@@ -139,14 +156,9 @@ def parse_array_shape(text: str) -> Shape:
     >>> str(parse_array_shape("f32[2,3]"))
     'f32[2,3]{1,0}'
     """
-    if (known := _usual(text) or named_shape(text)) is not None:
-        return known
-    reader = Reader(text)
-    start = reader.position
-    shape = read_shape(reader)
-    _end(reader)
+    shape = parse_any_shape(text)
     if not isinstance(shape, Shape):
-        raise reader.error("expected the shape of one array", start)
+        raise Reader(text).error("expected the shape of one array")
     return shape
 
 

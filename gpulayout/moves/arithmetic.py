@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 
 Operation = Literal["multiply", "add", "subtract", "divide", "round"]
 

@@ -15,8 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from gpulayout.layout.cached import cached_property
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.moves.arithmetic import Arithmetic
 from gpulayout.moves.move import Axis, span
 

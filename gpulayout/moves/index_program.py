@@ -28,8 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from gpulayout.layout.cached import cached_property
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.moves.index_width import index_bits
 
 DIRECTIONS = ("linearize", "delinearize", "convert_linear")

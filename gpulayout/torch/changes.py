@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from gpulayout.api.arithmetic import ElementChange
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.frozen import cached_property
 from gpulayout.torch.gradients import moved
 from gpulayout.torch.moves import TensorMove
 

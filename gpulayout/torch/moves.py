@@ -11,7 +11,7 @@ import torch
 from gpulayout.api.call import Call
 from gpulayout.api.running import run
 from gpulayout.api.traced import traced
-from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.torch.operators import is_row_major, moved_axes, moved_buffer
 

@@ -21,9 +21,9 @@ from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import SplitConfig
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.padding import PaddingValue
-from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.tile import Combine, Tile
 from gpulayout.xla.protos import messages
 from gpulayout.xla.protos.messages import Dialect, Message

@@ -30,13 +30,12 @@ from gpulayout.api.traced_arithmetic import (
 )
 from gpulayout.api.traced_sides import check_fixed, read_traced
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.plain import from_plain, plain
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import as_shape, parse_array_shape
 from gpulayout.moves.lowered import Lowered, PlainSteps, is_torch, moves_as_integers, plain_steps, run_in_torch
 from gpulayout.moves.lowered_jax import JaxStep, is_jax, run_in_jax
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack

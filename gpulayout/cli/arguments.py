@@ -15,12 +15,11 @@ from gpulayout.cli.failures import printable, with_options
 from gpulayout.cli.show_file import read_shape
 from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
-from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import is_only_layout, parse_array_shape
 
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
 

@@ -7,7 +7,7 @@ A mode is a dimension, and the parts of a mode are its digits in the stride tabl
                                         row = r0 + 2 * r1, column = c0 + 2 * c1
                                         place = 2 * r0 + 12 * r1 + c0 + 4 * c1
 
-Gaps between strides are padding; `layout.from_digits` finds the layout that has them.
+Gaps between strides are padding; `layout.strides` finds the layout that has them.
 
 The text is a shape, a colon, and strides in the same nesting:
 
@@ -27,15 +27,15 @@ from typing import NamedTuple
 
 from numpy.typing import DTypeLike
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import INT64_MAX, counted, product, value_text
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.from_digits import layout_of
+from gpulayout.layout.same_places import join
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import is_big, stride_table
-from gpulayout.layout.strides import shape_from_strides
+from gpulayout.layout.strides import layout_of, shape_from_strides
+from gpulayout.layout.text import as_shape
 from gpulayout.layout.text_reader import Reader
 
 MAX_DEPTH = 32  # of parentheses; every level is a call
@@ -177,13 +177,8 @@ def _check(number: int, mode: Mode, text: str) -> None:
 
 def _coalesced(mode: Mode) -> Mode:
     """The same mode in the fewest parts: parts of size 1 go, and a part that continues the one below joins it."""
-    joined: list[ModeDigit] = []
-    for part in mode:
-        if joined and part.stride == joined[-1].extent * joined[-1].stride:
-            joined[-1] = ModeDigit(joined[-1].extent * part.extent, joined[-1].stride)
-        elif part.extent > 1:
-            joined.append(part)
-    return tuple(joined) or mode[:1] or (ModeDigit(1, 0),)
+    joined = reversed(join(reversed(mode)))
+    return tuple([ModeDigit(*part) for part in joined]) or mode[:1] or (ModeDigit(1, 0),)
 
 
 def _coordinate_digits(shape: Shape) -> Iterator[Digit]:

@@ -82,6 +82,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def either(texts: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *others, last = texts
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def dimension_range(rank: int) -> str:
     """All dimensions of a rank, for an error message."""
     return f"dimensions 0..{rank - 1}" if rank > 1 else "dimension 0" if rank else "no dimensions"
@@ -196,7 +202,7 @@ def count(field: str, value: object, context: Text = "") -> int:
     return found
 
 
-def byte_count(field: str, value: SupportsIndex | str, context: str = "") -> int:
+def byte_count(field: str, value: SupportsIndex | str) -> int:
     """A number of bytes from an integer, or from text with a unit of 1024, 1024^2, ....
 
     Parts of a byte are left off.  LayoutError for other text, LayoutTypeError for other types.
@@ -205,10 +211,10 @@ def byte_count(field: str, value: SupportsIndex | str, context: str = "") -> int
     (536870912, 536870912, 4096)
     """
     if not isinstance(value, str):
-        return whole_number(field, value, context)
+        return whole_number(field, value)
     match = _BYTES_TEXT.fullmatch(value.strip())
     if not match:
-        raise LayoutError(f"{field} {value_text(value)} is not a number of bytes such as 128M or 1.5G{context}")
+        raise LayoutError(f"{field} {value_text(value)} is not a number of bytes such as 128M or 1.5G")
     return int(Fraction(match[1]) * UNITS[match[2].upper()])
 
 

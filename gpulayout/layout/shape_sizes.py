@@ -409,6 +409,5 @@ def _packed_types(types: list[ElementType], bits: int) -> str:
     if not types:
         return ""
     names = [each.value for each in types]
-    *others, last = [f"dtype='{name}'" for name in names]
-    written = f"{', '.join(others)} or {last}" if others else last
+    written = checks.either([f"dtype='{name}'" for name in names])
     return f". Elements of {checks.counted(bits, 'bit')} are {', '.join(names)}: a move converts to them with {written}"

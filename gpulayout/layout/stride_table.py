@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.digits import StrideTable, table_of
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 
 def stride_table(shape: Shape | str) -> StrideTable:

@@ -12,8 +12,8 @@ import torch
 
 from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.torch_tensors import TorchTensors, check_memory, plain_address
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.layout.text import as_shape
 from gpulayout.torch.moves import TensorMove, TensorRelayout, TensorTranspose
 from gpulayout.torch.operators import library
 

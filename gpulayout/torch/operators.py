@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from gpulayout.api.running import run
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 library = torch.library.Library("gpulayout", "DEF")  # it defines the operators as long as it lives
 library.define("relayout(Tensor given, str source, str target, SymInt[] sizes) -> Tensor")

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable
 from typing import get_args
 
-from gpulayout.layout.arguments import as_any_shape, as_shape
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.errors import LayoutTypeError
@@ -14,6 +13,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_any_shape, as_shape
 from gpulayout.xla.ignored import LayoutPart, PrecisionPart, ShapePart, ignored_parts
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Layout)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, overload
 
-from gpulayout.layout.arguments import as_any_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_any_shape
 from gpulayout.xla.trees import Index, subshapes
 
 AnyShapeT = TypeVar("AnyShapeT", bound=AnyShape)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_any_shape
 from gpulayout.layout.errors import LayoutTypeError
 from gpulayout.layout.other_shapes import AnyShape, TupleShape
+from gpulayout.layout.text import as_any_shape
 
 Index = tuple[int, ...]
 

@@ -37,7 +37,7 @@ from gpulayout.files.checkpoints.opening import read_index
 from gpulayout.files.checkpoints.rules import rule_of_text
 from gpulayout.files.npy import read_header
 from gpulayout.interop import from_cute
-from gpulayout.layout.byte_counts import byte_count
+from gpulayout.layout.checks import byte_count
 from gpulayout.xla.hlo_results import find_results
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)  # characters

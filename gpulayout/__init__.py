@@ -74,9 +74,9 @@ More
 import typing as _typing
 
 import gpulayout.api.same_kind as _same_kind
-import gpulayout.layout.named_shapes as _named_shapes
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
+import gpulayout.layout.text as _text
 from gpulayout import xla
 from gpulayout.api.array import Array
 from gpulayout.api.array_types import ArithmeticOptions
@@ -191,7 +191,7 @@ def _named_shape(text: str) -> Shape | None:
 
 
 _picture.draw_with(_draw)
-_named_shapes.read_names_with(_named_shape)
+_text.read_names_with(_named_shape)
 
 
 def _follow(*arguments: _typing.Any) -> _typing.Any:

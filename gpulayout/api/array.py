@@ -22,11 +22,11 @@ from gpulayout.api.plan import plan
 from gpulayout.api.shaped_buffer import Memory, Pair, ShapedBuffer
 from gpulayout.api.traced import between_graphs
 from gpulayout.api.view import view
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch
 
 

@@ -17,14 +17,13 @@ from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.api.traced import outside_of_graphs
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.stride_table import byte_and_bit, stride_table
+from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch, rearranged
 
 

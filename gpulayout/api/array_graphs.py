@@ -19,13 +19,13 @@ from gpulayout.api.reading import Call
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.targets import as_target, converted_target
 from gpulayout.api.traced import between_graphs, options_of_plan, traced, untraceable
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, refusal, refusing_in_graphs
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
+from gpulayout.layout.text import as_shape, is_only_layout
 
 Sizes = tuple[int, ...]
 

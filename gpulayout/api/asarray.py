@@ -13,11 +13,11 @@ from gpulayout.api.not_memory import TracedArray
 from gpulayout.api.packing import pack, shape_of
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.api.targets import as_target
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 
 @overload

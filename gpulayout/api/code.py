@@ -8,11 +8,11 @@ from typing import Literal, TypeAlias, get_args
 
 from gpulayout.api.array_types import ShapeLike
 from gpulayout.api.plan import Plan
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import as_integer, check_word, counted, type_text, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.text import as_shape
 from gpulayout.moves.index_program import index_bits
 
 Language: TypeAlias = Literal["cuda", "c", "python"]

@@ -7,9 +7,8 @@ import textwrap
 
 from gpulayout.api.code_body import Body, Dialect, body_of
 from gpulayout.layout.checks import counted
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.stride_table import is_big, stride_table
 from gpulayout.moves.index_program import delinearize_program, linearize_program
 
 WIDTH = 112  # columns before indentation; what is longer goes on in the next line

@@ -11,8 +11,7 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import JobMove, many_plan
-from gpulayout.layout.byte_counts import byte_count
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import byte_count, counted
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer

@@ -10,10 +10,10 @@ from gpulayout.api import arrays
 from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.libraries import library_of
 from gpulayout.api.targets import as_target, check_layout_text
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_storable
 

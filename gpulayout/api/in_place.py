@@ -17,8 +17,7 @@ from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
 from gpulayout.api.same_kind import on_memory
 from gpulayout.gpu.run import CudaBackend
-from gpulayout.layout.byte_counts import byte_count
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import byte_count, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps

@@ -37,11 +37,11 @@ from gpulayout.api.index_conversion import conversion, linear_message
 from gpulayout.api.shaped_buffer import ShapedBuffer, shape_in
 from gpulayout.api.targets import as_target
 from gpulayout.api.traced import between_graphs
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import check_word, counted, out_of_bounds_text, type_text, value_text
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.text import as_shape
 
 Int64Array = NDArray[np.int64]
 # What torch.compile says of index conversion with fullgraph=True.

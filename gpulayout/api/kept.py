@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from gpulayout.layout.arguments import LONGEST_KEPT
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import LONGEST_KEPT
 
 Made = TypeVar("Made")
 KEY_TYPES = frozenset((str, Shape, Layout, type(None)))  # types of shape arguments whose values may be part of a key

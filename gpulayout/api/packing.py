@@ -26,13 +26,13 @@ from gpulayout.api.given_shapes import own_shape
 from gpulayout.api.libraries import library_of
 from gpulayout.api.running import run
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import number_text, type_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
+from gpulayout.layout.text import as_shape
 from gpulayout.moves.move import check_storable
 
 

@@ -32,13 +32,13 @@ from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.stream import Progress, stream
 from gpulayout.api.targets import axis_names
 from gpulayout.api.traced import traced, traced_plan
-from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.byte_counts import byte_count
+from gpulayout.layout.checks import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 from gpulayout.moves.blocks import BlockShapes, passes
 from gpulayout.moves.boxes import part_shape
 from gpulayout.moves.lowered import Lowered

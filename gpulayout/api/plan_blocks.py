@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 from gpulayout.api.array_types import ByteCount, Out
 from gpulayout.api.host_block import run_on_host
 from gpulayout.layout import checks
-from gpulayout.layout.byte_counts import byte_count
+from gpulayout.layout.checks import byte_count
 from gpulayout.moves.blocks import BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 

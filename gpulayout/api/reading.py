@@ -19,13 +19,13 @@ from gpulayout.api.given_shapes import array_shape, shape_of_given
 from gpulayout.api.memory_checks import check_array, check_dtype, check_no_self_overlap
 from gpulayout.api.targets import as_target, converted_target
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.digits import Digit, Digits
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import NamedAxis, read_pattern
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape

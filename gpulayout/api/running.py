@@ -20,11 +20,11 @@ from gpulayout.api.reading import Call, check_source
 from gpulayout.api.request import Request, request_of
 from gpulayout.api.same_kind import ArrayCall, again_of, on_memory
 from gpulayout.api.traced import traced
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 
 NOTHING: Mapping[str, Any] = {}

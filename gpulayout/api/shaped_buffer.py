@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 if TYPE_CHECKING:  # a bare `Array` holds memory of any library; Python before 3.13 has no defaults
     from typing_extensions import TypeVar as DefaultTypeVar

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpulayout.api.arithmetic import Asked
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape, is_only_layout, parsed_layout
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.from_digits import layout_of
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import NamedAxis, Pattern, read_pattern
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import layout_of
+from gpulayout.layout.text import as_shape, is_only_layout, parsed_layout
 
 
 def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") -> Shape:

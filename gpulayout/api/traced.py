@@ -31,14 +31,13 @@ from gpulayout.api.traced_arithmetic import (
 )
 from gpulayout.api.traced_operations import Operations, computed
 from gpulayout.api.traced_transposes import transpose_refusal, transposed
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, refusal, refusing_in_graphs
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import as_shape, parse_array_shape
 from gpulayout.moves.lowered import Lowered, plain_steps
 from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack

@@ -17,11 +17,11 @@ from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.api.traced import between_graphs
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.placement import view_strides
 

@@ -17,12 +17,11 @@ from gpulayout.files.file_shapes import array_shape
 from gpulayout.files.memory import as_bytes
 from gpulayout.files.npy import Header, read_header
 from gpulayout.files.standard_streams import File
-from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import is_only_layout, parse_array_shape
 
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
 

@@ -11,9 +11,8 @@ import click
 from gpulayout.api.indexing import delinearize, linearize
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.stride_table import byte_and_bit, stride_table
 
 _NUMBER = r"-?[0-9]{1,30}"
 _INDEX = re.compile(rf"\(?({_NUMBER}(?:,{_NUMBER})*)?\)?")

@@ -28,9 +28,9 @@ from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import is_big
 from gpulayout.layout.tile import COMBINE
 from gpulayout.pictures.figure import PAGE, TERMINAL, figure_of
 from gpulayout.pictures.legend import padding_text

@@ -20,8 +20,7 @@ from dask.utils import parse_bytes
 
 from gpulayout.api.array_types import ByteCount
 from gpulayout.dask.slabs import Chunks
-from gpulayout.layout.byte_counts import byte_count
-from gpulayout.layout.checks import number_text, type_text
+from gpulayout.layout.checks import byte_count, number_text, type_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 

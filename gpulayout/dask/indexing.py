@@ -12,8 +12,8 @@ from gpulayout.api import indexing
 from gpulayout.api.array_types import IndexMode, PaddingMode, ShapeLike, TargetLike
 from gpulayout.api.targets import as_target
 from gpulayout.dask.arrays import check_dask, rechunked, untyped
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted
+from gpulayout.layout.text import as_shape
 
 
 def linearize(index: da.Array | Sequence[Any], shape: ShapeLike, *, mode: IndexMode = "raise") -> da.Array:

@@ -23,11 +23,10 @@ from gpulayout.api.targets import as_target, converted_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
 from gpulayout.dask.changing import ChunkChange, asked_of, change_of, changed_chunks
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_shape
+from gpulayout.layout.text import as_shape, parse_shape
 from gpulayout.moves.move import check_same_array, check_same_dimensions, check_storable
 from gpulayout.moves.placement import view_strides
 

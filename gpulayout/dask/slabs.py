@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.boxes import boxes, rounded
 

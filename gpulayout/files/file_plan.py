@@ -13,10 +13,10 @@ from gpulayout.files.file_shapes import array_shape, buffer_shape, changing_shap
 from gpulayout.files.npy import Header, is_npy_name
 from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File, output_name
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import SupportsIndex
 
-from gpulayout.layout.byte_counts import UNITS, byte_count
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import UNITS, byte_count, value_text
 from gpulayout.layout.errors import LayoutError
 
 SHARE = 4  # of free memory, one part

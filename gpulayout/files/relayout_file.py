@@ -16,9 +16,9 @@ from gpulayout.api.given_shapes import own_shape
 from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.files.results import CheckpointRelayout, FileRelayout
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 if TYPE_CHECKING:
     from gpulayout.files.source import Source

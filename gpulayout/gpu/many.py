@@ -16,7 +16,7 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.gpu.runtime import Macros
-from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import cached_property
 from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import AnyMove

@@ -14,11 +14,11 @@ from typing import Any, SupportsIndex
 from numpy.typing import DTypeLike
 
 from gpulayout.interop.orders import said_in_full
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import shown, type_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 from gpulayout.layout.tile import COMBINE
 
 _SAID = ("tiles", "element_size_in_bits")

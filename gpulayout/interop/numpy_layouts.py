@@ -13,13 +13,13 @@ from typing import Literal, SupportsIndex
 from numpy.typing import DTypeLike
 
 from gpulayout.interop.orders import said_in_full
-from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import shape_from_strides
+from gpulayout.layout.text import as_shape
 
 ORDERS = ("C", "F")
 

@@ -16,13 +16,13 @@ from typing import Any, SupportsIndex
 from numpy.typing import DTypeLike
 
 from gpulayout.interop.orders import said_in_full
-from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import shape_from_strides
+from gpulayout.layout.text import as_shape
 
 _CHANNELS_LAST = {"channels_last": (1, 3, 2, 0), "channels_last_3d": (1, 4, 3, 2, 0)}  # minor to major
 MEMORY_FORMATS = ("contiguous_format", *_CHANNELS_LAST)

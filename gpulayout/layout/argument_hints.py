@@ -209,23 +209,16 @@ def _of_tiles(value: object) -> str:
     return "write tiles=((8, 128),)"
 
 
-def _of_major_to_minor(value: object) -> str:
-    return f"write gl.Layout.from_major_to_minor({checks.value_text(value)})"
-
-
-def _of_rows(word: str, value: object) -> str:
-    return f"write gl.Shape('f32', (2, 3), {word}={checks.value_text(value)}), with the array's type and dimensions"
-
-
 _LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
     "padding": _of_padding,
     "tile": _of_tiles,
     "tiling": _of_tiles,
     "order": _of_order,
-    "major_to_minor": _of_major_to_minor,
-    "pitch": functools.partial(_of_rows, "pitch"),
-    "align": functools.partial(_of_rows, "align"),
+    "major_to_minor": lambda value: f"write gl.Layout.from_major_to_minor({checks.value_text(value)})",
+    "pitch": lambda value: _SHAPE_WITH.format(f"pitch={checks.value_text(value)}"),
+    "align": lambda value: _SHAPE_WITH.format(f"align={checks.value_text(value)}"),
 }
+_SHAPE_WITH = "write gl.Shape('f32', (2, 3), {}), with the array's type and dimensions"
 
 # ---- a shape -------------------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
-"""Checks that several values of the model share: whole numbers, permutations, dimension numbers."""
+"""Checks that several values of the model share: whole numbers, numbers of bytes, permutations, dimension numbers."""
+
+from __future__ import annotations
 
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Any
+from fractions import Fraction
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -16,6 +19,9 @@ _MOST_BITS = 256  # of a number that an error message writes in full
 _MOST_CHARACTERS = 10_000  # of a text that is read in time quadratic in its length
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")  # of an object or function without a text of its own
 _INTS = frozenset({int})  # as types: bool is not one of them
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}  # of bytes
+_BYTES = r"[0-9]{1,18}|(?:[0-9]{1,18})?\.[0-9]{1,18}(?=\s*[KMGT])"  # parts of a unit, but no parts of a byte
+_BYTES_TEXT = re.compile(rf"({_BYTES})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 
 
 # ---- how errors show values ----------------------------------------------------------------------
@@ -74,6 +80,12 @@ def counted(number: int, noun: str) -> str:
         noun, f"{noun}s"
     )
     return f"{number} {noun if number == 1 else plural}"
+
+
+def either(texts: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *others, last = texts
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def dimension_range(rank: int) -> str:
@@ -188,6 +200,22 @@ def count(field: str, value: object, context: Text = "") -> int:
     if found < 0:
         raise LayoutError(f"{field} {number_text(found)} is negative{context}")
     return found
+
+
+def byte_count(field: str, value: SupportsIndex | str) -> int:
+    """A number of bytes from an integer, or from text with a unit of 1024, 1024^2, ....
+
+    Parts of a byte are left off.  LayoutError for other text, LayoutTypeError for other types.
+
+    >>> byte_count("max_bytes", "512M"), byte_count("max_bytes", "0.5 GiB"), byte_count("max_bytes", 4096)
+    (536870912, 536870912, 4096)
+    """
+    if not isinstance(value, str):
+        return whole_number(field, value)
+    match = _BYTES_TEXT.fullmatch(value.strip())
+    if not match:
+        raise LayoutError(f"{field} {value_text(value)} is not a number of bytes such as 128M or 1.5G")
+    return int(Fraction(match[1]) * UNITS[match[2].upper()])
 
 
 def product(numbers: Iterable[int]) -> int:

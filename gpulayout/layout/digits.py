@@ -56,7 +56,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpulayout.layout import checks
-from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.tile import COMBINE, Tile
 
 

@@ -44,12 +44,12 @@ class Unbounded(enum.Enum):
 UNBOUNDED: Any = Unbounded.UNBOUNDED
 
 
-def checked_dimensions(values: Iterable[Any], context: str = "") -> tuple[int, ...]:
+def checked_dimensions(values: Iterable[Any]) -> tuple[int, ...]:
     """`values` as a tuple of sizes or `UNBOUNDED`."""
     if isinstance(values, (tuple, list)) and any(value is UNBOUNDED for value in values):
-        sizes = iter(checks.sizes("dimensions", [0 if value is UNBOUNDED else value for value in values], context))
+        sizes = iter(checks.sizes("dimensions", [0 if value is UNBOUNDED else value for value in values]))
         return tuple(UNBOUNDED if value is UNBOUNDED else size for value, size in zip(values, sizes))
-    return checks.sizes("dimensions", values, context)
+    return checks.sizes("dimensions", values)
 
 
 def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int]) -> tuple[bool, ...]:

@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from gpulayout.layout import checks
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.float_formats import FORMATS, FloatFormat
+from gpulayout.layout.frozen import cached_property
 
 
 class TorchDType(Protocol):
@@ -54,39 +54,46 @@ class ElementType(enum.StrEnum, metaclass=ListedEnum):
     """
 
     _value_: str
+    _number: int
 
-    PRED = "pred"
-    S8 = "s8"
-    S16 = "s16"
-    S32 = "s32"
-    S64 = "s64"
-    U8 = "u8"
-    U16 = "u16"
-    U32 = "u32"
-    U64 = "u64"
-    F16 = "f16"
-    BF16 = "bf16"
-    F32 = "f32"
-    F64 = "f64"
-    C64 = "c64"
-    C128 = "c128"
-    F8E5M2 = "f8e5m2"
-    F8E4M3 = "f8e4m3"
-    F8E4M3FN = "f8e4m3fn"
-    F8E3M4 = "f8e3m4"
-    F8E5M2FNUZ = "f8e5m2fnuz"
-    F8E4M3FNUZ = "f8e4m3fnuz"
-    F8E4M3B11FNUZ = "f8e4m3b11fnuz"
-    F8E8M0FNU = "f8e8m0fnu"
-    F6E3M2FN = "f6e3m2fn"
-    F6E2M3FN = "f6e2m3fn"
-    S1 = "s1"
-    S2 = "s2"
-    S4 = "s4"
-    U1 = "u1"
-    U2 = "u2"
-    U4 = "u4"
-    F4E2M1FN = "f4e2m1fn"
+    def __new__(cls, name: str, number: int = 0) -> ElementType:  # type checkers read calls too, which look up a name
+        """A type from XLA's name for it and its number in XLA's proto enumeration."""
+        member = str.__new__(cls, name)
+        member._value_, member._number = name, number
+        return member
+
+    PRED = "pred", 1
+    S8 = "s8", 2
+    S16 = "s16", 3
+    S32 = "s32", 4
+    S64 = "s64", 5
+    U8 = "u8", 6
+    U16 = "u16", 7
+    U32 = "u32", 8
+    U64 = "u64", 9
+    F16 = "f16", 10
+    BF16 = "bf16", 16
+    F32 = "f32", 11
+    F64 = "f64", 12
+    C64 = "c64", 15
+    C128 = "c128", 18
+    F8E5M2 = "f8e5m2", 19
+    F8E4M3 = "f8e4m3", 28
+    F8E4M3FN = "f8e4m3fn", 20
+    F8E3M4 = "f8e3m4", 29
+    F8E5M2FNUZ = "f8e5m2fnuz", 24
+    F8E4M3FNUZ = "f8e4m3fnuz", 25
+    F8E4M3B11FNUZ = "f8e4m3b11fnuz", 23
+    F8E8M0FNU = "f8e8m0fnu", 33
+    F6E3M2FN = "f6e3m2fn", 35
+    F6E2M3FN = "f6e2m3fn", 36
+    S1 = "s1", 30
+    S2 = "s2", 26
+    S4 = "s4", 21
+    U1 = "u1", 31
+    U2 = "u2", 27
+    U4 = "u4", 22
+    F4E2M1FN = "f4e2m1fn", 32
 
     def __str__(self) -> str:
         return str.__str__(self)
@@ -173,7 +180,7 @@ writes it: write 's8' or 's64'
         >>> ElementType.F32.proto_number
         11
         """
-        return _PROTO_NUMBERS[self.value]
+        return self._number
 
     @cached_property
     def kind(self) -> str:
@@ -238,63 +245,19 @@ writes it: write 's8' or 's64'
 
 _SUB_BYTE = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
 _BY_NAME = {member.value: member for member in ElementType}
-_PROTO_NUMBERS = {
-    "pred": 1,
-    "s8": 2,
-    "s16": 3,
-    "s32": 4,
-    "s64": 5,
-    "u8": 6,
-    "u16": 7,
-    "u32": 8,
-    "u64": 9,
-    "f16": 10,
-    "f32": 11,
-    "f64": 12,
-    "c64": 15,
-    "bf16": 16,
-    "c128": 18,
-    "f8e5m2": 19,
-    "f8e4m3fn": 20,
-    "f8e4m3b11fnuz": 23,
-    "f8e5m2fnuz": 24,
-    "f8e4m3fnuz": 25,
-    "f8e4m3": 28,
-    "f8e3m4": 29,
-    "f8e8m0fnu": 33,
-    "f6e3m2fn": 35,
-    "f6e2m3fn": 36,
-    "s1": 30,
-    "u1": 31,
-    "s2": 26,
-    "u2": 27,
-    "s4": 21,
-    "u4": 22,
-    "f4e2m1fn": 32,
-}
-_NUMPY_NAMES = {
-    "pred": "bool",
-    "s8": "int8",
-    "s16": "int16",
-    "s32": "int32",
-    "s64": "int64",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-    "u64": "uint64",
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-    "c64": "complex64",
-    "c128": "complex128",
-}
-_ML_NAMES = {"bf16": "bfloat16", "s1": "int1", "s2": "int2", "s4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
-_DTYPES = {
-    member: np.dtype(_NUMPY_NAMES[member.value])
-    if member.value in _NUMPY_NAMES
-    else np.dtype(getattr(ml_dtypes, _ML_NAMES.get(member.value, "float" + member.value[1:].replace("e", "_e", 1))))
-    for member in ElementType
-}
+_DTYPE_WORDS = {"s": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex"}
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """The dtype that holds a type of XLA: f32 is float32 of NumPy, f8e5m2 is float8_e5m2 of ml_dtypes."""
+    if name == "pred":
+        return np.dtype(bool)
+    kind, size = re.findall("^[a-z]+|[0-9].*", name)
+    name = _DTYPE_WORDS[kind] + size.replace("e", "_e", 1)
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+_DTYPES = {member: _dtype(member.value) for member in ElementType}
 _BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
 _BY_DTYPE_NAME = {dtype.name: member for member, dtype in _DTYPES.items()}
 
@@ -439,9 +402,8 @@ def _in_bytes(word: str) -> ElementType | None:
         return None
 
 
-def _or(names: list[str] | list[ElementType]) -> str:
-    *others, last = [repr(str(name)) for name in names]
-    return f"{', '.join(others)} or {last}" if others else last
+def _or(types: list[ElementType]) -> str:
+    return checks.either([repr(each.value) for each in types])
 
 
 def _why_no_member(value: object) -> str:

@@ -1,11 +1,14 @@
-"""What layouts and shapes share: frozen dataclasses that also keep values computed from their fields."""
+"""What layouts and shapes share: frozen dataclasses that keep values computed from their fields, some on first use."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
 
 from gpulayout.layout.graph_constants import is_compiling
+
+T = TypeVar("T")
 
 
 class Frozen:
@@ -39,3 +42,32 @@ class Frozen:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]  # an instance that has no attributes yet
+
+
+class cached_property(Generic[T]):  # noqa: N801 - named as in functools
+    """`functools.cached_property` as in Python 3.12 and later.
+
+    Earlier versions hold a lock while computing: a process forked while another thread holds it would wait forever.
+
+    A class shows it as a `property`, which the completion of an interpreter does not compute: it may raise an error.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> property: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | property:
+        if instance is None:
+            return property(self.compute)
+        value = self.compute(instance)
+        object.__setattr__(instance, self.name, value)  # in its __dict__, where the next look-up finds it first
+        return value

@@ -25,9 +25,9 @@ from gpulayout.layout.argument_hints import corrects, corrects_call, of_layout, 
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.layout_fields import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key
 from gpulayout.layout.picture import Picture, drawn
-from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
 
 

@@ -1,12 +1,20 @@
-"""The fields of a layout one by one: what each may be, and how it prints."""
+"""The fields of a layout one by one: what each may be, and how it prints.  Tiles have a file of their own.
+
+Split configurations say where XLA splits an array across several memories.  They are kept, compared and printed; a
+shape with one does not describe one buffer, so it cannot be moved.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, value_text
 
 # The limits of every field that is one number.  XLA stores the memory space in a signed byte.
@@ -16,6 +24,7 @@ NUMBERS = {
     "memory_space": (0, 127),
     "dynamic_shape_metadata_prefix_bytes": (0, checks.INT64_MAX),
 }
+Pair = tuple[SupportsIndex, Sequence[SupportsIndex]]  # a split configuration as (dimension, split_indices)
 BitOrder = Literal["little", "big"]
 BIT_ORDERS: tuple[BitOrder, ...] = get_args(BitOrder)
 SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
@@ -77,16 +86,6 @@ def padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue
     return None
 
 
-def after_sizes(layout: object) -> str:
-    """A layout as the text of a shape ends with it: XLA leaves out that of a scalar, and `f32[]{}` is not a shape.
-
-    >>> after_sizes("{1,0}"), after_sizes("{}")
-    ('{1,0}', '')
-    """
-    text = str(layout)
-    return text if text != "{}" else ""
-
-
 def sparse_type(field: str, value: object) -> ElementType | None:
     """An unsigned integer type of whole bytes, or None."""
     if value is None:
@@ -95,6 +94,111 @@ def sparse_type(field: str, value: object) -> ElementType | None:
     if found not in SPARSE_TYPES:
         raise LayoutError(f"{field} {found} is not one of {', '.join(SPARSE_TYPES)}")
     return found
+
+
+class MemorySpace(enum.IntEnum):
+    """The memory spaces that XLA has names for; backends give meanings to other numbers.
+
+    Examples
+    --------
+    >>> from gpulayout import Layout
+    >>> print(Layout((1, 0), memory_space=MemorySpace.HOST))
+    {1,0:S(5)}
+    """
+
+    DEFAULT = 0  # the device's main memory
+    GENERIC_FAST = 1  # small and near the processor: a TPU's VMEM
+    HOST = 5  # the host's memory, pinned
+    UNPINNED_HOST = 6
+
+
+@dataclass(frozen=True, repr=False)
+class SplitConfig(Frozen):
+    """Where one dimension is cut.  Immutable and hashable.
+
+    Parameters
+    ----------
+    dimension : int
+        *Physical* dimension number, 0 being the most major; every other field of a layout uses logical numbers.
+    split_indices : iterable of int
+        The first index of every part except the first: ascending, each at least 1.
+
+    Raises
+    ------
+    LayoutError
+        The indices are empty, not ascending or less than 1.
+
+    Notes
+    -----
+    The model is XLA's `SplitConfig`.
+
+    Examples
+    --------
+    >>> str(SplitConfig(0, (30, 70)))
+    '(0:30,70)'
+    """
+
+    dimension: int
+    split_indices: tuple[int, ...]
+
+    if TYPE_CHECKING:  # what a caller may write
+
+        def __init__(self, dimension: SupportsIndex, split_indices: Iterable[SupportsIndex]) -> None: ...
+
+    def __post_init__(self) -> None:
+        self._set("dimension", checks.count("split_configs dimension", self.dimension))
+        points = checks.sizes("split_indices", self.split_indices)
+        if not points:
+            raise LayoutError(f"split_indices () is empty: dimension {self.dimension} needs at least one")
+        before = 0
+        for entry, point in enumerate(points):
+            if point <= before:
+                raise LayoutError(
+                    f"split_indices {checks.shown(points)} are not ascending from 1: entry {entry} is {point}"
+                )
+            before = point
+        self._set("split_indices", points)
+
+    def __str__(self) -> str:
+        """The text form, `(0:30,70)`, which follows SC in a layout."""
+        return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
+
+    def __repr__(self) -> str:
+        return f"SplitConfig({self.dimension}, {self.split_indices})"
+
+
+def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
+    """A tuple of split configurations of distinct dimensions below `rank`; (dimension, indices) pairs are accepted."""
+    if type(value) is tuple and not value:
+        return ()
+    if not isinstance(value, (tuple, list)):
+        raise LayoutTypeError(f"split_configs {checks.value_text(value)} is not a sequence of split configurations")
+    found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
+    seen = set()
+    for config in found:
+        if config.dimension >= rank:
+            raise LayoutError(
+                f"split_configs {texts(found)} cuts physical dimension {config.dimension}: "
+                f"there {'is' if rank == 1 else 'are'} {checks.counted(rank, 'dimension')}"
+            )
+        if config.dimension in seen:
+            raise LayoutError(f"split_configs {texts(found)} cuts physical dimension {config.dimension} twice")
+        seen.add(config.dimension)
+    return found
+
+
+def _of_pair(entry: object) -> SplitConfig:
+    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+        raise LayoutTypeError(
+            f"split_configs entry {checks.value_text(entry)} is neither a SplitConfig nor a pair "
+            "(dimension, split_indices)"
+        )
+    return SplitConfig(*entry)
+
+
+def texts(configs: Iterable[SplitConfig]) -> str:
+    """The text of several configurations, which follows SC in a layout; cut off when it is long."""
+    return checks.clipped("".join(map(str, configs)), 100)
 
 
 def properties_text(layout: Any) -> str:
@@ -125,3 +229,13 @@ def properties_text(layout: Any) -> str:
     if layout.dynamic_shape_metadata_prefix_bytes:
         found += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
     return found
+
+
+def after_sizes(layout: object) -> str:
+    """A layout as the text of a shape ends with it: XLA leaves out that of a scalar, and `f32[]{}` is not a shape.
+
+    >>> after_sizes("{1,0}"), after_sizes("{}")
+    ('{1,0}', '')
+    """
+    text = str(layout)
+    return text if text != "{}" else ""

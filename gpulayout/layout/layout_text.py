@@ -28,9 +28,8 @@ from gpulayout.layout.argument_hints import named_layout, numbers_in
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_fields import BIT_ORDERS, SPARSE_TYPES
+from gpulayout.layout.layout_fields import BIT_ORDERS, SPARSE_TYPES, SplitConfig
 from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
-from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
 from gpulayout.layout.tile import COMBINE, Combine, Tile
 

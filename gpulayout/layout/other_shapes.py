@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, SupportsIndex, overload
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_one_sequence
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.layout.shape import Shape
 
 MAX_DEPTH = 64  # of nested tuples

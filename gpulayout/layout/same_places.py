@@ -1,14 +1,18 @@
-"""Whether two shapes put every element at the same place, so that they describe the same bytes.
+"""Where the elements of a shape lie, in row-major logical order, and whether two shapes agree on it.
 
 Take the logical elements in row-major order and list the place of each: shapes with the same list describe the same
-bytes.  `element_loops` writes the list as (extent, stride) pairs, major first, as few as possible; equal lists have
-equal pairs:
+bytes.  `element_loops` writes the list as nested loops, (extent, stride) pairs, major first, as few as possible: an
+untiled shape has one loop per dimension, tiles add loops, and neighbours that continue each other are joined.  Equal
+lists have equal pairs:
 
-    f32[2,3,4]{2,1,0}    ((24, 1),)
-    f32[2,3,4]{0,1,2}    ((2, 1), (3, 2), (4, 6))
-    f32[6,4]{1,0}        ((24, 1),)
+    f32[2,3,4]{2,1,0}      ((24, 1),)
+    f32[2,3,4]{0,1,2}      ((2, 1), (3, 2), (4, 6))
+    f32[6,4]{1,0}          ((24, 1),)
+    f32[4,6]{1,0:T(2,3)}   ((2, 12), (2, 3), (2, 6), (3, 1))      two tiles of 2 rows, two of 3 columns
 
-Some tilings are not nested loops.  Their places are compared one by one, but only as many as needed.
+Some tilings are not nested loops: rows of 6 in tiles of 4, where the last tile has fewer elements; a sub-tile that
+leaves gaps inside its tile; joined dimensions with a cut where neither size divides the other.  Their places are
+compared one by one, but only as many as needed.
 
 Places repeat: after `period` elements along a dimension every place has moved by the same distance, whatever the other
 coordinates are.  With T(4)(3), element i + 4 lies 6 places after element i.  So two shapes whose periods divide L agree
@@ -29,17 +33,19 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from gpulayout.layout.element_loops import element_loops
+from gpulayout.layout.digits import StrideTable
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
 CHUNK = 1 << 14  # elements compared together
 MOST = 1 << 24  # elements to compare; beyond it none are compared
+Loops = tuple[tuple[int, int], ...]
+Parts = list[tuple[int, int]]  # (step, stride) of digits
 
 
 class DimensionRun(NamedTuple):
@@ -72,6 +78,69 @@ def same_buffer(source: Shape, target: Shape) -> bool:
         return True
     loops = element_loops(source), element_loops(target)
     return loops[0] == loops[1] if None not in loops else same_places(source, target)
+
+
+def element_loops(shape: Shape) -> Loops | None:
+    """The loops of a shape that has elements, as few as possible; None when its tiles are not nested loops.
+
+    >>> from gpulayout import parse_shape
+    >>> for tiled in ("f32[4,6]{1,0:T(2,3)}", "f32[6]{0:T(4)(2)}", "f32[6]{0:T(4)(3)}"):
+    ...     print(element_loops(parse_shape(tiled)))
+    ((2, 12), (2, 3), (2, 6), (3, 1))
+    ((6, 1),)
+    None
+    """
+    if not shape.is_tiled:
+        return join(zip(shape.dimensions, shape.strides))
+    table = stride_table(shape)
+    loops: list[tuple[int, int]] = []
+    for dim, size in enumerate(shape.dimensions):
+        found = _parts(table, dim)
+        if found is None:
+            return None
+        for step, stride in found:
+            if size % step:
+                if not _continues(found, step, stride):
+                    return None  # the last round of this loop is shorter than the others
+                continue
+            loops.append((size // step, stride))
+            size = step
+    return join(loops)
+
+
+def _parts(table: StrideTable, value: int) -> Parts | None:
+    """Steps and strides of the digits of a value, most major first; None when a number joins it with another value.
+
+    A digit of a digit is a digit of the value: c % 3 // 2 steps by 2.
+    """
+    found: Parts = []
+    for share in table.shares[value]:
+        if share.into == len(table.sizes):
+            found.append((share.step, share.stride))
+            continue
+        parts = _parts(table, share.into) if len(table.numbers[share.into - len(table.dimensions)]) == 1 else None
+        if parts is None:
+            return None
+        found += [(share.step * step, stride) for step, stride in parts]
+    return found
+
+
+def _continues(parts: Parts, step: int, stride: int) -> bool:
+    """True when all parts of a dimension up to `step` are contiguous, so that a shorter last round leaves no gap."""
+    return all(stride * below == lower * step for below, lower in parts if below < step)
+
+
+def join(pairs: Iterable[tuple[int, int]]) -> Loops:
+    """The fewest (extent, stride) pairs, major first: extents of 1 are dropped, neighbours that chain are joined."""
+    joined: list[tuple[int, int]] = []
+    for extent, stride in pairs:
+        if extent == 1:
+            continue
+        if joined and joined[-1][1] == extent * stride:
+            joined[-1] = (joined[-1][0] * extent, stride)
+        else:
+            joined.append((extent, stride))
+    return tuple(joined)
 
 
 def same_places(source: Shape, target: Shape) -> bool:

@@ -1,12 +1,18 @@
-"""The stride table of a shape, which `digits` makes from its order, widths, tiles and tail."""
+"""Where the elements of a shape lie: its stride table, which `digits` makes, and the bits of an element in its byte.
+
+Place 0 of a byte is its lowest bits or, with the bit order "big", its highest:
+
+    u2: a b c d e     "little"  0bddccbbaa 0b000000ee     "big"  0baabbccdd 0bee000000
+"""
 
 from __future__ import annotations
 
 import functools
+from typing import Any
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.digits import StrideTable, table_of
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 
 def stride_table(shape: Shape | str) -> StrideTable:
@@ -58,3 +64,19 @@ def _table(shape: Shape) -> StrideTable:
     return table_of(
         shape.dimensions, shape.buffer_dimensions, layout.major_to_minor, layout.tiles, layout.tail_padding_alignment
     )
+
+
+def is_big(shape: Shape) -> bool:
+    """True when place 0 of a byte is its highest bits."""
+    return shape.layout.bit_order == "big"
+
+
+def byte_and_bit(shape: Shape, place: Any) -> tuple[Any, Any]:
+    """The byte in which a place begins, and the lowest bit of its element there; `place` is an int or an array.
+
+    >>> from gpulayout import parse_shape
+    >>> [byte_and_bit(parse_shape(f"pred[32]{{0:{order}}}"), 18) for order in ("E(1)", "E(1,big)")]
+    [(2, 2), (2, 5)]
+    """
+    byte, bit = divmod(place * shape.bits_per_element, 8)
+    return byte, 8 - shape.bits_per_element - bit if is_big(shape) else bit

@@ -1,10 +1,11 @@
-"""Shapes as text: XLA's grammar.
+"""Shapes as text, in XLA's grammar, and as arguments: every public function takes a `Shape` or its text.
 
     shape   := array | tuple | "b" "(" array ")" | "token" "[" "]" | "opaque" "[" "]"
     array   := type "[" [size ("," size)*] "]" [layout]           a size is 5, <=5 (dynamic with a bound) or ? (without)
     tuple   := "(" [shape ("," shape)*] ")"
 
-Text that begins like `cublas:block_scales[200,10]` is a name, see `named_shapes`; there are no names inside tuples.
+Text that begins like `cublas:block_scales[200,10]` is a name.  A room that stands below this one knows the names: the
+package's `__init__.py` hands its reader down, and the first such text loads it.  There are no names inside tuples.
 
 A missing layout means descending.  A layout in a shape cannot be `{}`: in XLA's grammar a brace after a shape starts a
 layout only when a number or a colon follows.  Reading takes linear time, and the depth of tuples is limited.
@@ -12,21 +13,29 @@ layout only when a number or a colon follows.  Reading takes linear time, and th
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
+from gpulayout.layout.checks import are_sizes, shown, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType, why_no_type
-from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_text import PROPERTIES, read_layout
-from gpulayout.layout.named_shapes import named_shape
+from gpulayout.layout.layout_text import PROPERTIES, parse_layout, read_layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text_reader import Reader
 
+Parsed = TypeVar("Parsed")
+
 # What most text is: a type, plain sizes and an order.  No number of it is larger than 63 bits.
 _NUMBERS = "[0-9]{1,18}(?:,[0-9]{1,18})*"
 _USUAL = re.compile(rf"([a-z0-9]+)\[({_NUMBERS})?\](?:\{{({_NUMBERS})\}})?")
+# The text of a shape never begins like this: its first word is an element type, and a bracket follows.
+_NAME = re.compile(r"\s*[A-Za-z]\w*:[A-Za-z]\w*\s*(?:[(\[]|$)")
+LONGEST_KEPT = 512  # characters; the value of a longer text may take 200 KB or more, so it is not cached
 _WITHOUT_ARRAY: dict[str, type[TokenShape] | type[OpaqueShape]] = {"token": TokenShape, "opaque": OpaqueShape}
 
 
@@ -93,7 +102,7 @@ def parse_any_shape(text: str) -> AnyShape:
     >>> parse_any_shape("(f32[<=2], token[])")
     TupleShape((Shape('f32', (2,), Layout((0,)), dynamic_dimensions=(True,)), TokenShape()))
     """
-    if (known := _usual(text) or named_shape(text)) is not None:
+    if (known := _usual(text) or _named(text)) is not None:
         return known
     reader = Reader(text)
     shape = read_shape(reader)
@@ -115,6 +124,20 @@ def _usual(text: str) -> Shape | None:
         return Shape(ElementType(name), tuple(map(int, sizes.split(","))) if sizes else (), layout)
     except (LayoutError, ValueError):
         return None
+
+
+_read: Callable[[str], Shape | None]
+
+
+def read_names_with(read: Callable[[str], Shape | None]) -> None:
+    """Hand down the function that reads the shape of a name."""
+    global _read
+    _read = read
+
+
+def _named(text: str) -> Shape | None:
+    """The shape that a text names; None for text of another kind, LayoutError for a name that there is not."""
+    return _read(text) if isinstance(text, str) and _NAME.match(text) else None
 
 
 def parse_array_shape(text: str) -> Shape:
@@ -139,14 +162,9 @@ def parse_array_shape(text: str) -> Shape:
     >>> str(parse_array_shape("f32[2,3]"))
     'f32[2,3]{1,0}'
     """
-    if (known := _usual(text) or named_shape(text)) is not None:
-        return known
-    reader = Reader(text)
-    start = reader.position
-    shape = read_shape(reader)
-    _end(reader)
+    shape = parse_any_shape(text)
     if not isinstance(shape, Shape):
-        raise reader.error("expected the shape of one array", start)
+        raise Reader(text).error("expected the shape of one array")
     return shape
 
 
@@ -226,3 +244,78 @@ def _size(reader: Reader) -> tuple[int, bool]:
         return UNBOUNDED, True
     is_dynamic = reader.accept("<=")
     return reader.number("a dimension size"), is_dynamic
+
+
+# ---- shapes as arguments --------------------------------------------------------------------------------
+
+
+def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+    """`parse` with a cache for short texts.
+
+    Parsing one takes longer than all else in a call on a small buffer.  A value takes about 3 KB, or 34 KB for 250
+    dimensions: 35 MB at most.
+    """
+    kept = functools.lru_cache(maxsize=1024)(parse)
+    return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)
+
+
+_parsed, parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
+
+
+def as_shape(value: Shape | str, role: str = "shape") -> Shape:
+    """A shape from a shape or its text; TypeError for anything else.
+
+    >>> str(as_shape("f32[2,3]"))
+    'f32[2,3]{1,0}'
+    """
+    if type(value) is Shape:
+        return value
+    if isinstance(value, str):
+        if "->" in value and is_only_layout(value):
+            raise ShapeTextError(
+                f"{role} {value_text(value)} is a pattern: write the whole shape; gl.plan(shape, pattern).target is "
+                "one, for the shape of the array before the pattern"
+            )
+        if value.lstrip().startswith("{"):
+            raise ShapeTextError(
+                f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+            )
+        if value.isidentifier() and value not in list(ElementType):
+            raise ShapeTextError(f"{role} {value_text(value)} is not a shape: write one, such as 'f32[2,3]{{0,1}}'")
+        return _parsed(value)
+    if isinstance(value, Shape):
+        return value
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value)}")
+
+
+def _hint(value: object) -> str:
+    """What to write instead of a value that is not a shape, or nothing."""
+    if isinstance(value, (tuple, list)) and are_sizes(value):
+        return f": write gl.Shape('f32', {shown(value)}) or its text"
+    if isinstance(value, Layout):
+        return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
+    if hasattr(value, "__dlpack__"):
+        return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
+    return ""
+
+
+def is_only_layout(value: object) -> bool:
+    """True for a `Layout` and for text without brackets: the text of every array's shape has them, and (), that of a
+    tuple, is no layout either.
+    """
+    if not isinstance(value, str):
+        return isinstance(value, Layout)
+    return "[" not in value and (not value.lstrip().startswith("(") or "->" in value)
+
+
+def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
+    """A shape of any kind from a shape or its text; TypeError for anything else.
+
+    >>> str(as_any_shape("(f32[2], token[])"))
+    '(f32[2]{0}, token[])'
+    """
+    if isinstance(value, str):
+        return parse_any_shape(value)
+    if isinstance(value, AnyShape):
+        return value
+    raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")

@@ -25,9 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.moves.move import Axis, span
 
 Operation = Literal["multiply", "add", "subtract", "divide", "round"]

@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import Tile

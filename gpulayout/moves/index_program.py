@@ -32,10 +32,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpulayout.layout.cached import cached_property
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_program import IndexProgram, place_program
 from gpulayout.moves.move import Axis, span

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from gpulayout.layout import checks
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.layout.shape import Shape
 
 # NumPy's limit, and what fits the 4 KB of kernel parameters.  No move reaches it: every axis has at least two places,

@@ -17,8 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpulayout.layout.cached import cached_property
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.moves.move import Axis, Move, coalesce, span
 
 

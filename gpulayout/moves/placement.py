@@ -20,9 +20,8 @@ from gpulayout.layout.digits import Digit, Digits, StrideTable
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.stride_table import is_big, stride_table
 from gpulayout.moves.move import check_storable
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions
 

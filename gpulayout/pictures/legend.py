@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulayout.layout.checks import clipped, counted
-from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import byte_and_bit
 from gpulayout.pictures.figure import Cell, Figure
 
 _LONGEST_LIST, LONGEST_TITLE, _LONGEST_MARK = 100, 100, 6  # characters

@@ -25,8 +25,8 @@ from gpulayout.api.request import Request, request_of
 from gpulayout.api.running import call_key, run
 from gpulayout.api.torch_tensors import TorchTensors, check_memory, plain_address
 from gpulayout.api.traced import traced
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.torch.moves import (
     TensorMove,

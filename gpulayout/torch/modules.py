@@ -17,10 +17,10 @@ from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import check_layout_text
 from gpulayout.api.transpose import check_axis_names, transpose
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
 
 
 class MoveModule(torch.nn.Module):  # type: ignore[misc]  # torch may be missing

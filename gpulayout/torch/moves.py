@@ -25,9 +25,9 @@ import torch
 from gpulayout.api.reading import Call
 from gpulayout.api.running import run
 from gpulayout.api.traced import traced
-from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 Sizes = tuple[int, ...]
 

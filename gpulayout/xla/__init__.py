@@ -19,10 +19,9 @@ docstring says so.  `docs/xla-names.md` has all names.
     each_index, bump_indices, compare_indices                   logical indices
 """
 
-from gpulayout.layout.memory_space import MemorySpace
+from gpulayout.layout.layout_fields import MemorySpace, SplitConfig
 from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.public_names import publish as _publish
-from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.layout.text import parse_any_shape, parse_array_shape
 from gpulayout.xla.bitcast import (

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.padding import PaddingValue, scalar_key
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.text import as_shape
 from gpulayout.xla.compare import TypePart, ignored_parts
 
 _ELEMENT_TYPE = ("element_type",)

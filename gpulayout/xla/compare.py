@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Literal, get_args
 
-from gpulayout.layout.arguments import as_any_shape, as_shape
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -17,6 +16,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_any_shape, as_shape
 
 LayoutPart = Literal[
     "layout_except_minor_to_major",

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.element_loops import element_loops
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.same_places import same_buffer
+from gpulayout.layout.same_places import element_loops, same_buffer
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 from gpulayout.xla.bitcast import deduce_transpose_dimensions_for_bitcast
 
 BitcastKind = Literal["reshape", "transpose", "transpose, reshape, transpose"]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
 
 
 def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | None:

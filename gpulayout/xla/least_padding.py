@@ -18,11 +18,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.digits import cuts
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import SplitConfig
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.split_config import SplitConfig
+from gpulayout.layout.text import as_shape
 from gpulayout.layout.tile import reach
 
 MOST_SIZES = 20_000  # covered sizes in all orders that are tried: bounds the time of a call

@@ -29,11 +29,11 @@ from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import SplitConfig
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text import parse_any_shape
 from gpulayout.layout.tile import Combine, Tile
 from gpulayout.xla.proto_messages import MESSAGES, Dialect, Message, check_dialect, check_fields, parse

@@ -16,13 +16,12 @@ import math
 
 import numpy as np
 
-from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.digits import Share, StrideTable
-from gpulayout.layout.element_loops import element_loops
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.same_places import period, row_major_indices
+from gpulayout.layout.same_places import element_loops, period, row_major_indices
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.text import as_shape
 
 
 def data_nbytes(shape: Shape | str) -> int:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, overload
 
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import as_any_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_any_shape
 
 Index = tuple[int, ...]
 AnyShapeT = TypeVar("AnyShapeT", bound=AnyShape)

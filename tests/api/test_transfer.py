@@ -11,7 +11,7 @@ from gpulayout.api import plan as planning
 from gpulayout.api import request, running
 from gpulayout.api.kept import Kept
 from gpulayout.cpu.run import NumpyBackend
-from gpulayout.layout.arguments import LONGEST_KEPT
+from gpulayout.layout.text import LONGEST_KEPT
 from gpulayout.moves.backend import Backend, Prepared
 from tests.support import executors
 

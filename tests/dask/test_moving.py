@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.layout.byte_counts import byte_count
+from gpulayout.layout.checks import byte_count
 from tests import reference
 from tests.dask.test_slabs import numbered, storable
 from tests.support.random_shapes import random_shapes

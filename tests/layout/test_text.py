@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout import Layout, Shape, ShapeTextError
 from gpulayout.layout import checks, digits, text_reader
-from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.text import as_shape
 from tests.support.counted_pattern import CountedPattern
 from tests.support.random_shapes import COUNT, random_shapes
 from tests.support.strategies import PAD_NAMES, all_shapes, any_layouts

@@ -13,7 +13,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files.checkpoints.changes import stored_shape
-from gpulayout.layout.packed_bits import byte_and_bit
+from gpulayout.layout.stride_table import byte_and_bit
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from tests.support import block_cases, packed_reference

@@ -54,7 +54,6 @@ LAUNCHES = _files("gpu/launches gpu/launch_threads gpu/cupy_runtime gpu/launch_c
 TESTS = (
     ("layout/digits.py", NUMPY, (*LAYOUT, *XLA, *INDICES, *MOVES)),
     ("layout/same_places.py", NUMPY, XLA),
-    ("layout/element_loops.py", NUMPY, XLA),
     ("layout/names.py", NUMPY, _files("layout/named")),
     ("layout/pitch.py", NUMPY, _files("layout/pitch")),
     ("layout/picture.py", NUMPY, PICTURES),

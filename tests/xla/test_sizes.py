@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import Layout, Shape
-from gpulayout.layout.element_loops import element_loops
+from gpulayout.layout.same_places import element_loops
 from tests.support.strategies import dimensions, tiled_layouts
 
 FIRST = [(2,), (3,), (4,), (2, 2), (2, 3), ("*", 3), ("*", 4)]

@@ -10,7 +10,7 @@ import pytest
 import gpulayout as gl
 from gpulayout import Layout, Shape
 from gpulayout.layout import same_places
-from gpulayout.layout.element_loops import element_loops
+from gpulayout.layout.same_places import element_loops
 from tests.reference import tiled_numbers
 
 TILES = [

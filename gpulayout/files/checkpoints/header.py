@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, NamedTuple
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, counted, shown, value_text
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.packed_bits import is_big
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import is_big
 
 # Every type of the format, in its order: the library writes the last ones first, which aligns them all.
 DTYPES: Mapping[str, ElementType | None] = {

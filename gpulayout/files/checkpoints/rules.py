@@ -26,14 +26,13 @@ from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
 from gpulayout.files.checkpoints.name_regex import NameRegex
 from gpulayout.files.checkpoints.names import Template, template_of
-from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import is_only_layout, parse_array_shape
 
 KEYS = ("to", *SIMPLE, "name", "rank", "kind", "flip", "keep", "drop")
 KINDS = ("conv", "conv_transpose", "depthwise", "linear", "embedding", "attention", "norm")  # `kinds` tells them apart

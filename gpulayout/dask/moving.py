@@ -21,8 +21,19 @@ from gpulayout.api.memory_checks import check_array, check_buffer_dtype, too_sho
 from gpulayout.api.own_shapes import own_shape, sides_of
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.api.targets import as_target, converted_target
-from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
-from gpulayout.dask.changing import ChunkChange, asked_of, change_of, changed_chunks
+from gpulayout.dask.arrays import (
+    ChunkChange,
+    Key,
+    asked_of,
+    change_of,
+    changed_chunks,
+    check_dask,
+    empty_like,
+    limit_of,
+    new_array,
+    rechunked,
+    untyped,
+)
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
@@ -137,18 +148,39 @@ def _packed(
     array: da.Array, slabs: Slabs, function: Callable[..., Any], change: ElementChange | None = None
 ) -> da.Array:
     """The buffer whose slabs are made by a function of their chunks."""
-    shape, changes = slabs.shape, ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
+    changes = ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
+
+    def call(block: Sizes) -> tuple[Any, ...]:
+        return function, TaskRef((array.name, *block))
+
+    return _in_slabs("pack", array, slabs, call, empty_like(array, (0,)), changes, str(slabs.shape))
+
+
+def _in_slabs(
+    what: str,
+    source: da.Array,
+    slabs: Slabs,
+    call: Callable[[Sizes], tuple[Any, ...]],
+    empty: Any,
+    changes: ChunkChange,
+    *token: str,
+) -> da.Array:
+    """The buffer of these slabs, as `new_array` makes it; padding alone is packed from an array without elements.
+
+    call    a function, its chunk and what else it gets before the slab, by the chunk's place in the grid
+    empty   a logical array without elements, of the kind of the chunks
+    """
 
     def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
         if block is None:
-            return Task((name, i), packing.pack, empty_like(array, slab.dimensions), str(slab), **changes.options())
-        return Task((name, i), function, TaskRef((array.name, *block)), str(slab), **changes.options(block))
+            return Task((name, i), packing.pack, empty_like(source, slab.dimensions), str(slab), **changes.options())
+        return Task((name, i), *call(block), str(slab), **changes.options(block))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(slabs.shapes, slabs.blocks))}
 
-    like = packing.pack(empty_like(array, (0,)), _without_elements(shape), **changes.options())
-    return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape), *changes.token)
+    like = packing.pack(empty, _without_elements(slabs.shape), **changes.options())
+    return new_array(what, tasks, source, (slabs.lengths,), like, *token, *changes.token)
 
 
 def unpack(
@@ -334,20 +366,11 @@ def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementCha
     changes = ChunkChange(change, source.shape.dimensions, target.chunks)
     number = {block: i for i, block in enumerate(source.blocks)}
 
-    def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
-        if block is None:
-            empty = empty_like(buffer, slab.dimensions)
-            return Task((name, i), packing.pack, empty, str(slab), **changes.options())
-        chunk, given = TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
-        return Task((name, i), relayouts.relayout, chunk, given, str(slab), **changes.options(block))
-
-    def tasks(name: str) -> Mapping[Key, Task]:
-        return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(target.shapes, target.blocks))}
+    def call(block: Sizes) -> tuple[Any, ...]:
+        return relayouts.relayout, TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
 
     empty = packing.unpack(empty_like(buffer, (0,)), _without_elements(source.shape))
-    like = packing.pack(empty, _without_elements(target.shape), **changes.options())
-    token = str(source.shape), str(target.shape), *changes.token
-    return new_array("relayout", tasks, buffer, (target.lengths,), like, *token)
+    return _in_slabs("relayout", buffer, target, call, empty, changes, str(source.shape), str(target.shape))
 
 
 def _chunks_of(array: ShapedBuffer[Any], chunk_size: ByteCount | None) -> da.Array:

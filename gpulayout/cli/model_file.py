@@ -27,8 +27,8 @@ from gpulayout.files.checkpoints.planning import (
     summary,
     taken_as,
 )
-from gpulayout.files.checkpoints.relayout import tensor_report
 from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals
+from gpulayout.files.relayout_file import tensor_report
 from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType

@@ -17,12 +17,12 @@ from gpulayout.cli.failures import Failure, print_note, printable, type_errors_i
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.cli.signals import says_what_is_missing
+from gpulayout.files.elements import Elements, open_source
 from gpulayout.files.file_plan import FilePlan, file_plan
 from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
 from gpulayout.files.move import Route, move
 from gpulayout.files.new_file import check_output
-from gpulayout.files.source import Source, open_source
 from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.element_type import ElementType
@@ -110,7 +110,7 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _plan(self, source: Source, from_: Shape | None, to: Shape | str | None, flat: bool) -> FilePlan:
+    def _plan(self, source: Elements, from_: Shape | None, to: Shape | str | None, flat: bool) -> FilePlan:
         """What moves; a failure for element types that do not suit the arithmetic."""
         changes: ArithmeticOptions = {}
         for name in SIMPLE:

@@ -33,10 +33,9 @@ import numpy as np
 
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.plan_blocks import Block, Blocks
+from gpulayout.files.elements import Bytes, Elements, Tails
 from gpulayout.files.linux_files import open_around_cache, start_write_back
 from gpulayout.files.pieces import RunGroup, RunPart, RunThreads, move_at_once
-from gpulayout.files.source import Bytes, Source
-from gpulayout.files.target import Tails, Target
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 
@@ -62,14 +61,14 @@ class Job(NamedTuple):
     """
 
     block: Block
-    source: Source
-    target: Target
+    source: Elements
+    target: Elements
     run: Callable[[Block, Bytes, Bytes], None]
     is_small: bool
     is_part: bool
 
 
-def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
+def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
     count = len(blocks)
     run = _run_through_gpu(blocks) if count > 1 and default_backend() is not host_backend() else _run
@@ -77,7 +76,7 @@ def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
     return (Job(blocks[number], source, target, run, is_small, count > 1) for number in range(count))
 
 
-def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
+def move_blocks(blocks: Blocks, source: Elements, target: Elements, report: Report, *, pairs: int = 1) -> None:
     """Move every block of one plan, as `move_jobs` does."""
     move_jobs(jobs_of(blocks, source, target), report, pairs=pairs)
 
@@ -124,10 +123,10 @@ def _without_small(jobs: Iterable[Job], report: Report) -> Iterator[Job]:
             continue
         source, target = job.source, job.target
 
-        def fill(part: RunPart, source: Source = source) -> None:
+        def fill(part: RunPart, source: Elements = source) -> None:
             source.read_into(read.data[part.place : part.end], part.start)
 
-        def empty(part: RunPart, target: Target = target) -> None:
+        def empty(part: RunPart, target: Elements = target) -> None:
             target.write_from(written.data[part.place : part.end], part.start)
 
         done = move_at_once(job.block.source_runs, fill)
@@ -289,7 +288,7 @@ class BlockWriter(_BlockBuffers):
         return [*futures, *begun, *(() if goes_on else self._begun)]
 
 
-def _start_write_back(target: Target) -> int:
+def _start_write_back(target: Elements) -> int:
     if target.stream is not None:
         start_write_back(target.stream)
     return 0

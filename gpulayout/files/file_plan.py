@@ -9,9 +9,9 @@ from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import axis_names, layout_for
+from gpulayout.files.elements import Elements
 from gpulayout.files.file_shapes import array_shape, buffer_shape, changing_shape, npy_order
 from gpulayout.files.npy import Header, is_npy_name
-from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.element_type import ElementType
@@ -29,7 +29,7 @@ class FilePlan:
     is_array   True when its header says all about it: an N-d array; False for a buffer, which is 1-D
     """
 
-    source: Source
+    source: Elements
     relayout: Plan
     header: Header
     plain: bool
@@ -37,7 +37,7 @@ class FilePlan:
 
 
 def file_plan(
-    source: Source,
+    source: Elements,
     target: File,
     from_: Shape | None,
     to: Shape | Layout | str | None,

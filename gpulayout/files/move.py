@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from gpulayout.api.plan import Plan
 from gpulayout.api.plan_blocks import Blocks
+from gpulayout.files.elements import Elements, buffer_header, new_target
 from gpulayout.files.engine import LONG_RUN, move_blocks
 from gpulayout.files.errors import Note, warn
 from gpulayout.files.file_plan import FilePlan
-from gpulayout.files.npy import Header
-from gpulayout.files.source import Source
+from gpulayout.files.new_file import reserve_space
 from gpulayout.files.standard_streams import File
-from gpulayout.files.target import Target, new_target, reserve_space
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import NoSmallerBlock
@@ -110,7 +107,7 @@ def move(
         done += more
         progress(done, total)
 
-    def run(blocks: Blocks, source: Source, result: Target) -> None:
+    def run(blocks: Blocks, source: Elements, result: Elements) -> None:
         runs_are_long = min(blocks.source_run_bytes, blocks.target_run_bytes) >= LONG_RUN
         pairs = 2 if runs_are_long and 2 * blocks.block_bytes <= route.max_bytes else 1
         move_blocks(blocks, source, result, report, pairs=pairs)
@@ -119,27 +116,25 @@ def move(
         if route.scratch is None:
             run(route.passes[0], plan.source, result)
         else:
-            with _scratch_file(route.scratch, route.passes[0].plan.target) as (written, read):
-                run(route.passes[0], plan.source, written)
-                run(route.passes[1], read, result)
+            with _scratch_file(route.scratch, route.passes[0].plan.target) as between:
+                run(route.passes[0], plan.source, between)
+                run(route.passes[1], between, result)
     return time.perf_counter() - start
 
 
 @contextlib.contextmanager
-def _scratch_file(folder: Path, shape: Shape) -> Iterator[tuple[Target, Source]]:
+def _scratch_file(folder: Path, shape: Shape) -> Iterator[Elements]:
     """A file without a name for a buffer of a shape, to be written and then read.  Its space is reserved at once.
 
     It has lost its name before it gets a byte, so nothing is left of it, however the process ends.
     """
     name = f"the scratch file in {folder}"
-    header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
-    empty = np.empty(0, np.uint8)
     with _nameless(folder) as stream:
         try:
             reserve_space(stream, shape.nbytes)
         except OSError as error:
             raise OSError(error.errno, error.strerror, name) from error
-        yield Target(header, 0, stream, empty), Source(header, 0, stream, empty)
+        yield Elements(buffer_header(name, shape), 0, stream)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
+from gpulayout.files.linux_files import forget_content
 from gpulayout.files.other_formats import refuse_other_output
 from gpulayout.files.standard_streams import File, check_standard_output, names_stream, opened, status_of
 
@@ -142,6 +143,30 @@ def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[Bina
         if error.errno is None or error.filename not in own:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error  # name the file that the user asked for
+
+
+@contextlib.contextmanager
+def new_file_of_size(
+    path: Path, beginning: bytes, size: int, *, overwrite: bool, note: Note = warn
+) -> Iterator[BinaryIO]:
+    """The same for a file that begins so.  The space for all its bytes is reserved before."""
+    with new_file(path, overwrite=overwrite, note=note) as stream:
+        stream.write(beginning)
+        stream.flush()
+        reserve_space(stream, size)
+        try:
+            yield stream
+        except BaseException:
+            forget_content(stream)
+            raise
+
+
+def reserve_space(stream: BinaryIO, size: int) -> None:
+    """Take the space now, so that a full disk is an error before the work and not after it."""
+    if size and hasattr(os, "posix_fallocate"):  # which refuses to reserve nothing
+        os.posix_fallocate(stream.fileno(), 0, size)
+    else:
+        os.ftruncate(stream.fileno(), size)
 
 
 @contextlib.contextmanager

@@ -105,9 +105,9 @@ def test_runs_that_blocks_continue_within_a_page(tmp_path_factory, rows, columns
 
 def test_every_write_but_the_last_ends_at_a_page(folder, monkeypatch, numpy_alone):
     ends = []
-    write = engine.Target.write_from
+    write = engine.Elements.write_from
     monkeypatch.setattr(
-        engine.Target,
+        engine.Elements,
         "write_from",
         lambda self, part, start: (ends.append(self.offset + start + len(part)), write(self, part, start))[1],
     )

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, SupportsIndex
 
@@ -19,27 +19,22 @@ import numpy as np
 from gpulayout.api.plan import Plan
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
-from gpulayout.files.checkpoints.flips import FlippedSource, FlippedTarget
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
+from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
 from gpulayout.files.engine import Job, Report, jobs_of, move_jobs, wait_for
 from gpulayout.files.errors import FileError, Note, warn
 from gpulayout.files.least_memory import sensible_route
-from gpulayout.files.linux_files import forget_content
 from gpulayout.files.memory import block_limit
 from gpulayout.files.move import Progress, route
-from gpulayout.files.new_file import new_file
+from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
 from gpulayout.files.pieces import RunThreads
-from gpulayout.files.positioned import CHUNK, read_at, write_at
-from gpulayout.files.source import Source
-from gpulayout.files.target import Target, reserve_space
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
 
 COPY_CHUNK = 1 << 24  # bytes of one copy: a signal does not wait for more
 # What copy_file_range says where the file system, or two of them, cannot do it.
 CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.EBADF)
-_EMPTY = np.empty(0, np.uint8)
 
 
 class StoredCopy(NamedTuple):
@@ -149,7 +144,12 @@ def move_checkpoint(
         if plan.index is not None:
             index = stack.enter_context(new_file(plan.path, overwrite=overwrite, note=note))
             index.write(plan.index)
-        streams = [stack.enter_context(_new_shard(each.plan, overwrite, note)) for each in work.shards]
+        streams = [
+            stack.enter_context(
+                new_file_of_size(shard.path, shard.header, shard.nbytes, overwrite=overwrite, note=note)
+            )
+            for shard in plan.shards
+        ]
         placed += ((shard.path, os.fstat(stream.fileno())) for shard, stream in zip(plan.shards, streams))
         _move_all(work, streams, report)
         if plan.index is not None and overwrite:
@@ -170,20 +170,6 @@ def _none_if_not_all() -> Iterator[list[tuple[Path, os.stat_result]]]:
                 if os.path.samestat(os.stat(path), status):
                     os.unlink(os.path.realpath(path))
         raise
-
-
-@contextlib.contextmanager
-def _new_shard(plan: ShardPlan, overwrite: bool, note: Note) -> Iterator[BinaryIO]:
-    """A new file with its header and its whole length, to be filled inside the `with`."""
-    with new_file(plan.path, overwrite=overwrite, note=note) as stream:
-        stream.write(plan.header)
-        stream.flush()
-        reserve_space(stream, plan.nbytes)
-        try:
-            yield stream
-        except BaseException:
-            forget_content(stream)
-            raise
 
 
 def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report) -> None:
@@ -218,14 +204,16 @@ def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterato
             if blocks is None:
                 continue
             tensor = value_text(clipped(change.tensor.name, 80))
-            read = _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes)
-            written = _bytes(str(shard.plan.path), place.nbytes)
-            source = Source(read, old.contents.start + change.tensor.begin, old.stream, _EMPTY)
-            target = Target(written, len(shard.plan.header) + place.begin, stream, _EMPTY)
+            source = Elements(
+                _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes),
+                old.contents.start + change.tensor.begin,
+                old.stream,
+            )
+            target = Elements(_bytes(str(shard.plan.path), place.nbytes), len(shard.plan.header) + place.begin, stream)
             if change.flip is not None and change.flip.side == "before":
-                source = FlippedSource(read, source.offset, old.stream, _EMPTY, change.flip.parts)
+                source = replace(source, parts=change.flip.parts)
             elif change.flip is not None:
-                target = FlippedTarget(written, target.offset, stream, _EMPTY, change.flip.parts)
+                target = replace(target, parts=change.flip.parts)
             yield from jobs_of(blocks, source, target)
 
 

@@ -14,8 +14,8 @@ ones.  Else it runs on NumPy.
 A plan whose only block is small runs between two others, in the thread of the caller: to hand a few bytes to threads
 takes longer than to move them, and models may have a hundred thousand tensors of a few bytes.
 
-Threads share the runs, because a disk answers several requests at a time.  The figures below are of a virtual disk that
-moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
+Threads share the runs, because a disk answers several requests at a time, and stop between two pieces.  The figures
+below are of a virtual disk that moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -35,11 +35,11 @@ from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.plan_blocks import Block, Blocks
 from gpulayout.files.elements import Bytes, Elements, Tails
 from gpulayout.files.linux_files import open_around_cache, start_write_back
-from gpulayout.files.pieces import RunGroup, RunPart, RunThreads, move_at_once
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call
+Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
 
 READERS = 16  # for short runs: fewer read more slowly, and more read no faster
 WRITERS = 4  # more write no faster: the system writes for them, and one may be starting the disk
@@ -50,6 +50,8 @@ LEAST_STREAM = 1 << 20  # bytes
 SMALL = 1 << 16  # bytes of a block that needs no threads
 WRITE_BACK = 1 << 20  # bytes that are written before the system is told to begin with the disk
 LONG_RUN = 1 << 18  # bytes; for runs as long as this, a page read in order to be changed is nothing
+PIECE = 1 << 19  # bytes that a thread moves between two looks at whether to stop
+MOST_RUNS = 1 << 12  # runs in a piece: their offsets take memory too
 
 
 class Job(NamedTuple):
@@ -68,6 +70,18 @@ class Job(NamedTuple):
     is_part: bool
 
 
+def report_of(progress: Progress, total: int) -> Report:
+    """What adds up the bytes of one move."""
+    done = 0
+
+    def report(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    return report
+
+
 def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
     count = len(blocks)
@@ -76,12 +90,7 @@ def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]
     return (Job(blocks[number], source, target, run, is_small, count > 1) for number in range(count))
 
 
-def move_blocks(blocks: Blocks, source: Elements, target: Elements, report: Report, *, pairs: int = 1) -> None:
-    """Move every block of one plan, as `move_jobs` does."""
-    move_jobs(jobs_of(blocks, source, target), report, pairs=pairs)
-
-
-def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
+def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int) -> None:
     """Move blocks one after the other, with one or two pairs of buffers.
 
     An exception, such as that of a signal, stops the threads between two runs.  `FileError` when a source has become
@@ -304,3 +313,98 @@ def _continue(runs: Runs, following: Runs) -> bool:
         and 2 * PAGE <= runs.length
         and max(runs.length, following.length) < LONG_RUN
     )
+
+
+# ---- threads that share the runs of a block --------------------------------------------------------------------------
+
+
+class RunPart(NamedTuple):
+    """A run, or a part of a long one: its number, where it begins in the block's buffer and in the file, and its end
+    in the block's buffer.
+    """
+
+    number: int
+    place: int
+    start: int
+    end: int
+
+
+class RunGroup(NamedTuple):
+    """Runs, or a part of one, that a thread moves at a time: the number of the first, where it begins in the block's
+    buffer, where each begins in the file, and their length.
+    """
+
+    number: int
+    place: int
+    starts: np.ndarray
+    length: int
+
+
+class RunThreads:
+    """Threads that share the runs of one block after the other."""
+
+    def __init__(self, size: int) -> None:
+        self._threads = ThreadPoolExecutor(size)
+        self._stopped = False
+
+    def share(
+        self, runs: Runs, move: Callable[[RunPart], None], move_many: Callable[[RunGroup], int]
+    ) -> list[Future[int]]:
+        """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes.
+
+        move_many   moves the first runs of a piece, as many as it can, and returns how many
+        """
+        return [self._threads.submit(self._move_all, runs, move, move_many, each) for each in _pieces(runs)]
+
+    def begin(self, work: Callable[[], int]) -> Future[int]:
+        """Begin something else, after what has been shared out."""
+        return self._threads.submit(work)
+
+    def stop(self) -> None:
+        """End the threads.  What they have not begun stays undone."""
+        self._stopped = True
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _move_all(
+        self,
+        runs: Runs,
+        move: Callable[[RunPart], None],
+        move_many: Callable[[RunGroup], int],
+        bounds: tuple[int, int, int, int],
+    ) -> int:
+        """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`, which are the bounds."""
+        first, last, begin, end = bounds
+        if self._stopped:
+            return 0
+        group = RunGroup(first, first * runs.length + begin, runs.starts(first, last) + begin, end - begin)
+        for part in _parts(runs, first + move_many(group), last, begin, end):
+            if self._stopped:
+                break
+            move(part)
+        return (last - first) * (end - begin)
+
+
+def move_at_once(runs: Runs, move: Callable[[RunPart], None]) -> int:
+    """Call `move` for every run, in this thread.  Returns their bytes."""
+    for each in _pieces(runs):
+        for part in _parts(runs, *each):
+            move(part)
+    return runs.nbytes
+
+
+def _parts(runs: Runs, first: int, last: int, begin: int, end: int) -> Iterator[RunPart]:
+    """Bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
+    for number, start in enumerate(runs.starts(first, last).tolist(), first):
+        yield RunPart(number, number * runs.length + begin, start + begin, number * runs.length + end)
+
+
+def _pieces(runs: Runs) -> Iterator[tuple[int, int, int, int]]:
+    """Some short runs, or a part of a long one, at a time."""
+    if runs.length > PIECE:
+        for number in range(runs.run_count):
+            for begin in range(0, runs.length, PIECE):
+                yield number, number + 1, begin, min(begin + PIECE, runs.length)
+    elif runs.length:
+        step = min(PIECE // runs.length, MOST_RUNS)
+        for first in range(0, runs.run_count, step):
+            yield first, min(first + step, runs.run_count), 0, runs.length

@@ -314,10 +314,9 @@ def _relayout_array(
 ) -> FileRelayout:
     """`relayout_file` of one array."""
     # Loaded late, so that `import gpulayout` need not wait for them.
-    from gpulayout.files.file_plan import file_plan
-    from gpulayout.files.least_memory import sensible_route
-    from gpulayout.files.move import move
+    from gpulayout.files.move import file_plan, move
     from gpulayout.files.new_file import check_output
+    from gpulayout.files.route import sensible_route
 
     check_simple(options, "files")
     # Absolute: the folder of the process may change during the call.

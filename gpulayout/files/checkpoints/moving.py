@@ -21,14 +21,12 @@ from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
 from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
-from gpulayout.files.engine import Job, Report, jobs_of, move_jobs, wait_for
+from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
 from gpulayout.files.errors import FileError, Note, warn
-from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import Progress, route
 from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
-from gpulayout.files.pieces import RunThreads
+from gpulayout.files.route import route, sensible_route
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
 
@@ -132,13 +130,7 @@ def move_checkpoint(
     so no index ever names shards of another model.
     """
     start = time.perf_counter()
-    done, total = 0, work.bytes_read + work.bytes_written
-
-    def report(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(done, total)
-
+    report = report_of(progress, work.bytes_read + work.bytes_written)
     with contextlib.ExitStack() as stack:
         placed = stack.enter_context(_none_if_not_all())
         if plan.index is not None:

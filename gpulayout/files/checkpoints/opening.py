@@ -72,6 +72,11 @@ def is_checkpoint(name: str | os.PathLike[str]) -> bool:
     return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING))
 
 
+def is_index(path: Path) -> bool:
+    """True for the name of an index."""
+    return path.name.lower().endswith(INDEX_ENDING)
+
+
 @dataclass(frozen=True)
 class Shard:
     """One file of a checkpoint, open.
@@ -114,7 +119,7 @@ def open_checkpoint(path: Path, stage: Stage = untold) -> Iterator[Checkpoint]:
     """A checkpoint, open inside the `with`; `FileError` for what is no such file, and OSError."""
     check_is_checkpoint(path)
     with contextlib.ExitStack() as stack:
-        if not path.name.lower().endswith(INDEX_ENDING):
+        if not is_index(path):
             yield Checkpoint(path, (_open_shard(stack, path),), None)
             return
         index, places = read_index(path)

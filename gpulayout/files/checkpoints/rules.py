@@ -24,8 +24,7 @@ from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
-from gpulayout.files.checkpoints.name_regex import NameRegex
-from gpulayout.files.checkpoints.names import Template, template_of
+from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template_of
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType

@@ -148,7 +148,7 @@ class ModelMove:
             work = work_within(plan, self.memory)
             seconds = None
             if not self.dry_run:
-                seconds = move_checkpoint(plan, work, shown, overwrite=self.overwrite, note=print_note)
+                seconds = move_checkpoint(work, shown, overwrite=self.overwrite, note=print_note)
         if not self.quiet:
             self._report(plan, work, seconds)
 

@@ -113,28 +113,27 @@ def pack(
 def _pack(array: da.Array, slabs: Slabs, limit: int, change: ElementChange | None = None) -> da.Array:
     """The slabs of an array, shuffled first unless its chunks are those of the slabs.
 
-    Elements that become narrower change before the shuffle, others after it.
+    Elements that become narrower change before the shuffle, others after it.  Without a change, it puts the elements in
+    the order of memory.
     """
-    shape = slabs.shape
-    is_shuffled = shape.element_count and array.chunks != slabs.chunks
+    function: Callable[..., Any] = packing.pack
+    is_shuffled = slabs.shape.element_count and array.chunks != slabs.chunks
     if change is not None and is_shuffled:
         if change.arithmetic.target.itemsize < change.arithmetic.source.itemsize:
             array, change = changed_chunks(array, change), None
         else:
             array = rechunked(array, slabs.chunks, limit)
     if change is None and is_shuffled:
-        return _shuffle(array, slabs, limit)
-    return _packed(array, slabs, packing.pack, change)
+        # The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: the buffer.
+        view = cast(Any, array).transpose(slabs.shape.layout.major_to_minor)
+        slabs, function = slabs.in_order_of_memory(), _pack_new
+        array = rechunked(view, slabs.chunks, limit)
+    changes = ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
 
+    def call(block: Sizes) -> tuple[Any, ...]:
+        return function, TaskRef((array.name, *block))
 
-def _shuffle(array: Any, slabs: Slabs, limit: int) -> da.Array:
-    """The slabs of an array after Dask's shuffle, which puts the elements in the order of memory.
-
-    The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: they are the buffer.
-    """
-    order = slabs.shape.layout.major_to_minor
-    turned = slabs.in_order_of_memory()
-    return _packed(rechunked(array.transpose(order), turned.chunks, limit), turned, _pack_new)
+    return _in_slabs("pack", array, slabs, call, empty_like(array, (0,)), changes, str(slabs.shape))
 
 
 def _pack_new(chunk: Any, slab: str) -> Any:
@@ -142,18 +141,6 @@ def _pack_new(chunk: Any, slab: str) -> Any:
     shape = parse_shape(slab)
     is_buffer = shape == shape.with_layout(None) and shape.dtype == chunk.dtype and chunk.flags.c_contiguous
     return chunk.reshape(-1) if is_buffer else packing.pack(chunk, shape)
-
-
-def _packed(
-    array: da.Array, slabs: Slabs, function: Callable[..., Any], change: ElementChange | None = None
-) -> da.Array:
-    """The buffer whose slabs are made by a function of their chunks."""
-    changes = ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
-
-    def call(block: Sizes) -> tuple[Any, ...]:
-        return function, TaskRef((array.name, *block))
-
-    return _in_slabs("pack", array, slabs, call, empty_like(array, (0,)), changes, str(slabs.shape))
 
 
 def _in_slabs(

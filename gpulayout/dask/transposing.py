@@ -18,11 +18,10 @@ import dask.array as da
 from dask._task_spec import Task, TaskRef
 
 from gpulayout.api import transpose as transposes
-from gpulayout.api.arithmetic import OPTIONS, Asked, ElementChange
+from gpulayout.api.arithmetic import OPTIONS
 from gpulayout.dask.arrays import (
     Key,
     asked_of,
-    change_of,
     changed_chunks,
     check_dask,
     empty_like,
@@ -100,7 +99,10 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
     given = {name: sizes.pop(name) for name in OPTIONS if name in sizes}
-    change = _change(array, asked_of(given))
+    asked, change = asked_of(given), None
+    if asked:  # else elements may be of types that the library does not know
+        source = Shape(array.dtype, [int(size) for size in array.shape])
+        change = asked.change(source, asked.target_type(source.element_type, None, ""))
     before, after, lengths = _named(array, axes, sizes)
     if change is not None:
         array = changed_chunks(array, change)
@@ -115,14 +117,6 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         aligned = rechunked(array, chunks_of(pieces, before), limit)
         array, before = _moved(aligned, before, single, pieces, _meta(array, before, single)), single
     return _moved(rechunked(array, chunks_of(wanted, before), limit), before, after, wanted, like)
-
-
-def _change(array: da.Array, asked: Asked) -> ElementChange | None:
-    """The arithmetic that a call asks for."""
-    if not asked:  # elements may then be of types that the library does not know
-        return None
-    source = Shape(array.dtype, [int(size) for size in array.shape])
-    return change_of(asked, source, Shape(asked.target_type(source.element_type, None, ""), source.dimensions))
 
 
 def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:

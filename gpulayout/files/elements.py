@@ -12,8 +12,8 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -31,6 +31,7 @@ from gpulayout.layout.shape import Shape
 BEGINNING = 8  # bytes that say which format a file has
 CHUNK = 1 << 24  # bytes in one call of the system, so that a signal does not wait for more
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+NO_BYTES: Bytes = np.empty(0, np.uint8)
 _turn = threading.Lock()
 
 
@@ -53,23 +54,23 @@ class Elements:
     header   what they are; byte `start` of `header.nbytes` is byte `offset + start` of the file
     stream   the file, or None for a pipe
     memory   the bytes of all elements if they come from a pipe or go to one; otherwise empty
-    parts    of equal size, which stand in the file in reverse order
+    parts    of equal size, which stand in a file in reverse order
     """
 
     header: Header
     offset: int
     stream: BinaryIO | None = field(repr=False)
-    memory: Bytes = field(default_factory=lambda: np.empty(0, np.uint8), repr=False)
+    memory: Bytes = field(default_factory=lambda: NO_BYTES, repr=False)
     parts: int = 1
 
     def read_into(self, part: memoryview, start: int) -> None:
         """Fill `part` with the bytes of the elements from byte `start` on."""
-        for begin, end, place in self._stretches(start, len(part)):
-            self._read(part[begin:end], place)
-
-    def _read(self, part: memoryview, start: int) -> None:
         if self.stream is None:
             part[:] = self.memory[start : start + len(part)].data
+            return
+        if self.parts > 1:
+            for begin, end, place in _mirrored(start, len(part), self.header.nbytes, self.parts):
+                replace(self, parts=1).read_into(part[begin:end], place)
             return
         found = read_at(self.stream, part, self.offset + start, self.header.name)
         if found < len(part):
@@ -81,11 +82,13 @@ class Elements:
 
     def write_from(self, part: memoryview, start: int) -> None:
         """Write the bytes of the elements from byte `start` on."""
-        for begin, end, place in self._stretches(start, len(part)):
-            if self.stream is None:
-                self.memory.data[place : place + end - begin] = part[begin:end]
-            else:
-                write_at(self.stream, part[begin:end], self.offset + place, self.header.name)
+        if self.stream is None:
+            self.memory.data[start : start + len(part)] = part
+        elif self.parts > 1:
+            for begin, end, place in _mirrored(start, len(part), self.header.nbytes, self.parts):
+                replace(self, parts=1).write_from(part[begin:end], place)
+        else:
+            write_at(self.stream, part, self.offset + start, self.header.name)
 
     # The native engine moves many runs without Python's lock.  The others are for the two methods above, which also say
     # what is wrong with them.
@@ -109,17 +112,12 @@ class Elements:
         done: int = engine.write_runs(self.stream.fileno(), memory, starts + self.offset, length, *tails)
         return done
 
-    def _stretches(self, start: int, count: int) -> Iterable[tuple[int, int, int]]:
-        if self.parts > 1:
-            return mirrored(start, count, self.header.nbytes, self.parts)
-        return ((0, count, start),)
 
-
-def mirrored(start: int, count: int, nbytes: int, parts: int) -> Iterator[tuple[int, int, int]]:
+def _mirrored(start: int, count: int, nbytes: int, parts: int) -> Iterator[tuple[int, int, int]]:
     """Bytes `start` to `start + count - 1` of parts in reverse order, in stretches: begin and end among these bytes,
     and the place in the file.
 
-    >>> [*mirrored(1, 4, 9, 3)]  # of the parts 678 345 012
+    >>> [*_mirrored(1, 4, 9, 3)]  # of the parts 678 345 012
     [(0, 2, 7), (2, 4, 3)]
     """
     size = nbytes // parts

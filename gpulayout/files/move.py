@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Unpack
+from typing import Unpack
 
 from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_types import ArithmeticOptions
@@ -122,18 +122,11 @@ def _scratch_file(folder: Path, shape: Shape) -> Iterator[Elements]:
     It has lost its name before it gets a byte, so nothing is left of it, however the process ends.
     """
     name = f"the scratch file in {folder}"
-    with _nameless(folder) as stream:
+    descriptor, temporary = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
+    with open(descriptor, "r+b", buffering=0) as stream:
+        os.unlink(temporary)
         try:
             reserve_space(stream, shape.nbytes)
         except OSError as error:
             raise OSError(error.errno, error.strerror, name) from error
         yield Elements(buffer_header(name, shape), 0, stream)
-
-
-@contextlib.contextmanager
-def _nameless(folder: Path) -> Iterator[BinaryIO]:
-    """A file of a folder, open and without a name."""
-    descriptor, name = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
-    with open(descriptor, "r+b", buffering=0) as stream:
-        os.unlink(name)
-        yield stream

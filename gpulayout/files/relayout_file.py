@@ -400,7 +400,7 @@ def _relayout_model(
             overwrite=overwrite,
         )
         work = work_within(plan, max_bytes)
-        seconds = move_checkpoint(plan, work, progress, overwrite=overwrite)
+        seconds = move_checkpoint(work, progress, overwrite=overwrite)
     return CheckpointRelayout(tuple(map(tensor_report, plan.changes)), work.bytes_read, work.bytes_written, seconds)
 
 

@@ -30,7 +30,7 @@ from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import layout_for
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
 from gpulayout.files.checkpoints.kinds import Kind
-from gpulayout.files.checkpoints.rules import Rule
+from gpulayout.files.checkpoints.rules import Rule, is_pattern
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.element_type import ElementType
@@ -134,7 +134,7 @@ def _change_of(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype:
     origin = f"tensor {value_text(tensor.name)}, {lies}"
     try:
         move = plan(source, _target(source, to, options), **options)
-        pattern = read_pattern(to, source.rank, "pattern") if isinstance(to, str) and "->" in to else None
+        pattern = read_pattern(to, source.rank, "pattern") if is_pattern(to) else None
         stored = stored_shape(move.target if pattern is None else _array_after(pattern, source, move.target))
         flip = None if rule is None or pattern is None else _flip(source, rule, pattern, move)
     except LayoutError as error:
@@ -204,7 +204,7 @@ def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) 
     """The target of a plan.  A pattern leaves packed elements packed."""
     if to is None:
         return source.layout
-    if source.is_packed and "dtype" not in options and isinstance(to, str) and "->" in to:
+    if source.is_packed and "dtype" not in options and is_pattern(to):
         packed = {"element_size_in_bits": source.element_type.bits, "bit_order": source.layout.bit_order}
         return layout_for(to, source.dimensions).replace(**packed)
     return to

@@ -170,7 +170,10 @@ def chosen(
         return by_kind["norm"], Kind("norm", "bias")
     if by_kind.keys() <= {None, "norm"}:
         return by_kind.get(None), None
-    kinds = tuple(each for each in KINDS if each in by_kind or each in _unsaid(rules))
+    # Weights that fit these rules may be of kinds without a rule.  A depthwise convolution is a plain one, unless a
+    # rule says where its axes stand.
+    unsaid = {each for rule in rules for each in _family(rule.kind)} - {"depthwise"}
+    kinds = tuple(each for each in KINDS if each in by_kind or each in unsaid)
     possible = tuple(each for each in kinds if each not in by_kind or _bias_fits(name, by_kind[each], dimensions))
     if not possible:
         raise LayoutError(f"{_bias_text(name, dimensions, kinds)}: write a rule of your own for it")
@@ -193,14 +196,6 @@ def _is_norm(name: str, dimensions: Dimensions) -> bool:
 def _family(kind: str | None) -> tuple[str | None, ...]:
     """A kind and what it is easily taken for."""
     return next((each for each in _FAMILIES if kind in each), (kind,))
-
-
-def _unsaid(rules: Sequence[Rule]) -> set[str | None]:
-    """The kinds that weights which fit these rules may have, including kinds without a rule.
-
-    A depthwise convolution is a plain one, unless a rule says where its axes stand.
-    """
-    return {kind for rule in rules for kind in _family(rule.kind)} - {"depthwise"}
 
 
 def _decided(

@@ -8,7 +8,7 @@ import functools
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,36 +52,31 @@ class StoredCopy(NamedTuple):
     new: Path
 
 
-class ShardBlocks(NamedTuple):
-    """The work for one file: for each change its blocks, or None if its bytes stay as they are."""
-
-    plan: ShardPlan
-    blocks: tuple[Blocks | None, ...]
-
-
 @dataclass(frozen=True)
 class CheckpointWork:
     """The work for all files.
 
+    blocks  by the `id` of a tensor's plan: tensors that are alike share one.  The bytes of all others stay as they are
     pairs   of buffers: with two, a block is read and another one written while a plan runs
     """
 
-    shards: tuple[ShardBlocks, ...]
+    plan: CheckpointPlan
+    blocks: Mapping[int, Blocks]
     pairs: int
 
     @property
     def bytes_read(self) -> int:
         """Bytes of elements that are read."""
+        changes = (change for shard in self.plan.shards for change in shard.changes)
         return sum(
-            change.tensor.nbytes if blocks is None else blocks.bytes_read
-            for shard in self.shards
-            for change, blocks in zip(shard.plan.changes, shard.blocks)
+            change.tensor.nbytes if (blocks := self.blocks.get(id(change.plan))) is None else blocks.bytes_read
+            for change in changes
         )
 
     @property
     def bytes_written(self) -> int:
         """Bytes of elements that are written."""
-        return sum(place.nbytes for shard in self.shards for place in shard.plan.places)
+        return sum(place.nbytes for shard in self.plan.shards for place in shard.places)
 
 
 def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> CheckpointWork:
@@ -89,47 +84,31 @@ def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> 
     for pairs in (2, 1):
         with contextlib.suppress(LayoutError) if pairs > 1 else contextlib.nullcontext():
             half = max(block_limit(max_bytes) // 2, 1) if pairs > 1 else None
-            found = _BlocksOfPlans(half, max_bytes)
-            shards = (ShardBlocks(shard, tuple(map(found.of, shard.changes))) for shard in plan.shards)
-            return CheckpointWork(tuple(shards), pairs)
+            blocks: dict[int, Blocks] = {}
+            for change in (change for shard in plan.shards for change in shard.changes):
+                if change.plan is not None and change.plan.target.nbytes and id(change.plan) not in blocks:
+                    blocks[id(change.plan)] = _blocks(change, change.plan, half, max_bytes)
+            return CheckpointWork(plan, blocks, pairs)
     raise AssertionError("the last round returns or raises")
 
 
-class _BlocksOfPlans:
-    """The blocks of tensors, once for all that share a plan: of at most `half` bytes, or else of all that the limit
-    allows."""
-
-    def __init__(self, half: int | None, max_bytes: SupportsIndex | str | None):
-        self._half, self._max_bytes = half, max_bytes
-        self._found: dict[int, Blocks] = {}
-
-    def of(self, change: TensorPlan) -> Blocks | None:
-        """The blocks of a tensor; None for a copy."""
-        plan = change.plan
-        if plan is None or not plan.target.nbytes:
-            return None
-        try:
-            if id(plan) not in self._found:
-                self._found[id(plan)] = self._blocks(plan)
-            return self._found[id(plan)]
-        except LayoutError as error:
-            raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
-
-    def _blocks(self, plan: Plan) -> Blocks:
-        if self._half is None or self._max_bytes is not None:
-            found = sensible_route(plan, self._max_bytes, None)
-        return (found if self._half is None else route(plan, self._half, None)).passes[0]
+def _blocks(change: TensorPlan, plan: Plan, half: int | None, max_bytes: SupportsIndex | str | None) -> Blocks:
+    """The blocks of a tensor: of at most `half` bytes, or else of all that the limit allows."""
+    try:
+        if half is None or max_bytes is not None:
+            found = sensible_route(plan, max_bytes, None)
+        return (found if half is None else route(plan, half, None)).passes[0]
+    except LayoutError as error:
+        raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
 
 
-def move_checkpoint(
-    plan: CheckpointPlan, work: CheckpointWork, progress: Progress, *, overwrite: bool, note: Note = warn
-) -> float:
+def move_checkpoint(work: CheckpointWork, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:
     """Write the new file or files.  Returns seconds, with the time to write them to the disk.
 
     All files appear at the end, the index last.  An index that is replaced is removed before the first shard changes,
     so no index ever names shards of another model.
     """
-    start = time.perf_counter()
+    start, plan = time.perf_counter(), work.plan
     report = report_of(progress, work.bytes_read + work.bytes_written)
     with contextlib.ExitStack() as stack:
         placed = stack.enter_context(_none_if_not_all())
@@ -170,14 +149,14 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
     pending: deque[Future[int]] = deque()
 
     def jobs() -> Iterator[Job]:
-        for job in _jobs(work.shards, streams):
+        for job in _jobs(work, streams):
             while pending and pending[0].done():
                 report(pending.popleft().result())
             yield job
 
     try:
-        for shard, stream in zip(work.shards, streams):
-            for copy in _joined(_copies(shard, stream)):
+        for shard, stream in zip(work.plan.shards, streams):
+            for copy in _joined(_copies(work, shard, stream)):
                 for begin in range(0, copy.nbytes, COPY_CHUNK):
                     size = min(COPY_CHUNK, copy.nbytes - begin)
                     part = copy._replace(start=copy.start + begin, place=copy.place + begin, nbytes=size)
@@ -188,11 +167,12 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
         copies.stop()
 
 
-def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterator[Job]:
+def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
     """The blocks of all tensors that move, in the order of the new files."""
-    for shard, stream in zip(shards, streams):
-        old = shard.plan.shard
-        for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
+    for shard, stream in zip(work.plan.shards, streams):
+        old = shard.shard
+        for change, place in zip(shard.changes, shard.places):
+            blocks = work.blocks.get(id(change.plan))
             if blocks is None:
                 continue
             tensor = value_text(clipped(change.tensor.name, 80))
@@ -201,7 +181,7 @@ def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterato
                 old.contents.start + change.tensor.begin,
                 old.stream,
             )
-            target = Elements(_bytes(str(shard.plan.path), place.nbytes), len(shard.plan.header) + place.begin, stream)
+            target = Elements(_bytes(str(shard.path), place.nbytes), len(shard.header) + place.begin, stream)
             if change.flip is not None and change.flip.side == "before":
                 source = replace(source, parts=change.flip.parts)
             elif change.flip is not None:
@@ -213,14 +193,13 @@ def _bytes(name: str, nbytes: int) -> Header:
     return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
 
 
-def _copies(shard: ShardBlocks, stream: BinaryIO) -> Iterator[StoredCopy]:
+def _copies(work: CheckpointWork, shard: ShardPlan, stream: BinaryIO) -> Iterator[StoredCopy]:
     """The tensors of a file that stay as they are, in the order of the new file."""
-    old = shard.plan.shard
-    for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
-        if blocks is None and place.nbytes:
-            start = old.contents.start + change.tensor.begin
-            at = len(shard.plan.header) + place.begin
-            yield StoredCopy(old.stream, start, stream, at, place.nbytes, change.tensor.name, old.path, shard.plan.path)
+    old = shard.shard
+    for change, place in zip(shard.changes, shard.places):
+        if id(change.plan) not in work.blocks and place.nbytes:
+            start, at = old.contents.start + change.tensor.begin, len(shard.header) + place.begin
+            yield StoredCopy(old.stream, start, stream, at, place.nbytes, change.tensor.name, old.path, shard.path)
 
 
 def _joined(copies: Iterator[StoredCopy]) -> Iterator[StoredCopy]:

@@ -82,7 +82,6 @@ class CheckpointPlan:
     index       the text of the new index; None for one file
     """
 
-    source: Checkpoint
     path: Path
     changes: tuple[TensorPlan, ...]
     unmatched: tuple[str, ...]
@@ -205,7 +204,7 @@ def rules_of(
     assumed: Assumptions,
     *,
     allow_unmatched: bool,
-    stage: Stage = untold,
+    stage: Stage,
 ) -> dict[str, Chosen]:
     """The rule of every tensor by name, None for those without one, and the kind that it was chosen for.
 
@@ -330,7 +329,7 @@ def _planned(
         _shard_plan(shard, path if one else path.parent / shard.name, each, metadata)
         for shard, each in staged(by_shard, "headers made", stage)
     )
-    return CheckpointPlan(source, path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
+    return CheckpointPlan(path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
 
 
 def _check_names(changes: Sequence[TensorPlan]) -> None:

@@ -257,7 +257,7 @@ def test_packed_elements_and_catalogue_names(tmp_path):
 
     with open_checkpoint(tmp_path / "b.safetensors") as opened:
         plan = plan_restore(opened, tmp_path / "c.safetensors")
-        move_checkpoint(plan, work_within(plan, None), lambda done, total: None, overwrite=False)
+        move_checkpoint(work_within(plan, None), lambda done, total: None, overwrite=False)
     back = contents(tmp_path / "c.safetensors")
     assert back["q"] == ("U8", (64, 128), codes.tobytes()) and back["s"] == contents(tmp_path / "a.safetensors")["s"]
 

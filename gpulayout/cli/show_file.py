@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpulayout.cli.failures import printable
-from gpulayout.files.file_shapes import array_shape
-from gpulayout.files.npy import Header, read_header
+from gpulayout.files.npy import Header, array_shape, read_header
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 

@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 
 from gpulayout.cpu import native
-from gpulayout.files.errors import FileError, Note, warn
+from gpulayout.files.errors import FileError, Note, named, warn
 from gpulayout.files.new_file import new_file_of_size
 from gpulayout.files.npy import MAGIC, Header, check_native, check_size, header_bytes, is_npy_name, parse_header
 from gpulayout.files.other_formats import refuse_other_format
@@ -215,7 +215,7 @@ def read_at(stream: BinaryIO, part: memoryview, place: int, name: str) -> int:
     Returns how many there are, which is fewer than asked for only if the file ends.  An OSError has the name.
     """
     done = 0
-    with _named(name):
+    with named(name):
         while done < len(part) and (count := _read(stream, part[done : done + CHUNK], place + done)):
             done += count
     return done
@@ -224,7 +224,7 @@ def read_at(stream: BinaryIO, part: memoryview, place: int, name: str) -> int:
 def write_at(stream: BinaryIO, part: memoryview, place: int, name: str) -> None:
     """Write all of `part` from byte `place` of a file on.  An OSError has the name."""
     done = 0
-    with _named(name):
+    with named(name):
         while done < len(part):
             done += _write(stream, part[done : done + CHUNK], place + done)
 
@@ -245,11 +245,3 @@ def _write(stream: BinaryIO, part: memoryview, place: int) -> int:
     with _turn:
         os.lseek(stream.fileno(), place, os.SEEK_SET)
         return os.write(stream.fileno(), part)
-
-
-@contextlib.contextmanager
-def _named(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, name) from error

@@ -20,6 +20,7 @@ below are of a virtual disk that moves 1.1 GB a second, under a memory limit of 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import mmap
@@ -57,7 +58,7 @@ MOST_RUNS = 1 << 12  # runs in a piece: their offsets take memory too
 class Job(NamedTuple):
     """One block, between two open files.
 
-    run        runs the plan of the block from one buffer to the other
+    limit      bytes that are on their way through the GPU at a time; None where NumPy moves them
     is_small   it is the only block of its plan, of at most `SMALL` bytes
     is_part    it is one of several, which may not fit in memory together
     """
@@ -65,9 +66,20 @@ class Job(NamedTuple):
     block: Block
     source: Elements
     target: Elements
-    run: Callable[[Block, Bytes, Bytes], None]
+    limit: int | None
     is_small: bool
     is_part: bool
+
+    def run(self, read: Bytes, written: Bytes) -> None:
+        """Run the plan of the block, from one buffer to the other; tiles that do not fit on the GPU go by NumPy."""
+        plan = self.block.plan
+        buffer = read[: plan.source.nbytes].view(plan.source.buffer_dtype)
+        out = written[: plan.target.nbytes].view(plan.target.buffer_dtype)
+        if self.limit is not None:
+            with contextlib.suppress(LayoutError):
+                plan.stream(buffer, out=out, max_bytes=self.limit)
+                return
+        plan(buffer, out=out)
 
 
 def report_of(progress: Progress, total: int) -> Report:
@@ -85,9 +97,10 @@ def report_of(progress: Progress, total: int) -> Report:
 def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
     count = len(blocks)
-    run = _run_through_gpu(blocks) if count > 1 and default_backend() is not host_backend() else _run
+    through_gpu = count > 1 and default_backend() is not host_backend()
+    limit = max(blocks.block_bytes // STREAM_SHARE, LEAST_STREAM) if through_gpu else None
     is_small = count == 1 and blocks.block_bytes <= SMALL
-    return (Job(blocks[number], source, target, run, is_small, count > 1) for number in range(count))
+    return (Job(blocks[number], source, target, limit, is_small, count > 1) for number in range(count))
 
 
 def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int) -> None:
@@ -111,7 +124,7 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int) -> None:
             wait_for([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
             if following and pairs > 1:
                 reading = reader.begin(following, number + 1)
-            job.run(job.block, reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
+            job.run(reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
             writing.append(writer.begin(job, following, number))
             if following and pairs == 1:
                 reading = reader.begin(following, number + 1)
@@ -130,47 +143,16 @@ def _without_small(jobs: Iterable[Job], report: Report) -> Iterator[Job]:
         if not job.is_small:
             yield job
             continue
-        source, target = job.source, job.target
-
-        def fill(part: RunPart, source: Elements = source) -> None:
-            source.read_into(read.data[part.place : part.end], part.start)
-
-        def empty(part: RunPart, target: Elements = target) -> None:
-            target.write_from(written.data[part.place : part.end], part.start)
-
-        done = move_at_once(job.block.source_runs, fill)
-        job.run(job.block, read, written)
-        more = move_at_once(job.block.target_runs, empty)
-        report(done + more)
-        waits += more
+        source_runs, target_runs = job.block.source_runs, job.block.target_runs
+        for part in _all_parts(source_runs):
+            job.source.read_into(read.data[part.place : part.end], part.start)
+        job.run(read, written)
+        for part in _all_parts(target_runs):
+            job.target.write_from(written.data[part.place : part.end], part.start)
+        report(source_runs.nbytes + target_runs.nbytes)
+        waits += target_runs.nbytes
         if waits >= WRITE_BACK:
-            waits = _start_write_back(target)
-
-
-def _run(block: Block, read: Bytes, written: Bytes) -> None:
-    """Run the plan of a block, from one buffer to the other."""
-    buffer, out = _typed(block, read, written)
-    block.plan(buffer, out=out)
-
-
-def _run_through_gpu(blocks: Blocks) -> Callable[[Block, Bytes, Bytes], None]:
-    """The same through the GPU; tiles that do not fit there go by NumPy."""
-    limit = max(blocks.block_bytes // STREAM_SHARE, LEAST_STREAM)
-
-    def run(block: Block, read: Bytes, written: Bytes) -> None:
-        try:
-            buffer, out = _typed(block, read, written)
-            block.plan.stream(buffer, out=out, max_bytes=limit)
-        except LayoutError:
-            _run(block, read, written)
-
-    return run
-
-
-def _typed(block: Block, read: Bytes, written: Bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The two buffers of a block, within larger ones of bytes."""
-    source, target = block.plan.source, block.plan.target
-    return read[: source.nbytes].view(source.buffer_dtype), written[: target.nbytes].view(target.buffer_dtype)
+            waits = _start_write_back(job.target)
 
 
 def wait_for(pending: list[Future[int]], report: Report) -> None:
@@ -182,10 +164,11 @@ def wait_for(pending: list[Future[int]], report: Report) -> None:
 
 
 class _BlockBuffers:
-    """As many buffers as there are pairs, which blocks use in turn."""
+    """As many buffers as there are pairs, which blocks use in turn, and the threads that fill or empty them."""
 
-    def __init__(self, count: int) -> None:
-        self._all: list[Bytes] = [np.empty(0, np.uint8)] * count
+    def __init__(self, pairs: int, threads: int) -> None:
+        self._all: list[Bytes] = [np.empty(0, np.uint8)] * pairs
+        self.threads = RunThreads(threads)
 
     def buffer(self, number: int, nbytes: int = 0) -> Bytes:
         """The buffer of a block, of at least so many bytes; a block at the end may be larger than the first."""
@@ -199,8 +182,7 @@ class BlockReader(_BlockBuffers):
     """Reads blocks into its buffers."""
 
     def __init__(self, pairs: int) -> None:
-        super().__init__(pairs)
-        self.threads = RunThreads(READERS)
+        super().__init__(pairs, READERS)
         self._around: tuple[BinaryIO | None, int] = None, -1  # a file, and its descriptor around the page cache
         self.advised: tuple[BinaryIO | None, bool] = None, False
 
@@ -261,8 +243,7 @@ class BlockWriter(_BlockBuffers):
     """
 
     def __init__(self, pairs: int) -> None:
-        super().__init__(pairs)
-        self.threads = RunThreads(WRITERS)
+        super().__init__(pairs, WRITERS)
         self.waits = pairs == 1  # a block is written before the next one begins
         self.has_tails = False  # of the runs of the last block; else they were written
         self._tails: Bytes = np.empty(0, np.uint8)  # a page for each run
@@ -384,12 +365,9 @@ class RunThreads:
         return (last - first) * (end - begin)
 
 
-def move_at_once(runs: Runs, move: Callable[[RunPart], None]) -> int:
-    """Call `move` for every run, in this thread.  Returns their bytes."""
-    for each in _pieces(runs):
-        for part in _parts(runs, *each):
-            move(part)
-    return runs.nbytes
+def _all_parts(runs: Runs) -> Iterator[RunPart]:
+    """Every run, in pieces."""
+    return (part for each in _pieces(runs) for part in _parts(runs, *each))
 
 
 def _parts(runs: Runs, first: int, last: int, begin: int, end: int) -> Iterator[RunPart]:

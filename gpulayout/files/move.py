@@ -18,10 +18,9 @@ from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.targets import axis_names, layout_for
 from gpulayout.files.elements import Elements, buffer_header, new_target
 from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
-from gpulayout.files.errors import Note, warn
-from gpulayout.files.file_shapes import array_shape, buffer_shape, changing_shape, npy_order
+from gpulayout.files.errors import Note, named, warn
 from gpulayout.files.new_file import reserve_space
-from gpulayout.files.npy import Header, is_npy_name
+from gpulayout.files.npy import Header, array_shape, buffer_shape, changing_shape, is_npy_name, npy_order
 from gpulayout.files.route import Route
 from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.arguments import as_shape, is_only_layout
@@ -125,8 +124,6 @@ def _scratch_file(folder: Path, shape: Shape) -> Iterator[Elements]:
     descriptor, temporary = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
     with open(descriptor, "r+b", buffering=0) as stream:
         os.unlink(temporary)
-        try:
+        with named(name):
             reserve_space(stream, shape.nbytes)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, name) from error
         yield Elements(buffer_header(name, shape), 0, stream)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
+from gpulayout.files.errors import FileError, Note, OutputExistsError, named, warn
 from gpulayout.files.linux_files import forget_content
 from gpulayout.files.other_formats import refuse_other_output
 from gpulayout.files.standard_streams import File, check_standard_output, names_stream, opened, status_of
@@ -245,11 +245,10 @@ def claim_and_replace(place: Place, note: Note) -> None:
     it stays if the process is killed then.
     """
     try:
-        os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place.folder))
+        with named(str(place.path)):
+            os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place.folder))
     except FileExistsError:
         raise _exists(place.path) from None
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(place.path)) from error
     try:
         _replace(place)
     except BaseException:

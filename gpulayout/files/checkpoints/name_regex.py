@@ -15,6 +15,7 @@ no look-ahead, which the ready maps need, or have a limit of time again.
 
 from __future__ import annotations
 
+import bisect
 import math
 import re
 import unicodedata
@@ -218,12 +219,9 @@ class Ways(NamedTuple):
             return -1
         if not repeats:
             return math.inf
-        low, high = 0, MOST_WAYS
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self.factor * math.comb(middle + repeats, repeats) <= MOST_WAYS
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        return bisect.bisect_right(
+            range(1, MOST_WAYS + 1), MOST_WAYS, key=lambda n: int(self.factor) * math.comb(n + repeats, repeats)
+        )
 
 
 def _longest_inside(items: Any) -> float:

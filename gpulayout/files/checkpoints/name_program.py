@@ -29,9 +29,9 @@ class NoProgram(Exception):
     """Why there is none, as a part of a sentence."""
 
 
-def parsed(regex: str) -> Any:
+def parsed(regex: str, flags: int = 0) -> Any:
     """An expression as Python's own parser reads it: a list of parts, each a kind and a value."""
-    return _parser.parse(regex)
+    return _parser.parse(regex, flags)
 
 
 def first_literal(items: Any, follows: int | None) -> int | None:

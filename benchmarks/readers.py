@@ -30,7 +30,7 @@ from benchmarks.machine import machine
 from gpulayout.catalogue.names import read_name
 from gpulayout.cli.main import commands
 from gpulayout.files.checkpoints.header import read_contents
-from gpulayout.files.checkpoints.kind_names import kind_in_name
+from gpulayout.files.checkpoints.kinds import kind_in_name
 from gpulayout.files.checkpoints.maps import read_map
 from gpulayout.files.checkpoints.name_regex import NameRegex
 from gpulayout.files.checkpoints.opening import read_index

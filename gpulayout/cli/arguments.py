@@ -13,9 +13,8 @@ import click
 from gpulayout.api.targets import check_layout_text
 from gpulayout.cli.failures import printable, with_options
 from gpulayout.files.errors import FileError
-from gpulayout.files.file_shapes import array_shape
 from gpulayout.files.memory import as_bytes
-from gpulayout.files.npy import Header, read_header
+from gpulayout.files.npy import Header, array_shape, read_header
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType

@@ -23,8 +23,8 @@ from gpulayout.cli.arguments import (
 from gpulayout.cli.failures import type_errors_in_one_line
 from gpulayout.cli.output import html_option, json_option, overwrite_option, print_json, write_page
 from gpulayout.cpu import choose_plan, native
-from gpulayout.files.least_memory import in_words_of
 from gpulayout.files.memory import block_limit
+from gpulayout.files.route import in_words_of
 from gpulayout.files.standard_streams import File
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device

@@ -19,8 +19,8 @@ from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import are_models, open_checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, summary, taken_as
-from gpulayout.files.checkpoints.relayout import tensor_report
 from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals
+from gpulayout.files.relayout_file import tensor_report
 from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
@@ -118,7 +118,7 @@ class ModelMove:
             work = work_within(plan, self.memory)
             seconds = None
             if not self.dry_run:
-                seconds = move_checkpoint(plan, work, shown, overwrite=self.overwrite, note=print_note)
+                seconds = move_checkpoint(work, shown, overwrite=self.overwrite, note=print_note)
         if not self.quiet:
             self._report(plan, work, seconds)
 

@@ -21,12 +21,11 @@ from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.checkpoints.planning import plan_relayout, plan_restore
-from gpulayout.files.file_plan import FilePlan, file_plan
-from gpulayout.files.least_memory import sensible_route
+from gpulayout.files.elements import open_source
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import Route, move
+from gpulayout.files.move import FilePlan, file_plan, move
 from gpulayout.files.new_file import check_output
-from gpulayout.files.source import open_source
+from gpulayout.files.route import Route, sensible_route
 from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.element_type import ElementType

@@ -20,8 +20,19 @@ from gpulayout.api.host_bytes import host_buffer
 from gpulayout.api.memory_checks import check_array, check_buffer_dtype, too_short
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.api.targets import as_target, converted_target
-from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
-from gpulayout.dask.changing import ChunkChange, asked_of, change_of, changed_chunks
+from gpulayout.dask.arrays import (
+    ChunkChange,
+    Key,
+    asked_of,
+    change_of,
+    changed_chunks,
+    check_dask,
+    empty_like,
+    limit_of,
+    new_array,
+    rechunked,
+    untyped,
+)
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -99,28 +110,27 @@ def pack(
 def _pack(array: da.Array, slabs: Slabs, limit: int, change: ElementChange | None = None) -> da.Array:
     """The slabs of an array, shuffled first unless its chunks are those of the slabs.
 
-    Elements that become narrower change before the shuffle, others after it.
+    Elements that become narrower change before the shuffle, others after it.  Without a change, it puts the elements in
+    the order of memory.
     """
-    shape = slabs.shape
-    is_shuffled = shape.element_count and array.chunks != slabs.chunks
+    function: Callable[..., Any] = packing.pack
+    is_shuffled = slabs.shape.element_count and array.chunks != slabs.chunks
     if change is not None and is_shuffled:
         if change.arithmetic.target.itemsize < change.arithmetic.source.itemsize:
             array, change = changed_chunks(array, change), None
         else:
             array = rechunked(array, slabs.chunks, limit)
     if change is None and is_shuffled:
-        return _shuffle(array, slabs, limit)
-    return _packed(array, slabs, packing.pack, change)
+        # The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: the buffer.
+        view = cast(Any, array).transpose(slabs.shape.layout.major_to_minor)
+        slabs, function = slabs.in_order_of_memory(), _pack_new
+        array = rechunked(view, slabs.chunks, limit)
+    changes = ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
 
+    def call(block: Sizes) -> tuple[Any, ...]:
+        return function, TaskRef((array.name, *block))
 
-def _shuffle(array: Any, slabs: Slabs, limit: int) -> da.Array:
-    """The slabs of an array after Dask's shuffle, which puts the elements in the order of memory.
-
-    The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: they are the buffer.
-    """
-    order = slabs.shape.layout.major_to_minor
-    turned = slabs.in_order_of_memory()
-    return _packed(rechunked(array.transpose(order), turned.chunks, limit), turned, _pack_new)
+    return _in_slabs("pack", array, slabs, call, empty_like(array, (0,)), changes, str(slabs.shape))
 
 
 def _pack_new(chunk: Any, slab: str) -> Any:
@@ -130,22 +140,31 @@ def _pack_new(chunk: Any, slab: str) -> Any:
     return chunk.reshape(-1) if is_buffer else packing.pack(chunk, shape)
 
 
-def _packed(
-    array: da.Array, slabs: Slabs, function: Callable[..., Any], change: ElementChange | None = None
+def _in_slabs(
+    what: str,
+    source: da.Array,
+    slabs: Slabs,
+    call: Callable[[Sizes], tuple[Any, ...]],
+    empty: Any,
+    changes: ChunkChange,
+    *token: str,
 ) -> da.Array:
-    """The buffer whose slabs are made by a function of their chunks."""
-    shape, changes = slabs.shape, ChunkChange(change, slabs.shape.dimensions, slabs.chunks)
+    """The buffer of these slabs, as `new_array` makes it; padding alone is packed from an array without elements.
+
+    call    a function, its chunk and what else it gets before the slab, by the chunk's place in the grid
+    empty   a logical array without elements, of the kind of the chunks
+    """
 
     def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
         if block is None:
-            return Task((name, i), packing.pack, empty_like(array, slab.dimensions), str(slab), **changes.options())
-        return Task((name, i), function, TaskRef((array.name, *block)), str(slab), **changes.options(block))
+            return Task((name, i), packing.pack, empty_like(source, slab.dimensions), str(slab), **changes.options())
+        return Task((name, i), *call(block), str(slab), **changes.options(block))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(slabs.shapes, slabs.blocks))}
 
-    like = packing.pack(empty_like(array, (0,)), _without_elements(shape), **changes.options())
-    return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape), *changes.token)
+    like = packing.pack(empty, _without_elements(slabs.shape), **changes.options())
+    return new_array(what, tasks, source, (slabs.lengths,), like, *token, *changes.token)
 
 
 def unpack(
@@ -331,20 +350,11 @@ def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementCha
     changes = ChunkChange(change, source.shape.dimensions, target.chunks)
     number = {block: i for i, block in enumerate(source.blocks)}
 
-    def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
-        if block is None:
-            empty = empty_like(buffer, slab.dimensions)
-            return Task((name, i), packing.pack, empty, str(slab), **changes.options())
-        chunk, given = TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
-        return Task((name, i), relayouts.relayout, chunk, given, str(slab), **changes.options(block))
-
-    def tasks(name: str) -> Mapping[Key, Task]:
-        return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(target.shapes, target.blocks))}
+    def call(block: Sizes) -> tuple[Any, ...]:
+        return relayouts.relayout, TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
 
     empty = packing.unpack(empty_like(buffer, (0,)), _without_elements(source.shape))
-    like = packing.pack(empty, _without_elements(target.shape), **changes.options())
-    token = str(source.shape), str(target.shape), *changes.token
-    return new_array("relayout", tasks, buffer, (target.lengths,), like, *token)
+    return _in_slabs("relayout", buffer, target, call, empty, changes, str(source.shape), str(target.shape))
 
 
 def _chunks_of(array: ShapedBuffer[Any], chunk_size: ByteCount | None) -> da.Array:

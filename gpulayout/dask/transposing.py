@@ -1,10 +1,16 @@
-"""`transpose` for Dask arrays: every chunk is one local call, after Dask's shuffle where axes need other chunks."""
+"""`transpose` for Dask arrays: every chunk is one local call, after Dask's shuffle where axes need other chunks.
+
+Axes with names are cut into pieces, so that every chunk of an array can be transposed alone.  An axis that is made of
+several names, as "(h w)" is, has chunks that are boxes of them if its names are, major to minor: any number in single
+indices, then one in pieces of any size, and the rest whole.  Rows of an image are chunks of (h w) for h in pieces and w
+whole; pieces of its rows are, for h in single indices and w in pieces.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,17 +18,26 @@ import dask.array as da
 from dask._task_spec import Task, TaskRef
 
 from gpulayout.api import transpose as transposes
-from gpulayout.api.arithmetic import OPTIONS, Asked, ElementChange
-from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked
-from gpulayout.dask.changing import asked_of, change_of, changed_chunks
-from gpulayout.dask.pieces import Group, Pieces, are_boxes, boxes_of, chunks_of, pieces_of_axis
-from gpulayout.dask.slabs import Sizes
+from gpulayout.api.arithmetic import OPTIONS
+from gpulayout.dask.arrays import (
+    Key,
+    asked_of,
+    changed_chunks,
+    check_dask,
+    empty_like,
+    limit_of,
+    new_array,
+    rechunked,
+)
+from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 
-Groups = tuple[Group, ...]  # for every axis, the names it is made of
+Group = Sequence[str]  # the names that one axis is made of, major to minor
+Groups = tuple[Group, ...]
+Pieces = Mapping[str, Sizes]  # for every name, the sizes of its pieces
 Lengths = dict[str, int]
 
 
@@ -84,7 +99,10 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
     given = {name: sizes.pop(name) for name in OPTIONS if name in sizes}
-    change = _change(array, asked_of(given))
+    asked, change = asked_of(given), None
+    if asked:  # else elements may be of types that the library does not know
+        source = Shape(array.dtype, [int(size) for size in array.shape])
+        change = asked.change(source, asked.target_type(source.element_type, None, ""))
     before, after, lengths = _named(array, axes, sizes)
     if change is not None:
         array = changed_chunks(array, change)
@@ -101,19 +119,12 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
     return _moved(rechunked(array, chunks_of(wanted, before), limit), before, after, wanted, like)
 
 
-def _change(array: da.Array, asked: Asked) -> ElementChange | None:
-    """The arithmetic that a call asks for."""
-    if not asked:  # elements may then be of types that the library does not know
-        return None
-    source = Shape(array.dtype, [int(size) for size in array.shape])
-    return change_of(asked, source, Shape(asked.target_type(source.element_type, None, ""), source.dimensions))
-
-
 def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:
     """The names of every axis of the array and of the result, and their sizes."""
     shape = tuple(int(size) for size in array.shape)
     if isinstance(axes, str):
-        return _read(axes, shape, sizes)
+        found = read_pattern(axes, len(shape))
+        return found.before, found.after, found.axis_sizes(shape, sizes)
     if sizes or isinstance(axes, (Layout, Shape)):
         in_memory: Any = transposes.transpose
         in_memory(empty_like(array, (0,) * len(shape)), axes, **sizes)  # raises its TypeError
@@ -121,12 +132,6 @@ def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) ->
     order = checks.permutation("axes", given, len(shape), f" for an array of shape {shape}", from_end=True)
     names = tuple((str(dim),) for dim in range(len(shape)))
     return names, tuple(names[dim] for dim in order), {name: size for (name,), size in zip(names, shape)}
-
-
-def _read(pattern: str, shape: Sizes, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:
-    """The names on both sides of a pattern, and their sizes."""
-    found = read_pattern(pattern, len(shape))
-    return found.before, found.after, found.axis_sizes(shape, sizes)
 
 
 def _moved(array: Any, before: Groups, after: Groups, pieces: Pieces, like: Any) -> da.Array:
@@ -185,3 +190,99 @@ def _meta(array: da.Array, before: Groups, after: Groups) -> Any:
     """What the transpose of a chunk is: NumPy's array or CuPy's; or its TypeError for the elements."""
     ones: dict[str, Any] = dict.fromkeys(_new_names(before).values(), 1)
     return transposes.transpose(empty_like(array, (1,) * len(before)), _pattern(before, after), **ones)
+
+
+# ---- how axes are cut ------------------------------------------------------------------------------------------------
+
+
+def pieces_of_axis(sizes: Sizes, chunks: Sizes) -> Chunks:
+    """The pieces of the names of an axis in these chunks; in chunks that are no larger, if these are not boxes.
+
+    >>> pieces_of_axis((4, 6), (12, 6, 6)), pieces_of_axis((2, 6), (2, 4, 2, 4))
+    (((2, 1, 1), (6,)), ((1, 1), (2, 4)))
+    >>> pieces_of_axis((4, 6), (13, 11)), pieces_of_axis((4, 6), (5, 5, 5, 5, 4))
+    (((2, 2), (6,)), ((1, 1, 1, 1), (3, 3)))
+    """
+    if len(sizes) == 1:
+        return (chunks,)
+    if not math.prod(sizes):
+        return tuple((size,) for size in sizes)
+    found: list[Sizes] = []
+    lengths, rest = tuple(length for length in chunks if length), math.prod(sizes)
+    for size in sizes:
+        rest //= size  # elements of one index
+        part = len(lengths) // size
+        if len(lengths) == 1:
+            found.append((size,))
+        elif not any(length % rest for length in lengths):
+            found.append(tuple(length // rest for length in lengths))
+            lengths = (rest,)
+        elif lengths == lengths[:part] * size:
+            found.append((1,) * size)
+            lengths = lengths[:part]
+        else:
+            largest = max(lengths)
+            found.append(cut((size,), max(largest // rest, 1)))
+            lengths = cut((rest,), largest)
+    return tuple(found)
+
+
+def cut(pieces: Sizes, most: int) -> Sizes:
+    """The pieces, cut further where one is larger than `most`, into parts of about the same size.
+
+    >>> cut((3, 8), 3)
+    (3, 3, 3, 2)
+    """
+    found: list[int] = []
+    for piece in pieces:
+        parts = max(-(-piece // most), 1)
+        found += [piece // parts + (number < piece % parts) for number in range(parts)]
+    return tuple(found)
+
+
+def are_boxes(pieces: Pieces, groups: Iterable[Group]) -> bool:
+    """Whether every axis can be cut so: of two names of an axis the major one is in single indices, or the other whole.
+
+    >>> are_boxes({"h": (2, 2), "w": (6,)}, ["hw"]), are_boxes({"h": (2, 2), "w": (6,)}, ["wh"])
+    (True, False)
+    """
+    return all(
+        _is_single(pieces[major]) or len(pieces[minor]) == 1
+        for group in groups
+        for major, minor in itertools.combinations(group, 2)
+    )
+
+
+def boxes_of(pieces: Pieces, groups: Sequence[Group], limit: int) -> dict[str, Sizes]:
+    """Pieces that are boxes: minor names are made whole, then major ones are cut until a chunk has `limit` elements.
+
+    >>> boxes_of({"h": (8, 8), "w": (3, 3)}, ["hw"], 1000), boxes_of({"h": (8, 8), "w": (3, 3)}, ["hw"], 24)
+    ({'h': (8, 8), 'w': (6,)}, {'h': (4, 4, 4, 4), 'w': (6,)})
+    """
+    found = dict(pieces)
+    for group in groups:
+        for name in _after_single(found, group)[1:]:
+            found[name] = (sum(found[name]),)
+    while (largest := math.prod(max(sizes) for sizes in found.values())) > limit:
+        leading = (name for group in groups for name in _after_single(found, group)[:1])
+        name = max(leading, key=lambda name: max(found[name]))
+        found[name] = cut(found[name], max(max(found[name]) * limit // largest, 1))
+    return found
+
+
+def chunks_of(pieces: Pieces, groups: Iterable[Group]) -> Chunks:
+    """The chunks of axes whose names are in these pieces.
+
+    >>> chunks_of({"h": (1, 1), "w": (2, 4), "c": (3,)}, ["hw", "c", ""])
+    ((2, 4, 2, 4), (3,), (1,))
+    """
+    return tuple(tuple(map(math.prod, itertools.product(*(pieces[name] for name in group)))) for group in groups)
+
+
+def _after_single(pieces: Pieces, group: Group) -> list[str]:
+    """The names of an axis from the first one on that is not in single indices."""
+    return list(itertools.dropwhile(lambda name: _is_single(pieces[name]), group))
+
+
+def _is_single(sizes: Sizes) -> bool:
+    return max(sizes) <= 1  # an empty piece is a chunk without elements in every box

@@ -14,33 +14,33 @@ ones.  Else it runs on NumPy.
 A plan whose only block is small runs between two others, in the thread of the caller: to hand a few bytes to threads
 takes longer than to move them, and models may have a hundred thousand tensors of a few bytes.
 
-Threads share the runs, because a disk answers several requests at a time.  The figures below are of a virtual disk that
-moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
+Threads share the runs, because a disk answers several requests at a time, and stop between two pieces.  The figures
+below are of a virtual disk that moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.plan_blocks import Block, Blocks
+from gpulayout.files.elements import Bytes, Elements, Tails
 from gpulayout.files.linux_files import open_around_cache, start_write_back
-from gpulayout.files.pieces import RunGroup, RunPart, RunThreads, move_at_once
-from gpulayout.files.source import Bytes, Source
-from gpulayout.files.target import Tails, Target
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call
+Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
 
 READERS = 16  # for short runs: fewer read more slowly, and more read no faster
 WRITERS = 4  # more write no faster: the system writes for them, and one may be starting the disk
@@ -51,38 +51,59 @@ LEAST_STREAM = 1 << 20  # bytes
 SMALL = 1 << 16  # bytes of a block that needs no threads
 WRITE_BACK = 1 << 20  # bytes that are written before the system is told to begin with the disk
 LONG_RUN = 1 << 18  # bytes; for runs as long as this, a page read in order to be changed is nothing
+PIECE = 1 << 19  # bytes that a thread moves between two looks at whether to stop
+MOST_RUNS = 1 << 12  # runs in a piece: their offsets take memory too
 
 
 class Job(NamedTuple):
     """One block, between two open files.
 
-    run        runs the plan of the block from one buffer to the other
+    limit      bytes that are on their way through the GPU at a time; None where NumPy moves them
     is_small   it is the only block of its plan, of at most `SMALL` bytes
     is_part    it is one of several, which may not fit in memory together
     """
 
     block: Block
-    source: Source
-    target: Target
-    run: Callable[[Block, Bytes, Bytes], None]
+    source: Elements
+    target: Elements
+    limit: int | None
     is_small: bool
     is_part: bool
 
+    def run(self, read: Bytes, written: Bytes) -> None:
+        """Run the plan of the block, from one buffer to the other; tiles that do not fit on the GPU go by NumPy."""
+        plan = self.block.plan
+        buffer = read[: plan.source.nbytes].view(plan.source.buffer_dtype)
+        out = written[: plan.target.nbytes].view(plan.target.buffer_dtype)
+        if self.limit is not None:
+            with contextlib.suppress(LayoutError):
+                plan.stream(buffer, out=out, max_bytes=self.limit)
+                return
+        plan(buffer, out=out)
 
-def jobs_of(blocks: Blocks, source: Source, target: Target) -> Iterator[Job]:
+
+def report_of(progress: Progress, total: int) -> Report:
+    """What adds up the bytes of one move."""
+    done = 0
+
+    def report(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    return report
+
+
+def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
     count = len(blocks)
-    run = _run_through_gpu(blocks) if count > 1 and default_backend() is not host_backend() else _run
+    through_gpu = count > 1 and default_backend() is not host_backend()
+    limit = max(blocks.block_bytes // STREAM_SHARE, LEAST_STREAM) if through_gpu else None
     is_small = count == 1 and blocks.block_bytes <= SMALL
-    return (Job(blocks[number], source, target, run, is_small, count > 1) for number in range(count))
+    return (Job(blocks[number], source, target, limit, is_small, count > 1) for number in range(count))
 
 
-def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
-    """Move every block of one plan, as `move_jobs` does."""
-    move_jobs(jobs_of(blocks, source, target), report, pairs=pairs)
-
-
-def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
+def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int) -> None:
     """Move blocks one after the other, with one or two pairs of buffers.
 
     An exception, such as that of a signal, stops the threads between two runs.  `FileError` when a source has become
@@ -103,7 +124,7 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int = 1) -> None:
             wait_for([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
             if following and pairs > 1:
                 reading = reader.begin(following, number + 1)
-            job.run(job.block, reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
+            job.run(reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
             writing.append(writer.begin(job, following, number))
             if following and pairs == 1:
                 reading = reader.begin(following, number + 1)
@@ -122,47 +143,16 @@ def _without_small(jobs: Iterable[Job], report: Report) -> Iterator[Job]:
         if not job.is_small:
             yield job
             continue
-        source, target = job.source, job.target
-
-        def fill(part: RunPart, source: Source = source) -> None:
-            source.read_into(read.data[part.place : part.end], part.start)
-
-        def empty(part: RunPart, target: Target = target) -> None:
-            target.write_from(written.data[part.place : part.end], part.start)
-
-        done = move_at_once(job.block.source_runs, fill)
-        job.run(job.block, read, written)
-        more = move_at_once(job.block.target_runs, empty)
-        report(done + more)
-        waits += more
+        source_runs, target_runs = job.block.source_runs, job.block.target_runs
+        for part in _all_parts(source_runs):
+            job.source.read_into(read.data[part.place : part.end], part.start)
+        job.run(read, written)
+        for part in _all_parts(target_runs):
+            job.target.write_from(written.data[part.place : part.end], part.start)
+        report(source_runs.nbytes + target_runs.nbytes)
+        waits += target_runs.nbytes
         if waits >= WRITE_BACK:
-            waits = _start_write_back(target)
-
-
-def _run(block: Block, read: Bytes, written: Bytes) -> None:
-    """Run the plan of a block, from one buffer to the other."""
-    buffer, out = _typed(block, read, written)
-    block.plan(buffer, out=out)
-
-
-def _run_through_gpu(blocks: Blocks) -> Callable[[Block, Bytes, Bytes], None]:
-    """The same through the GPU; tiles that do not fit there go by NumPy."""
-    limit = max(blocks.block_bytes // STREAM_SHARE, LEAST_STREAM)
-
-    def run(block: Block, read: Bytes, written: Bytes) -> None:
-        try:
-            buffer, out = _typed(block, read, written)
-            block.plan.stream(buffer, out=out, max_bytes=limit)
-        except LayoutError:
-            _run(block, read, written)
-
-    return run
-
-
-def _typed(block: Block, read: Bytes, written: Bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The two buffers of a block, within larger ones of bytes."""
-    source, target = block.plan.source, block.plan.target
-    return read[: source.nbytes].view(source.buffer_dtype), written[: target.nbytes].view(target.buffer_dtype)
+            waits = _start_write_back(job.target)
 
 
 def wait_for(pending: list[Future[int]], report: Report) -> None:
@@ -174,10 +164,11 @@ def wait_for(pending: list[Future[int]], report: Report) -> None:
 
 
 class _BlockBuffers:
-    """As many buffers as there are pairs, which blocks use in turn."""
+    """As many buffers as there are pairs, which blocks use in turn, and the threads that fill or empty them."""
 
-    def __init__(self, count: int) -> None:
-        self._all: list[Bytes] = [np.empty(0, np.uint8)] * count
+    def __init__(self, pairs: int, threads: int) -> None:
+        self._all: list[Bytes] = [np.empty(0, np.uint8)] * pairs
+        self.threads = RunThreads(threads)
 
     def buffer(self, number: int, nbytes: int = 0) -> Bytes:
         """The buffer of a block, of at least so many bytes; a block at the end may be larger than the first."""
@@ -191,8 +182,7 @@ class BlockReader(_BlockBuffers):
     """Reads blocks into its buffers."""
 
     def __init__(self, pairs: int) -> None:
-        super().__init__(pairs)
-        self.threads = RunThreads(READERS)
+        super().__init__(pairs, READERS)
         self._around: tuple[BinaryIO | None, int] = None, -1  # a file, and its descriptor around the page cache
         self.advised: tuple[BinaryIO | None, bool] = None, False
 
@@ -253,8 +243,7 @@ class BlockWriter(_BlockBuffers):
     """
 
     def __init__(self, pairs: int) -> None:
-        super().__init__(pairs)
-        self.threads = RunThreads(WRITERS)
+        super().__init__(pairs, WRITERS)
         self.waits = pairs == 1  # a block is written before the next one begins
         self.has_tails = False  # of the runs of the last block; else they were written
         self._tails: Bytes = np.empty(0, np.uint8)  # a page for each run
@@ -289,7 +278,7 @@ class BlockWriter(_BlockBuffers):
         return [*futures, *begun, *(() if goes_on else self._begun)]
 
 
-def _start_write_back(target: Target) -> int:
+def _start_write_back(target: Elements) -> int:
     if target.stream is not None:
         start_write_back(target.stream)
     return 0
@@ -305,3 +294,95 @@ def _continue(runs: Runs, following: Runs) -> bool:
         and 2 * PAGE <= runs.length
         and max(runs.length, following.length) < LONG_RUN
     )
+
+
+# ---- threads that share the runs of a block --------------------------------------------------------------------------
+
+
+class RunPart(NamedTuple):
+    """A run, or a part of a long one: its number, where it begins in the block's buffer and in the file, and its end
+    in the block's buffer.
+    """
+
+    number: int
+    place: int
+    start: int
+    end: int
+
+
+class RunGroup(NamedTuple):
+    """Runs, or a part of one, that a thread moves at a time: the number of the first, where it begins in the block's
+    buffer, where each begins in the file, and their length.
+    """
+
+    number: int
+    place: int
+    starts: np.ndarray
+    length: int
+
+
+class RunThreads:
+    """Threads that share the runs of one block after the other."""
+
+    def __init__(self, size: int) -> None:
+        self._threads = ThreadPoolExecutor(size)
+        self._stopped = False
+
+    def share(
+        self, runs: Runs, move: Callable[[RunPart], None], move_many: Callable[[RunGroup], int]
+    ) -> list[Future[int]]:
+        """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes.
+
+        move_many   moves the first runs of a piece, as many as it can, and returns how many
+        """
+        return [self._threads.submit(self._move_all, runs, move, move_many, each) for each in _pieces(runs)]
+
+    def begin(self, work: Callable[[], int]) -> Future[int]:
+        """Begin something else, after what has been shared out."""
+        return self._threads.submit(work)
+
+    def stop(self) -> None:
+        """End the threads.  What they have not begun stays undone."""
+        self._stopped = True
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _move_all(
+        self,
+        runs: Runs,
+        move: Callable[[RunPart], None],
+        move_many: Callable[[RunGroup], int],
+        bounds: tuple[int, int, int, int],
+    ) -> int:
+        """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`, which are the bounds."""
+        first, last, begin, end = bounds
+        if self._stopped:
+            return 0
+        group = RunGroup(first, first * runs.length + begin, runs.starts(first, last) + begin, end - begin)
+        for part in _parts(runs, first + move_many(group), last, begin, end):
+            if self._stopped:
+                break
+            move(part)
+        return (last - first) * (end - begin)
+
+
+def _all_parts(runs: Runs) -> Iterator[RunPart]:
+    """Every run, in pieces."""
+    return (part for each in _pieces(runs) for part in _parts(runs, *each))
+
+
+def _parts(runs: Runs, first: int, last: int, begin: int, end: int) -> Iterator[RunPart]:
+    """Bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
+    for number, start in enumerate(runs.starts(first, last).tolist(), first):
+        yield RunPart(number, number * runs.length + begin, start + begin, number * runs.length + end)
+
+
+def _pieces(runs: Runs) -> Iterator[tuple[int, int, int, int]]:
+    """Some short runs, or a part of a long one, at a time."""
+    if runs.length > PIECE:
+        for number in range(runs.run_count):
+            for begin in range(0, runs.length, PIECE):
+                yield number, number + 1, begin, min(begin + PIECE, runs.length)
+    elif runs.length:
+        step = min(PIECE // runs.length, MOST_RUNS)
+        for first in range(0, runs.run_count, step):
+            yield first, min(first + step, runs.run_count), 0, runs.length

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 Note = Callable[[str], None]  # gets one sentence about a file
 
@@ -22,6 +23,15 @@ class FileError(ValueError):
 
 class OutputExistsError(FileError, FileExistsError):
     """The name of a new file is taken."""
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """An OSError inside the `with` gets the name of a file."""
+    try:
+        yield
+    except OSError as error:  # its number also makes the class, such as BrokenPipeError
+        raise OSError(error.errno, error.strerror, name) from error
 
 
 def warn(text: str) -> None:

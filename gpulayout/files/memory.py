@@ -25,15 +25,15 @@ VERSIONS = (
 )
 
 
-def as_bytes(value: SupportsIndex | str, field: str = "max_bytes") -> int:
+def as_bytes(value: SupportsIndex | str) -> int:
     """A number of bytes of 1 or more, as `byte_count` reads it.
 
     >>> as_bytes("0.3K"), as_bytes(4096)
     (307, 4096)
     """
-    found = byte_count(field, value)
+    found = byte_count("max_bytes", value)
     if found < 1:
-        raise LayoutError(f"{field} {value_text(value)} is not a number of bytes such as 128M or 1.5G")
+        raise LayoutError(f"max_bytes {value_text(value)} is not a number of bytes such as 128M or 1.5G")
     return found
 
 

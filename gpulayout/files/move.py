@@ -1,4 +1,4 @@
-"""The move of a file in one pass or in two, each in blocks of bounded memory."""
+"""The move of one array from file to file: its plan, and its passes in blocks of bounded memory."""
 
 from __future__ import annotations
 
@@ -6,96 +6,92 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Unpack
 
-import numpy as np
-
-from gpulayout.api.plan import Plan
+from gpulayout.api.arithmetic import Asked
+from gpulayout.api.array_types import ArithmeticOptions
+from gpulayout.api.plan import Plan, plan
 from gpulayout.api.plan_blocks import Blocks
-from gpulayout.files.engine import LONG_RUN, move_blocks
-from gpulayout.files.errors import Note, warn
-from gpulayout.files.file_plan import FilePlan
-from gpulayout.files.npy import Header
-from gpulayout.files.source import Source
-from gpulayout.files.standard_streams import File
-from gpulayout.files.target import Target, new_target, reserve_space
-from gpulayout.layout.errors import LayoutError
+from gpulayout.api.targets import axis_names, layout_for
+from gpulayout.files.elements import Elements, buffer_header, new_target
+from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
+from gpulayout.files.errors import Note, named, warn
+from gpulayout.files.new_file import reserve_space
+from gpulayout.files.npy import Header, array_shape, buffer_shape, changing_shape, is_npy_name, npy_order
+from gpulayout.files.route import Route
+from gpulayout.files.standard_streams import File, output_name
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import NoSmallerBlock
-
-Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
-
-PACKED_BLOCK = 1 << 27  # bytes; packed elements move slowly, and a signal waits until the plan of a block has run
+from gpulayout.layout.text import as_shape, is_only_layout
 
 
 @dataclass(frozen=True)
-class Route:
-    """How a file is moved: the blocks of one pass, or of a pass into a scratch file and a pass out of it.
+class FilePlan:
+    """A move from an open file to a new one.
 
-    scratch    the folder of that file; None for one pass
-    max_bytes  the limit for all buffers together
+    relayout   the plan between the shapes of the two files; a buffer's bytes are those of a file's elements
+    header     of the new file
+    plain      True when the new file is its elements alone, without a header
+    is_array   True when its header says all about it: an N-d array; False for a buffer, which is 1-D
     """
 
-    passes: tuple[Blocks, ...]
-    scratch: Path | None
-    max_bytes: int
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes that are read from files, in all passes."""
-        return sum(blocks.bytes_read for blocks in self.passes)
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes that are written to files, in all passes."""
-        return sum(blocks.bytes_written for blocks in self.passes)
+    source: Elements
+    relayout: Plan
+    header: Header
+    plain: bool
+    is_array: bool
 
 
-def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
-    """The passes for blocks of at most `max_bytes`: two only where a folder for a scratch file is given and runs would
-    otherwise be short.  LayoutError when no block is so small.
+def file_plan(
+    source: Elements,
+    target: File,
+    from_: Shape | None,
+    to: Shape | Layout | str | None,
+    *,
+    raw: bool = False,
+    flat: bool = False,
+    **options: Unpack[ArithmeticOptions],
+) -> FilePlan:
+    """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
 
-    Arithmetic on packed elements also takes dense arrays.
+    to     what the new file gets, as `api.targets` reads it; None for an N-d array in C order
+    raw    a buffer gets no header, whatever the name of the new file is
+    flat   a buffer is 1-D, also where a .npy file could keep the dimensions
+    **options change the elements on the way
     """
-    if plan.request.dense_bytes:
-        buffers = plan.source.nbytes + plan.target.nbytes
-        max_bytes = max_bytes * buffers // (buffers + plan.request.dense_bytes)
-    if max_bytes > PACKED_BLOCK and (plan.source.is_packed or plan.target.is_packed):
-        with contextlib.suppress(LayoutError):  # the smallest block may be larger
-            return _route(plan, PACKED_BLOCK, scratch)
-    return _route(plan, max_bytes, scratch)
+    names = axis_names(to, len((from_ or source.header).dimensions))
+    if isinstance(to, str):
+        known = from_ or source.header
+        to = (
+            layout_for(to, known.dimensions, element_type=_type_of_result(source.header, from_, Asked(options)))
+            if is_only_layout(to)
+            else as_shape(to, "target")
+        )
+    if from_ is not None:
+        shape = buffer_shape(source.header, from_)
+    else:
+        shape = changing_shape(source.header, to) if Asked(options) else array_shape(source.header, to)
+    relayout = plan(shape, Layout.descending(shape.rank) if to is None else to, names=names, **options)
+    plain = (raw and to is not None) or not is_npy_name(target)
+    order = None if plain or flat else npy_order(relayout.target)
+    dimensions = (relayout.target.buffer_length,) if order is None else relayout.target.dimensions
+    keeps = relayout.change is None and not relayout.target.is_packed
+    dtype = source.header.dtype if keeps else relayout.target.buffer_dtype
+    header = Header(output_name(target), dtype, dimensions, order == "F")
+    return FilePlan(source, relayout, header, plain, order is not None)
 
 
-def _route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
-    try:
-        plans = (plan,) if scratch is None else plan.passes(max_bytes)
-        passes = tuple(_blocks(each, max_bytes) for each in plans)
-        return Route(passes, scratch if len(plans) > 1 else None, max_bytes)
-    except NoSmallerBlock as error:
-        if scratch is None and _has_two_passes(plan, max_bytes):
-            needs = f"{error.needs}; two passes through a scratch file take less memory"
-            raise NoSmallerBlock(error.max_bytes, needs) from None
-        raise
-
-
-def _blocks(plan: Plan, max_bytes: int) -> Blocks:
-    """The blocks of a plan: of half the size where runs stay long, so that two pairs of buffers fit."""
-    whole = plan.blocks(max_bytes)
-    if len(whole) > 1:
-        with contextlib.suppress(LayoutError):
-            half = plan.blocks(max_bytes // 2)
-            if min(half.source_run_bytes, half.target_run_bytes) >= LONG_RUN:
-                return half
-    return whole
-
-
-def _has_two_passes(plan: Plan, max_bytes: int) -> bool:
-    with contextlib.suppress(LayoutError):
-        return len(plan.passes(max_bytes)) > 1
-    return False
+def _type_of_result(header: Header, from_: Shape | None, asked: Asked) -> ElementType | None:
+    """The element type of the new file, on which a layout by name may depend; None if its elements are opaque."""
+    if asked.dtype is not None:
+        return asked.dtype
+    if from_ is not None:
+        return from_.element_type
+    return None if header.dtype.kind == "V" else array_shape(header, None).element_type
 
 
 def move(
@@ -103,49 +99,31 @@ def move(
 ) -> float:
     """Write the new file.  Returns seconds, with the time to write it to the disk."""
     start = time.perf_counter()
-    done, total = 0, route.bytes_read + route.bytes_written
+    report = report_of(progress, route.bytes_read + route.bytes_written)
 
-    def report(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(done, total)
-
-    def run(blocks: Blocks, source: Source, result: Target) -> None:
-        runs_are_long = min(blocks.source_run_bytes, blocks.target_run_bytes) >= LONG_RUN
-        pairs = 2 if runs_are_long and 2 * blocks.block_bytes <= route.max_bytes else 1
-        move_blocks(blocks, source, result, report, pairs=pairs)
+    def run(blocks: Blocks, source: Elements, result: Elements) -> None:
+        move_jobs(jobs_of(blocks, source, result), report, pairs=route.pairs(blocks))
 
     with new_target(target, plan.header, plain=plan.plain, overwrite=overwrite, note=note) as result:
         if route.scratch is None:
             run(route.passes[0], plan.source, result)
         else:
-            with _scratch_file(route.scratch, route.passes[0].plan.target) as (written, read):
-                run(route.passes[0], plan.source, written)
-                run(route.passes[1], read, result)
+            with _scratch_file(route.scratch, route.passes[0].plan.target) as between:
+                run(route.passes[0], plan.source, between)
+                run(route.passes[1], between, result)
     return time.perf_counter() - start
 
 
 @contextlib.contextmanager
-def _scratch_file(folder: Path, shape: Shape) -> Iterator[tuple[Target, Source]]:
+def _scratch_file(folder: Path, shape: Shape) -> Iterator[Elements]:
     """A file without a name for a buffer of a shape, to be written and then read.  Its space is reserved at once.
 
     It has lost its name before it gets a byte, so nothing is left of it, however the process ends.
     """
     name = f"the scratch file in {folder}"
-    header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
-    empty = np.empty(0, np.uint8)
-    with _nameless(folder) as stream:
-        try:
-            reserve_space(stream, shape.nbytes)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, name) from error
-        yield Target(header, 0, stream, empty), Source(header, 0, stream, empty)
-
-
-@contextlib.contextmanager
-def _nameless(folder: Path) -> Iterator[BinaryIO]:
-    """A file of a folder, open and without a name."""
-    descriptor, name = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
+    descriptor, temporary = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
     with open(descriptor, "r+b", buffering=0) as stream:
-        os.unlink(name)
-        yield stream
+        os.unlink(temporary)
+        with named(name):
+            reserve_space(stream, shape.nbytes)
+        yield Elements(buffer_header(name, shape), 0, stream)

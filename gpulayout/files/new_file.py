@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
+from gpulayout.files.errors import FileError, Note, OutputExistsError, named, warn
+from gpulayout.files.linux_files import forget_content
 from gpulayout.files.other_formats import refuse_other_output
 from gpulayout.files.standard_streams import File, check_standard_output, names_stream, opened, status_of
 
@@ -145,6 +146,30 @@ def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[Bina
 
 
 @contextlib.contextmanager
+def new_file_of_size(
+    path: Path, beginning: bytes, size: int, *, overwrite: bool, note: Note = warn
+) -> Iterator[BinaryIO]:
+    """The same for a file that begins so.  The space for all its bytes is reserved before."""
+    with new_file(path, overwrite=overwrite, note=note) as stream:
+        stream.write(beginning)
+        stream.flush()
+        reserve_space(stream, size)
+        try:
+            yield stream
+        except BaseException:
+            forget_content(stream)
+            raise
+
+
+def reserve_space(stream: BinaryIO, size: int) -> None:
+    """Take the space now, so that a full disk is an error before the work and not after it."""
+    if size and hasattr(os, "posix_fallocate"):  # which refuses to reserve nothing
+        os.posix_fallocate(stream.fileno(), 0, size)
+    else:
+        os.ftruncate(stream.fileno(), size)
+
+
+@contextlib.contextmanager
 def _temporary_file(place: Place) -> Iterator[BinaryIO]:
     """A file with the temporary name, which is gone when the `with` ends."""
     try:
@@ -220,11 +245,10 @@ def claim_and_replace(place: Place, note: Note) -> None:
     it stays if the process is killed then.
     """
     try:
-        os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place.folder))
+        with named(str(place.path)):
+            os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place.folder))
     except FileExistsError:
         raise _exists(place.path) from None
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(place.path)) from error
     try:
         _replace(place)
     except BaseException:

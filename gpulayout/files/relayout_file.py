@@ -1,4 +1,4 @@
-"""`relayout_file`: from file to file, for arrays larger than memory and for whole models."""
+"""`relayout_file`: from file to file, for arrays larger than memory and for whole models, and what it gives back."""
 
 from __future__ import annotations
 
@@ -8,25 +8,101 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias, Unpack, overload
 
 from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.api.given_shapes import own_shape
 from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.shaped_buffer import ShapedBuffer
-from gpulayout.files.results import CheckpointRelayout, FileRelayout
 from gpulayout.layout.checks import clipped, type_text, value_text
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
 
 if TYPE_CHECKING:
-    from gpulayout.files.source import Source
+    from gpulayout.files.checkpoints.changes import TensorPlan
+    from gpulayout.files.elements import Elements
 
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
 Rules = OneSet | Sequence[OneSet]
 
 Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]  # of names
+
+
+class FileRelayout(NamedTuple):
+    """What `relayout_file` has done.
+
+    Attributes
+    ----------
+    source, target : Shape
+        The shapes of the two files.
+    dimensions : tuple of int
+        Those in the header of the new file: of the N-d array, or of the 1-D buffer.
+    blocks : tuple of int
+        The number of blocks in each pass: one number, or two if there was a scratch file.
+    bytes_read, bytes_written : int
+        Bytes that were read from and written to files, the scratch file included.
+    seconds : float
+        With the time to write the new file to the disk.
+    """
+
+    source: Shape
+    target: Shape
+    dimensions: tuple[int, ...]
+    blocks: tuple[int, ...]
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+
+
+class TensorReport(NamedTuple):
+    """What became of one tensor.
+
+    Attributes
+    ----------
+    name : str
+        In the old file.
+    new_name : str or None
+        In the new file; None if it was left out.
+    before, after : str
+        Type and shape in the two headers, such as ``F32[2,3]``; or, for bytes with a note, the text of their shape.
+    moved : bool
+        False for bytes that are the same.
+    kind : str or None
+        What the tensor was taken as, where layers of several kinds have such weights: ``"conv"``,
+        ``"conv_transpose"``, ``"linear"``, ``"embedding"`` or ``"attention"``.
+    known_by : str or None
+        What said so: ``"assume"``, the argument; ``"bias"``, its length; ``"name"``, the layer's; ``"rule"``, which is
+        for no other kind; or ``"guess"``.
+    """
+
+    name: str
+    new_name: str | None
+    before: str
+    after: str
+    moved: bool
+    kind: str | None
+    known_by: str | None
+
+
+class CheckpointRelayout(NamedTuple):
+    """What `relayout_file` has done with a model file.
+
+    Attributes
+    ----------
+    tensors : tuple of TensorReport
+        All tensors, in the order of the old file.
+    bytes_read, bytes_written : int
+        Bytes of elements.
+    seconds : float
+        With the time to write the new file to the disk.
+    """
+
+    tensors: tuple[TensorReport, ...]
+    bytes_read: int
+    bytes_written: int
+    seconds: float
 
 
 @overload
@@ -177,28 +253,23 @@ def relayout_file(
     """
     # Late, so that `import gpulayout` need not wait.
     from gpulayout.files.checkpoints.opening import are_models, is_about_model
+    from gpulayout.files.errors import OutputExistsError
 
     _check_keywords(options)
     report = _ignore if progress is None else progress
     if tensors is None and (is_about_model(file, out, target, source) or (are_models(file, out) and not raw)):
         tensors = {}
-    if tensors is not None:
-        return _relayout_model(
-            file,
-            out,
-            {"source": source, "target": target, "raw": raw or None, "scratch": scratch, **options},
-            tensors=tensors,
-            rename=rename,
-            assume=assume,
-            allow_unmatched=allow_unmatched,
-            overwrite=overwrite,
-            max_bytes=max_bytes,
-            progress=report,
-        )
-    for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
-        if value:
-            raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
-    return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
+    try:
+        if tensors is not None:
+            others: dict[str, Any] = {"source": source, "target": target, "raw": raw or None, "scratch": scratch}
+            own = tensors, rename, assume, allow_unmatched, overwrite, max_bytes
+            return _relayout_model(file, out, *own, report, **others, **options)
+        for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
+            if value:
+                raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
+        return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
+    except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
+        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
 
 
 _OTHER_WORDS = {
@@ -229,13 +300,6 @@ def _check_keywords(options: Mapping[str, Any]) -> None:
             raise TypeError(f"{value_text(name)} is not a keyword of this call{hint}")
 
 
-def _path(role: str, given: str | os.PathLike[str]) -> Path:
-    if not isinstance(given, (str, os.PathLike)):
-        or_array = " or a gl.Array" if role == "file" else ""
-        raise TypeError(f"{role} is {type_text(given)}: it must be a path{or_array}, as text or pathlib.Path")
-    return Path(os.path.abspath(given))
-
-
 def _relayout_array(
     file: str | os.PathLike[str] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
@@ -250,11 +314,9 @@ def _relayout_array(
 ) -> FileRelayout:
     """`relayout_file` of one array."""
     # Loaded late, so that `import gpulayout` need not wait for them.
-    from gpulayout.files.errors import OutputExistsError
-    from gpulayout.files.file_plan import file_plan
-    from gpulayout.files.least_memory import sensible_route
-    from gpulayout.files.move import move
+    from gpulayout.files.move import file_plan, move
     from gpulayout.files.new_file import check_output
+    from gpulayout.files.route import sensible_route
 
     check_simple(options, "files")
     # Absolute: the folder of the process may change during the call.
@@ -265,14 +327,11 @@ def _relayout_array(
         shape: Shape | None = own_shape(array.shape, source, "source")
     else:
         shape = None if source is None else as_shape(source, "source")
-    try:
-        check_output(new_file, source_file, overwrite=overwrite)
-        with _opened(array, source_file, shape, raw) as opened:
-            plan = file_plan(opened, new_file, shape, target, raw=raw, **options)
-            way = sensible_route(plan.relayout, max_bytes, folder)
-            seconds = move(plan, new_file, way, progress, overwrite=overwrite)
-    except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
-        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
+    check_output(new_file, source_file, overwrite=overwrite)
+    with _opened(array, source_file, shape, raw) as opened:
+        plan = file_plan(opened, new_file, shape, target, raw=raw, **options)
+        way = sensible_route(plan.relayout, max_bytes, folder)
+        seconds = move(plan, new_file, way, progress, overwrite=overwrite)
     return FileRelayout(
         plan.relayout.source,
         plan.relayout.target,
@@ -284,36 +343,85 @@ def _relayout_array(
     )
 
 
+def _path(role: str, given: str | os.PathLike[str]) -> Path:
+    if not isinstance(given, (str, os.PathLike)):
+        or_array = " or a gl.Array" if role == "file" else ""
+        raise TypeError(f"{role} is {type_text(given)}: it must be a path{or_array}, as text or pathlib.Path")
+    return Path(os.path.abspath(given))
+
+
+def _opened(array: Any, file: Path | None, shape: Shape | None, raw: bool) -> AbstractContextManager[Elements]:
+    """What is read: the elements of a file, or the memory of an array."""
+    from gpulayout.files.elements import Elements, buffer_header, open_source
+
+    if file is not None:
+        return open_source(file, shape, raw=raw)
+    return nullcontext(Elements(buffer_header("the gl.Array", array.shape), 0, None, host_bytes(array)))
+
+
 def _relayout_model(
     file: str | os.PathLike[str] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
-    others: dict[str, Any],
-    **options: Any,
+    tensors: Rules,
+    rename: Pairs,
+    assume: Pairs,
+    allow_unmatched: bool,
+    overwrite: bool,
+    max_bytes: SupportsIndex | str | None,
+    progress: Callable[[int, int], None],
+    dtype: Any = None,
+    **others: Any,
 ) -> CheckpointRelayout:
     """`relayout_file` of a model; TypeError for keywords that are for one array."""
-    from gpulayout.files.checkpoints.relayout import relayout_checkpoint
-    from gpulayout.files.errors import OutputExistsError
+    from gpulayout.files.checkpoints.kinds import assumptions
+    from gpulayout.files.checkpoints.maps import rule_sets
+    from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
+    from gpulayout.files.checkpoints.opening import open_checkpoint
+    from gpulayout.files.checkpoints.planning import plan_relayout
 
-    dtype = others.pop("dtype", None)
     for name, value in others.items():
         if value is not None:
             instead = f": {_FOR_MODELS[name].format(value_text(value))}" if name in _FOR_MODELS else ""
             raise TypeError(f"{name} is for one array, not for a model{instead}")
     if isinstance(file, ShapedBuffer):
         raise TypeError("file is a gl.Array, and a model is moved from a file to a file")
-    try:
-        return relayout_checkpoint(file, out, dtype=dtype, **options)
-    except OutputExistsError as error:
-        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
+    source, target = Path(os.path.abspath(file)), Path(os.path.abspath(out))
+    sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
+    assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
+    element_type = None if dtype is None else ElementType.of(dtype)
+    with open_checkpoint(source) as opened:
+        plan = plan_relayout(
+            opened,
+            target,
+            sets,
+            assumed=assumed,
+            dtype=element_type,
+            allow_unmatched=allow_unmatched,
+            overwrite=overwrite,
+        )
+        work = work_within(plan, max_bytes)
+        seconds = move_checkpoint(work, progress, overwrite=overwrite)
+    return CheckpointRelayout(tuple(map(tensor_report, plan.changes)), work.bytes_read, work.bytes_written, seconds)
 
 
-def _opened(array: Any, file: Path | None, shape: Shape | None, raw: bool) -> AbstractContextManager[Source]:
-    """What is read: the elements of a file, or the memory of an array."""
-    from gpulayout.files.source import open_source, source_in_memory
+def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:
+    """The pairs of a mapping, or of a list of pairs; TypeError for other values."""
+    pairs = list(value.items() if isinstance(value, Mapping) else value) if isinstance(value, Iterable) else [value]
+    if isinstance(value, str) or not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in pairs):
+        raise TypeError(f"{name} is {value_text(value)}: it takes a mapping from regular expressions to {what}")
+    return [(regex, text) for regex, text in pairs]
 
-    if file is not None:
-        return open_source(file, shape, raw=raw)
-    return nullcontext(source_in_memory(host_bytes(array), array.shape))
+
+def tensor_report(change: TensorPlan) -> TensorReport:
+    """A change as users see it."""
+    return TensorReport(
+        change.tensor.name,
+        change.name,
+        str(change.before),
+        str(change.stored),
+        change.plan is not None,
+        *(change.kind or (None, None)),
+    )
 
 
 def _ignore(done: int, total: int) -> None:

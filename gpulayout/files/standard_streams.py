@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from gpulayout.files.errors import FileError
+from gpulayout.files.errors import FileError, named
 from gpulayout.files.other_formats import refuse_other_folder
 
 File = Path | Literal["-"]
@@ -91,11 +91,9 @@ def write_standard_output(*parts: bytes | memoryview) -> None:
     """Write all bytes and flush them; an OSError names standard output, and `FileError` says that it is closed."""
     check_standard_output_open()
     stream = sys.stdout.buffer
-    try:
+    with named("standard output"):
         for part in parts:
             rest = memoryview(part)
             while rest:
                 rest = rest[stream.write(rest) :]  # with PYTHONUNBUFFERED it may write less than all
         stream.flush()
-    except OSError as error:  # also a BrokenPipeError, which stays one
-        raise OSError(error.errno, error.strerror, "standard output") from error

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("dask.array")
 
-from gpulayout.dask.pieces import are_boxes, boxes_of, chunks_of, pieces_of_axis  # noqa: E402
+from gpulayout.dask.transposing import are_boxes, boxes_of, chunks_of, pieces_of_axis  # noqa: E402
 
 
 def compositions(total):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.files.move import route
+from gpulayout.files.route import route
 
 DTYPES = [  # of the file, and keywords
     ("u1", {"dtype": "f32", "scale": 0.3, "shift": -1}),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.cpu import native
-from gpulayout.files import engine, least_memory, move, pieces
+from gpulayout.files import engine, move, route
 from gpulayout.files.memory import block_limit
 
 PAGE = engine.PAGE
@@ -26,7 +26,7 @@ def folder(tmp_path):
 @pytest.fixture(autouse=True)
 def any_limit(monkeypatch):
     """Limits that make short runs are accepted: these tests are about small blocks."""
-    monkeypatch.setattr(least_memory, "LEAST_RUN", 0)
+    monkeypatch.setattr(route, "LEAST_RUN", 0)
 
 
 def moved(folder, source, target, *, memory, **options):
@@ -74,9 +74,9 @@ def test_a_file_gets_the_bytes_that_the_plan_gives_in_memory(folder, source, tar
 @pytest.mark.parametrize("two", [False, True])
 def test_two_pairs_of_buffers_where_runs_are_long(folder, monkeypatch, target, memory, two):
     pairs = []
-    monkeypatch.setattr(move, "LONG_RUN", 8)
+    monkeypatch.setattr(route, "LONG_RUN", 8)
     monkeypatch.setattr(
-        move, "move_blocks", lambda *given, **named: (pairs.append(named["pairs"]), engine.move_blocks(*given, **named))
+        move, "move_jobs", lambda *given, **named: (pairs.append(named["pairs"]), engine.move_jobs(*given, **named))
     )
     found, expected, done = moved(folder, "f32[40,30,50]", target, memory=memory, scratch=folder if two else None)
     assert found == expected and pairs == [2] * len(done.blocks)
@@ -105,9 +105,9 @@ def test_runs_that_blocks_continue_within_a_page(tmp_path_factory, rows, columns
 
 def test_every_write_but_the_last_ends_at_a_page(folder, monkeypatch, numpy_alone):
     ends = []
-    write = engine.Target.write_from
+    write = engine.Elements.write_from
     monkeypatch.setattr(
-        engine.Target,
+        engine.Elements,
         "write_from",
         lambda self, part, start: (ends.append(self.offset + start + len(part)), write(self, part, start))[1],
     )
@@ -120,7 +120,7 @@ def test_every_write_but_the_last_ends_at_a_page(folder, monkeypatch, numpy_alon
 
 
 def test_long_runs_are_moved_in_pieces(folder, monkeypatch):
-    monkeypatch.setattr(pieces, "PIECE", 1000)
+    monkeypatch.setattr(engine, "PIECE", 1000)
     found, expected, done = moved(folder, "f32[300,40]", "{1,0}", memory=None)
     assert found == expected and done.blocks == (1,)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.files.least_memory import LEAST_RUN, MOST_BLOCKS, sensible_route
 from gpulayout.files.memory import as_bytes
+from gpulayout.files.route import LEAST_RUN, MOST_BLOCKS, sensible_route
 from tests.support import strategies
 from tests.support.command_line import run
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout.cpu import native
 from gpulayout.files import engine, linux_files
+from gpulayout.files.elements import Elements
 from gpulayout.files.errors import FileError
 from gpulayout.files.npy import Header
-from gpulayout.files.source import Source
-from gpulayout.files.target import Target
 from gpulayout.moves.runs import Runs
 
 PAGE = engine.PAGE
@@ -26,11 +25,11 @@ needs_engine = pytest.mark.skipif(native.module() is None, reason="needs the nat
 
 def source_of(stream, offset):
     header = Header("in.bin", np.dtype(np.uint8), (CONTENT.size - offset,), False, "a buffer")
-    return Source(header, offset, stream, NONE)
+    return Elements(header, offset, stream, NONE)
 
 
 def target_of(stream, offset, nbytes):
-    return Target(Header("out.bin", np.dtype(np.uint8), (nbytes,), False), offset, stream, NONE)
+    return Elements(Header("out.bin", np.dtype(np.uint8), (nbytes,), False), offset, stream, NONE)
 
 
 def forget(path):

@@ -9,9 +9,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from gpulayout.files.elements import open_source
 from gpulayout.files.errors import FileError
 from gpulayout.files.npy import read_header
-from gpulayout.files.source import open_source
 
 
 def npy_bytes(array: np.ndarray, **options) -> bytes:

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 import gpulayout as gl
 from gpulayout.cli.main import commands
+from gpulayout.files.elements import open_source
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_output
 from gpulayout.files.npy import read_header
-from gpulayout.files.source import open_source
 from tests.support.command_line import failure, run
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

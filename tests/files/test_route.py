@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 import gpulayout as gl
-from gpulayout.files.move import PACKED_BLOCK, route
+from gpulayout.files.route import PACKED_BLOCK, route
 
 GIB = 1 << 30
 

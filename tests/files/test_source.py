@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.files import positioned
+from gpulayout.files import elements
+from gpulayout.files.elements import open_source
 from gpulayout.files.errors import FileError
-from gpulayout.files.source import open_source
 
 SHAPE = gl.parse_shape("u8[4,6]{0,1}")
 CONTENT = bytes(range(24))
@@ -50,7 +50,7 @@ def test_every_part_of_the_elements_is_what_the_file_holds(header, path, system)
 
 
 def test_a_part_larger_than_one_call_of_the_system_reads_is_read_whole(path, monkeypatch, system):
-    monkeypatch.setattr(positioned, "CHUNK", 5)
+    monkeypatch.setattr(elements, "CHUNK", 5)
     path.write_bytes(CONTENT)
     with open_source(path, SHAPE) as source:
         assert read(source, 1, 22) == CONTENT[1:23]

@@ -6,9 +6,9 @@ import os
 import numpy as np
 import pytest
 
-from gpulayout.files import positioned, target
+from gpulayout.files import elements, new_file
+from gpulayout.files.elements import new_target
 from gpulayout.files.npy import Header
-from gpulayout.files.target import new_target
 from tests.support.unprivileged import unprivileged
 
 
@@ -51,7 +51,7 @@ def test_a_file_in_fortran_order_is_what_numpy_would_save(path):
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_parts_are_written_in_any_order(path, plain, monkeypatch, system):
-    monkeypatch.setattr(positioned, "CHUNK", 3)
+    monkeypatch.setattr(elements, "CHUNK", 3)
     content = bytes(range(24))
     with new_target(path, header("u1", (24,)), plain=plain, overwrite=False) as new:
         for start in (16, 0, 8):
@@ -67,8 +67,8 @@ def test_the_name_appears_when_the_file_is_complete(path):
 
 def test_the_space_is_taken_before_an_element_is_written(path, monkeypatch):
     taken = []
-    reserve = target.reserve_space
-    monkeypatch.setattr(target, "reserve_space", lambda stream, size: (taken.append(size), reserve(stream, size)))
+    reserve = new_file.reserve_space
+    monkeypatch.setattr(new_file, "reserve_space", lambda stream, size: (taken.append(size), reserve(stream, size)))
     with new_target(path, header("f4", (1000,)), plain=False, overwrite=False) as new:
         assert taken == [4128] and os.fstat(new.stream.fileno()).st_size == 4128
 
@@ -77,7 +77,7 @@ def test_a_full_disk_is_an_error_that_names_the_output_and_leaves_nothing(path, 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(target, "reserve_space", full)
+    monkeypatch.setattr(new_file, "reserve_space", full)
     with pytest.raises(OSError) as caught:
         write(path, bytes(12), header("f4", (3,)))
     assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(path) and os.listdir(path.parent) == []

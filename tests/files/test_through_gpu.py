@@ -5,7 +5,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api import backends
-from gpulayout.files import least_memory
+from gpulayout.files import route
 from tests.support.device_arrays import on_gpu_alone
 from tests.support.orders import orders
 
@@ -14,7 +14,7 @@ from tests.support.orders import orders
 def lanes(cp, monkeypatch):
     """The bytes of the lanes that were made: (host, device)."""
     made, kind = [], backends.gpu_module().CupyLane
-    monkeypatch.setattr(least_memory, "LEAST_RUN", 0)  # small files in several blocks
+    monkeypatch.setattr(route, "LEAST_RUN", 0)  # small files in several blocks
     monkeypatch.setattr(backends.gpu_module(), "CupyLane", lambda *nbytes: (made.append(nbytes), kind(*nbytes))[1])
     return made
 

@@ -6,6 +6,16 @@ U8, its bytes.  A note in the metadata then says what they are:
     "__metadata__": {"gpulayout:up.weight": "f32[200,10]{1,0:T(8,128)}"}
 
 A tensor with a note is read as what the note says.
+
+Axes may get the reverse order, as those of the kernels of Flax's transposed convolutions.  A layout cannot express it.
+The axes come first on one side of the move, so a tensor there is a row of equal parts, which stand in reverse order.  A
+kernel of 3 x 3 of Flax, (h, w, in, out), has 9:
+
+    tap        (0,0) (0,1) (0,2) (1,0) ... (2,2)
+    is read as (2,2) (2,1) (2,0) (1,2) ... (0,0)
+
+So bytes are read from other places of the file, or written to them.  The move itself knows nothing of it, and takes the
+memory that it takes without.
 """
 
 from __future__ import annotations
@@ -13,22 +23,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.targets import layout_for
-from gpulayout.files.checkpoints.flips import Flip, flip_of
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
 from gpulayout.files.checkpoints.kinds import Kind
-from gpulayout.files.checkpoints.rules import Rule
+from gpulayout.files.checkpoints.rules import Rule, is_pattern
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_fields import BitOrder
-from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.patterns import Groups, Pattern, read_pattern
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
@@ -46,6 +55,17 @@ class Stored(NamedTuple):
     dimensions: tuple[int, ...]
     note: str | None
 
+    def __str__(self) -> str:
+        """As people read it: F32[2,3], or the text of a shape."""
+        return self.note or f"{self.dtype}[{','.join(map(str, self.dimensions))}]"
+
+
+class Flip(NamedTuple):
+    """The side of a move whose parts are in reverse order, and how many there are."""
+
+    side: Literal["before", "after"]
+    parts: int
+
 
 @dataclass(frozen=True)
 class TensorPlan:
@@ -55,7 +75,7 @@ class TensorPlan:
     name     in the new one; None if it is left out
     stored   how it will lie there
     plan     the move between the bytes of the two; None if they stay the same
-    before, after   the elements on both sides, as people read them: "F32[2,3]", or the text of a shape
+    before   how it lies in the old file
     flip     the side of the plan whose parts are in reverse order; None for none
     kind     what the tensor was taken as, where its rules ask
     """
@@ -64,8 +84,7 @@ class TensorPlan:
     name: str | None
     stored: Stored
     plan: Plan | None
-    before: str
-    after: str
+    before: Stored
     flip: Flip | None = None
     kind: Kind | None = None
 
@@ -102,48 +121,48 @@ class Changes:
 def _change_of(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype: ElementType | None) -> TensorPlan:
     """What a rule makes of a tensor; the name and the kind are the caller's."""
     lies = Stored(tensor.dtype, tensor.dimensions, note)
-    before = note or str(tensor)
     if rule is not None and (rule.drop or rule.keep):
-        return TensorPlan(tensor, None, lies, None, before, before)
+        return TensorPlan(tensor, None, lies, None, lies)
     options: ArithmeticOptions = {} if rule is None else rule.options
     to = None if rule is None else rule.target_for(tensor, len(dimensions_of(tensor, note)))
     element_type = DTYPES[tensor.dtype] if note is None else noted_shape(tensor, note).element_type
     if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
         options = {**options, "dtype": dtype}
     if to is None and not options:
-        return TensorPlan(tensor, None, lies, None, before, before)
+        return TensorPlan(tensor, None, lies, None, lies)
     source = source_shape(tensor, note)
-    origin = f"tensor {value_text(tensor.name)}, {before}"
+    origin = f"tensor {value_text(tensor.name)}, {lies}"
     try:
         move = plan(source, _target(source, to, options), **options)
-        stored = _stored(source, move.target, to)
-        flip = _flip(source, rule, to, move)
+        pattern = read_pattern(to, source.rank, "pattern") if is_pattern(to) else None
+        stored = stored_shape(move.target if pattern is None else _array_after(pattern, source, move.target))
+        flip = None if rule is None or pattern is None else _flip(source, rule, pattern, move)
     except LayoutError as error:
         raise LayoutError(f"{origin}: {error}") from None
     except TypeError as error:
         raise TypeError(f"{origin}: {error}") from None
-    same = move.change is None and same_buffer(source, move.target) and flip is None
-    after = stored.note or f"{stored.dtype}[{','.join(map(str, stored.dimensions))}]"
-    return TensorPlan(tensor, None, stored, None if same else move, before, after, flip)
+    return TensorPlan(tensor, None, stored, None if flip is None and _stays(move) else move, lies, flip)
 
 
-def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, move: Plan) -> Flip | None:
+def _stays(move: Plan) -> bool:
+    """True for a move after which all bytes are the same."""
+    return move.change is None and same_buffer(move.source, move.target)
+
+
+def _flip(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip | None:
     """The flip of a rule for a tensor; None where every axis keeps its order.
 
     A source that is read in reverse order reaches the plan reversed, so numbers along its flipped axes would apply to
     the wrong parts.
     """
-    if rule is None or not rule.flip or not isinstance(to, str):
-        return None
-    flip = flip_of(to, rule.flip, source.dimensions)
+    flip = flip_of(pattern, rule.flip, source.dimensions)
     if flip is None or flip.parts < 2:
         return None
     side = move.target if flip.side == "after" else source
     in_order = flip.side == "after" or same_buffer(source, _in_c_order(source.element_type, source.dimensions))
     if not in_order or side.nbytes % flip.parts:
         raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {side} is none")
-    groups = read_pattern(to, source.rank).before
-    flipped = [dim for dim, group in enumerate(groups) if {*group} & {*rule.flip}]
+    flipped = [dim for dim, group in enumerate(pattern.before) if {*group} & {*rule.flip}]
     for parameter in () if move.change is None or flip.side == "after" else move.change.parameters:
         if any(parameter.blocks[dim] for dim in flipped):
             raise LayoutError(
@@ -153,11 +172,39 @@ def _flip(source: Shape, rule: Rule | None, to: Layout | str | None, move: Plan)
     return flip
 
 
+def flip_of(pattern: Pattern, axes: tuple[str, ...], dimensions: tuple[int, ...]) -> Flip | None:
+    """The flip of those axes that occur in a pattern; None if none does.
+
+    `LayoutError` if they come first on neither side.
+
+    >>> flip_of(read_pattern("i o h w -> h w i o", 4), ("d", "h", "w"), (4, 5, 3, 3))
+    Flip(side='after', parts=9)
+    """
+    sizes = pattern.axis_sizes(dimensions, {})
+    flipped = {axis for axis in axes if axis in sizes}
+    if not flipped:
+        return None
+    parts = math.prod(sizes[axis] for axis in flipped)
+    if _come_first(pattern.after, flipped):
+        return Flip("after", parts)
+    if _come_first(pattern.before, flipped):
+        return Flip("before", parts)
+    raise LayoutError(
+        f"flip {value_text(' '.join(axes))} is for axes that come first on one side, and in {pattern.shown} they do on "
+        "neither"
+    )
+
+
+def _come_first(groups: Groups, axes: set[str]) -> bool:
+    names = [name for group in groups for name in group]
+    return {*names[: len(axes)]} == axes
+
+
 def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) -> Layout | str:
     """The target of a plan.  A pattern leaves packed elements packed."""
     if to is None:
         return source.layout
-    if source.is_packed and "dtype" not in options and isinstance(to, str) and "->" in to:
+    if source.is_packed and "dtype" not in options and is_pattern(to):
         packed = {"element_size_in_bits": source.element_type.bits, "bit_order": source.layout.bit_order}
         return layout_for(to, source.dimensions).replace(**packed)
     return to
@@ -197,17 +244,13 @@ def noted_shape(tensor: StoredTensor, note: str) -> Shape:
     return shape
 
 
-def _stored(source: Shape, target: Shape, to: Layout | str | None) -> Stored:
-    """How the bytes of a target are stored.  After a pattern they are an array in C order, of other dimensions."""
-    result = target
-    if isinstance(to, str) and "->" in to:
-        pattern = read_pattern(to, source.rank)
-        sizes = pattern.axis_sizes(source.dimensions, {})
-        dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
-        bit_order = target.layout.bit_order
-        result = _in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
-        assert result.nbytes == target.nbytes
-    return stored_shape(result)
+def _array_after(pattern: Pattern, source: Shape, target: Shape) -> Shape:
+    """What the bytes of a target are after a pattern: an array in C order, of other dimensions."""
+    dimensions = tuple(math.prod(part.size for part in group) for group in pattern.parts(source.dimensions, {}))
+    bit_order = target.layout.bit_order
+    result = _in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
+    assert result.nbytes == target.nbytes
+    return result
 
 
 def stored_shape(shape: Shape) -> Stored:
@@ -232,19 +275,16 @@ def restored(tensor: StoredTensor, note: str | None) -> TensorPlan:
 
     Integers of 1, 2 and 4 bits become those of 8.  Types that the format lacks keep a note, now without a layout.
     """
-    before = note or str(tensor)
+    lies = Stored(tensor.dtype, tensor.dimensions, note)
     if note is None:
-        return TensorPlan(tensor, tensor.name, Stored(tensor.dtype, tensor.dimensions, None), None, before, before)
+        return TensorPlan(tensor, tensor.name, lies, None, lies)
     source = noted_shape(tensor, note)
     options: dict[str, Any] = {}
     packed = source.element_type is ElementType.F4E2M1FN and source.element_count % 2 == 0
     if source.element_type.is_sub_byte and source.element_type.is_integral:
         options["dtype"] = "s8" if source.element_type.is_signed else "u8"
     move = plan(source, _in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
-    stored = stored_shape(move.target)
-    same = move.change is None and same_buffer(source, move.target)
-    after = stored.note or f"{stored.dtype}[{','.join(map(str, stored.dimensions))}]"
-    return TensorPlan(tensor, tensor.name, stored, None if same else move, before, after)
+    return TensorPlan(tensor, tensor.name, stored_shape(move.target), None if _stays(move) else move, lies)
 
 
 def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -8,9 +8,9 @@ import functools
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, SupportsIndex
 
@@ -19,27 +19,20 @@ import numpy as np
 from gpulayout.api.plan import Plan
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
-from gpulayout.files.checkpoints.flips import FlippedSource, FlippedTarget
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
-from gpulayout.files.engine import Job, Report, jobs_of, move_jobs, wait_for
+from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
+from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
 from gpulayout.files.errors import FileError, Note, warn
-from gpulayout.files.least_memory import sensible_route
-from gpulayout.files.linux_files import forget_content
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import Progress, route
-from gpulayout.files.new_file import new_file
+from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
-from gpulayout.files.pieces import RunThreads
-from gpulayout.files.positioned import CHUNK, read_at, write_at
-from gpulayout.files.source import Source
-from gpulayout.files.target import Target, reserve_space
+from gpulayout.files.route import route, sensible_route
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
 
 COPY_CHUNK = 1 << 24  # bytes of one copy: a signal does not wait for more
 # What copy_file_range says where the file system, or two of them, cannot do it.
 CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.EBADF)
-_EMPTY = np.empty(0, np.uint8)
 
 
 class StoredCopy(NamedTuple):
@@ -59,36 +52,31 @@ class StoredCopy(NamedTuple):
     new: Path
 
 
-class ShardBlocks(NamedTuple):
-    """The work for one file: for each change its blocks, or None if its bytes stay as they are."""
-
-    plan: ShardPlan
-    blocks: tuple[Blocks | None, ...]
-
-
 @dataclass(frozen=True)
 class CheckpointWork:
     """The work for all files.
 
+    blocks  by the `id` of a tensor's plan: tensors that are alike share one.  The bytes of all others stay as they are
     pairs   of buffers: with two, a block is read and another one written while a plan runs
     """
 
-    shards: tuple[ShardBlocks, ...]
+    plan: CheckpointPlan
+    blocks: Mapping[int, Blocks]
     pairs: int
 
     @property
     def bytes_read(self) -> int:
         """Bytes of elements that are read."""
+        changes = (change for shard in self.plan.shards for change in shard.changes)
         return sum(
-            change.tensor.nbytes if blocks is None else blocks.bytes_read
-            for shard in self.shards
-            for change, blocks in zip(shard.plan.changes, shard.blocks)
+            change.tensor.nbytes if (blocks := self.blocks.get(id(change.plan))) is None else blocks.bytes_read
+            for change in changes
         )
 
     @property
     def bytes_written(self) -> int:
         """Bytes of elements that are written."""
-        return sum(place.nbytes for shard in self.shards for place in shard.plan.places)
+        return sum(place.nbytes for shard in self.plan.shards for place in shard.places)
 
 
 def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> CheckpointWork:
@@ -96,60 +84,43 @@ def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> 
     for pairs in (2, 1):
         with contextlib.suppress(LayoutError) if pairs > 1 else contextlib.nullcontext():
             half = max(block_limit(max_bytes) // 2, 1) if pairs > 1 else None
-            found = _BlocksOfPlans(half, max_bytes)
-            shards = (ShardBlocks(shard, tuple(map(found.of, shard.changes))) for shard in plan.shards)
-            return CheckpointWork(tuple(shards), pairs)
+            blocks: dict[int, Blocks] = {}
+            for change in (change for shard in plan.shards for change in shard.changes):
+                if change.plan is not None and change.plan.target.nbytes and id(change.plan) not in blocks:
+                    blocks[id(change.plan)] = _blocks(change, change.plan, half, max_bytes)
+            return CheckpointWork(plan, blocks, pairs)
     raise AssertionError("the last round returns or raises")
 
 
-class _BlocksOfPlans:
-    """The blocks of tensors, once for all that share a plan: of at most `half` bytes, or else of all that the limit
-    allows."""
-
-    def __init__(self, half: int | None, max_bytes: SupportsIndex | str | None):
-        self._half, self._max_bytes = half, max_bytes
-        self._found: dict[int, Blocks] = {}
-
-    def of(self, change: TensorPlan) -> Blocks | None:
-        """The blocks of a tensor; None for a copy."""
-        plan = change.plan
-        if plan is None or not plan.target.nbytes:
-            return None
-        try:
-            if id(plan) not in self._found:
-                self._found[id(plan)] = self._blocks(plan)
-            return self._found[id(plan)]
-        except LayoutError as error:
-            raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
-
-    def _blocks(self, plan: Plan) -> Blocks:
-        if self._half is None or self._max_bytes is not None:
-            found = sensible_route(plan, self._max_bytes, None)
-        return (found if self._half is None else route(plan, self._half, None)).passes[0]
+def _blocks(change: TensorPlan, plan: Plan, half: int | None, max_bytes: SupportsIndex | str | None) -> Blocks:
+    """The blocks of a tensor: of at most `half` bytes, or else of all that the limit allows."""
+    try:
+        if half is None or max_bytes is not None:
+            found = sensible_route(plan, max_bytes, None)
+        return (found if half is None else route(plan, half, None)).passes[0]
+    except LayoutError as error:
+        raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
 
 
-def move_checkpoint(
-    plan: CheckpointPlan, work: CheckpointWork, progress: Progress, *, overwrite: bool, note: Note = warn
-) -> float:
+def move_checkpoint(work: CheckpointWork, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:
     """Write the new file or files.  Returns seconds, with the time to write them to the disk.
 
     All files appear at the end, the index last.  An index that is replaced is removed before the first shard changes,
     so no index ever names shards of another model.
     """
-    start = time.perf_counter()
-    done, total = 0, work.bytes_read + work.bytes_written
-
-    def report(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(done, total)
-
+    start, plan = time.perf_counter(), work.plan
+    report = report_of(progress, work.bytes_read + work.bytes_written)
     with contextlib.ExitStack() as stack:
         placed = stack.enter_context(_none_if_not_all())
         if plan.index is not None:
             index = stack.enter_context(new_file(plan.path, overwrite=overwrite, note=note))
             index.write(plan.index)
-        streams = [stack.enter_context(_new_shard(each.plan, overwrite, note)) for each in work.shards]
+        streams = [
+            stack.enter_context(
+                new_file_of_size(shard.path, shard.header, shard.nbytes, overwrite=overwrite, note=note)
+            )
+            for shard in plan.shards
+        ]
         placed += ((shard.path, os.fstat(stream.fileno())) for shard, stream in zip(plan.shards, streams))
         _move_all(work, streams, report)
         if plan.index is not None and overwrite:
@@ -172,34 +143,20 @@ def _none_if_not_all() -> Iterator[list[tuple[Path, os.stat_result]]]:
         raise
 
 
-@contextlib.contextmanager
-def _new_shard(plan: ShardPlan, overwrite: bool, note: Note) -> Iterator[BinaryIO]:
-    """A new file with its header and its whole length, to be filled inside the `with`."""
-    with new_file(plan.path, overwrite=overwrite, note=note) as stream:
-        stream.write(plan.header)
-        stream.flush()
-        reserve_space(stream, plan.nbytes)
-        try:
-            yield stream
-        except BaseException:
-            forget_content(stream)
-            raise
-
-
 def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report) -> None:
     """Copies go to a thread of their own, beside the blocks that are moved."""
     copies = RunThreads(1)
     pending: deque[Future[int]] = deque()
 
     def jobs() -> Iterator[Job]:
-        for job in _jobs(work.shards, streams):
+        for job in _jobs(work, streams):
             while pending and pending[0].done():
                 report(pending.popleft().result())
             yield job
 
     try:
-        for shard, stream in zip(work.shards, streams):
-            for copy in _joined(_copies(shard, stream)):
+        for shard, stream in zip(work.plan.shards, streams):
+            for copy in _joined(_copies(work, shard, stream)):
                 for begin in range(0, copy.nbytes, COPY_CHUNK):
                     size = min(COPY_CHUNK, copy.nbytes - begin)
                     part = copy._replace(start=copy.start + begin, place=copy.place + begin, nbytes=size)
@@ -210,22 +167,25 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
         copies.stop()
 
 
-def _jobs(shards: Sequence[ShardBlocks], streams: Sequence[BinaryIO]) -> Iterator[Job]:
+def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
     """The blocks of all tensors that move, in the order of the new files."""
-    for shard, stream in zip(shards, streams):
-        old = shard.plan.shard
-        for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
+    for shard, stream in zip(work.plan.shards, streams):
+        old = shard.shard
+        for change, place in zip(shard.changes, shard.places):
+            blocks = work.blocks.get(id(change.plan))
             if blocks is None:
                 continue
             tensor = value_text(clipped(change.tensor.name, 80))
-            read = _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes)
-            written = _bytes(str(shard.plan.path), place.nbytes)
-            source = Source(read, old.contents.start + change.tensor.begin, old.stream, _EMPTY)
-            target = Target(written, len(shard.plan.header) + place.begin, stream, _EMPTY)
+            source = Elements(
+                _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes),
+                old.contents.start + change.tensor.begin,
+                old.stream,
+            )
+            target = Elements(_bytes(str(shard.path), place.nbytes), len(shard.header) + place.begin, stream)
             if change.flip is not None and change.flip.side == "before":
-                source = FlippedSource(read, source.offset, old.stream, _EMPTY, change.flip.parts)
+                source = replace(source, parts=change.flip.parts)
             elif change.flip is not None:
-                target = FlippedTarget(written, target.offset, stream, _EMPTY, change.flip.parts)
+                target = replace(target, parts=change.flip.parts)
             yield from jobs_of(blocks, source, target)
 
 
@@ -233,14 +193,13 @@ def _bytes(name: str, nbytes: int) -> Header:
     return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
 
 
-def _copies(shard: ShardBlocks, stream: BinaryIO) -> Iterator[StoredCopy]:
+def _copies(work: CheckpointWork, shard: ShardPlan, stream: BinaryIO) -> Iterator[StoredCopy]:
     """The tensors of a file that stay as they are, in the order of the new file."""
-    old = shard.plan.shard
-    for change, place, blocks in zip(shard.plan.changes, shard.plan.places, shard.blocks):
-        if blocks is None and place.nbytes:
-            start = old.contents.start + change.tensor.begin
-            at = len(shard.plan.header) + place.begin
-            yield StoredCopy(old.stream, start, stream, at, place.nbytes, change.tensor.name, old.path, shard.plan.path)
+    old = shard.shard
+    for change, place in zip(shard.changes, shard.places):
+        if id(change.plan) not in work.blocks and place.nbytes:
+            start, at = old.contents.start + change.tensor.begin, len(shard.header) + place.begin
+            yield StoredCopy(old.stream, start, stream, at, place.nbytes, change.tensor.name, old.path, shard.path)
 
 
 def _joined(copies: Iterator[StoredCopy]) -> Iterator[StoredCopy]:

@@ -30,26 +30,22 @@ INDEX_ENDING = ".safetensors.index.json"
 MOST_INDEX = 100_000_000  # bytes
 CHUNK = 1 << 20  # bytes that are read at a time
 
+
+def _saved(what: str, library: str, tensors: str) -> str:
+    return f"{what}: safetensors.{library}.save_file({tensors}, 'model.safetensors') makes one of it"
+
+
 # Where models lie that are no safetensors file, and how each becomes one.
-_TORCH = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'model.safetensors') makes one of it"
 OTHER_CHECKPOINTS = {
-    (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"): f"a pickle of PyTorch, which may run code: {_TORCH}",
-    (
-        ".h5",
-        ".hdf5",
-        ".keras",
-    ): "a model of Keras: safetensors.numpy.save_file({w.path: w.numpy() for w in model.weights}, "
-    "'model.safetensors') makes one of it",
+    (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"): _saved(
+        "a pickle of PyTorch, which may run code", "torch", "torch.load(FILE, weights_only=True)"
+    ),
+    (".h5", ".hdf5", ".keras"): _saved("a model of Keras", "numpy", "{w.path: w.numpy() for w in model.weights}"),
     (".gguf",): "GGUF, whose blocks hold scales beside codes: gguf.GGUFReader reads its tensors, and "
     "safetensors.numpy.save_file writes them",
-    (".msgpack",): "a tree of Flax: safetensors.flax.save_file(flax.traverse_util.flatten_dict(params, sep='.'), "
-    "'model.safetensors') makes one of it",
-    (
-        ".npy",
-    ): "one array: safetensors.numpy.save_file({'NAME': numpy.load(FILE)}, 'model.safetensors') makes one of it",
-    (
-        ".npz",
-    ): "a zip of arrays: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors') makes one of it",
+    (".msgpack",): _saved("a tree of Flax", "flax", "flax.traverse_util.flatten_dict(params, sep='.')"),
+    (".npy",): _saved("one array", "numpy", "{'NAME': numpy.load(FILE)}"),
+    (".npz",): _saved("a zip of arrays", "numpy", "dict(numpy.load(FILE))"),
 }
 
 
@@ -70,6 +66,11 @@ def are_models(source: object, target: object) -> bool:
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:
     """True for the name of a safetensors file, or of an index of such files."""
     return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING))
+
+
+def is_index(path: Path) -> bool:
+    """True for the name of an index."""
+    return path.name.lower().endswith(INDEX_ENDING)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def open_checkpoint(path: Path, stage: Stage = untold) -> Iterator[Checkpoint]:
     """A checkpoint, open inside the `with`; `FileError` for what is no such file, and OSError."""
     check_is_checkpoint(path)
     with contextlib.ExitStack() as stack:
-        if not path.name.lower().endswith(INDEX_ENDING):
+        if not is_index(path):
             yield Checkpoint(path, (_open_shard(stack, path),), None)
             return
         index, places = read_index(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +12,37 @@ from typing import Any
 from gpulayout.files.checkpoints.changes import (
     Changes,
     TensorPlan,
+    dimensions_of,
     metadata_with,
     noted_shape,
     notes_of,
     restored,
 )
-from gpulayout.files.checkpoints.choosing import check_formats, notes_in, rules_of
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
-from gpulayout.files.checkpoints.kinds import Assumptions, Kind
-from gpulayout.files.checkpoints.opening import INDEX_ENDING, Checkpoint, Shard, Stage, is_checkpoint, staged, untold
-from gpulayout.files.checkpoints.rules import RuleSet, new_names
+from gpulayout.files.checkpoints.kinds import (
+    FORMATS,
+    Assumptions,
+    Kind,
+    Unclear,
+    assumption_text,
+    check_all_decide,
+    chosen,
+    only,
+    unclear_text,
+)
+from gpulayout.files.checkpoints.maps import readers
+from gpulayout.files.checkpoints.opening import (
+    ENDING,
+    INDEX_ENDING,
+    Checkpoint,
+    Shard,
+    Stage,
+    is_checkpoint,
+    is_index,
+    staged,
+    untold,
+)
+from gpulayout.files.checkpoints.rules import Rule, RuleSet, new_names
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_new_file
 from gpulayout.layout.checks import clipped, counted, value_text
@@ -60,7 +82,6 @@ class CheckpointPlan:
     index       the text of the new index; None for one file
     """
 
-    source: Checkpoint
     path: Path
     changes: tuple[TensorPlan, ...]
     unmatched: tuple[str, ...]
@@ -122,23 +143,22 @@ def check_dtype(dtype: ElementType | None) -> None:
 def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False, stage: Stage = untold) -> CheckpointPlan:
     """The checkpoint with every tensor that has a note as the array that the note describes."""
     check_outputs(source, path, overwrite=overwrite)
-    by_shard, noted = [], 0
-    for shard in staged(source.shards, "files planned", stage):
-        notes = notes_of(shard.contents.metadata)
-        by_shard.append((shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors]))
-        noted += sum(each.name in notes for each in shard.contents.tensors)
-    if not noted:
+    notes = notes_in(source)
+    by_shard = [
+        (shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors])
+        for shard in staged(source.shards, "files planned", stage)
+    ]
+    if not notes:
         raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
     return _planned(source, path, by_shard, (), {}, stage)
 
 
 def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
     """`FileError` when the result must not be written where it is asked for."""
-    kinds = "one file" if source.index is None else "shards with an index", is_index(path)
-    if not is_checkpoint(path) or (source.index is None) == kinds[1]:
-        ending = ".safetensors" if source.index is None else INDEX_ENDING
+    if not is_checkpoint(path) or is_index(path) == (source.index is None):
+        what, ending = ("one file", ENDING) if source.index is None else ("shards with an index", INDEX_ENDING)
         raise FileError(
-            f"{path}: {source.path.name} is {kinds[0]}, and so is the result: give it a name that ends in {ending}"
+            f"{path}: {source.path.name} is {what}, and so is the result: give it a name that ends in {ending}"
         )
     check_new_file(path, source.path, overwrite=overwrite)
     if source.index is not None:
@@ -146,9 +166,118 @@ def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
             check_new_file(path.parent / shard.name, shard.path, overwrite=overwrite)
 
 
-def is_index(path: Path) -> bool:
-    """True for the name of an index."""
-    return path.name.lower().endswith(INDEX_ENDING)
+# ---- the rule of each tensor -----------------------------------------------------------------------------------------
+
+
+def check_formats(source: Checkpoint, sets: Sequence[RuleSet], assumed: Assumptions) -> None:
+    """`LayoutError` for a map that reads another format than the file says it has."""
+    for shard in source.shards:
+        written = (shard.contents.metadata or {}).get("format", "")
+        said = assumed.format or written.lower()
+        for each in sets:
+            if said not in FORMATS or not each.reads or said in each.reads:
+                continue
+            says = f"its metadata says format {written}"
+            if assumed.format:
+                says = f"{assumption_text('format', assumed.format)} says format {assumed.format}"
+            insist = assumption_text("format", each.reads[0])
+            raise LayoutError(
+                f"{shard.path}: {says}, which is {FORMATS[said]}'s, but {each.origin} reads "
+                f"{' or '.join(each.reads)}.  {readers().get(said, 'No ready map')} reads {said}.  If "
+                f"{'that' if assumed.format else 'the metadata'} is wrong, write {insist}"
+            )
+
+
+def notes_in(source: Checkpoint) -> dict[str, str]:
+    """The notes about all tensors, each from the file that has the tensor."""
+    found = {}
+    for shard in source.shards:
+        notes = notes_of(shard.contents.metadata)
+        found.update({each.name: notes[each.name] for each in shard.contents.tensors if each.name in notes})
+    return found
+
+
+def rules_of(
+    source: Checkpoint,
+    notes: Mapping[str, str],
+    sets: Sequence[RuleSet],
+    assumed: Assumptions,
+    *,
+    allow_unmatched: bool,
+    stage: Stage,
+) -> dict[str, Chosen]:
+    """The rule of every tensor by name, None for those without one, and the kind that it was chosen for.
+
+    `LayoutError` where a strict map has no rule, where a kind is unclear, and for an assumption that decides nothing.
+    """
+    tensors = [each for shard in source.shards for each in shard.contents.tensors]
+    dimensions = {each.name: dimensions_of(each, notes.get(each.name)) for each in tensors}
+    strict = next((each.origin for each in sets if each.strict), "")
+    found: dict[str, Chosen] = {}
+    unclear: dict[str, list[Unclear]] = {}
+    for tensor in staged(tensors, "tensors matched with rules", stage):
+        one, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
+        if isinstance(one, Unclear):
+            unclear.setdefault(origin, []).append(one)
+            continue
+        found[tensor.name] = one
+        if one[0] is None and strict and not allow_unmatched:
+            who = f"tensor {value_text(clipped(tensor.name, 80))}, {tensor}"
+            raise LayoutError(
+                f"{strict} has no rule for {who}: add one of your own, such as '{only(tensor.name)}=drop', or "
+                f"'{only(tensor.name)}=keep'"
+            )
+    for origin, some in unclear.items():
+        raise LayoutError(unclear_text(some, origin))
+    if not allow_unmatched:
+        check_all_decide(assumed, {name: kind for name, (_, kind) in found.items()}, dimensions, source.path)
+    return found
+
+
+def _chosen_from(
+    sets: Sequence[RuleSet], name: str, dimensions: Mapping[str, tuple[int, ...]], assumed: Assumptions
+) -> tuple[Chosen | Unclear, str]:
+    """What is chosen from the first set with a rule for a tensor, and what messages call that set.
+
+    `LayoutError` for a rule that only changes elements or the name, before one that would move the tensor too.
+    """
+    for number, each in enumerate(sets):
+        rules = each.rules_for(name, len(dimensions[name]))
+        one = chosen(name, rules, dimensions, assumed)
+        if isinstance(one, Unclear):
+            return one, each.origin or rules[0].origin
+        rule = one[0]
+        if rule is not None and not (rule.to or rule.keep or rule.drop):
+            hidden, origin = _chosen_from(sets[number + 1 :], name, dimensions, assumed)
+            if isinstance(hidden, Unclear):
+                return hidden, origin
+            if hidden[0] is not None and hidden[0].to:
+                raise LayoutError(_about_order(rule, hidden[0], name, len(dimensions[name])))
+        if rule is not None:
+            return one, ""
+    return (None, None), ""
+
+
+def _about_order(rule: Rule, other: Rule, name: str, rank: int) -> str:
+    """What to write where a rule does not say in which order the elements of a tensor come."""
+    moved, still = other.pattern_for(rank) or str(other.to[0]), "C"
+    if "->" in moved:
+        before = moved.partition("->")[0].strip()
+        flip = " ".join(axis for axis in other.flip if axis in re.findall(r"\w+", before))
+        moved, still = f"{moved}; flip={flip}" if flip else moved, f"{before} -> {before}"
+    which = f"kind={other.kind}" if other.kind else f"rank={rank}"
+    rest = "".join(f"; {each}" for each in (which, *rule.other_parts))
+    found = other.match.fullmatch(name)
+    named = ""
+    if rule.name is None and other.name is not None and found:
+        named = (
+            f".  It also gives the name {value_text(clipped(other.name.expand(found), 80))}; yours needs a name= too"
+        )
+    return (
+        f"tensor {value_text(clipped(name, 80))}: {rule.origin} does not say in which order the elements come, and "
+        f"{other.origin}, which stands behind it, would move them: write '{moved}{rest}' to do both, or "
+        f"'{still}{rest}' to leave their order{named}"
+    )
 
 
 def _about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Sequence[str]) -> str:
@@ -182,6 +311,9 @@ def _check_renamings(source: Checkpoint, sets: Sequence[RuleSet], names: Sequenc
         raise LayoutError(f"rename of {value_text(clipped(match.pattern, 80))} changes no name of {source.path}{hint}")
 
 
+# ---- the new files ---------------------------------------------------------------------------------------------------
+
+
 def _planned(
     source: Checkpoint,
     path: Path,
@@ -197,7 +329,7 @@ def _planned(
         _shard_plan(shard, path if one else path.parent / shard.name, each, metadata)
         for shard, each in staged(by_shard, "headers made", stage)
     )
-    return CheckpointPlan(source, path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
+    return CheckpointPlan(path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
 
 
 def _check_names(changes: Sequence[TensorPlan]) -> None:
@@ -241,6 +373,9 @@ def _index_text(source: Checkpoint, shards: Sequence[ShardPlan]) -> bytes:
     return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
 
 
+# ---- what users are told ---------------------------------------------------------------------------------------------
+
+
 def summary(changes: Sequence[TensorPlan]) -> str:
     """How many tensors are moved, copied and left out.
 
@@ -267,3 +402,6 @@ def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
         f"{value_text(clipped(names[0], 80))}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
         for kind, names in found.items()
     ]
+
+
+Chosen = tuple[Rule | None, Kind | None]

@@ -18,14 +18,13 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.targets import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
-from gpulayout.files.checkpoints.name_regex import NameRegex
-from gpulayout.files.checkpoints.names import Template, template_of
+from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template_of
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -42,6 +41,11 @@ _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS[1:] if key not in FLAGS)
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 Targets = tuple["Layout | str", ...]
 Renaming = tuple[NameRegex, Template]
+
+
+def is_pattern(target: Layout | str | None) -> TypeGuard[str]:
+    """True for a target that is a pattern."""
+    return isinstance(target, str) and "->" in target
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Rule:
     @property
     def patterns(self) -> list[str]:
         """Those of the targets that are patterns."""
-        return [each for each in self.to if isinstance(each, str) and "->" in each]
+        return [*filter(is_pattern, self.to)]
 
     def pattern_for(self, rank: int) -> str | None:
         """The one pattern of a rank; None if there is none, or several."""
@@ -229,7 +233,10 @@ def _options(given: Mapping[str, Any], origin: str) -> ArithmeticOptions:
     """The arithmetic on the way; all but the type is checked with the tensor."""
     found: Any = {key: given[key] for key in SIMPLE if given.get(key) is not None}
     if given.get("dtype") is not None:
-        found["dtype"] = _element_type(given["dtype"], origin)
+        try:
+            found["dtype"] = ElementType.of(given["dtype"])
+        except TypeError as error:
+            raise LayoutError(f"{origin}: {error}") from None
     return cast(ArithmeticOptions, found)
 
 
@@ -284,20 +291,12 @@ def _flip(value: Any, to: Targets, origin: str) -> tuple[str, ...]:
     given = value.split() if isinstance(value, str) else [] if value is None else value
     if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
         raise LayoutError(f"{origin}: flip {value_text(value)} is not the names of axes, such as 'h w'")
-    texts = [each for each in to if isinstance(each, str) and "->" in each]
-    names = {name for each in texts for group in read_pattern(each, None).before for name in group}
+    names = {name for each in filter(is_pattern, to) for group in read_pattern(each, None).before for name in group}
     for each in given:
         if each not in names:
             has = f"its patterns have {', '.join(sorted(names))}" if names else "it has no pattern"
             raise LayoutError(f"{origin}: flip {value_text(value)} names the axis {value_text(each)}, but {has}")
     return tuple(given)
-
-
-def _element_type(value: Any, origin: str) -> ElementType:
-    try:
-        return ElementType.of(value)
-    except TypeError as error:
-        raise LayoutError(f"{origin}: {error}") from None
 
 
 def _targets(value: Any, origin: str) -> Targets:
@@ -315,7 +314,7 @@ def _targets(value: Any, origin: str) -> Targets:
                     parse_array_shape(each)
             except LayoutError as error:
                 raise LayoutError(f"{origin}: {error}") from None
-    if len(targets) > 1 and not all(isinstance(each, str) and "->" in each for each in targets):
+    if len(targets) > 1 and not all(map(is_pattern, targets)):
         raise LayoutError(f"{origin} has {len(targets)} targets: only patterns, one for each rank, may be several")
     return targets
 

@@ -116,10 +116,10 @@ def test_an_exception_of_progress_ends_the_call(folder):
 SLOW = """
 import sys, time
 import gpulayout.cli.main as command
-from gpulayout.files import positioned
+from gpulayout.files import elements
 from gpulayout.files.checkpoints import moving
 
-read, copy, commands = positioned._read, moving._copy, command.commands
+read, copy, commands = elements._read, moving._copy, command.commands
 
 def slow(function):
     def call(*given):
@@ -131,7 +131,7 @@ def begin(**options):                        # by now signals have their handler
     print("begins", flush=True)
     commands(**options)
 
-positioned._read, moving._copy, command.commands = slow(read), slow(copy), begin
+elements._read, moving._copy, command.commands = slow(read), slow(copy), begin
 command.main()
 """
 

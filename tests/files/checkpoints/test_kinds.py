@@ -8,8 +8,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.cli.failures import with_options
-from gpulayout.files import least_memory
-from gpulayout.files.checkpoints.kind_names import kind_in_name
+from gpulayout.files import route
+from gpulayout.files.checkpoints.kinds import kind_in_name
 from tests.support.command_line import failure, run
 from tests.support.model_files import contents, model
 
@@ -452,7 +452,7 @@ def test_assumptions_of_other_types_are_named(tmp_path, assume):
     ],
 )
 def test_axes_are_flipped_in_blocks_of_any_size(tmp_path, monkeypatch, text, shape, expected, memory):
-    monkeypatch.setattr(least_memory, "LEAST_RUN", 0)  # short runs are accepted: this is about many small blocks
+    monkeypatch.setattr(route, "LEAST_RUN", 0)  # short runs are accepted: this is about many small blocks
     data = model({"w": ("F32", shape)}, None)
     (tmp_path / "a.safetensors").write_bytes(data)
     gl.relayout_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors={"w": text}, max_bytes=memory)

@@ -9,7 +9,7 @@ import gpulayout as gl
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files import engine
 from gpulayout.files.checkpoints import changes
-from gpulayout.files.pieces import RunThreads
+from gpulayout.files.engine import RunThreads
 from tests.support.model_files import contents, model
 
 COUNT = 300

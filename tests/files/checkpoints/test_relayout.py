@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.files import least_memory
+from gpulayout.files import route
 from gpulayout.files.checkpoints.changes import notes_of
 from gpulayout.files.checkpoints.header import DTYPES, header_text, read_contents
 from gpulayout.files.errors import FileError
@@ -88,7 +88,7 @@ def what_becomes(random, name, dtype, array):
 
 @pytest.mark.parametrize("seed", range(400 if ALL else 60))
 def test_every_tensor_becomes_what_its_rule_says(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(least_memory, "LEAST_RUN", 0)  # short runs are accepted: this is about many small blocks
+    monkeypatch.setattr(route, "LEAST_RUN", 0)  # short runs are accepted: this is about many small blocks
     random = np.random.default_rng([11, seed])
     given, arrays, elements = {}, {}, []
     for number in range(int(random.integers(1, 8))):
@@ -257,7 +257,7 @@ def test_packed_elements_and_catalogue_names(tmp_path):
 
     with open_checkpoint(tmp_path / "b.safetensors") as opened:
         plan = plan_restore(opened, tmp_path / "c.safetensors")
-        move_checkpoint(plan, work_within(plan, None), lambda done, total: None, overwrite=False)
+        move_checkpoint(work_within(plan, None), lambda done, total: None, overwrite=False)
     back = contents(tmp_path / "c.safetensors")
     assert back["q"] == ("U8", (64, 128), codes.tobytes()) and back["s"] == contents(tmp_path / "a.safetensors")["s"]
 

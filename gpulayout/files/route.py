@@ -1,4 +1,6 @@
-"""Limits of memory under which a move between files would take forever: refused, with the least one that is accepted.
+"""How a file is moved within a limit of memory: in one pass or in two, each in blocks.
+
+Under a small limit a move would take forever.  Such limits are refused, with the least one that is accepted:
 
     f32[39000,39001]{1,0} to {0,1} in 1K    35,797,948 blocks, in runs of 20 bytes
 
@@ -10,20 +12,98 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import SupportsIndex
 
 from gpulayout.api.plan import Plan
+from gpulayout.api.plan_blocks import Blocks
+from gpulayout.files.engine import LONG_RUN
 from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit
-from gpulayout.files.move import Route, route
 from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.blocks import NoSmallerBlock
 
+PACKED_BLOCK = 1 << 27  # bytes; packed elements move slowly, and a signal waits until the plan of a block has run
 LEAST_RUN = 512  # bytes: the sector of a disk
 MOST_BLOCKS = 100_000
 SIZES = [f"{count}{unit}" for unit in "KM" for count in range(1, 1024)] + ["1G", "2G"]  # blocks do not grow after 2G
 ANY_FOLDER = Path()  # planning does not look at it
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a file is moved: the blocks of one pass, or of a pass into a scratch file and a pass out of it.
+
+    scratch    the folder of that file; None for one pass
+    max_bytes  the limit for all buffers together
+    """
+
+    passes: tuple[Blocks, ...]
+    scratch: Path | None
+    max_bytes: int
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that are read from files, in all passes."""
+        return sum(blocks.bytes_read for blocks in self.passes)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that are written to files, in all passes."""
+        return sum(blocks.bytes_written for blocks in self.passes)
+
+    def pairs(self, blocks: Blocks) -> int:
+        """How many pairs of buffers a pass gets: two where they fit and runs are long, see `engine`."""
+        are_long = min(blocks.source_run_bytes, blocks.target_run_bytes) >= LONG_RUN
+        return 2 if are_long and 2 * blocks.block_bytes <= self.max_bytes else 1
+
+
+def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
+    """The passes for blocks of at most `max_bytes`: two only where a folder for a scratch file is given and runs would
+    otherwise be short.  LayoutError when no block is so small.
+
+    Arithmetic on packed elements also takes dense arrays.
+    """
+    if plan.request.dense_bytes:
+        buffers = plan.source.nbytes + plan.target.nbytes
+        max_bytes = max_bytes * buffers // (buffers + plan.request.dense_bytes)
+    if max_bytes > PACKED_BLOCK and (plan.source.is_packed or plan.target.is_packed):
+        with contextlib.suppress(LayoutError):  # the smallest block may be larger
+            return _route(plan, PACKED_BLOCK, scratch)
+    return _route(plan, max_bytes, scratch)
+
+
+def _route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
+    try:
+        plans = (plan,) if scratch is None else plan.passes(max_bytes)
+        passes = tuple(_blocks(each, max_bytes) for each in plans)
+        return Route(passes, scratch if len(plans) > 1 else None, max_bytes)
+    except NoSmallerBlock as error:
+        if scratch is None and _has_two_passes(plan, max_bytes):
+            needs = f"{error.needs}; two passes through a scratch file take less memory"
+            raise NoSmallerBlock(error.max_bytes, needs) from None
+        raise
+
+
+def _blocks(plan: Plan, max_bytes: int) -> Blocks:
+    """The blocks of a plan: of half the size where runs stay long, so that two pairs of buffers fit."""
+    whole = plan.blocks(max_bytes)
+    if len(whole) > 1:
+        with contextlib.suppress(LayoutError):
+            half = plan.blocks(max_bytes // 2)
+            if min(half.source_run_bytes, half.target_run_bytes) >= LONG_RUN:
+                return half
+    return whole
+
+
+def _has_two_passes(plan: Plan, max_bytes: int) -> bool:
+    with contextlib.suppress(LayoutError):
+        return len(plan.passes(max_bytes)) > 1
+    return False
+
+
+# ---- limits that are too small ---------------------------------------------------------------------------------------
 
 
 def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: Path | None) -> Route:
@@ -38,7 +118,7 @@ def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: P
             return route(plan, block_limit(None), scratch)
     given = as_bytes(max_bytes)
     with in_words_of(max_bytes, lambda: _advice(plan, given, scratch)):
-        found = _route(plan, given, scratch)
+        found = _route_within(plan, given, scratch)
     if _is_sensible(found, plan, given, scratch):
         return found
     blocks, (read, written) = _most_blocks(found), _runs(found)
@@ -62,7 +142,7 @@ def in_words_of(max_bytes: SupportsIndex | str | None, advice: Callable[[], str]
         raise LayoutError(f"{said} {error.needs}{advice()}") from None
 
 
-def _route(plan: Plan, given: int, scratch: Path | None) -> Route:
+def _route_within(plan: Plan, given: int, scratch: Path | None) -> Route:
     """The passes in blocks of the usual share of a limit; in one block of all of it if tiles allow no smaller one."""
     try:
         return route(plan, block_limit(given), scratch)
@@ -131,6 +211,6 @@ def _least(plan: Plan, given: int, scratch: Path | None) -> str | None:
 
 def _accepts(plan: Plan, given: int, scratch: Path | None) -> bool:
     try:
-        return _is_sensible(_route(plan, given, scratch), plan, given, scratch)
+        return _is_sensible(_route_within(plan, given, scratch), plan, given, scratch)
     except LayoutError:
         return False

@@ -163,8 +163,7 @@ TESTS = (
         _files("api/blocks api/transfer api/explain moves/blocks cli/relayout", "pictures/plan_picture"),
     ),
     ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
-    ("api/host_block.py", NUMPY, _files("api/blocks moves/blocks")),
-    ("api/axis_labels.py", NUMPY, _files("api/axis_labels")),
+    ("api/plan_blocks.py", NUMPY, _files("api/blocks moves/blocks")),
     ("api/config.py", NUMPY, _files("api/backends")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     (

@@ -211,7 +211,7 @@ def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "r
     if is_compiling() and not _is_int(linear):
         return between_graphs(_OUTSIDE, functools.partial(delinearize, linear, shape, padding=padding, out=out))
     shape = as_shape(shape_in(shape))
-    _check_padding(padding)
+    check_word("padding", padding, ("raise", "mark"))
     if _is_int(linear) and out is None:
         index = _delinearize_one(operator.index(linear), shape, padding)
         return (-1,) * shape.rank if index is None else index
@@ -291,17 +291,12 @@ def convert_linear(
         return between_graphs(_OUTSIDE, again)
     source = as_shape(shape_in(source), "source")
     target = as_target(shape_in(target), source)
-    _check_padding(padding)
+    check_word("padding", padding, ("raise", "mark"))
     between = conversion("convert_linear", source, target)
     if _is_int(linear) and out is None:
         index = _delinearize_one(operator.index(linear), source, padding)
         return -1 if index is None else stride_table(target).linear_of(index)
     return between(linear, padding, out)
-
-
-def _check_padding(padding: str) -> None:
-    """ValueError for a word that says nothing about places without an element."""
-    check_word("padding", padding, ("raise", "mark"))
 
 
 # ---- single indices --------------------------------------------------------------------------------------------
@@ -331,12 +326,11 @@ def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
 
 def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...] | None:
     """The logical index; None for padding that is marked."""
-    if not 0 <= linear < shape.buffer_size:
-        raise IndexError(linear_message(linear, shape, ""))
-    table = stride_table(shape)
-    values = table.values_of(linear)
-    if all(value < size for value, size in zip(values, table.sizes)):
-        return tuple(values[: shape.rank])
-    if padding == "mark":
-        return None
+    if 0 <= linear < shape.buffer_size:
+        table = stride_table(shape)
+        values = table.values_of(linear)
+        if all(value < size for value, size in zip(values, table.sizes)):
+            return tuple(values[: shape.rank])
+        if padding == "mark":
+            return None
     raise IndexError(linear_message(linear, shape, ""))

@@ -156,7 +156,7 @@ TESTS = (
     *((f"api/{name}.py", NUMPY, (*FRONT, "tests/moves/test_packed.py")) for name in ("memory_checks", "given_shapes")),
     ("api/index_keys.py", NUMPY, _files("api/array api/plan_part api/blocks api/array_in_graphs")),
     ("api/code*", ALL, _files("api/code kernels/code")),
-    ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
+    ("api/*index*", ALL, (*DOORS, *INDICES, *_files("api/traced_indices gpu/launches gpu/cupy_runtime"))),
     (
         "api/plan.py",
         ALL,

@@ -1,4 +1,4 @@
-"""Elements of an `Array`: one, or a box of them, found through the table of digits; and arrays compared by elements."""
+"""Elements of an `Array`: one, or a box of them, found through the table of digits; all of them; and comparisons."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_checks import is_flat
+from gpulayout.api.array_types import HostArray
 from gpulayout.api.index_keys import Part, parts_of
 from gpulayout.api.libraries import library_of
-from gpulayout.api.memory_checks import own_strides
+from gpulayout.api.memory_checks import flat_buffer, own_strides
 from gpulayout.api.not_memory import FollowedArray, TracedArray
-from gpulayout.api.packing import unpack
+from gpulayout.api.packing import pack, unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.api.traced import outside_of_graphs
 from gpulayout.layout.arguments import as_shape
@@ -25,6 +26,7 @@ from gpulayout.layout.packed_bits import byte_and_bit
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.backend import Backend
 from gpulayout.moves.lowered import is_torch
 from gpulayout.moves.torch_views import rearranged
 
@@ -141,6 +143,33 @@ def _alike(buffer: Any, values: Any) -> Any:
         return values  # JAX takes NumPy's arrays
     backend, opened = arrays.open_array(buffer, "buffer")
     return backend.array(values, values.dtype, like=opened)
+
+
+# ---- all of them, on the host --------------------------------------------------------------------------------------
+
+
+def host_memory(array: ShapedBuffer[Any]) -> tuple[Backend, HostArray]:
+    """The buffer as `open_array` opens it; TypeError for one on a GPU."""
+    backend, memory = arrays.open_array(array.buffer, "buffer")
+    if type(memory) is not np.ndarray:
+        raise TypeError(f"{array!r} is not in the memory of the host: nothing is copied between devices")
+    return backend, memory
+
+
+def host_buffer(array: ShapedBuffer[Any]) -> HostArray:
+    """The buffer, 1-D and of exactly `buffer_length` elements: no copy, unless an N-d array lacks the last padding.
+
+    TypeError for a buffer on a GPU.
+    """
+    backend, memory = host_memory(array)
+    shape = array.shape
+    flat: HostArray = flat_buffer(backend, memory, shape, "buffer")
+    return pack(memory, shape) if flat.size < shape.buffer_length else flat[: shape.buffer_length]
+
+
+def host_bytes(array: ShapedBuffer[Any]) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """The same memory as bytes."""
+    return host_buffer(array).view(np.uint8)
 
 
 # ---- equality ------------------------------------------------------------------------------------------------------

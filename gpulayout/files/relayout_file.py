@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, overload
 
 from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
+from gpulayout.api.array_elements import host_bytes
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
-from gpulayout.api.host_bytes import host_bytes
 from gpulayout.api.own_shapes import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.files.results import CheckpointRelayout, FileRelayout

@@ -189,7 +189,7 @@ TESTS = (
     ),
     *(
         (f"api/{name}.py", NUMPY, _files("api/array api/array_in_graphs api/same_kind"))
-        for name in ("array", "array_*", "asarray", "own_shapes", "shaped_buffer")
+        for name in ("array", "array_*", "own_shapes", "shaped_buffer")
     ),
     (
         "api/*",

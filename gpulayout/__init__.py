@@ -80,9 +80,8 @@ import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
 from gpulayout.api.array import Array, asarray
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.backends import BackendUnavailable, use_backend
+from gpulayout.api.backends import BackendUnavailable, show_config, use_backend, use_threads
 from gpulayout.api.code import code
-from gpulayout.api.config import show_config, use_threads
 from gpulayout.api.indexing import convert_linear, delinearize, linearize
 from gpulayout.api.many import relayout_many
 from gpulayout.api.packing import pack, shape_of, unpack, zeros

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpulayout.api.config import show_config
+from gpulayout.api.backends import show_config
 from gpulayout.cli.backends import chosen_backend
 from gpulayout.cli.output import json_option, print_json
 

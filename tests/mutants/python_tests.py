@@ -164,7 +164,6 @@ TESTS = (
     ),
     ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
     ("api/plan_blocks.py", NUMPY, _files("api/blocks moves/blocks")),
-    ("api/config.py", NUMPY, _files("api/backends")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     (
         "files/*",

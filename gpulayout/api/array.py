@@ -33,8 +33,8 @@ from gpulayout.api.array_types import (
     Values,
 )
 from gpulayout.api.given_shapes import given_shape
+from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.memory_checks import own_strides
-from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import pack, shape_of, unpack
 from gpulayout.api.plan import plan
 from gpulayout.api.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register

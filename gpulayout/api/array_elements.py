@@ -13,8 +13,8 @@ from gpulayout.api.array_checks import is_flat
 from gpulayout.api.array_types import HostArray
 from gpulayout.api.index_keys import Part, parts_of
 from gpulayout.api.libraries import library_of
+from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.memory_checks import flat_buffer, own_strides
-from gpulayout.api.not_memory import FollowedArray, TracedArray
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.api.traced import outside_of_graphs

@@ -18,7 +18,8 @@ import numpy as np
 
 from gpulayout.api.array_types import HostArray
 from gpulayout.api.backends import default_backend, gpu_backend, gpu_module, host_backend
-from gpulayout.api.libraries import Library, library_of
+from gpulayout.api.libraries import library_of
+from gpulayout.api.library import Library
 from gpulayout.api.shaped_buffer import check_plain
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.layout import Layout

@@ -16,7 +16,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.backends import default_backend
 from gpulayout.api.libraries import library_of
-from gpulayout.api.not_memory import TracedArray
+from gpulayout.api.library import TracedArray
 from gpulayout.api.same_kind import Maker, on_memory
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.digits import StrideTable

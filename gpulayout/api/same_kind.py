@@ -12,8 +12,8 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.call import Call
 from gpulayout.api.followed import followed
-from gpulayout.api.libraries import Library, library_of
-from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.libraries import library_of
+from gpulayout.api.library import FollowedArray, Library, TracedArray
 from gpulayout.api.traced import traced
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared

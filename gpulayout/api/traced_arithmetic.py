@@ -16,7 +16,7 @@ import numpy as np
 
 from gpulayout.api.arithmetic import PARAMETERS, Asked, ElementChange
 from gpulayout.api.call import Call
-from gpulayout.api.not_memory import no_constant
+from gpulayout.api.library import no_constant
 from gpulayout.api.traced_operations import Operations, computed, operations_of, zero_point_check
 from gpulayout.api.traced_sides import check_fixed, read_traced
 from gpulayout.layout.element_type import ElementType

@@ -9,7 +9,7 @@ import torch
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.call import Call
-from gpulayout.api.not_memory import FollowedArray
+from gpulayout.api.library import FollowedArray
 from gpulayout.api.reading import axis_numbers, parts_of_result
 from gpulayout.api.request import Request, request_of
 from gpulayout.api.running import run, words

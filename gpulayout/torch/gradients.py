@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.torch_tensors import TorchTensors, check_memory, plain_address
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.graph_constants import is_compiling

@@ -147,7 +147,7 @@ TESTS = (
             NUMPY,
             (*DOORS, *_files("api/same_kind api/known_calls api/gradients api/buffers_of_many_dimensions")),
         )
-        for name in ("libraries", "same_kind", "torch_tensors", "jax_arrays")
+        for name in ("library", "libraries", "same_kind", "torch_tensors", "jax_arrays")
     ),
     *(
         (f"api/{name}.py", ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))

@@ -99,18 +99,10 @@ def _sliced(logical: Any, parts: tuple[Part, ...]) -> Any:
 def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
     """A copy of a box of elements, each from its place; packed ones byte by byte."""
     sizes = tuple([part[1] for part in parts if not isinstance(part, int)])
-    coordinates: list[Any] = []
-    axis = 0
-    for part in parts:
-        if isinstance(part, int):
-            coordinates.append(np.int64(part))
-            continue
-        first, count, step = part
-        along = [1] * len(sizes)
-        along[axis] = count
-        coordinates.append((first + step * np.arange(count, dtype=np.int64)).reshape(along))
-        axis += 1
-    places = np.broadcast_to(np.asarray(stride_table(shape).linear_of(coordinates), np.int64), sizes)
+    runs = [(part, 1, 1) if isinstance(part, int) else part for part in parts]
+    coordinates = np.ix_(*[first + step * np.arange(count, dtype=np.int64) for first, count, step in runs])
+    every = [count for _, count, _ in runs]
+    places = np.broadcast_to(np.asarray(stride_table(shape).linear_of(coordinates), np.int64), every).reshape(sizes)
     if not shape.is_packed:
         return _taken(buffer, np.ascontiguousarray(places))
     flat, bits = places.reshape(-1), shape.bits_per_element
@@ -210,9 +202,7 @@ def _memory(array: ShapedBuffer[Any], role: str) -> Any:
 
 
 def _unpacked(memory: Any, shape: Shape, options: Any) -> Any:
-    if is_flat(memory) or options:
-        return unpack(memory, shape, **options)
-    return memory
+    return unpack(memory, shape, **options) if is_flat(memory) or options else memory
 
 
 def refusal(other: object) -> TypeError:

@@ -274,12 +274,6 @@ def check_shape(array: AnyArray, expected: tuple[int, ...], role: str) -> None:
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
 
 
-def check_contiguous(array: AnyArray, role: str) -> None:
-    """BufferError unless the array is C-contiguous."""
-    if not array.flags.c_contiguous:
-        raise BufferError(f"{role} with strides {tuple(array.strides)} is not C-contiguous")
-
-
 def check_same_device(one: Backend, a: AnyArray, other: Backend, b: AnyArray, roles: tuple[str, str]) -> None:
     """BufferError unless both arrays live on the same device."""
     if one is other and (one.is_one_device or one.device(a) == other.device(b)):

@@ -147,7 +147,8 @@ class IndexConversion:
     ) -> AnyArray:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
-        arrays.check_contiguous(result, "out")
+        if not result.flags.c_contiguous:
+            raise BufferError(f"out with strides {tuple(result.strides)} is not C-contiguous")
         self._check_result_dtype(result.dtype, mode)
         arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
         return result

@@ -117,7 +117,7 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
     """
     if isinstance(index, str) and isinstance(shape, (tuple, list)):
         raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
-    if is_compiling() and not _are_ints(index):
+    if is_compiling() and not (isinstance(index, (tuple, list)) and all(_is_int(each) for each in index)):
         return between_graphs(_OUTSIDE, functools.partial(linearize, index, shape, mode=mode, out=out))
     shape = as_shape(shape_in(shape))
     check_word("mode", mode, ("raise", "wrap", "clip"))
@@ -302,22 +302,16 @@ def convert_linear(
 # ---- single indices --------------------------------------------------------------------------------------------
 
 
-def _are_ints(index: object) -> bool:
-    return isinstance(index, (tuple, list)) and all(_is_int(coordinate) for coordinate in index)
-
-
 def _is_int(value: object) -> TypeGuard[Integer]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
 
 def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
-    checked = []
-    for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.bounds)):
+    checked, given = [], tuple(map(operator.index, index))
+    for dim, (coordinate, size) in enumerate(zip(given, shape.bounds)):
         if not 0 <= coordinate < size:
             if mode == "raise" or not size:
-                raise IndexError(
-                    out_of_bounds_text(tuple(map(operator.index, index)), dim, shape.dimensions[dim], shape)
-                )
+                raise IndexError(out_of_bounds_text(given, dim, shape.dimensions[dim], shape))
             coordinate = coordinate % size if mode == "wrap" else min(max(coordinate, 0), size - 1)
         checked.append(coordinate)
     linear: int = stride_table(shape).linear_of(checked)

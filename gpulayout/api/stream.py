@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,22 +163,19 @@ class _Started(NamedTuple):
     place: slice
 
 
+@dataclass
 class _Work:
     """The blocks of one stream."""
 
-    def __init__(
-        self,
-        plan: Planner,
-        device: Backend,
-        source: _Side,
-        target: _Side,
-        found: BoxGrid,
-        lanes: Sequence[Lane],
-        progress: Progress | None,
-    ):
-        self.plan, self.device, self.source, self.target = plan, device, source, target
-        self.cut, self.lanes, self.progress = found, lanes, progress
-        self.finished = self.bytes_done = 0
+    plan: Planner
+    device: Backend
+    source: _Side
+    target: _Side
+    cut: BoxGrid
+    lanes: Sequence[Lane]
+    progress: Progress | None
+    finished: int = 0
+    bytes_done: int = 0
 
     def run(self) -> None:
         """Move all blocks.  A block's lane is the one that has waited longest."""

@@ -50,14 +50,13 @@ def elements_at(array: Any, key: Any) -> Any:
 
 def _is_traced(buffer: Any) -> bool:
     """True for an array without memory: its compiler finds out which elements of the whole array are needed."""
-    if type(buffer) is np.ndarray:
-        return False
     try:
-        arrays.open_array(buffer, "buffer")
+        if type(buffer) is not np.ndarray:
+            arrays.open_array(buffer, "buffer")
     except TracedArray:
         return True
     except FollowedArray:
-        return False
+        pass
     return False
 
 

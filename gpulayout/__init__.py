@@ -78,19 +78,16 @@ import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 import gpulayout.layout.text as _text
 from gpulayout import xla
-from gpulayout.api.array import Array
+from gpulayout.api.array import Array, asarray
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.asarray import asarray
-from gpulayout.api.backends import BackendUnavailable, use_backend
+from gpulayout.api.backends import BackendUnavailable, show_config, use_backend, use_threads
 from gpulayout.api.code import code
-from gpulayout.api.config import show_config
 from gpulayout.api.indexing import convert_linear, delinearize, linearize
 from gpulayout.api.many import relayout_many
 from gpulayout.api.packing import pack, shape_of, unpack, zeros
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.relayout import relayout
 from gpulayout.api.transpose import transpose
-from gpulayout.api.use_threads import use_threads
 from gpulayout.api.view import view
 from gpulayout.files.relayout_file import relayout_file
 from gpulayout.layout.digits import Digit, StrideTable

@@ -12,9 +12,9 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.libraries import library_of
+from gpulayout.api.library import TracedArray
 from gpulayout.api.memory_checks import ArrayFacts
 from gpulayout.api.memory_checks import check_buffer as check_memory
-from gpulayout.api.not_memory import TracedArray
 from gpulayout.api.shaped_buffer import check_plain
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType

@@ -1,4 +1,4 @@
-"""Elements of an `Array`: one, or a box of them, found through the table of digits; and arrays compared by elements."""
+"""Elements of an `Array`: one, or a box of them, found through the table of digits; all of them; and comparisons."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_checks import is_flat
+from gpulayout.api.array_types import HostArray
 from gpulayout.api.index_keys import Part, parts_of
 from gpulayout.api.libraries import library_of
-from gpulayout.api.memory_checks import own_strides
-from gpulayout.api.not_memory import FollowedArray, TracedArray
-from gpulayout.api.packing import unpack
+from gpulayout.api.library import FollowedArray, TracedArray
+from gpulayout.api.memory_checks import flat_buffer, own_strides
+from gpulayout.api.packing import pack, unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.api.traced import outside_of_graphs
 from gpulayout.layout.checks import type_text, value_text
@@ -24,6 +25,7 @@ from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import byte_and_bit, stride_table
 from gpulayout.layout.text import as_shape
+from gpulayout.moves.backend import Backend
 from gpulayout.moves.lowered_run import is_torch, rearranged
 
 
@@ -46,14 +48,13 @@ def elements_at(array: Any, key: Any) -> Any:
 
 def _is_traced(buffer: Any) -> bool:
     """True for an array without memory: its compiler finds out which elements of the whole array are needed."""
-    if type(buffer) is np.ndarray:
-        return False
     try:
-        arrays.open_array(buffer, "buffer")
+        if type(buffer) is not np.ndarray:
+            arrays.open_array(buffer, "buffer")
     except TracedArray:
         return True
     except FollowedArray:
-        return False
+        pass
     return False
 
 
@@ -95,18 +96,10 @@ def _sliced(logical: Any, parts: tuple[Part, ...]) -> Any:
 def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
     """A copy of a box of elements, each from its place; packed ones byte by byte."""
     sizes = tuple([part[1] for part in parts if not isinstance(part, int)])
-    coordinates: list[Any] = []
-    axis = 0
-    for part in parts:
-        if isinstance(part, int):
-            coordinates.append(np.int64(part))
-            continue
-        first, count, step = part
-        along = [1] * len(sizes)
-        along[axis] = count
-        coordinates.append((first + step * np.arange(count, dtype=np.int64)).reshape(along))
-        axis += 1
-    places = np.broadcast_to(np.asarray(stride_table(shape).linear_of(coordinates), np.int64), sizes)
+    runs = [(part, 1, 1) if isinstance(part, int) else part for part in parts]
+    coordinates = np.ix_(*[first + step * np.arange(count, dtype=np.int64) for first, count, step in runs])
+    every = [count for _, count, _ in runs]
+    places = np.broadcast_to(np.asarray(stride_table(shape).linear_of(coordinates), np.int64), every).reshape(sizes)
     if not shape.is_packed:
         return _taken(buffer, np.ascontiguousarray(places))
     flat, bits = places.reshape(-1), shape.bits_per_element
@@ -139,6 +132,33 @@ def _alike(buffer: Any, values: Any) -> Any:
         return values  # JAX takes NumPy's arrays
     backend, opened = arrays.open_array(buffer, "buffer")
     return backend.array(values, values.dtype, like=opened)
+
+
+# ---- all of them, on the host --------------------------------------------------------------------------------------
+
+
+def host_memory(array: ShapedBuffer[Any]) -> tuple[Backend, HostArray]:
+    """The buffer as `open_array` opens it; TypeError for one on a GPU."""
+    backend, memory = arrays.open_array(array.buffer, "buffer")
+    if type(memory) is not np.ndarray:
+        raise TypeError(f"{array!r} is not in the memory of the host: nothing is copied between devices")
+    return backend, memory
+
+
+def host_buffer(array: ShapedBuffer[Any]) -> HostArray:
+    """The buffer, 1-D and of exactly `buffer_length` elements: no copy, unless an N-d array lacks the last padding.
+
+    TypeError for a buffer on a GPU.
+    """
+    backend, memory = host_memory(array)
+    shape = array.shape
+    flat: HostArray = flat_buffer(backend, memory, shape, "buffer")
+    return pack(memory, shape) if flat.size < shape.buffer_length else flat[: shape.buffer_length]
+
+
+def host_bytes(array: ShapedBuffer[Any]) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """The same memory as bytes."""
+    return host_buffer(array).view(np.uint8)
 
 
 # ---- equality ------------------------------------------------------------------------------------------------------
@@ -179,9 +199,7 @@ def _memory(array: ShapedBuffer[Any], role: str) -> Any:
 
 
 def _unpacked(memory: Any, shape: Shape, options: Any) -> Any:
-    if is_flat(memory) or options:
-        return unpack(memory, shape, **options)
-    return memory
+    return unpack(memory, shape, **options) if is_flat(memory) or options else memory
 
 
 def refusal(other: object) -> TypeError:

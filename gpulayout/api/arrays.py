@@ -1,33 +1,33 @@
-"""How arrays enter: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
+"""How arrays enter: NumPy, CuPy, anything with DLPack or `__cuda_array_interface__`, and plain numbers and lists.
 
-They become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Checks between arrays are here too:
-devices and overlaps.  `sides` checks each array separately.  All checks run before a byte is written.  `role` is the
-argument's name in messages.
+Arrays become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Values become a new array, without
+loss.  Checks between arrays are here too: devices and overlaps; `memory_checks` checks each array separately.  All
+checks run before a byte is written.  `role` is the argument's name in messages.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from gpulayout.api.array_types import HostArray
 from gpulayout.api.backends import default_backend, gpu_backend, gpu_module, host_backend
-from gpulayout.api.libraries import Library, library_of
+from gpulayout.api.libraries import library_of
+from gpulayout.api.library import Library
 from gpulayout.api.shaped_buffer import check_plain
-from gpulayout.api.values import array_of_values
-from gpulayout.layout.checks import type_text
+from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HostMemory, offers
 from gpulayout.memory.shared_bytes import by_file, overlap_in_file, share_bytes
 from gpulayout.moves.backend import AnyArray, Backend
-
-if TYPE_CHECKING:
-    from gpulayout.api.array_types import HostArray
 
 PLAIN = (list, tuple, bool, int, float, complex)  # values that an array can be made of
 
@@ -197,6 +197,72 @@ def _adopted(
     raise BufferError(f"{role} is read-only: it cannot be written to")
 
 
+# ---- values ------------------------------------------------------------------------------------------------
+
+
+def array_of_values(given: Any, role: str, dtype: np.dtype[Any] | None) -> HostArray:
+    """A NumPy array of nested lists of numbers; TypeError when `dtype` cannot hold them without loss.
+
+    Floats are rounded to the type, as NumPy rounds them.  Nothing else changes.  Without a dtype, NumPy chooses one.
+    """
+    try:
+        found = np.array(given)
+        if dtype is None or not found.size:
+            return found if dtype is None else found.astype(dtype)
+        if dtype.kind in "biu" or _limits(dtype):
+            return _whole(given, dtype)
+        return _rounded(found, dtype)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise TypeError(f"{role} cannot be read as an array: {error}") from None
+
+
+def _whole(given: Any, dtype: np.dtype[Any]) -> HostArray:
+    """Integers and booleans, checked as Python's ints, which have no largest value."""
+    leaves = np.array(given, object)
+    for leaf in leaves.flat:
+        is_truth = isinstance(leaf, (bool, np.bool_))
+        if is_truth != (dtype.kind == "b") or not (is_truth or hasattr(leaf, "__index__")):
+            raise TypeError(f"it holds {value_text(leaf)}, {type_text(leaf)}, which {dtype} cannot hold without loss")
+    limits = _limits(dtype)
+    if limits is not None:
+        for leaf in map(operator.index, leaves.flat):
+            if not limits.min <= leaf <= limits.max:
+                raise TypeError(f"it holds {value_text(leaf)}, and the range of {dtype} is {limits.min}..{limits.max}")
+    # NumPy converts objects to its own integers only; int8 holds every value of ml_dtypes' narrow ones
+    return leaves.astype(np.int8 if dtype.kind == "V" else dtype).astype(dtype)
+
+
+def _limits(dtype: np.dtype[Any]) -> ml_dtypes.iinfo | None:
+    """The range of an integer type, also one of ml_dtypes; None for other types."""
+    try:
+        return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it untyped
+    except ValueError:
+        return None
+
+
+def _rounded(found: HostArray, dtype: np.dtype[Any]) -> HostArray:
+    """Floats and complex numbers; finite numbers must stay finite, and infinities and nans must stay as they are."""
+    if found.dtype.kind == "O":  # integers of more than 64 bits
+        found = np.array([float(operator.index(leaf)) for leaf in found.flat]).reshape(found.shape)
+    from_floats = found.dtype.kind == "f" or found.dtype.type.__module__.startswith("ml_dtypes")
+    if not (found.dtype.kind in "iu" or from_floats or (found.dtype.kind == "c" and dtype.kind == "c")):
+        raise TypeError(f"its values are {found.dtype}, which {dtype} cannot hold without loss")
+    with np.errstate(all="ignore"):
+        converted = found.astype(dtype)
+        if dtype.kind == "c":
+            is_lost = np.isfinite(found) != np.isfinite(converted)
+        else:
+            wide, narrow = found.astype(np.float64), converted.astype(np.float64)
+            # A type without infinities turns numbers that are too large into its largest number or into nan.
+            saturates = not np.isinf(np.array(np.inf).astype(dtype).astype(np.float64))
+            largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # as above
+            too_large = saturates & (np.abs(wide) > largest)
+            is_lost = (np.isnan(wide) != np.isnan(narrow)) | (np.isinf(wide) != np.isinf(narrow)) | too_large
+    if is_lost.any():
+        raise TypeError(f"it holds a number past the range of {dtype}")
+    return converted
+
+
 # ---- checks ------------------------------------------------------------------------------------------------
 
 
@@ -204,12 +270,6 @@ def check_shape(array: AnyArray, expected: tuple[int, ...], role: str) -> None:
     """BufferError unless the array has this shape."""
     if tuple(array.shape) != expected:
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
-
-
-def check_contiguous(array: AnyArray, role: str) -> None:
-    """BufferError unless the array is C-contiguous."""
-    if not array.flags.c_contiguous:
-        raise BufferError(f"{role} with strides {tuple(array.strides)} is not C-contiguous")
 
 
 def check_same_device(one: Backend, a: AnyArray, other: Backend, b: AnyArray, roles: tuple[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""The default backend, for calls without an array: the GPU when a device really works, else NumPy.
+"""Where calls run: on which backend, on the CPU on how many threads and which engine; the choices, and what they gave.
 
-A call with arrays runs where they live and needs no default.  `import cupy` succeeds on a machine without a driver, so
-the GPU counts only after a kernel has compiled and run on it.
+A call with arrays runs where they live.  One without has a default: the GPU when a device really works, else NumPy.
+`import cupy` succeeds on a machine without a driver, so the GPU counts only after a kernel has compiled and run on it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ import functools
 import importlib
 import logging
 import os
+import platform
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, overload
 
-from gpulayout.api.array_types import BackendName
+import ml_dtypes
+import numpy as np
+
+from gpulayout.api.array_types import BackendName, ConfigMode
+from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
+from gpulayout.cpu.threads import MOST_THREADS, BadThreadCount, reason_of_count, thread_count
+from gpulayout.cpu.threads import choices as thread_choices
 from gpulayout.gpu import driver
-from gpulayout.layout.checks import check_word
+from gpulayout.layout.checks import check_word, value_text, whole_number
 from gpulayout.layout.choice import Choice, Choices
 from gpulayout.moves.backend import Backend
+from gpulayout.version import __version__
 
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
@@ -77,9 +85,62 @@ class use_backend(Choice[str]):  # noqa: N801 - used as a function and as a cont
     choices = choices
 
     def __init__(self, name: BackendName):
-        if _checked(name, "backend") == "cupy":
+        check_word("backend", name, CHOICES)
+        if name == "cupy":
             _cupy_backend_or_raise()
         super().__init__(name)
+
+
+class use_threads(Choice[int | None]):  # noqa: N801 - used as a function and as a context manager
+    """Choose how many threads a call on the CPU may use, its own thread included.
+
+    As a statement it applies to all threads until the next one; as a context manager, to the current thread until the
+    end of the block.  That is the scope of `use_backend`.
+
+    Parameters
+    ----------
+    count : int or None
+        From 1 to 1024.  None returns to the default: the environment variable GPULAYOUT_NUM_THREADS, else the cores
+        that this process may use.
+
+    Raises
+    ------
+    ValueError
+        For a number below 1 or above 1024.
+    LayoutTypeError
+        For what is no whole number, such as 1.5 or True.  It is a TypeError.
+
+    See Also
+    --------
+    show_config : The number of threads, and where it comes from.
+
+    Notes
+    -----
+    A statement holds in processes forked afterwards, but not in processes that start anew ("spawn"): call it there too.
+    A `with` block does not hold in threads that start inside it.
+
+    Any number gives the same bytes, but for the sign and the payload of a nan that a cast writes.  Moves below a
+    megabyte take one thread.  While other processes keep the cores busy, calls use fewer.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> with gl.use_threads(1):
+    ...     gl.show_config("dicts")["threads"]
+    1
+    """
+
+    choices = thread_choices
+
+    def __init__(self, count: int | None):
+        if count is not None:
+            count = whole_number("threads", count)
+            if not 1 <= count <= MOST_THREADS:
+                raise ValueError(f"threads {value_text(count)} is not from 1 to {MOST_THREADS}; None is the default")
+        super().__init__(count)
+
+
+# ---- which backend runs --------------------------------------------------------------------------------------------
 
 
 def host_backend() -> Backend:
@@ -120,12 +181,11 @@ def default_backend() -> Backend:
 def selected() -> str:
     """The choice by `use_backend` or the environment variable GPULAYOUT_BACKEND: "auto", "numpy" or "cupy"."""
     choice = choices.current()
-    return choice.value if choice else _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
-
-
-def is_chosen_in_code() -> bool:
-    """True when `use_backend` made the choice, not the environment."""
-    return choices.current() is not None
+    if choice:
+        return choice.value
+    name = os.environ.get("GPULAYOUT_BACKEND") or "auto"
+    check_word("GPULAYOUT_BACKEND", name, CHOICES)
+    return name
 
 
 @functools.cache
@@ -136,7 +196,8 @@ def gpu_problem() -> str | None:
     except ImportError as error:
         return f"CuPy cannot be imported: {error}"
     except (Exception, SystemExit) as error:  # drivers and compilers fail in many ways, and each means "no GPU here"
-        return f"no working CUDA device: {_first_line(error)}"
+        text = str(error).strip() or type(error).__name__
+        return f"no working CUDA device: {text.splitlines()[0]}"
     return None
 
 
@@ -156,11 +217,6 @@ def gpu_versions() -> dict[str, Any]:
         return {}
 
 
-def _checked(name: str, where: str) -> str:
-    check_word(where, name, CHOICES)
-    return name
-
-
 def _cupy_backend_or_raise() -> Backend:
     problem = gpu_problem()
     if problem:
@@ -173,6 +229,90 @@ def gpu_module() -> ModuleType:
     return importlib.import_module("gpulayout.gpu.cupy_runtime")
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
+# ---- what runs here, in words --------------------------------------------------------------------------------------
+
+
+def configuration() -> dict[str, Any]:
+    """Versions, devices, and the backend and the engine that run and why, as plain values."""
+    problem = gpu_problem()
+    choice = selected()
+    if choice == "auto":
+        backend, reason = ("numpy", problem) if problem else ("cupy", "a kernel was compiled and ran on the device")
+    else:
+        backend, reason = choice, f"chosen by {'use_backend' if choices.current() else 'GPULAYOUT_BACKEND'}"
+        if choice == "cupy" and problem:
+            reason += f", but it cannot run: {problem}"
+    return {
+        "gpulayout": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        **_threads(),
+        "engine": _engine(),
+        **gpu_versions(),
+        "gpu": "not available" if problem else "available",
+        "gpu_problem": problem,
+        "selected": choice,
+        "backend": backend,
+        "reason": reason,
+    }
+
+
+def _threads() -> dict[str, Any]:
+    """The number of threads that share a large move on the CPU, or the error in GPULAYOUT_NUM_THREADS, and why."""
+    try:
+        return {"threads": thread_count(), "threads_reason": reason_of_count()}
+    except BadThreadCount as error:
+        return {"threads": str(error)}
+
+
+def _engine() -> str:
+    """Which engine runs plain moves on the CPU and why, or the error in GPULAYOUT_NATIVE."""
+    try:
+        return native.engine()
+    except native.BadNativeChoice as error:
+        return str(error)
+
+
+@overload
+def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
+@overload
+def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
+def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
+    """Print versions, devices, threads and engine of the CPU, and which backend runs; of the last three also why.
+
+    The engine runs plain moves on the CPU: native code, or NumPy.
+
+    Parameters
+    ----------
+    mode : {"stdout", "dicts"}, optional
+        Print the values, or return them as a dict, as `numpy.show_config` does.
+
+    Returns
+    -------
+    dict or None
+        The values, with ``mode="dicts"``.
+
+    Raises
+    ------
+    ValueError
+        For any other `mode`.
+
+    Examples
+    --------
+    >>> show_config("dicts")["backend"] in ("numpy", "cupy")
+    True
+    """
+    found = configuration()
+    check_word("mode", mode, ("stdout", "dicts"))
+    if mode == "dicts":
+        return found
+    if found["gpu_problem"] and found["gpu_problem"] in found["reason"]:
+        del found["gpu_problem"]  # one line says it
+    width = max(map(len, found))
+    for name, value in found.items():
+        if value is not None:
+            print(f"{name:{width}}  {value}")
+    return None

@@ -1,9 +1,11 @@
-"""`convert` of generated code in C: the one pair of types is written out.
+"""`convert` of generated code in C and in CUDA C++.
 
-Every type but the integers of 64 bits has its exact values in double, so an
-element becomes a double, or a float if the steps are in f32, and is rounded once to the target.  A cast from 64 bits to
-a float goes through the odd one of the two nearest doubles, which a later rounding to fewer bits takes as it would the
-integer itself.
+In C, the one pair of types is written out.  Every type but the integers of 64 bits has its exact values in double, so
+an element becomes a double, or a float if the steps are in f32, and is rounded once to the target.  A cast from 64 bits
+to a float goes through the odd one of the two nearest doubles, which a later rounding to fewer bits takes as it would
+the integer itself.
+
+In CUDA, the text of kernels/convert.cuh stands in front, and is called.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 
 from gpulayout.api.code_c import function
 from gpulayout.api.code_convert import ConvertFunction, comment_of, range_of
+from gpulayout.gpu.change import arithmetic_macros
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.float_formats import FORMATS
 
@@ -38,34 +41,35 @@ def c_type(element_type: ElementType) -> str:
     return C_TYPES.get(element_type.value, WORDS[element_type.itemsize])
 
 
-def literal(number: float, compute: ElementType) -> str:
-    """A constant with enough digits for any compiler to find it exactly."""
-    text = f"{number:.9g}" if compute is ElementType.F32 else f"{number:.17g}"
-    text = text if "." in text or "e" in text else f"{text}.0"
-    return f"{text}f" if compute is ElementType.F32 else text
+def _constants(conversion: ConvertFunction) -> list[str]:
+    """The declarations of the constants of `convert`, with enough digits for any compiler to find them exactly."""
+    compute, lines = conversion.arithmetic.compute, []
+    digits, suffix = (9, "f") if compute is ElementType.F32 else (17, "")
+    for name, number in conversion.constants:
+        text = f"{number:.{digits}g}"
+        text = text if "." in text or "e" in text else f"{text}.0"
+        lines.append(f"const {c_type(compute)} {name} = {text}{suffix};")
+    return lines
 
 
-def constants(conversion: ConvertFunction) -> list[str]:
-    """The declarations of the constants of `convert`."""
-    compute = conversion.arithmetic.compute
-    return [f"const {c_type(compute)} {name} = {literal(number, compute)};" for name, number in conversion.constants]
-
-
-def signature(conversion: ConvertFunction, head: str, name: str, types: tuple[str, str]) -> str:
-    """The declaration of `convert`."""
+def _parameters(conversion: ConvertFunction, given: str) -> str:
+    """The parameters of `convert`; `given` is the type of the element."""
     real = c_type(conversion.arithmetic.compute)
-    given = [f"{types[0]} x", *(f"{real} {each.name}" for each in conversion.arguments)]
-    return f"{head}{types[1]} {name}({', '.join(given)})"
+    return ", ".join([f"{given} x", *(f"{real} {each.name}" for each in conversion.arguments)])
+
+
+# ---- C: the one pair of types is written out -----------------------------------------------------------------------
 
 
 def c_convert(conversion: ConvertFunction, prefix: str) -> Iterator[str]:
     """The function `convert` and those that it calls."""
-    source, target = conversion.arithmetic.source, conversion.arithmetic.target
-    yield from _helpers(conversion, prefix)
+    source, target = c_type(conversion.arithmetic.source), c_type(conversion.arithmetic.target)
+    lines = _c_lines(conversion, prefix)
+    yield from _helpers(conversion, prefix, " ".join(lines))
     yield from function(
         "\n".join(comment_of(conversion, VALUES)),
-        signature(conversion, "static inline ", f"{prefix}convert", (c_type(source), c_type(target))),
-        [*constants(conversion), *_c_lines(conversion, prefix)],
+        f"static inline {target} {prefix}convert({_parameters(conversion, source)})",
+        [*_constants(conversion), *lines],
     )
 
 
@@ -144,24 +148,22 @@ def _whole_lines(source: ElementType, target: ElementType) -> list[str]:
     return [*lines, f"return {_code('y', target)};"]
 
 
-def _helpers(conversion: ConvertFunction, prefix: str) -> Iterator[str]:
-    """The functions that `_c_lines` calls."""
-    arithmetic = conversion.arithmetic
-    source, target = arithmetic.source, arithmetic.target
-    lines = _c_lines(conversion, prefix)
-    text = " ".join(lines)
-    encodes_float = target.is_floating and f"{prefix}encoded(" in text
-    if f"{prefix}decoded(" in text or encodes_float:
+def _helpers(conversion: ConvertFunction, prefix: str, text: str) -> Iterator[str]:
+    """The functions that the statements in `text` call."""
+    source, target = conversion.arithmetic.source, conversion.arithmetic.target
+    decodes, encodes = (f"{prefix}{name}(" in text for name in ("decoded", "encoded"))
+    if decodes or (encodes and target.is_floating):
         yield from ("", f"typedef union {{ double value; unsigned long long code; }} {prefix}bits_t;")
-    if f"{prefix}decoded(" in text:
+    if decodes:
         yield from _decoded(source, prefix)
     if f"{prefix}odd(" in text:
         yield from _odd(source, prefix)
-    if f"{prefix}rint(" in text or (target.is_integral and f"{prefix}encoded(" in text):
+    if f"{prefix}rint(" in text or (encodes and target.is_integral):
         yield from _rint(prefix)
-    if f"{prefix}encoded(" in text:
-        made = _encoded_float if encodes_float else _encoded_whole
-        yield from made(target, arithmetic.saturate, prefix)
+    if encodes and target.is_floating:
+        yield from _encoded_float(target, conversion.arithmetic.saturate, prefix)
+    elif encodes:
+        yield from _encoded_whole(target, prefix)
 
 
 def _decoded(source: ElementType, prefix: str) -> Iterator[str]:
@@ -214,7 +216,7 @@ def _rint(prefix: str) -> Iterator[str]:
     )
 
 
-def _encoded_whole(target: ElementType, saturate: bool, prefix: str) -> Iterator[str]:
+def _encoded_whole(target: ElementType, prefix: str) -> Iterator[str]:
     low, high = range_of(target)
     all_bits = (1 << target.bits) - 1
     least, most = (
@@ -266,3 +268,53 @@ def _encoded_float(target: ElementType, saturate: bool, prefix: str) -> Iterator
         lines.append("if (code == 0) return 0;")
     lines.append(f"return ({kind})(bits.code >> 63 ? code | {form.sign}u : code);")
     yield from function(f"The nearest code of {target}, half to even.", declaration, lines)
+
+
+# ---- CUDA C++: the kernels' own conversions are called -------------------------------------------------------------
+
+
+def cuda_convert(conversion: ConvertFunction) -> Iterator[str]:
+    """The member function `convert`."""
+    arithmetic = conversion.arithmetic
+    macros = dict(arithmetic_macros(arithmetic))
+    word = WORDS[macros["GPL_CODE_BYTES"]]
+    source, target = (
+        "bool" if side is ElementType.PRED else c_type(side) for side in (arithmetic.source, arithmetic.target)
+    )
+    names = [each.name for each in conversion.parameters]
+    operand = "".join(f"number == {number} ? {name} : " for number, name in enumerate(names[:-1]))
+    operand += names[-1] if names else ("double()" if macros["GPL_CODE_BYTES"] == 8 else "float()")
+    captured = "number" if len(names) > 1 else ""
+    from_, to = (f"gpl_type({macros[f'GPL_{side}_TYPE']}u)" for side in ("SOURCE", "TARGET"))
+    saturate = "true" if arithmetic.saturate else "false"
+    yield from function(
+        "\n".join(comment_of(conversion, VALUES)),
+        f"static __device__ __forceinline__ {target} convert({_parameters(conversion, source)})",
+        [
+            *_constants(conversion),
+            *_cuda_code(arithmetic.source, source, word),
+            f"const {word} found = gpl_converted<{word}>(",
+            f"    code, {from_}, {to}, {saturate}, {macros['GPL_STEPS']}u,",
+            f"    [&](unsigned {captured}) {{ return {operand}; }});",
+            *_cuda_value(arithmetic.target, target, word),
+        ],
+    )
+
+
+def _bits(element_type: ElementType, name: str) -> str:
+    """A union of a float and its bits."""
+    return f"union {{ {c_type(element_type)} value; {WORDS[element_type.itemsize]} code; }} {name};"
+
+
+def _cuda_code(source: ElementType, given: str, word: str) -> list[str]:
+    """`code` from `x`: its bits, zeros above."""
+    if given in ("float", "double"):
+        return [_bits(source, "bits"), "bits.value = x;", f"const {word} code = bits.code;"]
+    return [f"const {word} code = ({WORDS[source.itemsize]})x;"]
+
+
+def _cuda_value(target: ElementType, made: str, word: str) -> list[str]:
+    """Return the element whose bits are `found`."""
+    if made in ("float", "double"):
+        return [_bits(target, "result"), f"result.code = ({WORDS[target.itemsize]})found;", "return result.value;"]
+    return [f"return ({made})found;"]

@@ -24,7 +24,7 @@ _VALUES = frozenset(
 def python_convert(conversion: ConvertFunction, name: str) -> Iterator[str]:
     """The lines of the function."""
     arithmetic = conversion.arithmetic
-    compute = arithmetic.compute.dtype.name
+    source, target, compute = arithmetic.source, arithmetic.target, arithmetic.compute.dtype.name
     arguments = "".join(f", {each.name}" for each in conversion.arguments)
     first, *others = comment_of(conversion, _VALUES)
     yield from ("", "", *wrapped(f"def {name}(x{arguments}):"))
@@ -33,41 +33,31 @@ def python_convert(conversion: ConvertFunction, name: str) -> Iterator[str]:
     for paragraph in [*others, "Takes numbers and NumPy arrays, which broadcast."]:
         yield from (f"    {line}" for line in wrapped(paragraph, ""))
     yield '    """'
-    body = [*_reading(arithmetic.source)]
+    body = [*_reading(source)]
     if arithmetic.steps:
         constants = {each: f"np.{compute}({number!r})" for each, number in conversion.constants}
         body.append(f"y = y.astype(np.{compute})")
         for symbol, operand in conversion.steps:
             value = constants.get(operand, f"np.asarray({operand}, np.{compute})")
             body.append(f"y = y {symbol} {value}" if operand else "y = np.rint(y)")
-    elif arithmetic.source.itemsize == 8 and arithmetic.source.is_integral and _is_short(arithmetic.target):
-        body += _odd(arithmetic.source)
+    elif source.is_integral and source.itemsize == 8 and target.is_floating and target is not ElementType.F64:
+        body += _odd(source)
     yield '    with np.errstate(all="ignore"):'
-    is_whole = not arithmetic.steps and not arithmetic.source.is_floating
-    for line in [*body, *_writing(arithmetic.target, arithmetic.saturate, arithmetic.source if is_whole else None)]:
+    is_whole = not arithmetic.steps and not source.is_floating
+    for line in [*body, *_writing(target, arithmetic.saturate, source if is_whole else None)]:
         assert len(line) <= WIDTH, line
         yield f"        {line}"
-
-
-def _is_short(target: ElementType) -> bool:
-    """True for floats to which an integer of 64 bits would be rounded twice through f64."""
-    return target.is_floating and target is not ElementType.F64
-
-
-def _codes(source: ElementType) -> list[str]:
-    """`x` as unsigned integers, whatever dtype of the right width it has."""
-    word = source.carrier.name
-    return [
-        "x = np.asarray(x)",
-        f"x = x.view(np.{word}) if x.dtype.itemsize == {source.itemsize} else x.astype(np.{word})",
-    ]
 
 
 def _reading(source: ElementType) -> list[str]:
     """`y`: the number of `x`, of NumPy's type for the source, or of int64 or float64."""
     if source in _VALUES:
         return [f"y = np.asarray(x, np.{source.dtype.name})" + (".astype(np.uint8)" if source == "pred" else "")]
-    lines = _codes(source)
+    word = source.carrier.name  # the code as unsigned integers, whatever dtype of the right width `x` has
+    lines = [
+        "x = np.asarray(x)",
+        f"x = x.view(np.{word}) if x.dtype.itemsize == {source.itemsize} else x.astype(np.{word})",
+    ]
     if source.is_integral:
         mask, sign = (1 << source.bits) - 1, 1 << source.bits - 1
         low = f"(x & {mask}).astype(np.int64)"
@@ -91,6 +81,7 @@ def _reading(source: ElementType) -> list[str]:
 
 
 def _odd(source: ElementType) -> list[str]:
+    """For floats to which f64 would round an integer of 64 bits a second time."""
     small = f"(y < {2**53})" + (f" & (y > -{2**53})" if source.is_signed else "")
     return [
         "low = y & 0x7FF  # a large integer becomes the odd one of the f64 beside it, which is rounded as it would be",

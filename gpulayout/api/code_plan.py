@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpulayout.api.code_c import c_text, cuda_text, struct
 from gpulayout.api.code_convert import conversion_of
-from gpulayout.api.code_convert_c import c_convert
-from gpulayout.api.code_convert_cuda import cuda_convert, cuda_header
+from gpulayout.api.code_convert_c import c_convert, cuda_convert
 from gpulayout.api.code_convert_python import python_convert
 from gpulayout.api.code_parts import wrapped
 from gpulayout.api.code_python import python_text
 from gpulayout.api.plan import Plan
+from gpulayout.gpu.kernel_source import kernel_text
 
 
 def plan_text(plan: Plan, language: str, name: str, bits: int) -> str:
@@ -29,7 +29,7 @@ def _cuda_text(plan: Plan, name: str, bits: int) -> str:
     ]
     header = ""
     if plan.change is not None:
-        header = cuda_header()
+        header = kernel_text("convert.cuh")  # what `convert` calls; it may stand in a file several times
         lines += cuda_convert(conversion_of(plan.change, plan.source))
     return header + _heading(plan, "//") + struct(name, lines)
 

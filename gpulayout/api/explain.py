@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.api.array_types import ByteCount
-from gpulayout.api.axis_labels import axis_labels
 from gpulayout.cpu import choose_plan, native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.layout.checks import byte_count, counted
+from gpulayout.layout.digits import Digit
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.arithmetic import ConvertMove
-from gpulayout.moves.blocks import BoxGrid, NoSmallerBlock, box_grid, passes
+from gpulayout.moves.blocks import NoSmallerBlock, box_grid, passes
 from gpulayout.moves.convert_pieces import Stages
+from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import AnyMove, Pieces
 
 _WITH = {"multiply": "by ", "divide": "by ", "add": "", "subtract": ""}
@@ -130,20 +132,16 @@ def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
 
 
 def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[str]:
-    """How a limit cuts a relayout: blocks, the length of runs, and what two passes would cost."""
-    limit = byte_count("max_bytes", max_bytes)
-    found = [box_grid(*each, limit) for each in passes(source, target, limit)]
-    try:
-        one: BoxGrid | NoSmallerBlock = box_grid(source, target, limit)
-    except NoSmallerBlock as error:
-        one = error
-    return _explain_cut(one, found)
-
-
-def _explain_cut(one: BoxGrid | NoSmallerBlock, passes: Sequence[BoxGrid]) -> list[str]:
     """How a limit cuts a relayout: in one pass, or why not, and in the passes that suit files."""
-    if isinstance(one, NoSmallerBlock):
-        instead, lines = "", [f"  blocks   none in one pass: {counted(one.max_bytes, 'byte')} are too few {one.needs}"]
+    limit = byte_count("max_bytes", max_bytes)
+    cuts = [box_grid(*each, limit) for each in passes(source, target, limit)]
+    try:
+        one = box_grid(source, target, limit)
+    except NoSmallerBlock as error:
+        instead, lines = (
+            "",
+            [f"  blocks   none in one pass: {counted(error.max_bytes, 'byte')} are too few {error.needs}"],
+        )
     else:
         written = one.whole_target.nbytes
         instead = f", instead of {one.bytes_read + written} in one pass"
@@ -154,16 +152,16 @@ def _explain_cut(one: BoxGrid | NoSmallerBlock, passes: Sequence[BoxGrid]) -> li
             f"{_runs(one.target_run_bytes, written)} written",
             f"    files  {counted(one.bytes_read, 'byte')} read, {written} written",
         ]
-    if len(passes) == 1:
+    if len(cuts) == 1:
         return lines
-    scratch, moved = passes[0].whole_target, sum(each.bytes_read + each.whole_target.nbytes for each in passes)
+    scratch, moved = cuts[0].whole_target, sum(each.bytes_read + each.whole_target.nbytes for each in cuts)
     return [
         *lines,
         f"  passes   two, through {counted(scratch.nbytes, 'byte')} of scratch, {scratch}:",
         *[
             f"    runs   {each.source_run_bytes} bytes read, {each.target_run_bytes} bytes written, in "
             f"{counted(each.block_count, 'block')}"
-            for each in passes
+            for each in cuts
         ],
         f"    files  {moved} bytes read and written{instead}",
     ]
@@ -225,3 +223,45 @@ def _merged(move: AnyMove, source: Shape) -> str:
     dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
     text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
+
+
+# ---- what axes are called ------------------------------------------------------------------------------------------
+
+# By the dimensions, or by the parts that a pattern splits a dimension into.  `(h=8 d) s -> h s d` makes of f32[32,16]
+# the target f32[32,16]{1,0:T(4,1)}.  Its digits of dimension 0 are d, with 4 places a stride of 1 apart, and h, with 8
+# a stride of 64 apart.  So an axis with a step of 1 place is d, not `(h d)`.
+
+
+def axis_labels(move: AnyMove, target: Shape, labels: Sequence[str]) -> list[str]:
+    """A label for every axis of a move to `target`, made of those of the dimensions that it covers.
+
+    labels   of the dimensions; `(h d)` is one that a pattern splits
+
+    >>> from gpulayout import plan
+    >>> split = plan("f32[32,16]", "(h=8 d) s -> h s d")
+    >>> axis_labels(split.move, split.target, split.names)
+    ['d', 's', 'h']
+    """
+    parts = {dim: _parts(dim, label, target) for dim, label in enumerate(labels) if label.startswith("(")}
+    places = 8 / target.bits_per_element if move.stride_unit == "byte" else 1  # in a unit of the strides
+    found = []
+    for axis, dims in zip(move.axes, move.dimensions):
+        names = [_covered(axis, parts.get(dim, ()), places) or labels[dim] for dim in reversed(dict.fromkeys(dims))]
+        found.append("*".join(names) or "-")
+    return found
+
+
+def _parts(dim: int, label: str, target: Shape) -> list[tuple[str, Digit]]:
+    """The parts of a dimension, the most major first, each with its digit of the target; none if some share one."""
+    names = label.strip("()").split()
+    digits = [digit for digit in stride_table(target).digits if digit.dim == dim]
+    if len(names) != len(digits):
+        return []
+    return list(zip(names, sorted(digits, key=lambda digit: digit.step, reverse=True)))
+
+
+def _covered(axis: Axis, parts: Sequence[tuple[str, Digit]], places: float) -> str:
+    """The parts whose places in the target are among those of an axis."""
+    first = axis.target_stride * places
+    end = first * axis.extent
+    return "*".join(name for name, digit in parts if digit.stride < end and first < digit.stride * digit.extent)

@@ -117,7 +117,7 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
     """
     if isinstance(index, str) and isinstance(shape, (tuple, list)):
         raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
-    if is_compiling() and not _are_ints(index):
+    if is_compiling() and not (isinstance(index, (tuple, list)) and all(_is_int(each) for each in index)):
         return between_graphs(_OUTSIDE, functools.partial(linearize, index, shape, mode=mode, out=out))
     shape = as_shape(shape_in(shape))
     check_word("mode", mode, ("raise", "wrap", "clip"))
@@ -211,7 +211,7 @@ def delinearize(linear: ArrayLike, shape: HasShape, *, padding: PaddingMode = "r
     if is_compiling() and not _is_int(linear):
         return between_graphs(_OUTSIDE, functools.partial(delinearize, linear, shape, padding=padding, out=out))
     shape = as_shape(shape_in(shape))
-    _check_padding(padding)
+    check_word("padding", padding, ("raise", "mark"))
     if _is_int(linear) and out is None:
         index = _delinearize_one(operator.index(linear), shape, padding)
         return (-1,) * shape.rank if index is None else index
@@ -291,7 +291,7 @@ def convert_linear(
         return between_graphs(_OUTSIDE, anew)
     source = as_shape(shape_in(source), "source")
     target = as_target(shape_in(target), source)
-    _check_padding(padding)
+    check_word("padding", padding, ("raise", "mark"))
     between = conversion("convert_linear", source, target)
     if _is_int(linear) and out is None:
         index = _delinearize_one(operator.index(linear), source, padding)
@@ -299,16 +299,7 @@ def convert_linear(
     return between(linear, padding, out)
 
 
-def _check_padding(padding: str) -> None:
-    """ValueError for a word that says nothing about places without an element."""
-    check_word("padding", padding, ("raise", "mark"))
-
-
 # ---- single indices --------------------------------------------------------------------------------------------
-
-
-def _are_ints(index: object) -> bool:
-    return isinstance(index, (tuple, list)) and all(_is_int(coordinate) for coordinate in index)
 
 
 def _is_int(value: object) -> TypeGuard[Integer]:
@@ -316,13 +307,11 @@ def _is_int(value: object) -> TypeGuard[Integer]:
 
 
 def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
-    checked = []
-    for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.bounds)):
+    checked, given = [], tuple(map(operator.index, index))
+    for dim, (coordinate, size) in enumerate(zip(given, shape.bounds)):
         if not 0 <= coordinate < size:
             if mode == "raise" or not size:
-                raise IndexError(
-                    out_of_bounds_text(tuple(map(operator.index, index)), dim, shape.dimensions[dim], shape)
-                )
+                raise IndexError(out_of_bounds_text(given, dim, shape.dimensions[dim], shape))
             coordinate = coordinate % size if mode == "wrap" else min(max(coordinate, 0), size - 1)
         checked.append(coordinate)
     linear: int = stride_table(shape).linear_of(checked)
@@ -331,12 +320,11 @@ def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
 
 def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...] | None:
     """The logical index; None for padding that is marked."""
-    if not 0 <= linear < shape.buffer_size:
-        raise IndexError(linear_message(linear, shape, ""))
-    table = stride_table(shape)
-    values = table.values_of(linear)
-    if all(value < size for value, size in zip(values, table.sizes)):
-        return tuple(values[: shape.rank])
-    if padding == "mark":
-        return None
+    if 0 <= linear < shape.buffer_size:
+        table = stride_table(shape)
+        values = table.values_of(linear)
+        if all(value < size for value, size in zip(values, table.sizes)):
+            return tuple(values[: shape.rank])
+        if padding == "mark":
+            return None
     raise IndexError(linear_message(linear, shape, ""))

@@ -6,13 +6,12 @@ import contextlib
 import functools
 import math
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpulayout.api.backends import gpu_backend, gpu_module
-from gpulayout.api.not_memory import WORK_THERE, TracedArray
+from gpulayout.api.library import WORK_THERE, Library, TracedArray
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -23,13 +22,15 @@ _SIX_BITS, _ONE_BIT = (ElementType.F6E3M2FN, ElementType.F6E2M3FN), (ElementType
 _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 
 
-class JaxArrays:
-    """See `Library`."""
+class JaxArrays(Library):
+    """See `Library`.  jax.grad and jax.jit call functions with tracers, which have no memory.
 
-    def dtype(self, given: Any) -> np.dtype[Any]:
-        return ElementType.of(given.dtype).dtype
+    XLA cannot be told that a stream uses memory; and JAX hands its memory out in a way that costs more than the checks
+    of a call.
+    """
 
-    def _check(self, given: Any, role: str, writing: bool) -> None:
+    def exported(self, given: Any, role: str, writing: bool) -> Any:
+        """See `Library.exported`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
         if any(base.__name__ == "Tracer" for base in type(given).__mro__):
             raise TracedArray(
                 f"{role} is a tracer ({type(given).__name__}), as inside jax.jit, jax.vmap and jax.grad, and has no "
@@ -48,35 +49,9 @@ class JaxArrays:
                 f"{role}.addressable_shards[0].data, or the whole array on one device, "
                 f"jax.device_put({role}, jax.local_devices()[0])"
             )
-
-    def will_be_written(self, given: Any) -> None:
-        """See `Library.will_be_written`.  `exported` refuses to write to these arrays."""
-
-    has_gradients = False
-
-    def is_plainly_followed(self, given: Any) -> bool:
-        return False
-
-    def is_followed(self, given: Any) -> bool:
-        return False  # jax.grad and jax.jvp call functions with tracers
-
-    def described(self, given: Any) -> Any:
+        if ElementType.of(given.dtype).is_sub_byte and next(iter(given.sharding.device_set)).platform == "cpu":
+            return np.asarray(given)
         return given
-
-    def exported(self, given: Any, role: str, writing: bool) -> Any:
-        """See `Library.exported`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
-        self._check(given, role, writing)
-        return np.asarray(given) if ElementType.of(given.dtype).is_sub_byte and _is_on_host(given) else given
-
-    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function  # JAX calls functions with tracers, which `exported` refuses
-
-    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object] | None:
-        return None
-
-    def used_on(self, given: Any, stream: int) -> bool:
-        """See `Library.used_on`.  XLA cannot be told."""
-        return False
 
     def empty(
         self,
@@ -116,9 +91,6 @@ class JaxArrays:
         lent = gpu_module().lent(made, functools.partial(_finish, device))
         with backend.on_device_of(made):
             return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
-
-    def again(self, known_call: Any, given: Any, result: Any, is_new: bool) -> None:
-        """See `Library.again`.  JAX hands its memory out in a way that costs more than the checks."""
 
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -169,10 +141,6 @@ def _finish(device: Any) -> None:
 
 def _next(number: Any) -> Any:
     return number + 1
-
-
-def _is_on_host(given: Any) -> bool:
-    return bool(next(iter(given.sharding.device_set)).platform == "cpu")
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:

@@ -13,8 +13,8 @@ from gpulayout.api import arrays
 from gpulayout.api.array_graphs import relayout_refusal
 from gpulayout.api.array_types import ArithmeticOptions, TargetLike
 from gpulayout.api.given_shapes import sides_of
-from gpulayout.api.libraries import Library, library_of
-from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.libraries import library_of
+from gpulayout.api.library import FollowedArray, Library, TracedArray
 from gpulayout.api.plan import plan
 from gpulayout.api.reading import Call
 from gpulayout.api.relayout import relayout

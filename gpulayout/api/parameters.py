@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpulayout.api import arrays
+from gpulayout.api.arrays import array_of_values
 from gpulayout.api.backends import host_backend
-from gpulayout.api.not_memory import FollowedArray, TracedArray, no_constant
+from gpulayout.api.library import FollowedArray, TracedArray, no_constant
 from gpulayout.api.torch_tensors import TorchTensors
-from gpulayout.api.values import array_of_values
 from gpulayout.cpu.convert import cast_values
 from gpulayout.layout.checks import counted, number_text, type_text, value_text, whole_number, whole_numbers
 from gpulayout.layout.element_type import ElementType

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
+import numpy as np
+
 from gpulayout.api.array_types import ByteCount, Out
-from gpulayout.api.host_block import run_on_host
+from gpulayout.api.memory_checks import check_buffer_dtype
+from gpulayout.api.request import Request
+from gpulayout.api.running import run_request
 from gpulayout.layout import checks
 from gpulayout.layout.checks import byte_count
+from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BoxGrid, box_grid
 from gpulayout.moves.runs import Runs
 
@@ -64,8 +69,29 @@ class Block(NamedTuple):
         TypeError
             A buffer has another dtype.
         """
-        run_on_host(self.plan.request, self.source_runs, self.target_runs, buffer, out)
+        request: Request = self.plan.request
+        from_shape, to_shape = request.read.shape, request.write.shape
+        source, target = _bytes(buffer, from_shape, "buffer"), _bytes(out, to_shape, "out")
+        if not target.flags.writeable or np.may_share_memory(source, target):
+            raise BufferError(f"out {'shares memory with buffer' if target.flags.writeable else 'is read-only'}")
+        read, written = self.source_runs.of(source), self.target_runs.of(target)
+        given = np.ascontiguousarray(read).reshape(-1).view(from_shape.buffer_dtype)
+        if self.target_runs.run_count == 1:  # the plan can write it in place
+            run_request(request, given, written.reshape(-1).view(to_shape.buffer_dtype))
+        else:
+            written[...] = run_request(request, given, None).view(np.uint8).reshape(written.shape)
         return out
+
+
+def _bytes(buffer: Any, shape: Shape, role: str) -> np.ndarray:
+    if not isinstance(buffer, np.ndarray) or buffer.ndim != 1 or not buffer.flags.c_contiguous:
+        dimensions = f" of shape {buffer.shape}" if isinstance(buffer, np.ndarray) else ""
+        raise BufferError(
+            f"{role} is a {type(buffer).__name__}{dimensions}: a block reads and writes 1-D contiguous NumPy arrays"
+        )
+    if buffer.dtype != np.uint8:
+        check_buffer_dtype(buffer, shape, role)
+    return buffer.view(np.ndarray).view(np.uint8)
 
 
 class Blocks(Sequence[Block]):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.libraries import Library, library_of
-from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.libraries import library_of
+from gpulayout.api.library import FollowedArray, Library, TracedArray
 from gpulayout.api.reading import Call
 from gpulayout.api.traced import traced
 from gpulayout.layout.graph_constants import is_compiling

@@ -1,14 +1,19 @@
-"""A buffer together with its shape: what the public functions need to know of `Array`, which is made of their calls."""
+"""A buffer together with its shape: what the public functions need to know of `Array`, which is made of their calls.
+
+And what JAX and PyTorch get to know of it: to them it is a pytree.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import as_shape
+from gpulayout.layout.text import as_shape, parse_shape
 
 if TYPE_CHECKING:  # a bare `Array` holds memory of any library; Python before 3.13 has no defaults
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -75,3 +80,56 @@ def check_plain(given: object, role: str) -> None:
     """TypeError for an array with its shape, where only plain memory makes sense."""
     if isinstance(given, ShapedBuffer):
         raise TypeError(f"{role} is {type_text(given)}: pass its memory, .buffer, or its N-d array, .logical()")
+
+
+# ---- as a pytree: one leaf, the buffer, beside the shape, which is constant ------------------------------------------
+
+# JAX and PyTorch put anything in place of leaves (tracers, None, object(), axis numbers) and take it out again, so
+# nothing is checked here.  Nothing is imported either: a library is told of the class when the first array is made
+# after it was loaded.
+
+Kind = type[ShapedBuffer[Any]]
+
+
+def _with_jax(kind: Kind) -> bool:
+    """Tell JAX, if it is loaded, of the class."""
+    trees = getattr(sys.modules.get("jax"), "tree_util", None)
+    if trees is None or not hasattr(trees, "register_pytree_with_keys"):
+        return False
+    key = trees.GetAttrKey("buffer")
+    trees.register_pytree_with_keys(
+        kind,
+        lambda array: (((key, array.buffer),), array.shape),
+        lambda shape, leaves: kind.holding(leaves[0], shape),
+        lambda array: ((array.buffer,), array.shape),
+    )
+    return True
+
+
+def _with_torch(kind: Kind) -> bool:
+    """Tell PyTorch, if it is loaded, of the class; saved programs say shapes as text."""
+    trees = sys.modules.get("torch.utils._pytree")
+    if trees is None or not hasattr(sys.modules.get("torch"), "compiler"):  # it is being loaded
+        return False
+    key = trees.GetAttrKey("buffer")
+    trees.register_pytree_node(
+        kind,
+        lambda array: ([array.buffer], array.shape),
+        lambda leaves, shape: kind.holding(next(iter(leaves)), shape),
+        serialized_type_name="gpulayout.Array",
+        to_dumpable_context=str,
+        from_dumpable_context=parse_shape,
+        flatten_with_keys_fn=lambda array: ([(key, array.buffer)], array.shape),
+    )
+    return True
+
+
+PENDING: dict[str, Callable[[Kind], bool]] = {"jax": _with_jax, "torch": _with_torch}
+
+
+def register(kind: Kind) -> None:
+    """Tell the libraries that were loaded since the last call."""
+    for name in tuple(PENDING):
+        tell = PENDING.pop(name, None) if name in sys.modules else None  # one thread gets it
+        if tell is not None and not tell(kind):
+            PENDING[name] = tell

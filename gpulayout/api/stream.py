@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,8 @@ def _stream(
             work.run()
     except BaseException as error:
         if work is not None:
-            error.add_note(work.described())
+            blocks = f"{work.cut.block_count} blocks of plan.blocks({work.cut.max_bytes})"
+            error.add_note(f"plan.stream has written the first {work.finished} of {blocks}, and nothing is under way")
         raise
 
 
@@ -97,7 +99,7 @@ class _Side(NamedTuple):
 
 def _sides(request: Request, buffer: Any, out: Any) -> tuple[_Side, _Side, Backend, AnyArray | None]:
     """Both sides with every check, the backend of the device, and the array that lives there, if one does."""
-    host, roles = host_backend(), ("buffer", "out")
+    host = host_backend()
     here, given = arrays.open_array(buffer, "buffer")
     given = request.source_memory(here, given)
     there, taken = arrays.open_array(out, "out", writing=True)
@@ -114,7 +116,7 @@ def _sides(request: Request, buffer: Any, out: Any) -> tuple[_Side, _Side, Backe
             f"buffer has shape {tuple(buffer.shape)}, without the padding of {shape}: pass its whole buffer, of "
             f"{shape.buffer_length} elements"
         )
-    arrays.check_no_overlap(here, given, taken, roles, there)
+    arrays.check_no_overlap(here, given, taken, ("buffer", "out"), there)
     device, like = on_device[0] if on_device else (default_backend(), None)
     source, target = (
         _Side(backend, array.view(np.uint8), backend is host) for backend, array in ((here, given), (there, taken))
@@ -162,22 +164,19 @@ class _Started(NamedTuple):
     place: slice
 
 
+@dataclass
 class _Work:
     """The blocks of one stream."""
 
-    def __init__(
-        self,
-        plan: Planner,
-        device: Backend,
-        source: _Side,
-        target: _Side,
-        found: BoxGrid,
-        lanes: Sequence[Lane],
-        progress: Progress | None,
-    ):
-        self.plan, self.device, self.source, self.target = plan, device, source, target
-        self.cut, self.lanes, self.progress = found, lanes, progress
-        self.finished = self.bytes_done = 0
+    plan: Planner
+    device: Backend
+    source: _Side
+    target: _Side
+    cut: BoxGrid
+    lanes: Sequence[Lane]
+    progress: Progress | None
+    finished: int = 0
+    bytes_done: int = 0
 
     def run(self) -> None:
         """Move all blocks.  A block's lane is the one that has waited longest."""
@@ -237,11 +236,6 @@ class _Work:
     def typed(self, memory: AnyArray, shape: Shape) -> AnyArray:
         """Bytes as a buffer of the shape."""
         return memory.view(self.device.held(shape.buffer_dtype))
-
-    def described(self) -> str:
-        """What is written, for an error."""
-        blocks = f"{self.cut.block_count} blocks of plan.blocks({self.cut.max_bytes})"
-        return f"plan.stream has written the first {self.finished} of {blocks}, and nothing is under way"
 
 
 def _gather(side: _Side, runs: Runs, memory: AnyArray) -> None:

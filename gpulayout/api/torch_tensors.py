@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.api.backends import gpu_module
-from gpulayout.api.not_memory import WORK_THERE, FollowedArray, TracedArray
+from gpulayout.api.library import WORK_THERE, FollowedArray, Library, TracedArray
 from gpulayout.cpu import native
 from gpulayout.layout.element_type import ElementType
 from gpulayout.memory.foreign_memory import host_array
@@ -22,7 +22,7 @@ _ON_MEMORY = "this call of gpulayout needs the memory of tensors: call it outsid
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
 
 
-class TorchTensors:
+class TorchTensors(Library):
     """See `Library`."""
 
     def dtype(self, given: Any) -> np.dtype[Any]:
@@ -138,9 +138,6 @@ class TorchTensors:
         if not address and made.numel():
             raise TracedArray(f"the result would be a tensor without memory of its own: {WORK_THERE}")
         return made, host_array(address, shape, None, dtype, made) if type(like) is np.ndarray else None
-
-    def give_back(self, made: Any, given: Any) -> Any:
-        return made
 
     def again(self, known_call: Any, given: Any, result: Any, is_new: bool) -> Again | None:
         """See `Library.again`."""

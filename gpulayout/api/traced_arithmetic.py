@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api.arithmetic import PARAMETERS, Asked, ElementChange
-from gpulayout.api.not_memory import no_constant
+from gpulayout.api.library import no_constant
 from gpulayout.api.traced_operations import Operations, computed, operations_of, zero_point_check
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError

@@ -19,7 +19,7 @@ import torch
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.kept import Kept
-from gpulayout.api.not_memory import FollowedArray, TracedArray
+from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.reading import Call, axis_numbers, parts_of_result
 from gpulayout.api.request import Request, request_of
 from gpulayout.api.running import call_key, run

@@ -148,7 +148,7 @@ TESTS = (
             NUMPY,
             (*DOORS, *_files("api/same_kind api/known_calls api/gradients api/buffers_of_many_dimensions")),
         )
-        for name in ("libraries", "same_kind", "torch_tensors", "jax_arrays")
+        for name in ("library", "libraries", "same_kind", "torch_tensors", "jax_arrays")
     ),
     *(
         (f"api/{name}.py", ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))
@@ -157,16 +157,14 @@ TESTS = (
     *((f"api/{name}.py", NUMPY, (*FRONT, "tests/moves/test_packed.py")) for name in ("memory_checks", "given_shapes")),
     ("api/index_keys.py", NUMPY, _files("api/array api/plan_part api/blocks api/array_in_graphs")),
     ("api/code*", ALL, _files("api/code kernels/code")),
-    ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
+    ("api/*index*", ALL, (*DOORS, *INDICES, *_files("api/traced_indices gpu/launches gpu/cupy_runtime"))),
     (
         "api/plan.py",
         ALL,
         _files("api/blocks api/transfer api/explain moves/blocks cli/relayout", "pictures/plan_picture"),
     ),
     ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
-    ("api/host_block.py", NUMPY, _files("api/blocks moves/blocks")),
-    ("api/axis_labels.py", NUMPY, _files("api/axis_labels")),
-    ("api/config.py", NUMPY, _files("api/backends")),
+    ("api/plan_blocks.py", NUMPY, _files("api/blocks moves/blocks")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     (
         "files/*",
@@ -191,7 +189,7 @@ TESTS = (
     ),
     *(
         (f"api/{name}.py", NUMPY, _files("api/array api/array_in_graphs api/same_kind"))
-        for name in ("array", "array_*", "asarray", "shaped_buffer")
+        for name in ("array", "array_*", "shaped_buffer")
     ),
     ("api/given_shapes.py", NUMPY, _files("api/array api/same_kind api/targets api/buffers_of_many_dimensions")),
     (

@@ -23,6 +23,7 @@ def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | I
     Parameters
     ----------
     source, target : Shape or str
+        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
@@ -80,6 +81,7 @@ def is_untiled(shape: Shape | str) -> bool:
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
 
     Examples
     --------
@@ -96,6 +98,7 @@ def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: Type
     Parameters
     ----------
     source, target : Shape or str
+        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
@@ -125,6 +128,7 @@ def transpose_is_bitcast(
     Parameters
     ----------
     source, target : Shape or str
+        Arrays or their text.
     permutation : iterable of int
         Dimension i of `target` is dimension permutation[i] of `source`, as in `numpy.transpose`.
     ignore : "element_type", optional
@@ -207,6 +211,7 @@ def is_reshape_or_transpose_bitcast(
     Parameters
     ----------
     source, target : Shape or str
+        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 

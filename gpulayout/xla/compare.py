@@ -64,6 +64,7 @@ def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPa
     Parameters
     ----------
     first, second : Layout or str
+        Layouts or their text.
     ignore : str or iterable of str, optional
         Names of fields of `Layout`, such as "tiles" or "memory_space", or "layout_except_minor_to_major", which
         compares only the order of the dimensions.
@@ -270,6 +271,7 @@ def same_rank(first: Shape | str, second: Shape | str) -> bool:
     Parameters
     ----------
     first, second : Shape or str
+        Arrays or their text.
 
     Examples
     --------
@@ -290,6 +292,7 @@ def same_element_type(
     Parameters
     ----------
     first, second : Shape or str
+        Arrays or their text.
     ignore : "float_precision", optional
         Treat all real floating-point types as equal.
 
@@ -308,6 +311,7 @@ def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        Shapes or their text.
 
     Examples
     --------

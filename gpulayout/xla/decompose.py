@@ -24,6 +24,7 @@ def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
 
     Returns
     -------
@@ -110,6 +111,7 @@ def is_decomposable_bitcast(source: Shape | str, target: Shape | str) -> bool:
     Parameters
     ----------
     source, target : Shape or str
+        Arrays or their text.
 
     Examples
     --------
@@ -159,6 +161,7 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     Parameters
     ----------
     source : Shape or str
+        An array or its text.
     dimensions : iterable of int
         Sizes of the result.
 

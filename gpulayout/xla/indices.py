@@ -24,6 +24,7 @@ def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | 
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
     index : iterable of int
         One coordinate per dimension, dimension 0 first.
 
@@ -100,6 +101,7 @@ def each_index(
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
     base : iterable of int, optional
         The first coordinate in every dimension; 0 by default.
     count : iterable of int, optional

@@ -34,6 +34,7 @@ def least_waste(shape: Shape | str) -> Shape:
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
 
     Returns
     -------

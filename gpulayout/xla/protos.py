@@ -50,6 +50,7 @@ def shape_to_proto(shape: AnyShape | str, dialect: Dialect = "xla", *, into: byt
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
     into : bytes, optional
@@ -118,6 +119,7 @@ def layout_to_proto(layout: Layout | str, dialect: Dialect = "xla", *, into: byt
     Parameters
     ----------
     layout : Layout or str
+        A layout or its text.
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
     into : bytes, optional

@@ -30,6 +30,7 @@ def data_nbytes(shape: Shape | str) -> int:
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
 
     Returns
     -------
@@ -101,6 +102,7 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
     dimension : int
         A logical dimension; negative numbers count from the end.
 
@@ -127,6 +129,7 @@ def max_elements_in_split(shape: Shape | str) -> int:
     Parameters
     ----------
     shape : Shape or str
+        An array or its text.
 
     Examples
     --------

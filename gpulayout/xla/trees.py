@@ -30,6 +30,7 @@ def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tu
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     post_order : bool, optional
         Yield a tuple after its elements instead of before them.
 
@@ -65,6 +66,7 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
 
     Examples
     --------
@@ -87,6 +89,7 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     index : iterable of int
         Element numbers, outermost first.  Negative numbers do not count from the end.
 
@@ -124,6 +127,7 @@ def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     index : iterable of int
         Element numbers, outermost first.
 
@@ -145,6 +149,7 @@ def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     index : iterable of int
         Element numbers, outermost first.
 
@@ -179,6 +184,7 @@ def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | s
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     index : iterable of int
         Element numbers, outermost first; () replaces the whole.
     new : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
@@ -243,6 +249,7 @@ def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> Any
     function : callable
         From `Shape` to `Shape`.
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
 
     Returns
     -------
@@ -273,6 +280,7 @@ def validate_layouts(shape: AnyShape | str) -> None:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
 
     Raises
     ------
@@ -302,6 +310,7 @@ def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     element_type : str or dtype-like
         An XLA name such as "f32", or what `ElementType.of` takes.
 
@@ -320,6 +329,7 @@ def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
 
     Examples
     --------
@@ -343,6 +353,7 @@ def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool)
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape or its text.
     pack_subbyte_types : bool
         Whether types smaller than a byte take only their bits, such as `E(4)`.  All other elements take whole bytes.
 

@@ -391,7 +391,7 @@ def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> CutSizes:
 
 
 class _Cutter:
-    """CutSizes and joins entries; `numbers` collects the numbers that cuts need."""
+    """Cuts and joins entries; `numbers` collects the numbers that cuts need."""
 
     def __init__(self, sizes: Sequence[int]):
         self.sizes = list(sizes)  # the number of values of every position, then of every number

@@ -156,7 +156,9 @@ def _misplaced(name: str) -> str:
 
 def _padded_dimensions(reader: Reader, rank: int) -> dict[str, list[int]]:
     reader.mark("(")
-    return {"padded_dimensions": reader.numbers(")", "a padded dimension")}
+    widths = [] if reader.ahead(")") else reader.number_list("a padded dimension")
+    reader.mark(")")
+    return {"padded_dimensions": widths}
 
 
 def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar]:

@@ -219,24 +219,22 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     kind = element_type.kind
     if kind == "complex":
         raise _Unfit("complex numbers have no order")
-    if kind == "bool":
-        return not lowest
-    if kind in ("signed", "unsigned"):
-        return _integer_range(element_type)[0 if lowest else 1]
-    if element_type.holds(math.inf):
+    if kind == "float" and element_type.holds(math.inf):
         return -math.inf if lowest else math.inf
-    return _finite_range(element_type)[0 if lowest else 1]
+    return _range(element_type)[0 if lowest else 1]
 
 
-# ml_dtypes is typed except for these two constructors, hence the ignores.
-def _integer_range(element_type: ElementType) -> tuple[int, int]:
-    limits = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
-    return int(limits.min), int(limits.max)
-
-
-def _finite_range(element_type: ElementType) -> tuple[float, float]:
-    limits = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
-    return float(limits.min), float(limits.max)
+def _range(element_type: ElementType) -> tuple[int, int] | tuple[float, float]:
+    """The lowest and the highest finite number of a type that is not complex."""
+    kind = element_type.kind
+    if kind == "bool":
+        return 0, 1
+    # ml_dtypes is typed except for these two constructors, hence the ignores.
+    if kind == "float":
+        limits = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
+        return float(limits.min), float(limits.max)
+    whole = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    return int(whole.min), int(whole.max)
 
 
 def _encode(element_type: ElementType, number: Scalar) -> bytes:
@@ -249,7 +247,7 @@ def _encode(element_type: ElementType, number: Scalar) -> bytes:
     if kind in ("bool", "signed", "unsigned"):
         if not (isinstance(number, int) or number.is_integer()):  # is_integer is False for nan and inf
             raise _Unfit("it is not a whole number")
-        lowest, highest = (0, 1) if kind == "bool" else _integer_range(element_type)
+        lowest, highest = _range(element_type)
         if not lowest <= number <= highest:
             raise _Unfit(f"the range is {lowest}..{highest}")
         return np.array(int(number), element_type.dtype).tobytes()
@@ -265,14 +263,14 @@ def _encode_float(element_type: ElementType, number: int | float) -> bytes:
         if not element_type.holds(math.inf):
             raise _Unfit("the type has no infinity")
     elif not _in_range(element_type, number):
-        lowest, highest = _finite_range(element_type)
+        lowest, highest = _range(element_type)
         raise _Unfit(f"the range is {lowest:.8g}..{highest:.8g}")
     return np.array(float(number), element_type.dtype).tobytes()
 
 
 def _in_range(element_type: ElementType, number: int | float) -> bool:
     """True for a finite number that stays finite: 3.4028235e38, slightly above f32's largest, rounds down to it."""
-    lowest, highest = _finite_range(element_type)
+    lowest, highest = _range(element_type)
     if lowest <= number <= highest:
         return True
     if not element_type.holds(math.inf):

@@ -55,10 +55,7 @@ def pitched(
     _check(dimensions, layout, unit, f"{word} {checks.number_text(unit)}", context)
     bits = layout.element_size_in_bits or 8 * element_type.itemsize
     rows = _Rows(word, unit, bits, layout.padded_dimensions or dimensions, layout.minor_to_major, context)
-    if dimension is None:
-        position = 1
-    else:
-        position = rows.order.index(dimension)
+    position = 1 if dimension is None else rows.order.index(dimension)
     if not position:
         raise LayoutError(f"{rows.shown} cannot be given to dimension {dimension}{context}: it is the most minor one")
     elements = rows.elements(position)

@@ -153,7 +153,11 @@ def same_places(source: Shape, target: Shape) -> bool:
     >>> same_places(tiled, parse_shape("f32[9]{0:T(4)(3)(1)}")), same_places(tiled, parse_shape("f32[9]{0:T(4)}"))
     (True, False)
     """
-    if _same_law(source, target):
+    laws = [
+        (side.dimensions, side.layout.minor_to_major, side.buffer_dimensions, side.layout.tiles)
+        for side in (source, target)
+    ]
+    if laws[0] == laws[1]:
         return True
     runs = list(_runs(source, target))
     extents = [run.extent for run in runs]
@@ -162,16 +166,6 @@ def same_places(source: Shape, target: Shape) -> bool:
     else:
         boxes = [extents]
     return sum(map(math.prod, boxes)) <= MOST and all(_agree(source, target, runs, box) for box in boxes)
-
-
-def _same_law(source: Shape, target: Shape) -> bool:
-    """True when every field that determines places is equal."""
-    return (
-        source.dimensions == target.dimensions
-        and source.layout.minor_to_major == target.layout.minor_to_major
-        and source.buffer_dimensions == target.buffer_dimensions
-        and source.layout.tiles == target.layout.tiles
-    )
 
 
 def _runs(source: Shape, target: Shape) -> Iterator[DimensionRun]:

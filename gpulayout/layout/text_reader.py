@@ -115,12 +115,6 @@ class Reader:
             found.append(self.number(what))
         return found
 
-    def numbers(self, close: str, what: str) -> list[int]:
-        """A list of numbers, possibly empty, and the closing mark."""
-        found = [] if self.ahead(close) else self.number_list(what)
-        self.mark(close)
-        return found
-
     def parenthesis(self) -> tuple[str, int]:
         """The raw text in parentheses, which has none inside, and its position."""
         if not self.ahead("("):

@@ -30,14 +30,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from gpulayout.gpu.kernel_numbers import (
-    BOX_ENTRY_BYTES,
-    BOX_FACTORS,
-    BOX_STEPS,
-    LANES,
-    NO_DIVISION,
-    RUN_DIGITS,
-)
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_STEPS, LANES, NO_DIVISION, RUN_DIGITS
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.index_program import Instruction
 

@@ -7,16 +7,7 @@ from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, as_pixels
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
-from gpulayout.gpu.launch import (
-    SHARED_TILE_BYTES,
-    Access,
-    Kernel,
-    KernelPlan,
-    MoveFields,
-    bits_of,
-    planned,
-)
-from gpulayout.moves.move import Axis
+from gpulayout.gpu.launch import SHARED_TILE_BYTES, Access, Kernel, KernelPlan, MoveFields, bits_of, planned
 
 MOST_CHANNELS = 16
 _MOST_CHUNKS = 8
@@ -40,13 +31,10 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     if channels < 2 or not (to_planes or to_pixels):
         return None, work
     given, work = work, as_pixels(work, "source" if to_planes else "target")
-    axes, bits = (pixel, channel, *others), bits_of(work)
-    why = _does_not_fit(work, channels, pixel.extent, bits, to_planes) or _misaligned(
-        work, channel, channels, to_planes
-    )
-    if why:
+    bits, work = bits_of(work), work._replace(axes=(pixel, channel, *others))
+    if why := _why_not(work, channels, bits, to_planes):
         return None, given.because(f"{why}, so a warp does not exchange channels between its registers")
-    return _pixels_plan(work._replace(axes=axes), channels, bits, to_planes), given
+    return _pixels_plan(work, channels, bits, to_planes), given
 
 
 def _pixels_plan(work: MoveWork, channels: int, bits: int, to_planes: bool) -> KernelPlan:
@@ -78,32 +66,27 @@ def _pixels_plan(work: MoveWork, channels: int, bits: int, to_planes: bool) -> K
     return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent))
 
 
-def _does_not_fit(work: MoveWork, channels: int, pixels: int, bits: int, to_planes: bool) -> str | None:
-    """Why vectors, registers or lanes do not fit the pixels; None if they do."""
-    width, bytes_of_word = work.width, max(work.width, 4)
+def _why_not(work: MoveWork, channels: int, bits: int, to_planes: bool) -> str | None:
+    """Why vectors, registers, lanes or alignment do not fit the pixels; None if they do."""
+    width, (pixel, channel, *others) = work.width, work.axes
+    vector, word = vector_bytes(width, channels), max(width, 4)
     # elements of the planes may be wider than those of the pixels
-    word = work.in_memory("target" if to_planes else "source", bytes_of_word)
-    if word > VECTOR_BYTES:
-        return f"{bytes_of_word // width} elements of a plane take {word} bytes"
+    word_in_memory = work.in_memory("target" if to_planes else "source", word)
+    if word_in_memory > VECTOR_BYTES:
+        return f"{word // width} elements of a plane take {word_in_memory} bytes"
     if registers(width, channels) > most_registers(width, bits):
         return f"{channels} channels of {width} bytes do not fit the registers"
-    if not _keeps_lanes_busy(pixels, chunk_pixels(width)):
-        return f"rows of {pixels} pixels would leave more than a fifth of all lanes idle"
-    return None
-
-
-def _misaligned(work: MoveWork, channel: Axis, channels: int, to_planes: bool) -> str | None:
-    """Why the vectors of pixels or the words of planes are not aligned to their size; None if they are."""
-    vector, word = vector_bytes(work.width, channels), max(work.width, 4)
+    if not _keeps_lanes_busy(pixel.extent, chunk_pixels(width)):
+        return f"rows of {pixel.extent} pixels would leave more than a fifth of all lanes idle"
     for side, phase, field in (
         ("source", work.source_phase, "source_stride"),
         ("target", work.target_phase, "target_stride"),
     ):
         is_pixels = (side == "source") == to_planes
-        needed, axes = (vector, work.axes[2:]) if is_pixels else (word, (channel, *work.axes[2:]))
+        needed, axes = (vector, others) if is_pixels else (word, [channel, *others])
         if phase % needed:
             return f"the {side} address is {phase} past a multiple of 16, not a multiple of {needed}"
-        for step in (getattr(axis, field) * work.width for axis in axes):
+        for step in (getattr(axis, field) * width for axis in axes):
             if step % needed:
                 return f"the {side} steps by {step} bytes, not a multiple of {needed}"
     return None

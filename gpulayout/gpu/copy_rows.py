@@ -49,7 +49,8 @@ def rows_plan(work: MoveWork) -> KernelPlan:
     row_bytes = minor.extent * width
     has_own = work.change is not None and work.change.is_any(minor)
     most = min(VECTOR_BYTES, _MOST_ANY * width) if has_own else VECTOR_BYTES
-    aligned = _aligned(work.target_phase, others, width)
+    # the largest power of two, up to a vector, that divides the starts of all rows of the target, in bytes
+    aligned = math.gcd(VECTOR_BYTES, work.target_phase, *(axis.target_stride * width for axis in others))
     vector = min(aligned, most)
     written = work.in_memory("target", vector)
     if vector < most and row_bytes >= _LONG_ROW:
@@ -74,7 +75,7 @@ def rows_plan(work: MoveWork) -> KernelPlan:
             "two vectors that are read, or put together from smaller ones"
         )
     items = SHIFTED_ITEMS if has_own else _items(load, vector, _many(work))
-    fields = _row_fields(work.axes, width, vector, items, work.target_phase)
+    fields = _row_fields(work.axes, width, vector, items, aligned)
     variant: Macros = (("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load))
     if work.change:
         variant = *variant, ("GPL_WHOLE_ROWS", int(aligned >= vector and row_bytes % vector == 0))
@@ -86,13 +87,14 @@ def _apart(work: MoveWork, nbytes: int) -> str:
     return f"a multiple of {nbytes} bytes" if work.change is None else f"a multiple of {nbytes // work.width} elements"
 
 
-def _row_fields(axes: Sequence[Axis], width: int, vector: int, items: int, target_phase: int) -> MoveFields:
+def _row_fields(axes: Sequence[Axis], width: int, vector: int, items: int, aligned: int) -> MoveFields:
     """The fields for rows that move in chunks of `vector` bytes, so many for each thread.
+
+    aligned   bytes: all rows of the target begin at multiples of this
 
     The first count is that of threads that share a row, and places along the axis of the steps are those of threads.
     """
     minor, *others = axes
-    aligned = _aligned(target_phase, others, width)
     chunks = math.ceil((minor.extent * width + max(vector - aligned, 0)) / vector)
     steps = _steps(axes, width, chunks, vector, items)
     extents, looped = [chunks, *(axis.extent for axis in others)], [*axes]
@@ -104,11 +106,6 @@ def _row_fields(axes: Sequence[Axis], width: int, vector: int, items: int, targe
             source_stride=items * axis.source_stride, target_stride=items * axis.target_stride
         )
     return MoveFields(math.prod(extents), (extents[0], 1), steps=steps, looped=looped)
-
-
-def _aligned(target_phase: int, others: Sequence[Axis], width: int) -> int:
-    """The largest power of two, up to a vector, that divides the starts of all rows of the target, in bytes."""
-    return math.gcd(VECTOR_BYTES, target_phase, *(axis.target_stride * width for axis in others))
 
 
 def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: int) -> ThreadSteps:

@@ -108,11 +108,11 @@ def tile_kernel(file: str, name: str) -> Kernel:
 class MoveFields(NamedTuple):
     """What a planner chooses in the parameter struct.
 
-    total    how many places, chunks, tiles or boxes the threads share
-    counts   pieces along the first two axes
-    tile     places of a piece along these
-    steps    stands in the place of the tile, where threads step along an axis
-    looped   the axes, if not those of the work
+    total           how many places, chunks, tiles or boxes the threads share
+    counts          pieces along the first two axes
+    tile            places of a piece along these
+    steps           stands in the place of the tile, where threads step along an axis
+    looped          the axes, if not those of the work
     first, second   mean something else in each kernel
     """
 

@@ -16,7 +16,6 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.gpu.runtime import Macros
-from gpulayout.layout.frozen import cached_property
 from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import AnyMove
@@ -50,15 +49,6 @@ class SmallMove:
     @property
     def blocks(self) -> int:
         return math.ceil(self.total / (THREADS * ITEMS))
-
-    @cached_property
-    def packed(self) -> dict[int, bytes]:
-        """The bytes of the job without its pointers, for each compiled number of axes that is large enough."""
-        return {
-            variant: job_struct(self.pad, self.total, self.axes, variant)
-            for variant in JOBS
-            if variant >= len(self.axes)
-        }
 
 
 @dataclass(frozen=True)
@@ -137,5 +127,6 @@ def _launch(width: int, variant: int, part: Sequence[tuple[int, SmallMove]]) -> 
         first_blocks.append(blocks)
         blocks += small.blocks
     macros = (("GPL_ELEMENT_BYTES", width), ("GPL_INDEX_BITS", 32), ("GPL_AXES", variant), ("GPL_JOBS", JOBS[variant]))
-    template = many_struct(first_blocks, [small.packed[variant] for _, small in part], JOBS[variant])
+    jobs = [job_struct(small.pad, small.total, small.axes, variant) for _, small in part]
+    template = many_struct(first_blocks, jobs, JOBS[variant])
     return SharedLaunch(tuple(number for number, _ in part), macros, (blocks, 1), template)

@@ -30,14 +30,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from gpulayout.gpu.kernel_numbers import (
-    BOX_ENTRY_BYTES,
-    BOX_FACTORS,
-    BOX_STEPS,
-    LANES,
-    NO_DIVISION,
-    RUN_DIGITS,
-)
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_STEPS, LANES, NO_DIVISION, RUN_DIGITS
 from gpulayout.moves.index_program import MOST_INSTRUCTIONS, MOST_TERMS, Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1

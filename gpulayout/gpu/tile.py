@@ -18,16 +18,7 @@ from gpulayout.gpu.kernel_numbers import (
     THREADS,
     WORD_TILE_B,
 )
-from gpulayout.gpu.launch import (
-    Access,
-    Kernel,
-    KernelPlan,
-    MoveFields,
-    bits_of,
-    planned,
-    reaches,
-    tile_kernel,
-)
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, bits_of, planned, reaches, tile_kernel
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.move import Axis
 
@@ -55,14 +46,10 @@ def tile_plan(work: MoveWork) -> KernelPlan | None:
     if not fixed_tile_fits(work.width, a.extent, b.extent):
         return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
     tile_a, tile_b = FIXED_TILES[work.width]
-    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a, ragged=_ragged(work))
-
-
-def _ragged(work: MoveWork) -> bool:
-    """True if a tile may have places of pad, or chunks of 16 bytes that are cut by a bound or an extent."""
-    b, a = work.axes[:2]
+    # a tile may have places of pad, or chunks of 16 bytes that are cut by a bound or an extent
     per_chunk = VECTOR_BYTES // work.width
-    return any(axis.is_padded for axis in work.axes) or bool(a.bound % per_chunk or b.extent % per_chunk)
+    ragged = any(axis.is_padded for axis in work.axes) or bool(a.bound % per_chunk or b.extent % per_chunk)
+    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a, ragged=ragged)
 
 
 def _words(work: MoveWork, why: str) -> KernelPlan | None:

@@ -95,18 +95,18 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
 
 def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     number, field = ("source", "target").index(side), f"{side}_stride"
-    width = plan.in_memory[number]
+    width, strides = plan.in_memory[number], [getattr(axis, field) for axis in plan.axes]
     sizes = [axis.bound if side == "source" else axis.extent for axis in plan.axes]
     access, useful = plan.reads if side == "source" else Access(plan.vector_bytes)
     access = access * width // plan.element_bytes
     if plan.runs:
         run = plan.runs[number]
-        steps = [step for axis in plan.axes if (step := abs(getattr(axis, field))) >= run]
+        steps = [abs(stride) for stride in strides if abs(stride) >= run]
         steps += [run] * (run < math.prod(sizes))
     else:
-        run, steps = _run(plan, sizes, number, field)
+        run, steps = _run(plan, sizes, strides, number)
     start = math.gcd(SECTOR, phase, *(step * width for step in steps))
-    if any(getattr(axis, field) == -1 for axis in plan.axes):  # a reversed run ends where the buffer begins
+    if -1 in strides:  # a reversed run ends where the buffer begins
         start = width
     if plan.kind.in_vectors or access > width:  # accesses are aligned even if runs are not
         start = max(start, min(access, SECTOR))
@@ -116,7 +116,7 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     run_bytes = run * width
     if not steps:  # a single run: every request but the last is full
         run_bytes = -(-run_bytes // (lanes * access)) * lanes * access
-    span = phase + (1 + sum((size - 1) * abs(getattr(axis, field)) for size, axis in zip(sizes, plan.axes))) * width
+    span = phase + (1 + sum((size - 1) * abs(stride) for size, stride in zip(sizes, strides))) * width
     following = next((abs(step) * width for step in steps if step), run_bytes)
     return Requests(access, run_bytes, start, following, lanes, span, useful)
 
@@ -130,23 +130,19 @@ def sector_fraction(plan: KernelPlan) -> float:
     return len(sides) / sum(sides)
 
 
-def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """The axes in the order in which lanes follow them, for both sides, and how far each reaches in one block."""
-    extents = [axis.extent for axis in plan.axes]
-    if not plan.kind.in_tiles or plan.tile is None:
-        return range(len(extents)), range(len(extents)), extents
-    sizes = [min(size, extent) for size, extent in zip(plan.tile, extents)] + [1] * (len(extents) - 2)
-    return (1, 0), (0, 1), sizes
-
-
-def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tuple[int, list[int]]:
+def _run(plan: KernelPlan, sizes: Sequence[int], strides: Sequence[int], number: int) -> tuple[int, list[int]]:
     """The elements of a run, and the distances between starts of runs, that of the next one first."""
-    *orders, block = _walks(plan)
+    # the axes in the order in which lanes follow them, and how far each reaches in one block
+    block = [axis.extent for axis in plan.axes]
+    order: Sequence[int] = range(len(block))
+    if plan.kind.in_tiles and plan.tile:
+        order = (1, 0) if number == 0 else (0, 1)
+        block = [min(size, extent) for size, extent in zip(plan.tile, block)] + [1] * (len(block) - 2)
     run = 1
     steps: list[int] = []
     inside: set[int] = set()
-    for k in orders[number]:
-        if abs(getattr(plan.axes[k], field)) != run:
+    for k in order:
+        if abs(strides[k]) != run:
             break
         inside.add(k)
         size = min(sizes[k], block[k])
@@ -154,5 +150,5 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
         if size < plan.axes[k].extent:
             steps.append(run)  # the axis is cut or padded, so the run ends
             break
-    others = [k for k in (*orders[number], *range(len(plan.axes))) if k not in inside]
-    return run, [*(getattr(plan.axes[k], field) for k in dict.fromkeys(others)), *steps]
+    others = [k for k in (*order, *range(len(plan.axes))) if k not in inside]
+    return run, [*(strides[k] for k in dict.fromkeys(others)), *steps]

@@ -99,7 +99,7 @@ TESTS = (
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/run.py", NUMPY, (*_files("cpu/threads api/transfer"), *IN_PLACE, *MOVES)),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
-    ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
+    ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits kernels/bits_turn")),
     ("gpu/element_width.py", ALL, (*KERNELS, *_files("gpu/convert kernels/convert kernels/one_pass"))),
     ("gpu/choose_kernel.py", ALL, (*KERNELS, *_files("moves/lookup kernels/lookup moves/packed api/explain"))),
     (
@@ -122,7 +122,7 @@ TESTS = (
         ),
     ),
     *(
-        (f"gpu/{name}.py", ALL, _files("gpu/cost_model gpu/kernel_costs api/explain cli/commands"))
+        (f"gpu/{name}.py", ALL, _files("gpu/cost_model gpu/kernel_costs gpu/arithmetic_costs api/explain cli/commands"))
         for name in ("cost_model", "devices", "estimate", "kernel_costs", "describe")
     ),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),

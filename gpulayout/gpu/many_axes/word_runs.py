@@ -213,15 +213,15 @@ def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> 
 # ---- places in shared memory -----------------------------------------------------------------------------
 
 
-def _placed(box: WordBox, width: int, entry: int) -> WordBox | None:
+def _placed(walk: WordBox, width: int, entry: int) -> WordBox | None:
     """The walk with the steps that cause the fewest bank conflicts; None if it does not fit shared memory without them.
 
     The smallest steps come first, then gaps before one axis of the target's run after the other.
     """
-    lanes = _lanes(box.length(1))
-    spread = [k for k in box.runs[1] if k not in box.runs[0]]
-    gaps = [0] * len(box.pieces)
-    tried = _turned(box, gaps, lanes, width, range(5, -1, -1))
+    lanes = _lanes(walk.length(1))
+    spread = [k for k in walk.runs[1] if k not in walk.runs[0]]
+    gaps = [0] * len(walk.pieces)
+    tried = _turned(walk, gaps, lanes, width, range(5, -1, -1))
     best, tries, turns = tried[0], 0, {5, tried[0].turn}
     if not _fits(best, width, entry):
         return None
@@ -231,7 +231,7 @@ def _placed(box: WordBox, width: int, entry: int) -> WordBox | None:
                 return best
             tries += 1
             wider = [*gaps[:k], gap, *gaps[k + 1 :]]
-            found = _turned(box, wider, lanes, width, turns)[0]
+            found = _turned(walk, wider, lanes, width, turns)[0]
             if not _fits(found, width, entry):
                 return None
             if found.ways < best.ways:
@@ -239,46 +239,46 @@ def _placed(box: WordBox, width: int, entry: int) -> WordBox | None:
     return best
 
 
-def _fits(box: WordBox, width: int, entry: int) -> bool:
-    return sum(table_sizes(box, entry)) + box.span * width <= WORD_SHARED_BYTES
+def _fits(walk: WordBox, width: int, entry: int) -> bool:
+    return sum(table_sizes(walk, entry)) + walk.span * width <= WORD_SHARED_BYTES
 
 
-def table_sizes(box: WordBox, entry: int) -> tuple[int, int, int, int]:
+def table_sizes(walk: WordBox, entry: int) -> tuple[int, int, int, int]:
     """Bytes of shared memory for the gather table, the lanes, the runs of both sides, and the places of a target run's
     elements.
     """
-    runs = (box.run_count(0) + box.run_count(1)) * entry
+    runs = (walk.run_count(0) + walk.run_count(1)) * entry
     return (
-        16 * WORD * LANES * box.parts,
-        16 * LANES * box.parts,
+        16 * WORD * LANES * walk.parts,
+        16 * LANES * walk.parts,
         runs,
-        2 * box.length(1) + -(runs + 2 * box.length(1)) % 16,
+        2 * walk.length(1) + -(runs + 2 * walk.length(1)) % 16,
     )
 
 
 def _turned(
-    box: WordBox, gaps: Sequence[int], lanes: npt.NDArray[np.int64], width: int, turns: Iterable[int]
+    walk: WordBox, gaps: Sequence[int], lanes: npt.NDArray[np.int64], width: int, turns: Iterable[int]
 ) -> list[WordBox]:
     """The walk with these gaps and each turn, the one with the fewest bank conflicts first."""
-    steps, span = _steps(box, gaps)
+    steps, span = _steps(walk, gaps)
     found: list[WordBox] = []
     for turn in turns:
-        each = box._replace(steps=steps, span=span, turn=turn)
+        each = walk._replace(steps=steps, span=span, turn=turn)
         found.append(each._replace(ways=conflict_ways(each, lanes, width)))
         if found[-1].ways <= FEW:
             break
     return sorted(found, key=lambda each: each.ways)
 
 
-def _steps(box: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
+def _steps(walk: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
     """(steps, span): contiguous in the source's run; others equal the source's strides modulo a word, and keep words
     of different runs apart.
     """
     steps: list[int] = []
-    room = box.words * WORD
-    for k, (piece, gap) in enumerate(zip(box.pieces, gaps)):
+    room = walk.words * WORD
+    for k, (piece, gap) in enumerate(zip(walk.pieces, gaps)):
         stride = piece.strides[0]
-        if k in box.runs[0]:
+        if k in walk.runs[0]:
             steps.append(stride)
             continue
         steps.append(room + (stride - room) % WORD + gap * WORD)
@@ -295,12 +295,12 @@ def _lanes(length: int) -> npt.NDArray[np.int64]:
     return np.where(elements < last, elements, -1)
 
 
-def conflict_ways(box: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
+def conflict_ways(walk: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
     """The most lanes that read different words of one bank, averaged over the rows that write, and over all starts."""
     places = np.zeros(1, np.int64)
-    for k in box.runs[1]:
-        places = (places + np.arange(box.pieces[k].size)[:, None] * box.steps[k]).ravel()
-    turned = (np.arange(LANES) >> box.turn) * width % WORD
+    for k in walk.runs[1]:
+        places = (places + np.arange(walk.pieces[k].size)[:, None] * walk.steps[k]).ravel()
+    turned = (np.arange(LANES) >> walk.turn) * width % WORD
     order = np.arange(WORD) ^ turned[:, None]
     taken = np.take_along_axis(lanes, np.broadcast_to(order, lanes.shape), 2)
     total = count = 0

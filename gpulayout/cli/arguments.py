@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,76 +24,6 @@ from gpulayout.layout.text import is_only_layout, parse_array_shape
 
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
 
-if TYPE_CHECKING:  # generic since click 8.2
-    ParameterType = click.ParamType[Any]
-else:
-    ParameterType = click.ParamType
-
-
-class ShapeArgument(ParameterType):
-    """The text of a shape.  With `or_layout` also that of a layout without a shape, which stays text, once checked."""
-
-    name = "shape"
-
-    def __init__(self, or_layout: bool = False) -> None:
-        self.or_layout = or_layout
-
-    def convert(self, value: str | Shape, param: click.Parameter | None, ctx: click.Context | None) -> Shape | str:
-        if not isinstance(value, str):
-            return value
-        try:
-            if not (self.or_layout and is_only_layout(value)):
-                return parse_array_shape(value)
-            check_layout_text(value)
-            return value
-        except LayoutError as error:
-            self.fail(printable(with_options(f"{error}{self._hint(value)}")), param, ctx)
-
-    def _hint(self, text: str) -> str:
-        """What to write instead of text that a shell changed, or that is something other than a shape; or nothing."""
-        if text.lstrip().startswith("{") and not self.or_layout:
-            return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
-        if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
-            return "; quote SHAPE, or the shell interprets its braces"
-        return self._hint_for_file(text) if text.lower().endswith(".npy") or os.path.isfile(text) else ""
-
-    def _hint_for_file(self, name: str) -> str:
-        """What to write instead of a file's name: the shape of its array, if it has one."""
-        return (
-            f"; this is a file, write the shape of its array, '{_shape_in(name)}', or "
-            "gpulayout relayout IN OUT --to LAYOUT --dry-run to explain the move of a file"
-        )
-
-
-class ShapeOrFile(ShapeArgument):
-    """The text of a shape, or a .npy file as a `files.standard_streams.File`: a name that ends in .npy, or `-`.
-
-    What is in the folder makes no difference.  No text of a shape ends in .npy, except in a comment.
-    """
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "-" or (isinstance(value, str) and value.lower().endswith(".npy")):
-            return FILE_NAME.convert(value, param, ctx)
-        return super().convert(value, param, ctx)
-
-    def _hint_for_file(self, name: str) -> str:
-        return "; gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file"
-
-
-def shape_of_file(file: File) -> tuple[Shape, Header]:
-    """The shape of the array in a .npy file, and the header that says so."""
-    header = read_header(file)
-    return array_shape(header, None), header
-
-
-def _shape_in(name: str) -> str:
-    """The shape of the array in a .npy file, or an example for a file that has none."""
-    try:
-        shape, _ = shape_of_file(Path(name))
-    except (FileError, OSError, ValueError):
-        return "u8[480,640,3]"
-    return str(shape).partition("{")[0] if shape.layout.is_descending else str(shape)
-
 
 class FileName(click.Path):
     """A file's name as a path; `-` stays text and means standard input or output, see `files.standard_streams.File`."""
@@ -105,58 +35,103 @@ class FileName(click.Path):
         return value if value == "-" else Path(value)
 
 
-class MemorySize(ParameterType):
-    """Bytes as text, such as 512M.  It stays the text that the user wrote, for errors."""
-
-    name = "size"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            as_bytes(value)
-            return value.strip()
-        except ValueError as error:
-            self.fail(printable(str(error).removeprefix("max_bytes ")), param, ctx)
-
-
-class ElementTypeName(ParameterType):
-    """An element type by name, such as bf16."""
-
-    name = "type"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ElementType:
-        try:
-            return ElementType.of(value)
-        except TypeError as error:
-            self.fail(printable(with_options(str(error))), param, ctx)
-
-
-class Numbers(ParameterType):
-    """A number, or several with commas between them: one for each index of the last dimension."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | list[float]:
-        if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]
-        try:
-            found = [float(each) for each in value.split(",")]
-        except ValueError:
-            self.fail(f"{printable(value)!r} is not a number, or several such as 0.5,1,2", param, ctx)
-        return found if len(found) > 1 else found[0]
-
-
-SHAPE = ShapeArgument()
-SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
 FILE_NAME = FileName()
-SHAPE_OR_FILE = ShapeOrFile()
-MEMORY = MemorySize()
+
+
+def read_shape(text: str) -> Shape | str:
+    """The shape that a text names."""
+    return _shape(text)
+
+
+def read_shape_or_layout(text: str) -> Shape | str:
+    """The same, or the text of a layout without a shape, which stays text, once checked."""
+    return _shape(text, or_layout=True)
+
+
+def read_shape_or_file(text: str) -> Shape | str | Path:
+    """The shape that a text names, or a .npy file as a `files.standard_streams.File`: a name that ends in .npy, or `-`.
+
+    What is in the folder makes no difference.  No text of a shape ends in .npy, except in a comment.
+    """
+    if text == "-" or text.lower().endswith(".npy"):
+        return text if text == "-" else Path(text)
+    return _shape(text, in_show=True)
+
+
+def _shape(text: str, *, or_layout: bool = False, in_show: bool = False) -> Shape | str:
+    try:
+        if not (or_layout and is_only_layout(text)):
+            return parse_array_shape(text)
+        check_layout_text(text)
+        return text
+    except LayoutError as error:
+        hint = _hint(text, or_layout, in_show)
+        raise click.BadParameter(printable(with_options(f"{error}{hint}"))) from None
+
+
+def _hint(text: str, or_layout: bool, in_show: bool) -> str:
+    """What to write instead of text that a shell changed, or that is something other than a shape; or nothing."""
+    if text.lstrip().startswith("{") and not or_layout:
+        return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
+    if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
+        return "; quote SHAPE, or the shell interprets its braces"
+    if not (text.lower().endswith(".npy") or os.path.isfile(text)):
+        return ""
+    if in_show:
+        return "; gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file"
+    return (
+        f"; this is a file, write the shape of its array, '{_shape_in(text)}', or "
+        "gpulayout relayout IN OUT --to LAYOUT --dry-run to explain the move of a file"
+    )
+
+
+def _shape_in(name: str) -> str:
+    """The shape of the array in a .npy file, or an example for a file that has none."""
+    try:
+        found, _ = shape_of_file(Path(name))
+    except (FileError, OSError, ValueError):
+        return "u8[480,640,3]"
+    return str(found).partition("{")[0] if found.layout.is_descending else str(found)
+
+
+def shape_of_file(file: File) -> tuple[Shape, Header]:
+    """The shape of the array in a .npy file, and the header that says so."""
+    header = read_header(file)
+    return array_shape(header, None), header
+
+
+def read_memory(text: str) -> str:
+    """Bytes as text, such as 512M.  It stays the text that the user wrote, for errors."""
+    try:
+        as_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(printable(str(error).removeprefix("max_bytes "))) from None
+    return text.strip()
+
+
+def read_type(text: str) -> ElementType:
+    """An element type by name, such as bf16."""
+    try:
+        return ElementType.of(text)
+    except TypeError as error:
+        raise click.BadParameter(printable(with_options(str(error)))) from None
+
+
+def read_numbers(text: str) -> float | list[float]:
+    """A number, or several with commas between them: one for each index of the last dimension."""
+    try:
+        found = [float(each) for each in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{printable(text)!r} is not a number, or several such as 0.5,1,2") from None
+    return found if len(found) > 1 else found[0]
+
 
 ARITHMETIC: tuple[Decorator, ...] = (
-    click.option("--dtype", metavar="TYPE", type=ElementTypeName(), help="Convert the elements to this type."),
+    click.option("--dtype", metavar="TYPE", type=read_type, help="Convert the elements to this type."),
     click.option(
-        "--scale", metavar="NUMBERS", type=Numbers(), help="Multiply by 0.5, or by 1,2,3 along the last dimension."
+        "--scale", metavar="NUMBERS", type=read_numbers, help="Multiply by 0.5, or by 1,2,3 along the last dimension."
     ),
-    click.option("--shift", metavar="NUMBERS", type=Numbers(), help="Then add such numbers."),
+    click.option("--shift", metavar="NUMBERS", type=read_numbers, help="Then add such numbers."),
     click.option("--divide", is_flag=True, default=None, help="Divide by --scale in place of multiplying."),
     click.option("--block", metavar="N", type=int, help="Each number of --scale and --shift is for N elements."),
 )

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from gpulayout.api.backends import gpu_versions, host_backend
 from gpulayout.api.index_conversion import conversion
 from gpulayout.api.indexing import delinearize, linearize
-from gpulayout.cli.arguments import SHAPE
+from gpulayout.cli.arguments import read_shape
 from gpulayout.cli.backends import array_module, backends_here, medians_in_turns, on_host
 from gpulayout.cli.failures import Failure
-from gpulayout.cli.output import json_option, print_json
+from gpulayout.cli.output import aligned, json_option, print_json
 from gpulayout.cpu import native
 from gpulayout.cpu.threads import thread_count
 from gpulayout.gpu.index_launch import index_launch
@@ -58,7 +58,7 @@ def benchmark() -> None:
 
 
 @benchmark.command("linearize", short_help="Index conversion: GPU beside CPU, and beside NumPy.")
-@click.argument("shapes", metavar="[SHAPE]...", type=SHAPE, nargs=-1)
+@click.argument("shapes", metavar="[SHAPE]...", type=read_shape, nargs=-1)
 @click.option(
     "--count", metavar="N", type=click.IntRange(1), default=COUNT, show_default=True, help="Indices in each array."
 )
@@ -296,24 +296,16 @@ def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
     columns = COLUMNS + GPU_COLUMNS * with_gpu
     order = [row for name in ("numpy", "native") for row in rows if row.backend == name]
     on_cpu = {(row.shape, row.name): row for row in order}  # by the engine if there is one
-    texts = {id(row): [text(row, on_cpu[row.shape, row.name]) for _, _, text in columns] for row in rows}
-    widths = [
-        max(map(len, column))
-        for column in zip(*((first for first, _, _ in columns), (second for _, second, _ in columns), *texts.values()))
+    cells = [
+        [f"  {row.name:11}  {LABELS[row.backend]:6}", *(text(row, on_cpu[row.shape, row.name]) for *_, text in columns)]
+        for row in rows
     ]
-
-    def line(label: str, cells: Sequence[str]) -> str:
-        return "  ".join([f"{label:21}", *map(str.rjust, cells, widths)])
-
-    yield line("", [first for first, _, _ in columns]).rstrip()
-    head = line("", [second for _, second, _ in columns])
-    yield head
-    yield "-" * len(head)
-    for shape, group in itertools.groupby(rows, key=lambda row: row.shape):
+    firsts, seconds = ["", *(first for first, *_ in columns)], ["", *(second for _, second, _ in columns)]
+    head, above, *lines = aligned(seconds, [firsts, *cells], left=("",))
+    yield from (above, head, "-" * len(head))
+    for shape, group in itertools.groupby(zip(rows, lines), key=lambda pair: pair[0].shape):
         yield shape
-        for row in group:
-            label = f"  {row.name:11}  {LABELS[row.backend]}"
-            yield line(label, texts[id(row)]) + ("" if row.equal else "  DIFFERS")
+        yield from (line + ("" if row.equal else "  DIFFERS") for row, line in group)
 
 
 def _ms(seconds: float | None) -> str:

@@ -96,7 +96,10 @@ def _show(entry: Entry, shape: Shape | None) -> None:
         ("owner", f"{entry.owner}, {entry.version}"),
         ("source", entry.source),
         ("confirmed" if entry.confirmed else "judge", f"{what[entry.judge]} {entry.judged_by}"),
-        *((size.name, _size(size.meaning, size.multiple)) for size in entry.sizes),
+        *(
+            (size.name, size.meaning + (f"; a multiple of {size.multiple}" if size.multiple > 1 else ""))
+            for size in entry.sizes
+        ),
         *((choice.name, f"{choice.meaning}: {', '.join(map(str, choice.values))}") for choice in entry.choices),
         ("dtype", ", ".join(entry.types)),
         ("stored", entry.stored),
@@ -104,27 +107,18 @@ def _show(entry: Entry, shape: Shape | None) -> None:
         *([("kernels", ", ".join(entry.kernels))] if entry.kernels else []),
     ]
     if shape is not None:
-        facts += _of_sizes(shape)
+        padding = shape.nbytes - shape.unpadded_nbytes
+        facts += [
+            ("shape", str(shape)),
+            ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
+            ("padding", f"{counted(padding, 'byte')}, {padding / max(shape.nbytes, 1):.1%}" if padding else "none"),
+        ]
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         lines = click.wrap_text(value, WIDTH).splitlines() if " " in value else [value]
         click.echo("\n".join(f"{label:{width}}{line}" for label, line in zip([name] + [""] * len(lines), lines)))
     usual = f"{entry.name}[{','.join(map(str, entry.usual))}]"
     click.echo(f"\ngpulayout show '{usual}' draws it; --code cuda prints its index arithmetic.")
-
-
-def _size(meaning: str, multiple: int) -> str:
-    return f"{meaning}; a multiple of {multiple}" if multiple > 1 else meaning
-
-
-def _of_sizes(shape: Shape) -> list[tuple[str, str]]:
-    """What these sizes take."""
-    padding = shape.nbytes - shape.unpadded_nbytes
-    return [
-        ("shape", str(shape)),
-        ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
-        ("padding", f"{counted(padding, 'byte')}, {padding / max(shape.nbytes, 1):.1%}" if padding else "none"),
-    ]
 
 
 def entry_as_json(entry: Entry) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from gpulayout.api.plan import Plan, plan
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.cli.arguments import (
     ARITHMETIC,
-    MEMORY,
-    SHAPE,
-    SHAPE_OR_LAYOUT,
     names_for,
     names_option,
+    read_memory,
+    read_shape,
+    read_shape_or_layout,
     with_all,
 )
-from gpulayout.cli.failures import type_errors_in_one_line
+from gpulayout.cli.failures import failures_in_one_line
 from gpulayout.cli.output import html_option, json_option, overwrite_option, print_json, write_page
 from gpulayout.cpu import choose_plan, native
 from gpulayout.files.memory import block_limit
@@ -37,8 +37,8 @@ from gpulayout.pictures.plan_picture import plan_figure
 
 
 @click.command(short_help="Say what a relayout would do, without doing it.")
-@click.argument("source", metavar="SOURCE", type=SHAPE)
-@click.argument("target", metavar="TARGET", type=SHAPE_OR_LAYOUT)
+@click.argument("source", metavar="SOURCE", type=read_shape)
+@click.argument("target", metavar="TARGET", type=read_shape_or_layout)
 @click.option(
     "--device",
     metavar="GPU",
@@ -48,7 +48,7 @@ from gpulayout.pictures.plan_picture import plan_figure
     help=f"The GPU that the expected speed is for: {', '.join(DEVICES)}.",
 )
 @click.option(
-    "--memory", metavar="SIZE", type=MEMORY, help="Also say how files are moved in so much memory, such as 512M."
+    "--memory", metavar="SIZE", type=read_memory, help="Also say how files are moved in so much memory, such as 512M."
 )
 @names_option
 @with_all(*ARITHMETIC)
@@ -86,7 +86,7 @@ def explain(
       gpulayout explain 'f32[39000,39001]' '{0,1}' --memory 64M
       gpulayout explain 'u8[224,224,3]' 'h w c -> c h w' --dtype f32 --scale 0.5 --shift 1,2,3
     """
-    with type_errors_in_one_line():
+    with failures_in_one_line(TypeError):
         found = plan(source, target, names=names_for(source, names), **options)
     if html and as_json:
         raise click.UsageError("give one of --html and --json")

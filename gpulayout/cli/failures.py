@@ -23,6 +23,14 @@ from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.errors import LayoutError
 
+OF_THE_LIBRARY: tuple[type[Exception], ...] = (
+    LayoutError,
+    IndexError,
+    BufferError,
+    BackendUnavailable,
+    BadThreadCount,
+    BadNativeChoice,
+)
 ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
@@ -41,8 +49,11 @@ def print_note(text: str) -> None:
 
 
 @contextlib.contextmanager
-def failures_in_one_line() -> Iterator[None]:
-    """Turn errors of the library and the operating system into a `Failure`."""
+def failures_in_one_line(*also: type[Exception]) -> Iterator[None]:
+    """Turn errors of the library and the operating system into a `Failure`.
+
+    also   such as TypeError where element types are checked: elsewhere it is a fault of this program
+    """
     try:
         yield
     except BrokenPipeError:  # an OSError, but the reader of the message is gone
@@ -54,16 +65,7 @@ def failures_in_one_line() -> Iterator[None]:
         raise Failure(f"{where}{error.strerror or error}") from error
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
-    except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount, BadNativeChoice) as error:
-        raise Failure(with_options(str(error))) from error
-
-
-@contextlib.contextmanager
-def type_errors_in_one_line() -> Iterator[None]:
-    """The same for TypeErrors about element types: elsewhere a TypeError is a fault of this program."""
-    try:
-        yield
-    except TypeError as error:
+    except OF_THE_LIBRARY + also as error:
         raise Failure(with_options(str(error))) from error
 
 

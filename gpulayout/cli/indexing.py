@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpulayout.api.indexing import delinearize, linearize
-from gpulayout.cli.arguments import SHAPE
+from gpulayout.cli.arguments import read_shape
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import byte_and_bit, stride_table
@@ -31,7 +31,7 @@ class Conversion:
 @click.command(
     short_help="Convert indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True}
 )
-@click.argument("shape", metavar="SHAPE", type=SHAPE)
+@click.argument("shape", metavar="SHAPE", type=read_shape)
 @click.argument("numbers", metavar="INDEX...", nargs=-1, required=True)
 @click.option("--linear", "from_linear", is_flag=True, help="INDEX is a place: convert it to a logical index.")
 @json_option
@@ -53,7 +53,8 @@ def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bo
     else:
         if len(numbers) == shape.rank > 1 and all(re.fullmatch(_NUMBER, text) for text in numbers):
             raise click.UsageError(f"{shape} has {shape.rank} dimensions: write {','.join(numbers)}")
-        found = [_from_logical(_parse_logical(text), shape) for text in numbers]
+        indices = [_parse_logical(text) for text in numbers]
+        found = [Conversion(index, linearize(index, shape), False) for index in indices]
     if as_json:
         print_json([_as_json(conversion, shape) for conversion in found])
     else:
@@ -63,10 +64,6 @@ def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bo
         raise click.exceptions.Exit(1)
 
 
-def _from_logical(logical: tuple[int, ...], shape: Shape) -> Conversion:
-    return Conversion(logical, linearize(logical, shape), False)
-
-
 def _from_linear(place: int, shape: Shape) -> Conversion:
     delinearize(place, shape, padding="mark")  # IndexError for a place outside the buffer
     table = stride_table(shape)
@@ -74,11 +71,12 @@ def _from_linear(place: int, shape: Shape) -> Conversion:
 
 
 def _as_json(found: Conversion, shape: Shape) -> dict[str, Any]:
+    byte, bit = byte_and_bit(shape, found.linear)
     return {
         "index": None if found.is_padding else found.index,
         "linear": found.linear,
-        "byte_offset": byte_and_bit(shape, found.linear)[0],
-        "bit_offset": byte_and_bit(shape, found.linear)[1],
+        "byte_offset": byte,
+        "bit_offset": bit,
         "padding": found.is_padding,
     }
 

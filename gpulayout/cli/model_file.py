@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from gpulayout.api.arithmetic import SIMPLE
-from gpulayout.cli.failures import print_note, printable, says_what_is_missing, type_errors_in_one_line, with_options
+from gpulayout.cli.failures import failures_in_one_line, print_note, printable, says_what_is_missing, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
@@ -109,7 +109,7 @@ class ModelMove:
         if (self.as_json or self.dry_run) and not self.quiet:
             check_standard_output_open()
         with ExitStack() as stack:
-            stack.enter_context(type_errors_in_one_line())
+            stack.enter_context(failures_in_one_line(TypeError))
             if not self.dry_run:
                 stack.enter_context(says_what_is_missing(self.target))
             shown = stack.enter_context(shown_progress(quiet=self.quiet, as_json=self.as_json))

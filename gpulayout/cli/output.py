@@ -110,7 +110,7 @@ def print_columns(
     length.  Columns of `left` hold text; the others hold numbers.
     """
     if not sys.stdout.isatty():
-        lines = _aligned(columns, [[cell or "-" for cell in row] for row in rows], left)
+        lines = aligned(columns, [[cell or "-" for cell in row] for row in rows], left)
     else:
         full = [number for number in range(len(columns)) if any(row[number] for row in rows)]
         cells = [[clipped(row[number], MOST_CELL) for number in full] for row in rows]
@@ -118,7 +118,7 @@ def print_columns(
     click.echo("\n".join(["", *lines, ""]))
 
 
-def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
     """A line for the names of the columns, and one for every row."""
     widths = [max(map(len, column)) for column in zip(columns, *rows)]
     sides = ["<" if column in left else ">" for column in columns]
@@ -132,12 +132,12 @@ def _fitted(
     columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]
 ) -> list[str]:
     """The lines of a table on a terminal: two for every row if one is too wide."""
-    lines = _aligned(columns, rows, left)
+    lines = aligned(columns, rows, left)
     if max(map(len, lines)) > shutil.get_terminal_size().columns:
         first = [number for number, column in enumerate(columns) if column not in below]
         second = [number for number, column in enumerate(columns) if column in below]
         upper, lower = (
-            _aligned([columns[n] for n in part], [[row[n] for n in part] for row in rows], left)
+            aligned([columns[n] for n in part], [[row[n] for n in part] for row in rows], left)
             for part in (first, second)
         )
         return [

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from gpulayout.api.arithmetic import SIMPLE
-from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, MEMORY, SHAPE_OR_LAYOUT, Decorator, with_all
+from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, Decorator, read_memory, read_shape_or_layout, with_all
 from gpulayout.cli.explain import pass_as_json, plan_as_json
-from gpulayout.cli.failures import Failure, print_note, printable, says_what_is_missing, type_errors_in_one_line
+from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
 from gpulayout.cli.model_file import ModelMove, check_says_nothing_for_one_array, model_options, model_rules
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
@@ -42,7 +42,7 @@ OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--memory",
         metavar="SIZE",
-        type=MEMORY,
+        type=read_memory,
         help="Such as 512M; by default a quarter of what is free.",
     ),
     click.option(
@@ -60,7 +60,9 @@ OPTIONS: tuple[Decorator, ...] = (
 @click.command(short_help="Copy an N-d array into a 1-D buffer in a layout.")
 @with_all(
     *FILES,
-    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer."),
+    click.option(
+        "--to", metavar="LAYOUT|SHAPE", type=read_shape_or_layout, required=True, help="The layout of the buffer."
+    ),
     *OPTIONS,
 )
 def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
@@ -94,7 +96,7 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
         "--from",
         "from_",
         metavar="SHAPE",
-        type=SHAPE_OR_LAYOUT,
+        type=read_shape_or_layout,
         help="The shape of the buffer, with its layout.",
     ),
     *OPTIONS,
@@ -127,9 +129,11 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
 @click.command(short_help="Move a .npy file, or the tensors of a model, to other layouts.")
 @with_all(
     *FILES,
-    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a buffer in this layout."),
+    click.option("--to", metavar="LAYOUT|SHAPE", type=read_shape_or_layout, help="Write a buffer in this layout."),
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
-    click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a buffer of this shape."),
+    click.option(
+        "--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN.npy is a buffer of this shape."
+    ),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
     click.option("--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
@@ -240,7 +244,7 @@ class FileMove:
             check_standard_output_open()  # before anything is done
         changes: dict[str, Any] = {name: value for name in SIMPLE if (value := getattr(self, name)) is not None}
         with open_source(self.source, from_, raw=self.raw) as source:
-            with type_errors_in_one_line():  # of types that do not suit the arithmetic
+            with failures_in_one_line(TypeError):  # of types that do not suit the arithmetic
                 plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
             way = sensible_route(plan.relayout, self.memory, self.scratch)
             seconds = None if self.dry_run else self._execute(plan, way)

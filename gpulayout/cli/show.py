@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from gpulayout.api.code import Language, code
-from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE, names_for, names_option, shape_of_file
+from gpulayout.cli.arguments import FILE_NAME, names_for, names_option, read_shape_or_file, shape_of_file
 from gpulayout.cli.failures import printable
 from gpulayout.cli.output import (
     drawing_width,
@@ -41,7 +41,7 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
 @click.command(short_help="Show order, strides, bytes and padding, with a picture.")
-@click.argument("given", metavar="[SHAPE|FILE.npy]", type=SHAPE_OR_FILE, required=False)
+@click.argument("given", metavar="[SHAPE|FILE.npy]", type=read_shape_or_file, required=False)
 @names_option
 @html_option
 @overwrite_option

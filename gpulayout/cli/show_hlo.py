@@ -70,27 +70,35 @@ def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
     with shown_progress(quiet=False, as_json=as_json) as shown:
         entries, unknown = _entries(name, _read(file), shown.stage)
     entries.sort(key=SORTS[sort])
+    total = sum(entry.count * entry.shape.nbytes for entry in entries)
+    wasted = sum(entry.count * entry.wasted for entry in entries)
+    saved = sum(entry.count * entry.saved for entry in entries)
     if as_json:
-        return _print_json(file, entries, unknown)
-    click.echo(f"{name}\n{_summary(entries, unknown)}")
+        return print_json(
+            {
+                "file": str(file),
+                "buffers": map(_as_json, entries),
+                "without_size": unknown,
+                "nbytes": total,
+                "padding_nbytes": wasted,
+                "saving_nbytes": saved,
+            }
+        )
+    count = sum(entry.count for entry in entries)
+    click.echo(
+        f"{name}\n{counted(count, 'array')} of {counted(len(entries), 'shape')}, {counted(total, 'byte')} together, "
+        f"{wasted} of them padding ({wasted / max(total, 1):.1%})"
+        + (f"; {unknown} without a bound left out" if unknown else "")
+    )
     if not entries:
         return
     print_columns(COLUMNS, [_row(entry) for entry in entries[:most]], left=TEXT_COLUMNS, below=SHAPE_COLUMNS)
     if len(entries) > most:
         click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
-    click.echo(_saving(entries))
-
-
-def _print_json(file: File, entries: list[ListedArray], unknown: int) -> None:
-    print_json(
-        {
-            "file": str(file),
-            "buffers": map(_as_json, entries),
-            "without_size": unknown,
-            "nbytes": _total(entries),
-            "padding_nbytes": _total_wasted(entries),
-            "saving_nbytes": _total_saved(entries),
-        }
+    click.echo(
+        f"the orders under 'least_order' would save {saved} of the {counted(wasted, 'byte')} of padding"
+        if saved
+        else "no other order of the dimensions needs fewer bytes"
     )
 
 
@@ -127,35 +135,6 @@ def _entries(name: str, text: str, stage: Callable[[str, int, int], None]) -> tu
         stage("shapes compared with other orders", done, len(names))
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
     return sized, sum(map(len, names.values())) - sum(entry.count for entry in sized)
-
-
-def _total(entries: list[ListedArray]) -> int:
-    return sum(entry.count * entry.shape.nbytes for entry in entries)
-
-
-def _total_wasted(entries: list[ListedArray]) -> int:
-    return sum(entry.count * entry.wasted for entry in entries)
-
-
-def _total_saved(entries: list[ListedArray]) -> int:
-    return sum(entry.count * entry.saved for entry in entries)
-
-
-def _summary(entries: list[ListedArray], unknown: int) -> str:
-    count, total, wasted = sum(entry.count for entry in entries), _total(entries), _total_wasted(entries)
-    text = (
-        f"{counted(count, 'array')} of {counted(len(entries), 'shape')}, {counted(total, 'byte')} together, "
-        f"{wasted} of them padding ({wasted / max(total, 1):.1%})"
-    )
-    return f"{text}; {unknown} without a bound left out" if unknown else text
-
-
-def _saving(entries: list[ListedArray]) -> str:
-    """How much of the padding the better orders would save, over all buffers."""
-    wasted, saved = _total_wasted(entries), _total_saved(entries)
-    if not saved:
-        return "no other order of the dimensions needs fewer bytes"
-    return f"the orders under 'least_order' would save {saved} of the {counted(wasted, 'byte')} of padding"
 
 
 def _row(entry: ListedArray) -> list[str]:

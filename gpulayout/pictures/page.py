@@ -114,7 +114,7 @@ def plan_page(figure: PlanFigure, facts: Mapping[str, object]) -> str:
 
 
 def plan_notes(figure: PlanFigure) -> dict[int, str]:
-    """What the page says about every cell, by the numbers that `plan_svg.numbers_of` gives them."""
+    """What the page says about every cell, by the numbers that `plan_picture.numbers_of` gives them."""
     source, target = ({cell.place: cell for cell in side.strip if cell} for side in (figure.source, figure.target))
     found = {place: f"source: {note(figure.source, cell)}" for place, cell in source.items()}
     numbers = numbers_of(figure)

@@ -33,9 +33,7 @@ def elements_at(array: Any, key: Any) -> Any:
     """`array[key]` of an `Array`."""
     key = key if type(key) is tuple else (key,)
     parts = _plain_parts(key, plain(array.shape_or_text)) if is_compiling() else parts_of(key, array.shape)
-    if not is_flat(array.buffer):
-        return _sliced(array.buffer, parts)
-    if is_compiling():
+    if is_compiling() or not is_flat(array.buffer):
         return _sliced(array.logical(), parts)
     shape: Shape = array.shape
     is_one = all(type(part) is int for part in parts)

@@ -156,16 +156,9 @@ def code(
     if language == "python" and bits is not None:
         raise ValueError(f"bits {value_text(bits)} is for CUDA and C: Python's numbers have no fixed width")
     width = max(_checked_bits(each, bits) for each in shapes)
-    from gpulayout.api.code_c import c_text, cuda_text  # here, so that `import gpulayout` does not load them
-    from gpulayout.api.code_plan import plan_text
-    from gpulayout.api.code_python import python_text
+    from gpulayout.api.code_text import text_of  # here, so that `import gpulayout` does not load what prints
 
-    if isinstance(given, Plan):
-        return plan_text(given, language, name, width)
-    if language == "python":
-        return python_text(given, name)
-    write = cuda_text if language == "cuda" else c_text
-    return write(given, name, width)
+    return text_of(given, language, name, width)
 
 
 def _check_places(shape: Shape) -> None:

@@ -34,8 +34,8 @@ def no_constant(name: str, kind: str) -> BufferError:
 class Library:
     """What the functions need to know about the arrays of one library.  `given` is always such an array.
 
-    The answers here are those for arrays that never change, whose values no gradient follows, and whose library neither
-    waits for its calls nor looks into them.
+    The answers here are those of a library that need not know of a call: its arrays never change, and no gradient
+    follows the values of those in memory.
     """
 
     has_gradients = False  # True if an array says by `requires_grad` that a gradient may follow its values

@@ -1,4 +1,4 @@
-"""Generated code of a plan: the functions of its source and of its target, and `convert` if elements change."""
+"""Generated code of a shape, or of a plan: the functions of both of its shapes, and `convert` if elements change."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from gpulayout.api.code_parts import wrapped
 from gpulayout.api.code_python import python_text
 from gpulayout.api.plan import Plan
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.layout.shape import Shape
 
 
-def plan_text(plan: Plan, language: str, name: str, bits: int) -> str:
+def text_of(given: Shape | Plan, language: str, name: str, bits: int) -> str:
     """The text in "cuda", "c" or "python"; `bits` is the width of indices in the first two."""
     if language == "python":
-        return _python_text(plan, name)
-    write = _cuda_text if language == "cuda" else _c_text
-    return write(plan, name, bits)
+        return _python_text(given, name) if isinstance(given, Plan) else python_text(given, name)
+    if language == "c":
+        return _c_text(given, name, bits) if isinstance(given, Plan) else c_text(given, name, bits)
+    return _cuda_text(given, name, bits) if isinstance(given, Plan) else cuda_text(given, name, bits)
 
 
 def _cuda_text(plan: Plan, name: str, bits: int) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
 from gpulayout.api.arithmetic import Asked, ElementChange
-from gpulayout.api.array_runs import run_on_array
 from gpulayout.api.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -24,7 +23,7 @@ from gpulayout.api.in_place import InPlace
 from gpulayout.api.index_keys import box_of
 from gpulayout.api.kept import KEY_TYPES, Kept
 from gpulayout.api.plan_blocks import Blocks
-from gpulayout.api.plan_value import PlanValue
+from gpulayout.api.plan_value import PlanValue, run_on_array
 from gpulayout.api.reading import Call, read_shapes
 from gpulayout.api.request import Request, request
 from gpulayout.api.running import run_request

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.layout.example import example
+from gpulayout.pictures.draw import example
 from tests.support.strategies import any_layouts
 
 PADDED = gl.parse_shape("f32[2,3]{0,1:PD(3,5)}")

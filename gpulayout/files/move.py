@@ -14,7 +14,6 @@ from typing import Unpack
 from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
-from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.targets import axis_names, layout_for
 from gpulayout.files.elements import Elements, buffer_header, new_target
 from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
@@ -100,17 +99,13 @@ def move(
     """Write the new file.  Returns seconds, with the time to write it to the disk."""
     start = time.perf_counter()
     report = report_of(progress, route.bytes_read + route.bytes_written)
-
-    def run(blocks: Blocks, source: Elements, result: Elements) -> None:
-        move_jobs(jobs_of(blocks, source, result), report, pairs=route.pairs(blocks))
-
-    with new_target(target, plan.header, plain=plan.plain, overwrite=overwrite, note=note) as result:
-        if route.scratch is None:
-            run(route.passes[0], plan.source, result)
-        else:
-            with _scratch_file(route.scratch, route.passes[0].plan.target) as between:
-                run(route.passes[0], plan.source, between)
-                run(route.passes[1], between, result)
+    with contextlib.ExitStack() as stack:
+        new = new_target(target, plan.header, plain=plan.plain, overwrite=overwrite, note=note)
+        files = [plan.source, stack.enter_context(new)]
+        if route.scratch is not None:
+            files.insert(1, stack.enter_context(_scratch_file(route.scratch, route.passes[0].plan.target)))
+        for blocks, source, written in zip(route.passes, files, files[1:]):
+            move_jobs(jobs_of(blocks, source, written), report, pairs=route.pairs(blocks))
     return time.perf_counter() - start
 
 

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpulayout.api.code_body import Dialect
-from gpulayout.api.code_parts import (
-    bodies,
-    coordinates,
-    has_load,
-    heading,
-    limit,
-    load,
-    load_text,
-    wrapped,
-    wrapped_code,
-)
+from gpulayout.api.code_parts import Dialect, bodies, coordinates, heading, limit, load, wrapped, wrapped_code
 from gpulayout.layout.shape import Shape
 
 _UNSIGNED = {32: "unsigned int", 64: "unsigned long long"}
@@ -28,7 +17,7 @@ def cuda_text(shape: Shape, name: str, bits: int, within: str = "") -> str:
 
     Functions and constants outside a class would make NVRTC warn about each one that a kernel does not use.
     """
-    dialect = _dialect(bits)
+    dialect = Dialect("//", "/", bits)
     constants = [f"{each} = {value}" for each, value in _constants(shape)]
     declared = [f"static constexpr index_t {', '.join(each)};" for each in (constants[:-2], constants[-2:]) if each]
     lines = [
@@ -48,7 +37,7 @@ def struct(name: str, lines: Iterable[str]) -> str:
 
 def c_text(shape: Shape, name: str, bits: int) -> str:
     """Functions and macros whose names begin with `name`."""
-    dialect = _dialect(bits)
+    dialect = Dialect("//", "/", bits)
     lines = [
         f"typedef {_UNSIGNED[bits]} {name}_index_t;",
         f"#define {name}_rank {shape.rank}",
@@ -56,10 +45,6 @@ def c_text(shape: Shape, name: str, bits: int) -> str:
         *_functions(shape, dialect, "static inline ", f"{name}_", "int"),
     ]
     return _heading(shape, dialect, f"{name}_", "1") + "".join(f"{line}\n" for line in lines)
-
-
-def _dialect(bits: int) -> Dialect:
-    return Dialect("//", "/", bits)
 
 
 def _constants(shape: Shape) -> list[tuple[str, int]]:
@@ -109,12 +94,10 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
             f"return {' && '.join(tests) if limit(shape) else no};",
         ],
     )
-    if has_load(shape):
-        yield from function(
-            load_text(shape),
-            f"{head}unsigned char {prefix}load(const unsigned char* buffer, {number} linear)",
-            [f"return (unsigned char)({load(shape, dialect)});"],
-        )
+    if found := load(shape, dialect):
+        text, value = found
+        declaration = f"{head}unsigned char {prefix}load(const unsigned char* buffer, {number} linear)"
+        yield from function(text, declaration, [f"return (unsigned char)({value});"])
 
 
 def function(comment: str, declaration: str, lines: Sequence[str]) -> Iterator[str]:

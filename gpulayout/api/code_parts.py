@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from gpulayout.api.code_body import Body, Dialect, body_of
 from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import is_big, stride_table
-from gpulayout.moves.index_program import delinearize_program, linearize_program
+from gpulayout.moves.index_program import IndexProgram, Instruction, delinearize_program, linearize_program
 
 WIDTH = 112  # columns before indentation; what is longer goes on in the next line
+_UINT32_VALUES = 2**32
+
+
+class Dialect(NamedTuple):
+    """How a language writes numbers.
+
+    comment  what begins a comment
+    divide   the operator of whole division
+    bits     of unsigned numbers, 32 or 64; None where numbers have no fixed width
+    """
+
+    comment: str
+    divide: str
+    bits: int | None
 
 
 def coordinates(shape: Shape) -> list[str]:
@@ -24,33 +40,20 @@ def limit(shape: Shape) -> int:
     return shape.buffer_size if shape.element_count else 0
 
 
-def bodies(shape: Shape, dialect: Dialect) -> tuple[Body, Body]:
-    """The bodies of `offset` and `index`.  Without elements there is nothing to find, and everything is 0."""
-    if not shape.element_count:
-        zeros = tuple((each, "0") for each in coordinates(shape))
-        return Body((), "0", (), frozenset()), Body(zeros, "", (), frozenset())
-    there, back = linearize_program(shape, for_kernel=False), delinearize_program(shape, for_kernel=False)
-    return body_of(there, dialect), body_of(back, dialect)
+def load(shape: Shape, dialect: Dialect) -> tuple[str, str] | None:
+    """What the function `load` is, as a sentence, and its value: the bits of the packed element at `linear`.
 
-
-def has_load(shape: Shape) -> bool:
-    """True when elements are packed and none crosses a byte."""
-    return shape.bits_per_element in (1, 2, 4)
-
-
-def load(shape: Shape, dialect: Dialect) -> str:
-    """The bits of the packed element at `linear`.  Element 0 is in the low bits of byte 0, or in the high ones."""
+    None unless elements are packed and none crosses a byte.
+    """
     bits = shape.bits_per_element
+    if bits not in (1, 2, 4):
+        return None
     per_byte, times = 8 // bits, f" * {bits}" if bits > 1 else ""
-    place = f"linear % {per_byte}"
+    side, place = "low", f"linear % {per_byte}"
     if is_big(shape):
-        place = f"({per_byte - 1} - {place})"
-    return f"buffer[linear {dialect.divide} {per_byte}] >> {place}{times} & {2**bits - 1}"
-
-
-def load_text(shape: Shape) -> str:
-    """What the function `load` is, as a sentence."""
-    return f"The bits of a packed element.  Element 0 is in the {'high' if is_big(shape) else 'low'} bits of byte 0."
+        side, place = "high", f"({per_byte - 1} - {place})"
+    value = f"buffer[linear {dialect.divide} {per_byte}] >> {place}{times} & {2**bits - 1}"
+    return f"The bits of a packed element.  Element 0 is in the {side} bits of byte 0.", value
 
 
 def heading(shape: Shape, dialect: Dialect, call: str, example: str) -> str:
@@ -96,3 +99,152 @@ def _law(shape: Shape, dialect: Dialect) -> list[str]:
             terms.append(term + (f" % {extent}" if extent else "") + (f" * {stride}" if stride != 1 else ""))
         lines.append(f"  {result} = {' + '.join(terms) or '0'}")
     return lines
+
+
+# ---- bodies: an index program as assignments -------------------------------------------------------------------------
+#
+# `index_program` has the law.  f32[16,300]{1,0:T(8,128)} gives, with a quotient that occurs twice computed once:
+#
+#     offset   i0 * 128 + i0 / 8 * 2048 + i1 + i1 / 128 * 896
+#     index    linear_by_3072 = linear / 3072
+#              i0 = linear / 128 % 8 + linear_by_3072 * 8
+#              i1 = linear % 128 + linear / 1024 * 128 - linear_by_3072 * 384
+#
+# x % n is written as a remainder if n is a power of two, or if nothing else needs x / n.  Otherwise x - x / n * n takes
+# fewer instructions: compilers do not see that (linear / 3) / 5 and linear / 15 are the same quotient.
+
+
+class Body(NamedTuple):
+    """What a function computes.
+
+    assignments   names and their values, in order
+    total         the resulting linear index; "" when the program gives none
+    bounds        the place has no element unless each of these names is below its number
+    used          names that values depend on
+    """
+
+    assignments: tuple[tuple[str, str], ...]
+    total: str
+    bounds: tuple[tuple[str, int], ...]
+    used: frozenset[str]
+
+
+def bodies(shape: Shape, dialect: Dialect) -> tuple[Body, Body]:
+    """The bodies of `offset` and `index`.  Without elements there is nothing to find, and everything is 0."""
+    if not shape.element_count:
+        zeros = tuple((each, "0") for each in coordinates(shape))
+        return Body((), "0", (), frozenset()), Body(zeros, "", (), frozenset())
+    there, back = linearize_program(shape, for_kernel=False), delinearize_program(shape, for_kernel=False)
+    return body_of(there, dialect), body_of(back, dialect)
+
+
+class _Part(NamedTuple):
+    """name // divisor % modulus * weight, one term of a sum.  Without a remainder, `modulus` is 0."""
+
+    name: str
+    divisor: int
+    modulus: int
+    weight: int
+
+
+def body_of(program: IndexProgram, dialect: Dialect) -> Body:
+    """The program as text.  A coordinate is called i0, i1, ..., the given linear index `linear`."""
+    names, sizes, total = ["linear"], {"linear": program.size}, []
+    registers: dict[int | None, str] = {None: "linear"}
+    sums: dict[str, list[_Part]] = {}
+    for position, each in enumerate(program.instructions):
+        name = _name(position, each)
+        if each.load is None:
+            sums[name] = [_Part(registers[term.register], term.divisor, 0, term.weight) for term in each.terms]
+        names.append(name)
+        sizes[name] = each.bound or _size(sums[name], sizes)
+        if each.register is not None:
+            registers[each.register] = name
+        total += [_Part(name, add.divisor, 0, add.weight) for add in each.adds]
+    writer = _Writer(dialect, sizes, [*sums.values(), total])
+    assignments = []
+    for name in names:
+        if name in sums:
+            assignments.append((name, writer.text(sums[name])))
+        assignments += writer.quotients(name)
+    bounds = [(name, each.bound) for name, each in zip(names[1:], program.instructions) if name in sums and each.bound]
+    return Body(tuple(assignments), writer.text(total), tuple(bounds), frozenset(writer.names))
+
+
+def _name(position: int, instruction: Instruction) -> str:
+    """What the number of an instruction is called."""
+    dim = instruction.store if instruction.load is None else instruction.load
+    return f"n{position}" if dim is None else f"i{dim}"
+
+
+def _size(parts: Sequence[_Part], sizes: dict[str, int]) -> int:
+    """A number above every value of a sum for an element."""
+    return 1 + sum((sizes[part.name] - 1) // part.divisor * part.weight for part in parts if part.weight > 0)
+
+
+class _Writer:
+    """Writes sums, and the quotients that they need more than once.
+
+    sizes   above the largest value of each name
+    """
+
+    def __init__(self, dialect: Dialect, sizes: dict[str, int], sums: Sequence[list[_Part]]) -> None:
+        self.dialect, self.sizes = dialect, sizes
+        uses = Counter((part.name, part.divisor) for parts in sums for part in parts)
+        self.names = {name for name, _ in uses}
+        self.shared = {quotient for quotient, count in uses.items() if count > 1}
+        remaining = Counter((part.name, part.divisor) for parts in sums for part in self._with_remainders(parts))
+        self.kept = {
+            (name, divisor)
+            for (name, divisor), count in remaining.items()
+            if not _is_power_of_two(divisor) and (count > 1 or dialect.bits == 64)
+        }
+
+    def quotients(self, name: str) -> list[tuple[str, str]]:
+        """The quotients of a name that are kept, smallest divisor first.
+
+        A GPU divides 64 bits in some 12 instructions and 32 bits in 3.  So values that fit are divided in 32 bits, and
+        once a quotient of a larger value fits, it is divided in the value's place: a value's digits are a mixed radix,
+        so that each divisor divides the next.
+        """
+        found, size, source, below = [], self.sizes[name], name, 1
+        for divisor in sorted(divisor for of, divisor in self.kept if of == name):
+            is_narrow = self.dialect.bits == 64 and (size - 1) // below < _UINT32_VALUES
+            quotient = f"{name}_by_{divisor}"
+            cast = "(unsigned int)" if is_narrow else ""
+            found.append((quotient, f"{cast}{source} {self.dialect.divide} {divisor // below}"))
+            if self.dialect.bits == 64 and _UINT32_VALUES < size and (size - 1) // divisor < _UINT32_VALUES:
+                source, below = quotient, divisor
+        return found
+
+    def text(self, parts: list[_Part]) -> str:
+        """A sum; what is subtracted comes last, so that no partial sum is negative."""
+        found = ""
+        for part in sorted(self._with_remainders(parts), key=lambda part: part.weight < 0):
+            text = part.name if part.divisor == 1 else f"{part.name} {self.dialect.divide} {part.divisor}"
+            if (part.name, part.divisor) in self.kept:
+                text = f"{part.name}_by_{part.divisor}"
+            text += f" % {part.modulus}" if part.modulus else ""
+            text += f" * {abs(part.weight)}" if abs(part.weight) != 1 else ""
+            found += f" {'-' if part.weight < 0 else '+'} {text}"
+        return found.removeprefix(" + ") or "0"
+
+    def _with_remainders(self, parts: list[_Part]) -> list[_Part]:
+        """The same sum with remainders where they cost nothing: x - x // 8 * 8 as x % 8."""
+        found, rest = [], list(parts)
+        while rest:
+            part = rest.pop(0)
+            for other in rest:
+                modulus = other.divisor // part.divisor
+                is_remainder = other == (part.name, part.divisor * modulus, 0, -part.weight * modulus)
+                is_shared = (part.name, other.divisor) in self.shared
+                if is_remainder and (_is_power_of_two(modulus) or not is_shared):
+                    rest.remove(other)
+                    part = part._replace(modulus=modulus)
+                    break
+            found.append(part)
+        return found
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0

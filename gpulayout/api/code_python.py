@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpulayout.api.code_body import Dialect
-from gpulayout.api.code_parts import WIDTH, bodies, coordinates, has_load, heading, limit, load, load_text, wrapped
+from gpulayout.api.code_parts import WIDTH, Dialect, bodies, coordinates, heading, limit, load, wrapped
 from gpulayout.layout.shape import Shape
 
 _DIALECT = Dialect("#", "//", None)
@@ -37,12 +36,9 @@ def python_text(shape: Shape, name: str) -> str:
             ],
         ),
     ]
-    if has_load(shape):
-        lines += function(
-            f"{name}_load(buffer, linear)",
-            load_text(shape),
-            [("return", load(shape, _DIALECT))],
-        )
+    if found := load(shape, _DIALECT):
+        text, value = found
+        lines += function(f"{name}_load(buffer, linear)", text, [("return", value)])
     result = ", ".join(["True", *(["{index}"] if indices else [])])
     example = f"{name}_index({{linear}}) is ({result}{'' if indices else ','})"
     return heading(shape, _DIALECT, f"{name}_offset", example) + "".join(f"{line}\n" for line in lines)

@@ -252,16 +252,9 @@ def _steps(digits: Sequence[SlabDigit], itemsize: int, by_target: bool, is_whole
     source, target = (sorted(digits, key=lambda digit: _stride(digit.axis, side)) for side in (0, 1))
     block = [digit for digit in (target if by_target else source) if digit.in_block]
     # Minor first: the digits of a block, the others of a slab, those that count the slabs.
-    before = [
-        *block,
-        *(digit for digit in source if digit.in_source and not digit.in_block),
-        *(digit for digit in source if not digit.in_source),
-    ]
-    after = [
-        *block,
-        *(digit for digit in target if digit.in_target and not digit.in_block),
-        *(digit for digit in target if not digit.in_target),
-    ]
+    before = sorted(source, key=lambda digit: (not digit.in_block, not digit.in_source))
+    after = sorted(target, key=lambda digit: (not digit.in_block, not digit.in_target))
+    before[: len(block)] = after[: len(block)] = block
     strides_before, strides_after = _strides(before, itemsize), _strides(after, itemsize)
 
     # What is left over makes a gap, which the first chain closes and the last one opens again.

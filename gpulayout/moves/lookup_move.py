@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpulayout.layout.frozen import Frozen, cached_property
+from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_program import IndexProgram, place_program
 from gpulayout.moves.move import Axis, span
+from gpulayout.moves.packed_move import SlotMove
 from gpulayout.moves.placement import Placement
 
 
@@ -28,7 +29,7 @@ class NotInRegions(Exception):
 
 
 @dataclass(frozen=True)
-class LookupMove(Frozen):
+class LookupMove(SlotMove):
     """A move that looks up every place.  Immutable and hashable.
 
     program        from the linear index of a place to the place in the source; `store` gives the place in a target that
@@ -55,7 +56,6 @@ class LookupMove(Frozen):
 
     axes: ClassVar[tuple[Axis, ...]] = ()  # a look-up has no loops
     dimensions: ClassVar[tuple[tuple[int, ...], ...]] = ()
-    stride_unit: ClassVar[str] = "place"
     has_loops: ClassVar[bool] = False
 
     def __hash__(self) -> int:
@@ -66,11 +66,6 @@ class LookupMove(Frozen):
         return hash((self.program, self.packing, self.pad, self.source_span, self.target_span))
 
     @property
-    def packing(self) -> tuple[int, int, bool, bool]:
-        """How the places of both sides lie in bytes."""
-        return self.source_bits, self.target_bits, self.source_big, self.target_big
-
-    @property
     def place_count(self) -> int:
         """Places of the target that are written, padding included."""
         return self.program.size
@@ -79,24 +74,6 @@ class LookupMove(Frozen):
     def itemsize(self) -> int:
         """Bytes of an element; 1 when a side is packed."""
         return len(self.pad)
-
-    @property
-    def bits(self) -> int:
-        """Bits of an element."""
-        return min(self.source_bits, self.target_bits)
-
-    @property
-    def is_padded(self) -> bool:
-        """True when some places are padding."""
-        return self.element_count < self.place_count
-
-    @property
-    def bytes_read(self) -> int:
-        return -(-self.element_count * self.source_bits // 8)
-
-    @property
-    def bytes_written(self) -> int:
-        return -(-self.place_count * self.target_bits // 8)
 
     @property
     def has_strided_target(self) -> bool:

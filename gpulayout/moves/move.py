@@ -41,15 +41,6 @@ class Axis(NamedTuple):
         return self.bound < self.extent
 
 
-class StridedPlaces(NamedTuple):
-    """The places that a shape and strides reach, major first; strides and offset in bytes."""
-
-    shape: tuple[int, ...]
-    source_strides: tuple[int, ...]
-    target_offset: int
-    target_strides: tuple[int, ...]
-
-
 @dataclass(frozen=True)
 class Move(Frozen):
     """A coalesced move: everything that a backend needs to know.  Immutable and hashable.
@@ -97,36 +88,6 @@ class Move(Frozen):
     @property
     def bytes_written(self) -> int:
         return self.place_count * self.itemsize
-
-    @cached_property
-    def element_places(self) -> StridedPlaces:
-        """All elements, as one strided copy."""
-        shape = tuple(axis.bound for axis in reversed(self.axes))
-        return StridedPlaces(
-            shape,
-            tuple(axis.source_stride for axis in reversed(self.axes)),
-            0,
-            tuple(axis.target_stride for axis in reversed(self.axes)),
-        )
-
-    @cached_property
-    def padding_places(self) -> tuple[StridedPlaces, ...]:
-        """All padding, each place once: for every padded axis, the part past its bound.
-
-        That part covers more major axes up to their bounds and more minor axes up to their extents.  Extents 3 x 5 with
-        bounds 2 x 3 give 2 of them: 3 - 2 places in each of the first 3 columns, and 5 - 3 columns of 3 places.
-        """
-        found = []
-        for k, axis in enumerate(self.axes):
-            if axis.is_padded:
-                lower = [below.extent for below in self.axes[:k]]
-                upper = [above.bound for above in self.axes[k + 1 :]]
-                shape = tuple(reversed([*lower, axis.extent - axis.bound, *upper]))
-                if math.prod(shape):
-                    found.append(
-                        StridedPlaces(shape, (), axis.bound * axis.target_stride, self.element_places.target_strides)
-                    )
-        return tuple(found)
 
     @cached_property
     def source_span(self) -> tuple[int, int]:

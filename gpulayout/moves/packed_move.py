@@ -15,14 +15,50 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.moves.move import Axis, Move, coalesce, span
 
 
+class SlotMove(Frozen):
+    """What packed moves and look-ups share: places of so many bits on either side, which can be packed."""
+
+    source_bits: int
+    target_bits: int
+    source_big: bool
+    target_big: bool
+    place_count: Any
+    element_count: Any
+
+    stride_unit: ClassVar[str] = "place"
+
+    @property
+    def packing(self) -> tuple[int, int, bool, bool]:
+        """How the places of both sides lie in bytes."""
+        return self.source_bits, self.target_bits, self.source_big, self.target_big
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return min(self.source_bits, self.target_bits)
+
+    @property
+    def is_padded(self) -> bool:
+        """True when some places are padding."""
+        return bool(self.element_count < self.place_count)
+
+    @property
+    def bytes_read(self) -> int:
+        return int(-(-self.element_count * self.source_bits // 8))
+
+    @property
+    def bytes_written(self) -> int:
+        return int(-(-self.place_count * self.target_bits // 8))
+
+
 @dataclass(frozen=True)
-class PackedMove(Frozen):
+class PackedMove(SlotMove):
     """A coalesced move with a packed side.  Immutable and hashable.
 
     axes          minor first in the target, strides in slots
@@ -47,7 +83,6 @@ class PackedMove(Frozen):
     source_big: bool = False
     target_big: bool = False
 
-    stride_unit: ClassVar[str] = "place"
     has_loops: ClassVar[bool] = True
 
     def __hash__(self) -> int:
@@ -58,16 +93,6 @@ class PackedMove(Frozen):
         return hash((self.axes, self.slots, self.dimensions, self.pad, self.start, self.packing))
 
     @property
-    def packing(self) -> tuple[int, int, bool, bool]:
-        """How the slots of both sides lie in bytes."""
-        return self.source_bits, self.target_bits, self.source_big, self.target_big
-
-    @property
-    def bits(self) -> int:
-        """Bits of an element."""
-        return min(self.source_bits, self.target_bits)
-
-    @property
     def place_count(self) -> int:
         """Places of the target that are written, padding included."""
         return self.slots
@@ -76,19 +101,6 @@ class PackedMove(Frozen):
     def element_count(self) -> int:
         """Elements that are read; each is written once."""
         return math.prod(axis.bound for axis in self.axes)
-
-    @property
-    def is_padded(self) -> bool:
-        """True when some places are padding."""
-        return self.element_count < self.slots
-
-    @property
-    def bytes_read(self) -> int:
-        return -(-self.element_count * self.source_bits // 8)
-
-    @property
-    def bytes_written(self) -> int:
-        return -(-self.slots * self.target_bits // 8)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:

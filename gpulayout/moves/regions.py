@@ -252,13 +252,9 @@ def _with_places_of_all(
     first = len(others) + sum(map(len, groups))
     for side, group in zip(reversed(sides), reversed(groups)):
         first += 1 - len(group)  # the rows before this side's, with the places of the sides after it in front
-        parts = _last_row_first(side.with_places(parts, first - 1))
+        placed = side.with_places(parts, first - 1)
+        parts = (part.with_rows((part.rows[-1], *part.rows[:-1])) for part in placed)
     yield from parts
-
-
-def _last_row_first(parts: Iterable[Region]) -> Iterator[Region]:
-    for part in parts:
-        yield part.with_rows((part.rows[-1], *part.rows[:-1]))
 
 
 def _digit_moved(parts: Iterable[Region], row: int, into: int, step: int, factor: int) -> Iterator[Region]:

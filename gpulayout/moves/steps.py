@@ -39,8 +39,24 @@ class Copy(NamedTuple):
 Loops = tuple[tuple[int, int, int], ...]  # count, and bytes of a step on either side, major first
 
 
+class InParts:
+    """A step that reads and writes each of its parts once, and has `at_once` of them in the workspace."""
+
+    count: Any
+    part_bytes: Any
+    at_once: int = 1
+
+    @property
+    def workspace(self) -> int:
+        return int(self.at_once * self.part_bytes)
+
+    @property
+    def bytes_moved(self) -> int:
+        return int(2 * self.count * self.part_bytes)
+
+
 @dataclass(frozen=True)
-class SlabReorders:
+class SlabReorders(InParts):
     """Slab by slab: read into the workspace, and written back in another order.
 
     count        of the slabs, one behind the other
@@ -64,14 +80,6 @@ class SlabReorders:
         """Bytes of a slab."""
         return self.read.bytes_written
 
-    @property
-    def workspace(self) -> int:
-        return self.at_once * self.part_bytes
-
-    @property
-    def bytes_moved(self) -> int:
-        return 2 * self.count * self.part_bytes
-
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """For each slab: a read into the workspace, and a write to the place where it was."""
         for number in range(first, self.count, every):
@@ -81,7 +89,7 @@ class SlabReorders:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(InParts):
     """Slab by slab, each put in another order on its way to the place that the one before has left.
 
     The first slab waits in the workspace, and takes the place of the last one.  Slabs 0 to 3 become 1, 2, 3, 0.
@@ -97,7 +105,6 @@ class Chain:
     read: Move
     write: Move
     backwards: bool
-    at_once: ClassVar = 1
     kind: ClassVar = "chain"
 
     def __str__(self) -> str:
@@ -112,14 +119,6 @@ class Chain:
     def part_bytes(self) -> int:
         """Bytes of a slab."""
         return self.read.bytes_written
-
-    @property
-    def workspace(self) -> int:
-        return self.part_bytes
-
-    @property
-    def bytes_moved(self) -> int:
-        return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The first slab to the workspace; each of the others to the place that its predecessor left; the first slab to
@@ -137,7 +136,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Swaps:
+class Swaps(InParts):
     """Parts of the array change places in pairs.  The two strides of an axis are those of another one, exchanged.
 
     axes       of the whole array
@@ -168,10 +167,6 @@ class Swaps:
         return math.prod(self.sizes) * self.itemsize
 
     @property
-    def workspace(self) -> int:
-        return self.at_once * self.part_bytes
-
-    @property
     def bytes_moved(self) -> int:
         return 2 * math.prod(axis.extent for axis in self.axes) * self.itemsize
 
@@ -198,7 +193,7 @@ class Swaps:
 
 
 @dataclass(frozen=True)
-class BlockCycles:
+class BlockCycles(InParts):
     """Equal blocks of consecutive bytes, moved along the cycles of their permutation.
 
     axes    extents, and strides in bytes of the blocks before and after
@@ -209,7 +204,6 @@ class BlockCycles:
     axes: tuple[Axis, ...]
     block: Move
     ahead: tuple[int, int] = (0, 0)
-    at_once: ClassVar = 1
     kind: ClassVar = "blocks"
 
     def __str__(self) -> str:
@@ -225,17 +219,9 @@ class BlockCycles:
         return self.block.bytes_read
 
     @property
-    def workspace(self) -> int:
-        return self.part_bytes
-
-    @property
     def bitmap_bytes(self) -> int:
         """Bytes beside the workspace: one bit for each block says whether it has moved."""
         return -(-self.count // 8)
-
-    @property
-    def bytes_moved(self) -> int:
-        return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The moves of `numbers` with offsets in bytes: for each cycle of the permutation its first block to the

@@ -22,7 +22,7 @@ int read_axes(PyObject* given, Py_ssize_t count, int64_t (*axes)[MOST_NUMBERS]) 
         PyObject* axis = PySequence_GetItem(given, k);
         if (!axis) return -1;
         bool ok = PyTuple_Check(axis) && PyTuple_Size(axis) == count;
-        if (!ok) PyErr_Format(PyExc_TypeError, "an axis is a tuple of %zd integers, see native_plan.py", count);
+        if (!ok) PyErr_Format(PyExc_TypeError, "an axis is a tuple of %zd integers, see choose_plan.py", count);
         for (Py_ssize_t i = 0; ok && i < count; i++) ok = as_number(PyTuple_GetItem(axis, i), axes[k][i]);
         Py_DECREF(axis);
         if (!ok) return -1;

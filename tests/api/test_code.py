@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import code_body, code_parts
+from gpulayout.api import code_parts
 from tests.support import generated_code
 from tests.support.generated_code import check, compiled, in_python, random_shapes
 
@@ -255,7 +255,7 @@ def test_the_program_of_the_documentation_runs(tmp_path):
 
 # ---- broken generators -------------------------------------------------------------------------------------------
 
-# A fault in code_body.py, and the shapes that show it: random ones in Python, or large ones in C.
+# A fault in code_parts.py, and the shapes that show it: random ones in Python, or large ones in C.
 TWINS = {
     "a sign lost": ("{'-' if part.weight < 0 else '+'}", "+", "python"),
     "no bounds": ("if name in sums and each.bound]", "if False]", "python"),
@@ -272,10 +272,10 @@ TWINS = {
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_broken_generator_is_caught(twin, monkeypatch, tmp_path):
     old, new, where = TWINS[twin]
-    source = pathlib.Path(code_body.__file__).read_text()
+    source = pathlib.Path(code_parts.__file__).read_text()
     assert source.count(old) == 1
-    broken = {"__name__": code_body.__name__}
-    exec(compile(source.replace(old, new), code_body.__file__, "exec"), broken)
+    broken = {"__name__": code_parts.__name__}
+    exec(compile(source.replace(old, new), code_parts.__file__, "exec"), broken)
     monkeypatch.setattr(code_parts, "body_of", broken["body_of"])
     with pytest.raises((AssertionError, NameError)):
         if where == "python":

@@ -1,6 +1,6 @@
 // One element from any element type to any other, exactly as the law of moves/arithmetic.py says, and the steps between.
 //
-// A type is a number, which the host packs (gpu/element_width.py) and GplType unpacks.  All functions take types as values: in a
+// A type is a number, which the host packs (moves/arithmetic.py) and GplType unpacks.  All functions take types as values: in a
 // kernel they are constants, so a compiler keeps only what a pair of types needs; a test passes them at run time.
 //   f16:  kind float, special IEEE, 16 bits, mantissa 10, bias 15        s4:  kind signed, 4 bits
 //

@@ -121,10 +121,3 @@ def comment_of(conversion: ConvertFunction, has_values: frozenset[ElementType]) 
             f"{name}: for element (i0, i1, ...) of the source, number {place} of the array that the plan took."
         )
     return lines
-
-
-def range_of(element_type: ElementType) -> tuple[int, int]:
-    """The lowest and the highest number of an integer type, or of pred."""
-    if element_type.is_signed:
-        return -1 << element_type.bits - 1, (1 << element_type.bits - 1) - 1
-    return 0, (1 << element_type.bits) - 1

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpulayout.api.code_c import function
-from gpulayout.api.code_convert import ConvertFunction, comment_of, range_of
+from gpulayout.api.code_convert import ConvertFunction, comment_of
 from gpulayout.gpu.change import arithmetic_macros
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.float_formats import FORMATS
+from gpulayout.moves.arithmetic import range_of
 
 C_TYPES = {
     "pred": "unsigned char",

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gpulayout.api.code_convert import ConvertFunction, comment_of, range_of
+from gpulayout.api.code_convert import ConvertFunction, comment_of
 from gpulayout.api.code_parts import WIDTH, wrapped
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.float_formats import FORMATS
+from gpulayout.moves.arithmetic import range_of
 
 _POWER = ElementType.F8E8M0FNU
 _VALUES = frozenset(

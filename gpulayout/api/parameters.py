@@ -11,7 +11,7 @@ shape (3, 1, 1) for H W C they are for the wrong dimension.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
-from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.arithmetic import Arithmetic, range_of
 
 if TYPE_CHECKING:
     from gpulayout.api.array_types import HostArray
@@ -95,14 +95,11 @@ def read_parameter(
         _check_no_codes(name, given, arithmetic)
     blocks = _blocks(name, values.shape, shape.dimensions, block)
     values = values.reshape([-(-own // size) if size else 1 for own, size in zip(shape.dimensions, blocks)])
-    # A plan keeps the numbers, whatever becomes of the caller's array.
-    values = np.array(values, order="C") if kind is compute else _cast()(values, kind, compute)
+    if kind is compute:
+        values = np.array(values, order="C")  # a plan keeps the numbers, whatever becomes of the caller's array
+    else:  # torch.compile looks into what runs between its graphs, and would end in there
+        values = _TORCH.untraced(cast_values)(values, kind, compute)
     return Parameter(name, values, blocks)
-
-
-def _cast() -> Callable[..., HostArray]:
-    """`cast_values`, which torch.compile leaves alone: it looks into what runs between its graphs, and ends there."""
-    return _TORCH.untraced(cast_values)
 
 
 _TORCH = TorchTensors()
@@ -148,9 +145,7 @@ def _check_zero_point(values: HostArray, kind: ElementType, side: ElementType) -
     if not kind.is_integral:
         raise TypeError(f"zero_point holds {kind} elements: it must hold integers, of the range of {side}")
     if side.is_integral and values.size:
-        lowest, highest = (
-            (-1 << side.bits - 1, (1 << side.bits - 1) - 1) if side.is_signed else (0, (1 << side.bits) - 1)
-        )
+        lowest, highest = range_of(side)
         for found in (int(values.min()), int(values.max())):
             if not lowest <= found <= highest:
                 raise LayoutError(f"zero_point {found} is outside the range of {side}, {lowest}..{highest}")

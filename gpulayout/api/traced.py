@@ -65,7 +65,8 @@ def traced(call: Call, given: Any, out: Any, anew: Callable[[], Any] | None = No
         return found
     if not is_torch(out):
         raise BufferError("out cannot be written to inside a traced function: use the result of the call")
-    is_longer = call.verb not in ("transpose", "unpack") and _is_longer(out, found)
+    is_buffer = call.verb not in ("transpose", "unpack")
+    is_longer = is_buffer and out.ndim == found.ndim == 1 and bool(out.shape[0] > found.shape[0])
     error = _wrong_out(out, found, is_longer)
     if error is not None:
         if anew is not None and is_compiling():
@@ -73,11 +74,6 @@ def traced(call: Call, given: Any, out: Any, anew: Callable[[], Any] | None = No
         raise error
     (out[: found.shape[0]] if is_longer else out).copy_(found)
     return out
-
-
-def _is_longer(out: Any, found: Any) -> bool:
-    """True for a buffer that is longer than the result."""
-    return bool(out.ndim == found.ndim == 1 and out.shape[0] > found.shape[0])
 
 
 def _wrong_out(out: Any, found: Any, is_longer: bool) -> Exception | None:

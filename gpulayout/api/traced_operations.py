@@ -27,7 +27,7 @@ import numpy as np
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.float_formats import FORMATS
-from gpulayout.moves.arithmetic import Arithmetic
+from gpulayout.moves.arithmetic import Arithmetic, range_of
 from gpulayout.moves.lowered_run import is_torch, viewed
 
 # The name of each, then plain values: what torch.compile takes as a constant of its graph.
@@ -87,7 +87,7 @@ def _cast(arithmetic: Arithmetic, in_torch: bool) -> Operations:
         wide = "int64" if in_torch or source.itemsize == 8 else "int32"
         if source in (ElementType.U32, ElementType.U64) and not in_torch:
             wide = source.dtype.name
-        has, takes = _range(source), _range(target)
+        has, takes = range_of(source), range_of(target)
         limits = max(has[0], takes[0]), min(has[1], takes[1])
         clip = () if limits == has else (("clip", *limits),)
         return ("cast", wide), *clip, ("cast", target.dtype.name)
@@ -107,7 +107,7 @@ def _written(target: ElementType, wide: str, saturate: bool) -> Operations:
     if target is ElementType.PRED:
         return (("nonzero",),)
     if target.is_integral:
-        lowest, highest = _range(target)
+        lowest, highest = range_of(target)
         digits = _WIDE[wide][1] + 1
         most = highest if highest.bit_length() <= digits else highest + 1 - (1 << highest.bit_length() - digits)
         return ("round",), ("integer", float(lowest), float(most), name, highest)
@@ -135,20 +135,13 @@ def _written(target: ElementType, wide: str, saturate: bool) -> Operations:
 def zero_point_check(arithmetic: Arithmetic) -> tuple[Any, ...]:
     """The operation that checks the numbers of a zero_point that is an input of the graph."""
     side = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
-    return "check", *_range(side), side.value
+    return "check", *range_of(side), side.value
 
 
 def _check_zero_point(zero_point: Any, lowest: int, highest: int, name: str) -> None:
     """RuntimeError, from torch, when the graph runs: it knows the numbers only then."""
     is_inside = ((zero_point >= lowest) & (zero_point <= highest)).all()
     sys.modules["torch"]._assert_async(is_inside, f"zero_point is outside the range of {name}, {lowest}..{highest}")
-
-
-def _range(integer: ElementType) -> tuple[int, int]:
-    """The lowest and the highest number of an integer type, or of pred."""
-    if integer.is_signed:
-        return -1 << integer.bits - 1, (1 << integer.bits - 1) - 1
-    return 0, (1 << integer.bits) - 1
 
 
 # ---- running -----------------------------------------------------------------------------------------------------

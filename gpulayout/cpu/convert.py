@@ -24,7 +24,7 @@ import numpy as np
 from gpulayout.cpu.blocks import BlockPlan, Box, block_sizes
 from gpulayout.cpu.views import strided_view
 from gpulayout.layout.element_type import ElementType
-from gpulayout.moves.arithmetic import Arithmetic, ConvertMove
+from gpulayout.moves.arithmetic import Arithmetic, ConvertMove, range_of
 
 BLOCK = 1 << 16  # elements; threads wait for each other before and after each of NumPy's operations on a block
 ALONG_TARGET = 1 << 9  # elements of a block along the target; the rest is along the source
@@ -195,7 +195,7 @@ def _write_integers(numbers: np.ndarray, target: ElementType, out: np.ndarray) -
     NumPy's own conversion is defined only for numbers in range.  2^31 - 1 is no f32, and 2^63 - 1 no f64: numbers above
     the largest float below them are written last.
     """
-    lowest, highest = -1 << target.bits - 1 if target.is_signed else 0, (1 << target.bits - target.is_signed) - 1
+    lowest, highest = range_of(target)
     is_beyond = None
     if numbers.dtype.kind not in "iu":
         numbers = numbers.astype(np.float32) if numbers.dtype.itemsize == 2 else numbers  # f16 ends at 65504

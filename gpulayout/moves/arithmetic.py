@@ -156,6 +156,13 @@ OPERATIONS = {"multiply": 1, "add": 2, "subtract": 3, "divide": 4, "round": 5}
 
 
 @functools.cache
+def range_of(element_type: ElementType) -> tuple[int, int]:
+    """The lowest and the highest number of an integer type, or of pred."""
+    if element_type.is_signed:
+        return -1 << element_type.bits - 1, (1 << element_type.bits - 1) - 1
+    return 0, (1 << element_type.bits) - 1
+
+
 def type_number(element_type: ElementType) -> int:
     """An element type: kind, special codes, bits, bits of the mantissa, bias."""
     form = element_type.format

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from gpulayout.api.code_c import c_text, cuda_text, struct
+from gpulayout.api.code_c import c_convert, c_text, cuda_convert, cuda_text, struct
 from gpulayout.api.code_convert import conversion_of
-from gpulayout.api.code_convert_c import c_convert, cuda_convert
-from gpulayout.api.code_convert_python import python_convert
 from gpulayout.api.code_parts import wrapped
-from gpulayout.api.code_python import python_text
+from gpulayout.api.code_python import python_convert, python_text
 from gpulayout.api.plan import Plan
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.layout.shape import Shape

@@ -32,13 +32,12 @@ from gpulayout.api.array_types import (
     TargetLike,
     Values,
 )
-from gpulayout.api.given_shapes import given_shape
 from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.memory_checks import own_strides
 from gpulayout.api.packing import pack, shape_of, unpack
 from gpulayout.api.plan import plan
+from gpulayout.api.shape_arguments import as_target, given_shape
 from gpulayout.api.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
-from gpulayout.api.targets import as_target
 from gpulayout.api.traced import between_graphs
 from gpulayout.api.view import view
 from gpulayout.layout.checks import counted, type_text

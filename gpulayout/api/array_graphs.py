@@ -13,11 +13,10 @@ from typing import Any
 from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_checks import check_facts, is_flat
 from gpulayout.api.array_types import TargetLike
-from gpulayout.api.given_shapes import own_shape, sides_of
 from gpulayout.api.memory_checks import ArrayFacts
 from gpulayout.api.reading import Call
+from gpulayout.api.shape_arguments import as_target, converted_target, own_shape, sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
-from gpulayout.api.targets import as_target, converted_target
 from gpulayout.api.traced import between_graphs, options_of_plan, traced, untraceable
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError

@@ -34,8 +34,8 @@ from gpulayout.api.array_types import (
     Undecided,
 )
 from gpulayout.api.index_conversion import conversion, linear_message
+from gpulayout.api.shape_arguments import as_target
 from gpulayout.api.shaped_buffer import ShapedBuffer, shape_in
-from gpulayout.api.targets import as_target
 from gpulayout.api.traced import between_graphs
 from gpulayout.layout.checks import check_word, counted, out_of_bounds_text, type_text, value_text
 from gpulayout.layout.graph_constants import is_compiling

@@ -10,10 +10,9 @@ from typing import Any
 
 from gpulayout.api.jax_arrays import JaxArrays
 from gpulayout.api.library import Library
-from gpulayout.api.torch_tensors import TorchTensors
+from gpulayout.api.torch_tensors import TORCH
 from gpulayout.layout.graph_constants import is_compiling
 
-_TORCH: Library = TorchTensors()
 _JAX: Library = JaxArrays()
 
 
@@ -41,7 +40,7 @@ def _library_of_kind(kind: type) -> Library | None:
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]
         if (base.__module__, base.__name__) == ("torch", "Tensor"):
-            return _TORCH
+            return TORCH
         if package in ("jax", "jaxlib") and base.__name__ in ("Array", "ArrayImpl", "Tracer", "PRNGKeyArray"):
             return _JAX
     return None

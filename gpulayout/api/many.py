@@ -12,7 +12,6 @@ from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_graphs import relayout_refusal
 from gpulayout.api.array_types import ArithmeticOptions, TargetLike
-from gpulayout.api.given_shapes import sides_of
 from gpulayout.api.libraries import library_of
 from gpulayout.api.library import FollowedArray, Library, TracedArray
 from gpulayout.api.plan import plan
@@ -21,6 +20,7 @@ from gpulayout.api.relayout import relayout
 from gpulayout.api.request import Request
 from gpulayout.api.running import call_key, known_request, run
 from gpulayout.api.same_kind import ArrayCall
+from gpulayout.api.shape_arguments import sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.api.traced import between_graphs, outside_of_graphs, untraceable
 from gpulayout.layout.checks import counted, type_text

@@ -22,9 +22,9 @@ from gpulayout.api.array_types import (
     TargetLike,
 )
 from gpulayout.api.backends import default_backend
-from gpulayout.api.given_shapes import own_shape
 from gpulayout.api.libraries import library_of
 from gpulayout.api.running import run
+from gpulayout.api.shape_arguments import own_shape
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.layout.checks import number_text, type_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType

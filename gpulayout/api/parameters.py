@@ -20,7 +20,7 @@ from gpulayout.api import arrays
 from gpulayout.api.arrays import array_of_values
 from gpulayout.api.backends import host_backend
 from gpulayout.api.library import FollowedArray, TracedArray, no_constant
-from gpulayout.api.torch_tensors import TorchTensors
+from gpulayout.api.torch_tensors import TORCH
 from gpulayout.cpu.convert import cast_values
 from gpulayout.layout.checks import counted, number_text, type_text, value_text, whole_number, whole_numbers
 from gpulayout.layout.element_type import ElementType
@@ -98,11 +98,8 @@ def read_parameter(
     if kind is compute:
         values = np.array(values, order="C")  # a plan keeps the numbers, whatever becomes of the caller's array
     else:  # torch.compile looks into what runs between its graphs, and would end in there
-        values = _TORCH.untraced(cast_values)(values, kind, compute)
+        values = TORCH.untraced(cast_values)(values, kind, compute)
     return Parameter(name, values, blocks)
-
-
-_TORCH = TorchTensors()
 
 
 def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
-from gpulayout.api.arithmetic import Asked, ElementChange
+from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -24,20 +24,17 @@ from gpulayout.api.index_keys import box_of
 from gpulayout.api.kept import KEY_TYPES, Kept
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.plan_value import PlanValue, run_on_array
-from gpulayout.api.reading import Call, read_shapes
+from gpulayout.api.reading import Call, read_plan
 from gpulayout.api.request import Request, request
 from gpulayout.api.running import run_request
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.stream import Progress, stream
-from gpulayout.api.targets import axis_names
 from gpulayout.api.traced import traced, traced_plan
 from gpulayout.layout.checks import byte_count
-from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import as_shape
 from gpulayout.moves.blocks import BlockShapes, passes
 from gpulayout.moves.boxes import part_shape
 from gpulayout.moves.lowered import Lowered
@@ -474,10 +471,7 @@ def plan(
     is_plain = names is None and not options and type(source) in KEY_TYPES and type(target) in KEY_TYPES
     if is_plain and (found := kept_plans.get((source, target))):
         return found
-    shape = as_shape(source, "source")
-    _, write, change = read_shapes(shape, target, Asked(options))
-    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
-    found = _plan(shape, write.shape, labels, change)
+    found = _plan(*read_plan(source, target, names, options))
     if is_plain:
         kept_plans.keep((source, target), found)
     return found

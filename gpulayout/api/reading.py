@@ -15,11 +15,11 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import Asked, ElementChange
-from gpulayout.api.given_shapes import array_shape, shape_of_given
 from gpulayout.api.memory_checks import check_array, check_dtype, check_no_self_overlap
-from gpulayout.api.targets import as_target, converted_target
+from gpulayout.api.shape_arguments import array_shape, as_target, axis_names, converted_target, shape_of_given
 from gpulayout.layout import checks
 from gpulayout.layout.digits import Digit, Digits
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -123,6 +123,16 @@ def read_shapes(source: Shape, target: Any, asked: Asked) -> Read:
     change = asked.change(source, found.element_type) if asked else None
     check_same_dimensions(source, found)
     return Placement.buffer(source), Placement.buffer(found), change
+
+
+def read_plan(
+    source: Any, target: Any, names: Any, options: Mapping[str, Any]
+) -> tuple[Shape, Shape, tuple[str, ...] | None, ElementChange | None]:
+    """Both shapes of a plan, what its dimensions are called, and the change of its elements."""
+    shape = as_shape(source, "source")
+    _, write, change = read_shapes(shape, target, Asked(options))
+    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
+    return shape, write.shape, labels, change
 
 
 # ---- transposes ------------------------------------------------------------------------------------------------------

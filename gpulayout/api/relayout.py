@@ -18,9 +18,9 @@ from gpulayout.api.array_types import (
     OwnKind,
     TargetLike,
 )
-from gpulayout.api.given_shapes import sides_of
 from gpulayout.api.plan import plan
 from gpulayout.api.running import run
+from gpulayout.api.shape_arguments import sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.layout.graph_constants import is_compiling
 

@@ -167,6 +167,9 @@ class TorchTensors(Library):
         return given.as_strided(shape, tuple([stride // itemsize for stride in strides]))
 
 
+TORCH = TorchTensors()  # it has no state
+
+
 @functools.cache
 def _dtype(kind: Any) -> np.dtype[Any]:
     return ElementType.of(kind).dtype

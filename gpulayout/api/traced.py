@@ -8,20 +8,21 @@ on the tensor.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from gpulayout.api.arithmetic import Asked
 from gpulayout.api.memory_checks import ArrayFacts, check_buffer_dtype, check_dtype, too_short
-from gpulayout.api.reading import Call, Read, read_arguments, read_shapes
-from gpulayout.api.targets import axis_names
-from gpulayout.api.torch_tensors import TorchTensors
+from gpulayout.api.reading import Call, Read, read_arguments, read_plan
+from gpulayout.api.torch_tensors import TORCH
 from gpulayout.api.traced_arithmetic import (
     Constants,
+    Operations,
     change_refusal,
     changed,
+    computed,
     constants_of,
     inputs_of,
     kept_in_graph,
@@ -29,23 +30,22 @@ from gpulayout.api.traced_arithmetic import (
     operations_for,
     read_constants,
 )
-from gpulayout.api.traced_operations import Operations, computed
-from gpulayout.api.traced_transposes import transpose_refusal, transposed
-from gpulayout.layout.dimension_labels import named_dimensions
+from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, refusal, refusing_in_graphs
+from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import as_shape, parse_array_shape
+from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.lowered import Lowered, plain_steps
-from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_torch
+from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_jax, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
 
 Way = tuple[Lowered | None, Operations, Lowered | None]  # to the logical array, its elements, and to the result
+# The names and sizes of the parts of an axis; None for the size that follows from the others.
+Known = tuple[tuple[str, int | None], ...]
 Made = TypeVar("Made")
-
-_TORCH = TorchTensors()
 
 
 def traced(call: Call, given: Any, out: Any, anew: Callable[[], Any] | None = None) -> Any:
@@ -58,7 +58,7 @@ def traced(call: Call, given: Any, out: Any, anew: Callable[[], Any] | None = No
         if reason:
             return between_graphs(reason, anew)
     if call.verb == "transpose":
-        found = transposed(changed(call.options, given) if call.options else given, call.target, call.sizes)
+        found = _transposed(changed(call.options, given) if call.options else given, call.target, call.sizes)
     else:
         found = _moved(call, given)
     if out is None:
@@ -89,12 +89,12 @@ def _wrong_out(out: Any, found: Any, is_longer: bool) -> Exception | None:
 
 def between_graphs(reason: str, anew: Callable[[], Any]) -> Any:
     """What `anew` returns.  torch.compile breaks its graph here; with fullgraph=True it says the reason."""
-    return _TORCH.untraced(_run, reason)(anew)
+    return TORCH.untraced(_run, reason)(anew)
 
 
 def outside_of_graphs(function: Callable[..., Made], reason: str = "") -> Callable[..., Made]:
     """The function, whose inside torch.compile leaves alone: it breaks its graph, or says the reason."""
-    return _TORCH.untraced(function, reason) if reason else _TORCH.untraced(function)
+    return TORCH.untraced(function, reason) if reason else TORCH.untraced(function)
 
 
 def _run(anew: Callable[[], Any]) -> Any:
@@ -114,7 +114,7 @@ def untraceable(call: Call, given: Any, out: Any) -> str:
     if call.verb != "transpose":
         return refusal("_outline", *_arguments(call, given, options))
     reason = change_refusal(options, given) if options else ""
-    return reason or transpose_refusal(call.target, call.sizes, given)
+    return reason or _transpose_refusal(call.target, call.sizes, given)
 
 
 def _moved(call: Call, given: Any) -> Any:
@@ -278,8 +278,112 @@ def _planned_texts(
     source: Any, target: Any, names: Any, options: Constants
 ) -> tuple[str, str, tuple[str, ...] | None, bool]:
     """The shapes and the names of a plan, and whether its elements change."""
-    shape, asked = as_shape(from_plain(source), "source"), Asked(read_constants(options))
-    target = from_plain(target)
-    _, write, change = read_shapes(shape, target, asked)
-    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
-    return str(shape), str(write.shape), labels, change is not None
+    shape, written, labels, change = read_plan(from_plain(source), from_plain(target), names, read_constants(options))
+    return str(shape), str(written), labels, change is not None
+
+
+# ---- transposes, whose sizes may stay open: split axes by a reshape, permute them, and join them ---------------------
+
+
+def _transposed(array: Any, axes: Any, sizes: Mapping[str, int]) -> Any:
+    """The result of `transpose`, in C order."""
+    before, order, after, about = _arrangement(*_plain_axes(axes, sizes, array))
+    parts = _split(array.shape, before, about) if before else array.shape
+    steps: list[tuple[str, tuple[int, ...], None]] = []
+    if before:
+        steps.append(("reshape", tuple(parts), None))
+    if order != tuple(range(len(order))):
+        steps.append(("permute", order, None))
+    if after:
+        placed = [parts[part] for part in order]
+        steps.append(("reshape", tuple([math.prod(placed[first:last]) for first, last in after]), None))
+    if is_jax(array):
+        return run_in_jax(tuple(steps), array)
+    return run_in_torch(_as_planned, (tuple(steps),), array)
+
+
+def _as_planned(steps: PlainSteps, as_integers: bool) -> PlainSteps:
+    """The steps: they fill nothing, so they are the same for integers."""
+    return steps
+
+
+def _plain_axes(axes: Any, sizes: Mapping[str, int], array: Any) -> tuple[Any, int, dict[str, int]]:
+    """Of `_arrangement`, all plain."""
+    if axes is not None and not isinstance(axes, str):
+        axes = tuple(axes)
+    return axes, array.ndim, {name: operator.index(size) for name, size in sizes.items()}
+
+
+def _transpose_refusal(axes: Any, sizes: Mapping[str, int], array: Any) -> str:
+    """Why a transpose cannot be, or nothing: torch.compile would not show an error that is raised inside of a graph."""
+    arguments = _plain_axes(axes, sizes, array)
+    reason = refusal("_arrangement", *arguments)
+    if reason:
+        return reason
+    before, _, _, about = _arrangement(*arguments)
+    if not _misfit(array.shape, before, about):
+        return ""
+    return _misfit([operator.index(size) for size in array.shape], before, about)  # open sizes are no text
+
+
+@refusing_in_graphs
+def _arrangement(
+    axes: Any, rank: int, sizes: Mapping[str, int]
+) -> tuple[tuple[Known, ...], tuple[int, ...], tuple[tuple[int, int], ...], str]:
+    """What a transpose does, without the sizes of the array.
+
+    The parts of each axis, () if none is split; the permutation of all parts; the first and last part of each axis of
+    the result, () if none is joined; and the argument for messages.
+    """
+    if not isinstance(axes, str):
+        axes = range(rank - 1, -1, -1) if axes is None else axes
+        context = checks.Later(lambda: f" for an array of rank {rank}")
+        return (), checks.permutation("axes", axes, rank, context, from_end=True), (), "axes"
+    pattern = read_pattern(axes, rank)
+    known = pattern.known(sizes)
+    parts = [name for group in pattern.before for name in group]
+    before = tuple([tuple([(name, known.get(name)) for name in group]) for group in pattern.before])
+    for names in pattern.before:
+        unknown = [name for name in names if name not in known]
+        if len(unknown) > 1:
+            raise LayoutError(pattern.open_sizes(unknown))
+    if all(len(group) == 1 and group[0][1] is None for group in before):
+        before = ()
+    ends = [0]
+    for group in pattern.after:
+        ends.append(ends[-1] + len(group))
+    after = tuple(zip(ends, ends[1:]))
+    if all(last == first + 1 for first, last in after):
+        after = ()
+    return before, tuple([parts.index(name) for name in pattern.order]), after, pattern.shown
+
+
+def _split(shape: Iterable[int], before: tuple[Known, ...], about: str) -> list[int]:
+    """The size of every part; LayoutError where they do not make up their axis."""
+    wrong = _misfit(shape, before, about)
+    if wrong:
+        raise LayoutError(wrong)
+    found = []
+    for size, group in zip(shape, before):
+        product = _product(group)
+        for _, part in group:
+            found.append(part if part is not None else size // product if product else 0)
+    return found
+
+
+def _misfit(shape: Iterable[int], before: tuple[Known, ...], about: str) -> str:
+    """The message about the first axis that its parts do not make up, or nothing."""
+    for axis, (size, group) in enumerate(zip(shape, before)):
+        product = _product(group)
+        is_open = None in [part for _, part in group]
+        if (size % product if product else size) if is_open else product != size:
+            parts = " x ".join([name if part is None else str(part) for name, part in group])
+            return (
+                f"{about} does not fit the array's shape {tuple(shape)}: axis {axis} of size {size} is not {parts or 1}"
+            )
+    return ""
+
+
+def _product(group: Known) -> int:
+    """The product of the sizes that are known."""
+    return math.prod([part for _, part in group if part is not None])

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import AnyArray, Kind, OwnKind, Scalar, TargetLike
-from gpulayout.api.given_shapes import array_shape, given_shape, own_shape
 from gpulayout.api.libraries import library_of
 from gpulayout.api.memory_checks import flat_buffer
+from gpulayout.api.shape_arguments import array_shape, given_shape, own_shape
 from gpulayout.api.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.api.traced import between_graphs
 from gpulayout.layout import checks

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gpulayout.api.targets import check_layout_text
+from gpulayout.api.shape_arguments import check_layout_text
 from gpulayout.cli.failures import printable, with_options
 from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes

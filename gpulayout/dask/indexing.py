@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulayout.api import indexing
 from gpulayout.api.array_types import IndexMode, PaddingMode, ShapeLike, TargetLike
-from gpulayout.api.targets import as_target
+from gpulayout.api.shape_arguments import as_target
 from gpulayout.dask.arrays import check_dask, rechunked, untyped
 from gpulayout.layout.checks import counted
 from gpulayout.layout.text import as_shape

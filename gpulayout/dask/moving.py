@@ -16,10 +16,9 @@ from gpulayout.api import view as views
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_elements import host_buffer
 from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike
-from gpulayout.api.given_shapes import check_whole, own_shape, sides_of
 from gpulayout.api.memory_checks import check_array, check_buffer_dtype, too_short
+from gpulayout.api.shape_arguments import as_target, check_whole, converted_target, own_shape, sides_of
 from gpulayout.api.shaped_buffer import ShapedBuffer
-from gpulayout.api.targets import as_target, converted_target
 from gpulayout.dask.arrays import (
     ChunkChange,
     Key,

@@ -14,7 +14,7 @@ from typing import Unpack
 from gpulayout.api.arithmetic import Asked
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
-from gpulayout.api.targets import axis_names, layout_for
+from gpulayout.api.shape_arguments import axis_names, layout_for
 from gpulayout.files.elements import Elements, buffer_header, new_target
 from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
 from gpulayout.files.errors import Note, named, warn

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias, Unp
 from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
 from gpulayout.api.array_elements import host_bytes
 from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
-from gpulayout.api.given_shapes import own_shape
+from gpulayout.api.shape_arguments import own_shape
 from gpulayout.api.shaped_buffer import ShapedBuffer
 from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.element_type import ElementType

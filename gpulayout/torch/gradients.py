@@ -23,7 +23,7 @@ from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.reading import Call, axis_numbers, parts_of_result
 from gpulayout.api.request import Request, request_of
 from gpulayout.api.running import call_key, run
-from gpulayout.api.torch_tensors import TorchTensors, check_memory, plain_address
+from gpulayout.api.torch_tensors import TORCH, check_memory, plain_address
 from gpulayout.api.traced import traced
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.frozen import cached_property
@@ -94,12 +94,10 @@ def _by_operator(tensor: Any, move: TensorMove) -> Any:
 
 def _called(given: Any, move: TensorMove) -> Any:
     """The result of an operator that was called by its name."""
-    if _TORCH.is_followed(given):
+    if TORCH.is_followed(given):
         return Followed.apply(given, move)
     return _by_operator(given, move)
 
-
-_TORCH = TorchTensors()
 
 library.impl("relayout", lambda *call: _called(call[0], called_relayout(*call)), "Autograd")
 library.impl("transpose", lambda *call: _called(call[0], called_transpose(*call)), "Autograd")

@@ -11,10 +11,9 @@ import torch
 import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.api.arithmetic import OPTIONS, Asked
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.given_shapes import array_shape
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.plan import Plan, plan
-from gpulayout.api.targets import check_layout_text
+from gpulayout.api.shape_arguments import array_shape, check_layout_text
 from gpulayout.api.transpose import check_axis_names, transpose
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout

@@ -304,7 +304,7 @@ def test_plans_are_the_same_on_every_device(monkeypatch):
         assert [kernel_plan.__wrapped__(move, 0, 0) for move in moves] == before
 
 
-MODEL = {"cost_model", "devices", "estimate", "kernel_costs", "describe"}
+MODEL = {"cost_model", "devices", "estimate", "kernel_costs"}
 
 
 def test_planners_do_not_import_the_model():

@@ -123,7 +123,7 @@ TESTS = (
     ),
     *(
         (f"gpu/{name}.py", ALL, _files("gpu/cost_model gpu/kernel_costs gpu/arithmetic_costs api/explain cli/commands"))
-        for name in ("cost_model", "devices", "estimate", "kernel_costs", "describe")
+        for name in ("cost_model", "devices", "estimate", "kernel_costs")
     ),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
     (
@@ -191,7 +191,7 @@ TESTS = (
         (f"api/{name}.py", NUMPY, _files("api/array api/array_in_graphs api/same_kind"))
         for name in ("array", "array_*", "shaped_buffer")
     ),
-    ("api/given_shapes.py", NUMPY, _files("api/array api/same_kind api/targets api/buffers_of_many_dimensions")),
+    ("api/shape_arguments.py", NUMPY, _files("api/array api/same_kind api/targets api/buffers_of_many_dimensions")),
     (
         "api/*",
         ALL,

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
-from gpulayout.api.targets import layout_for
+from gpulayout.api.shape_arguments import layout_for
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.rules import Rule, is_pattern

@@ -22,7 +22,7 @@ from typing import Any, TypeGuard, cast
 
 from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.targets import check_layout_text
+from gpulayout.api.shape_arguments import check_layout_text
 from gpulayout.files.checkpoints.header import StoredTensor
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template_of
 from gpulayout.layout.checks import clipped, counted, value_text

@@ -124,7 +124,7 @@ class Array(ShapedBuffer[Memory]):
         if is_compiling():
             kept = shape_in_graph(buffer, shape, functools.partial(Array, buffer, shape))
         else:
-            kept = shape if type(shape) is Shape else as_shape(given_shape(shape, buffer, "shape"))
+            kept = given_shape(shape, buffer, "shape")
             check_buffer(buffer, kept)
             if PENDING:
                 register(Array)

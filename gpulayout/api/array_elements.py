@@ -17,7 +17,7 @@ from gpulayout.api.library import FollowedArray, TracedArray
 from gpulayout.api.memory_checks import flat_buffer, own_strides
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.shaped_buffer import ShapedBuffer, check_plain
-from gpulayout.api.traced import outside_of_graphs
+from gpulayout.api.torch_tensors import TORCH
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
@@ -168,7 +168,7 @@ def equal_elements(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     if not _are_alike(*(map(plain, shapes) if is_compiling() else shapes)):
         return False
     reason = "gl.Array == gl.Array reads their values: compare what .logical() gives, as with torch.equal"
-    return outside_of_graphs(_equal, reason)(one, other)
+    return bool(TORCH.untraced(_equal, reason)(one, other))
 
 
 @constant_in_graphs

@@ -58,9 +58,10 @@ def explain(
     elements, places = (sum(getattr(piece.move, name) for piece in pieces) for name in ("element_count", "place_count"))
     if source.is_packed or target.is_packed:  # the pieces may count bytes that hold several elements each
         elements, places = source.element_count, target.buffer_size
+    size = counted(*((source.bits_per_element, "bit") if source.is_packed else (source.itemsize, "byte")))
     lines = [
         f"relayout {source} -> {target}",
-        f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
+        f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {size}",
         f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, "
         f"{_padding(places - elements, places, target)}",
         *([] if stages is None else _stages(stages, source, target)),
@@ -174,11 +175,6 @@ def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[s
 def _runs(length: int, nbytes: int) -> str:
     count = -(-nbytes // max(length, 1))
     return f"{'about ' if count > 1 else ''}{counted(count, 'run')} of {counted(length, 'byte')}"
-
-
-def _size(shape: Shape) -> str:
-    """The size of an element in a buffer: in bits when elements are packed, else in bytes."""
-    return counted(*((shape.bits_per_element, "bit") if shape.is_packed else (shape.itemsize, "byte")))
 
 
 def _pieces(pieces: Pieces) -> list[str]:

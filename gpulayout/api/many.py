@@ -22,11 +22,12 @@ from gpulayout.api.running import call_key, known_request, run
 from gpulayout.api.same_kind import ArrayCall
 from gpulayout.api.shape_arguments import sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
-from gpulayout.api.traced import between_graphs, outside_of_graphs, untraceable
+from gpulayout.api.torch_tensors import TORCH
+from gpulayout.api.traced import between_graphs, untraceable
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import AnyArray, Backend, Prepared, PreparedJob
+from gpulayout.moves.backend import AnyArray, Backend, PreparedJob
 
 Moved = TypeVar("Moved")
 Jobs: TypeAlias = Iterable[tuple[Moved, TargetLike, TargetLike]]
@@ -114,7 +115,8 @@ def relayout_many(
     jobs = list(jobs)
     if is_compiling():
         return _in_graph(jobs, out, options)
-    return outside_of_graphs(_many)(jobs, _checked_outs(out, len(jobs)), options)
+    made: list[Any] = TORCH.untraced(_many)(jobs, _checked_outs(out, len(jobs)), options)
+    return made
 
 
 def _many(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
@@ -123,7 +125,9 @@ def _many(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> l
         return _with_arrays(jobs, outs, options)
     found = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
     opened = [job for job in found if type(job) is _Opened]
-    _check_no_overlap(opened)
+    outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
+    if outputs:
+        arrays.check_none_overlap([(job.backend, job.array, job.number) for job in opened], outputs)
     for job, made in zip(opened, _executed(opened, [outs[job.number] for job in opened])):
         found[job.number] = made
     return found
@@ -209,8 +213,13 @@ def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
     """What executes these jobs, (job, target), which share a backend, a device and a library."""
     first = jobs[0][0]
     if any(job.request.change is not None for job, _ in jobs):
-        prepared = [job.request.prepared_by(job.backend) for job, _ in jobs]
-        return lambda: _executed_in_turn(prepared, jobs)
+        prepared = [(job.request.prepared_by(job.backend), job.array, target) for job, target in jobs]
+
+        def execute_in_turn() -> None:  # they share no launches
+            for each, array, target in prepared:
+                each.execute(array, target)
+
+        return execute_in_turn
     with first.memory.running():
         return first.backend.prepare_jobs(
             [
@@ -218,12 +227,6 @@ def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
                 for job, target in jobs
             ]
         )
-
-
-def _executed_in_turn(prepared: Sequence[Prepared], jobs: Sequence[tuple[_Opened, AnyArray]]) -> None:
-    """Execute jobs with arithmetic, which share no launches."""
-    for each, (job, target) in zip(prepared, jobs):
-        each.execute(job.array, target)
 
 
 def _checked_outs(out: Any, count: int) -> Sequence[Any]:
@@ -268,9 +271,3 @@ def _checked(number: int, call: Call, buffer: Any, memory: ArrayCall, out: Any) 
     array = request.source_memory(backend, array)
     written = None if out is None else request.opened_out(backend, array, out)
     return _Opened(number, request, backend, array, written, memory)
-
-
-def _check_no_overlap(opened: Sequence[_Opened]) -> None:
-    outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
-    if outputs:
-        arrays.check_none_overlap([(job.backend, job.array, job.number) for job in opened], outputs)

@@ -168,14 +168,14 @@ def _hint(value: object, like: Shape) -> str:
 # ---- of a buffer that is given ---------------------------------------------------------------------------------------
 
 
-def given_shape(value: TargetLike, array: Any, role: str) -> ShapeLike:
-    """A whole shape as it was given; a layout without a shape with the sizes and the element type of an N-d array.
+def given_shape(value: TargetLike, array: Any, role: str) -> Shape:
+    """A whole shape that was given; a layout without a shape with the sizes and the element type of an N-d array.
 
     array   the buffer; it has to lie in memory as the layout says, which later checks find out
     LayoutError for a layout without a shape and a flat buffer.
     """
     if type(value) is Shape or not is_only_layout(value):
-        return value  # type: ignore[return-value]  # it is no Layout
+        return as_shape(value, role)  # type: ignore[arg-type]  # it is no Layout
     library = library_of(array)
     if library is None:
         return _shape_of_array(value, array, role)

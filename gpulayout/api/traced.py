@@ -92,11 +92,6 @@ def between_graphs(reason: str, anew: Callable[[], Any]) -> Any:
     return TORCH.untraced(_run, reason)(anew)
 
 
-def outside_of_graphs(function: Callable[..., Made], reason: str = "") -> Callable[..., Made]:
-    """The function, whose inside torch.compile leaves alone: it breaks its graph, or says the reason."""
-    return TORCH.untraced(function, reason) if reason else TORCH.untraced(function)
-
-
 def _run(anew: Callable[[], Any]) -> Any:
     return anew()
 

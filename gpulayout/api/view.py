@@ -21,7 +21,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.layout.text import is_only_layout
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.placement import view_strides
 
@@ -98,7 +98,7 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
         buffer, shape = buffer.buffer, own_shape(buffer.shape, shape or None, "shape")
     if sizes and not is_pattern:
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
-    placed = None if is_pattern else _placed(as_shape(given_shape(shape, buffer, "shape")))
+    placed = None if is_pattern else _placed(given_shape(shape, buffer, "shape"))
     library = library_of(buffer)
     backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
     if placed is None:

@@ -27,18 +27,9 @@ def kernel_text(file_name: str) -> str:
 
 def raw_text(file_name: str) -> str:
     """A kernel file as it is."""
-    return _find(file_name).read_text(encoding="utf-8")
-
-
-def kernel_files() -> tuple[str, ...]:
-    """The names of all `.cu` files."""
-    return tuple(sorted(path.name for path in _find("move.cuh").parent.glob("*.cu")))
-
-
-def _find(file_name: str) -> pathlib.Path:
     for place in _PLACES:
         if (place / file_name).is_file():
-            return place / file_name
+            return (place / file_name).read_text(encoding="utf-8")
     raise FileNotFoundError(
         f"kernel {file_name} is in neither {_PLACES[0]} nor {_PLACES[1]}: the installation is incomplete"
     )

@@ -90,8 +90,8 @@ def convert_stages(source: Placement, target: Placement, arithmetic: Arithmetic,
             continue
         before = move_pieces(source, reading) if from_dense else ()
         after = move_pieces(writing, target) if to_dense else ()
-        counts = [_number_count(dimensions, blocks) for blocks in parameters]
-        return Stages(arithmetic, tuple(counts), before, pieces, after, read)
+        cuts = [[-(-own // block) for own, block in zip(dimensions, blocks) if block] for blocks in parameters]
+        return Stages(arithmetic, tuple(map(math.prod, cuts)), before, pieces, after, read)
     raise AssertionError("two dense arrays and a value for each element are one region")
 
 
@@ -100,10 +100,6 @@ def _through_dense(side: Placement) -> tuple[bool, ...]:
     if not side.is_buffer:
         return (False,)
     return (True,) if side.is_packed else (False, True)
-
-
-def _number_count(dimensions: Sequence[int], blocks: Sequence[int]) -> int:
-    return math.prod([-(-own // block) for own, block in zip(dimensions, blocks) if block])
 
 
 def _pieces(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:

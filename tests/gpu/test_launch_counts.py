@@ -5,8 +5,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.kernel_source import kernel_files
 from tests.support.device_arrays import device_buffer, host_buffer, on_gpu_alone, overwrite, same_bytes
+from tests.support.kernel_cases import kernel_files
 from tests.support.placed import relayout_move
 from tests.support.small_launches import ELEMENT_TYPES, MOVES, PACKED
 

@@ -6,8 +6,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api.backends import gpu_problem
-from gpulayout.gpu.kernel_source import kernel_files
 from tests.support import on_gpu
+from tests.support.kernel_cases import kernel_files
 
 pytestmark = pytest.mark.gpu
 

@@ -7,7 +7,8 @@ import pytest
 
 from gpulayout.gpu import kernel_numbers, kernel_source
 from gpulayout.gpu.kernel_numbers import defines
-from gpulayout.gpu.kernel_source import kernel_files, kernel_text
+from gpulayout.gpu.kernel_source import kernel_text
+from tests.support.kernel_cases import kernel_files
 from tests.support.simt import toolchain
 
 INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)

@@ -12,12 +12,22 @@ import pytest
 
 from gpulayout.gpu.channels import MOST_CHANNELS, chunks_of, most_registers, registers
 from gpulayout.gpu.kernel_numbers import ALIGN, FIXED_TILES
-from gpulayout.gpu.kernel_source import kernel_files, kernel_text
+from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many import JOBS
 from gpulayout.gpu.parameters import AXES_VARIANTS
 from tests.support import nvrtc
 from tests.support.effort import ALL
-from tests.support.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS, Case, backwards, transposed
+from tests.support.kernel_cases import (
+    BLOCK,
+    FILES,
+    MOVE_FILES,
+    ONLY_WIDTHS,
+    WIDTHS,
+    Case,
+    backwards,
+    kernel_files,
+    transposed,
+)
 from tests.support.nvrtc import CompileError
 from tests.support.random_moves import AIMS, drawn
 from tests.support.sass.launches import taken

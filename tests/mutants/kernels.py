@@ -6,10 +6,10 @@ here.
 
 import itertools
 
-from gpulayout.gpu.kernel_source import kernel_files
 from tests.mutants import trial
 from tests.mutants.kernel_table import MUTANTS
 from tests.support.convert_cases import CASES
+from tests.support.kernel_cases import kernel_files
 
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from gpulayout.gpu.kernel_source import kernel_files
 from tests.mutants import __main__ as command
 from tests.mutants import kernel_table, kernels, native, native_table, python_code, python_tests, trial
 from tests.mutants.python_equivalents import EQUIVALENTS
+from tests.support.kernel_cases import kernel_files
 from tests.support.native import stress
 from tests.support.simt import toolchain
 

@@ -7,19 +7,27 @@ plans take only for huge moves.
 import dataclasses
 import functools
 import itertools
+import pathlib
 import re
 from unittest import mock
 
 import numpy as np
 
+import gpulayout as gl
 from gpulayout.gpu import choose_kernel, index_launch, launch
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.kernel_numbers import FIXED_TILES
-from gpulayout.gpu.kernel_source import kernel_files, kernel_text
+from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many_axes import plan as many_axes_plan
 from gpulayout.moves import index_program
 from gpulayout.moves.move import Axis, Move, coalesce
 from tests.support.simt.record import FRESH, Buffer, Record
+
+
+def kernel_files():
+    """The names of all `.cu` files."""
+    return tuple(sorted(path.name for path in (pathlib.Path(gl.__file__).parent / "kernels").glob("*.cu")))
+
 
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {

@@ -14,9 +14,9 @@ import numpy as np
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_launch import index_launch
-from gpulayout.gpu.kernel_source import kernel_files
 from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.moves.index_program import linearize_program
+from tests.support.kernel_cases import kernel_files
 from tests.support.placed import relayout_move
 
 # dimensions, source order and target order (most major first), target widths, elements before the buffers begin

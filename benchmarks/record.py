@@ -114,7 +114,7 @@ def kernel_of(case: Case) -> KernelPlan | None:
     if isinstance(case, IndexCase):
         return None
     if isinstance(case, ConvertCase):
-        sizes = (case.parameter,) * case.arithmetic.parameter_count
+        sizes = (case.parameter,) * sum(step.parameter is not None for step in case.arithmetic.steps)
         stages = convert_stages(*map(Placement.buffer, (case.source, case.target)), case.arithmetic, sizes)
         return kernel_plan(stages.pieces[0].move)
     read, write = Placement.buffer(case.source), Placement.buffer(case.target)

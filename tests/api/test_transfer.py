@@ -41,7 +41,7 @@ def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch
         )
     ]
     assert all(plan is plans[0] for plan in plans) and planned == ["pieces"]
-    monkeypatch.setattr(planning, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
+    monkeypatch.setattr(planning, "read_plan", lambda *given: pytest.fail("a text was read again"))
     assert gl.plan("f32[2,3]", "{0,1}") is gl.plan(source, gl.Layout((0, 1))) is plans[0]
     monkeypatch.undo()
     assert gl.plan(source, "{1,0}") is not plans[0] and gl.plan("f32[2,3]{0,1}", "{0,1}") is not plans[0]

@@ -121,7 +121,7 @@ def relayout_many(
 
 def _many(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
     """`relayout_many` of jobs that are not traced by torch.compile."""
-    if any(_has_array(job) for job in jobs):
+    if True in map(_has_array, jobs):
         return _with_arrays(jobs, outs, options)
     found = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
     opened = [job for job in found if type(job) is _Opened]
@@ -194,7 +194,8 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(opened[place], written[place]) for place in group]) for group in groups.values()]
     for given in outs:
-        arrays.will_be_written(given)
+        if given is not None:
+            arrays.will_be_written(given)
     for group, execute in zip(groups.values(), prepared):
         with opened[group[0]].memory.running():
             execute()

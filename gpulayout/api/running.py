@@ -242,9 +242,9 @@ class _Run:
         if not (self.call.options and Asked(self.call.options)):
             shape = _whole_shape(self.call.target, values)
             self.call, dtype = self.call._replace(target=shape), shape.dtype
-        array = arrays.open_array_like(values, "array", dtype)[1]
+        backend, array = arrays.open_array_like(values, "array", dtype)
         self.key = call_key("pack", array, None, self.call.target, out, self.call.options)
-        return on_memory(array, "array", out, self)
+        return self(backend, array, out, ArrayCall(array, None, backend))
 
 
 def _whole_shape(shape: Any, values: Any) -> Shape:

@@ -26,12 +26,13 @@ class ArrayCall:
     """One call on an array: it is opened, and memory is made for the result.
 
     library   of the array, which gets that memory back as its own kind: PyTorch's or JAX's; None for all others
+    backend   of an array that is open already
     """
 
     __slots__ = ("library", "_given", "_backend", "_made")
 
-    def __init__(self, given: Any, library: Library | None):
-        self._given, self.library = given, library
+    def __init__(self, given: Any, library: Library | None, backend: Any = None):
+        self._given, self.library, self._backend = given, library, backend
 
     def running(self) -> AbstractContextManager[object]:
         """The context of the work."""
@@ -55,8 +56,8 @@ class ArrayCall:
     ) -> AnyArray:
         """The memory, as an array of the backend; called once.  See `Library.empty`."""
         if self.library is None:
-            self._made = self._backend.empty(shape, dtype, like)
-            return self._made
+            made = self._made = self._backend.empty(shape, dtype, like)
+            return made
         self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like, label)
         return arrays.memory_of(self.library, self._made, "the result", True)[1] if array is None else array
 

@@ -1,4 +1,4 @@
-"""From logical N-d arrays to buffers in a layout and back: `pack`, `unpack`, and `view`, which moves nothing."""
+"""From logical N-d arrays to buffers in a layout and back; the shape of an array, and new buffers of zeros."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ _follow: list[Follow] = []
 def follow_with(function: Follow) -> None:
     """Set what runs calls on arrays that a gradient follows.
 
-    That is in `gpulayout.torch`, which imports torch and stands above this room: the package itself hands it down.
+    That is in `gpulayout.torch`, which imports torch, and which this room may not import: the package hands it down.
     """
     _follow[:] = [function]
 

@@ -104,12 +104,8 @@ def _is_name(text: str) -> bool:
 
 def _layout_name(text: str) -> Callable[[Sequence[int], ElementType | None], Layout]:
     """The layout that a name means, for dimensions and an element type; LayoutError for what is none."""
-    from gpulayout.catalogue.names import (
-        entries,
-        is_name,
-        layout_of_name,
-        read_name,
-    )  # late: most programs use no names
+    # Late: most programs use no names.
+    from gpulayout.catalogue.names import entries, is_name, layout_of_name, read_name
     from gpulayout.interop.layout_names import layout_name
 
     if is_name(text):

@@ -1,6 +1,6 @@
 """Moves with arithmetic in NumPy: elements are read as numbers, do the steps, and are written in the target's type.
 
-They go block by block, so that the temporary arrays stay in a cache.  Every arrow rounds once.  NumPy and ml_dtypes
+They go block by block, so that the temporary arrays stay in a cache.  Every cast rounds once.  NumPy and ml_dtypes
 convert where they round once and define the result.  Types of one byte go by tables: of 256 numbers to read, and to
 write floats, of the codes of all 65,536 bf16.  A number that a type between does not hold goes there "to odd", as in
 `_single`.

@@ -1,9 +1,8 @@
 """Dask arrays: what enters, what leaves, their shuffle, and arithmetic on the way.
 
 A result is a graph with one task for each of its chunks.  A task calls a public function of the package with a chunk
-and the text of a shape, so it takes a few hundred bytes on the way to a worker.  It also
-gets the arithmetic of that call, with the numbers of its own chunk: of a scale of shape (4,), the first two for the
-first of two chunks.
+and the text of a shape, so it takes a few hundred bytes on the way to a worker.  It also gets the arithmetic of that
+call, with the numbers of its own chunk: of a scale of shape (4,), the first two for the first of two chunks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What users get from `draw`: SVG for notebooks and slides, text for terminals.
 
-Only the interface is here.  What draws stands above this room: the package itself hands it down with `draw_with`.
+Only the interface is here.  This room may not import what draws: the package itself hands it down with `draw_with`.
 """
 
 from __future__ import annotations

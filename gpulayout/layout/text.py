@@ -4,7 +4,7 @@
     array   := type "[" [size ("," size)*] "]" [layout]           a size is 5, <=5 (dynamic with a bound) or ? (without)
     tuple   := "(" [shape ("," shape)*] ")"
 
-Text that begins like `cublas:block_scales[200,10]` is a name.  A room that stands below this one knows the names: the
+Text that begins like `cublas:block_scales[200,10]` is a name.  A room that this one may not import knows the names: the
 package's `__init__.py` hands its reader down, and the first such text loads it.  There are no names inside tuples.
 
 A missing layout means descending.  A layout in a shape cannot be `{}`: in XLA's grammar a brace after a shape starts a

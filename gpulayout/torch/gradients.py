@@ -188,9 +188,9 @@ class FollowedChange(torch.autograd.Function):  # type: ignore[misc]  # torch ma
 
 
 def followed(call: Call, given: Any, out: Any) -> Any:
-    """See `gpulayout.api.same_kind.followed`.
+    """The result of a call on a tensor that a gradient follows: the gradient follows the result too.
 
-    Results with arithmetic in a type without gradients, such as integers, have no history.
+    Results with arithmetic in a type without gradients, such as integers, have no history.  BufferError for an `out`.
     """
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return traced(call, given, out)  # a tensor from outside of the function that is transformed

@@ -118,6 +118,54 @@ def _stages(stages: Stages, source: Shape, target: Shape) -> list[str]:
     return lines
 
 
+def _pieces(pieces: Pieces) -> list[str]:
+    """How many pieces there are, and the share of the first one, which the other lines describe."""
+    if len(pieces) == 1:
+        return []
+    written = sum(piece.move.bytes_written for piece in pieces)
+    copies, fills = (
+        [piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False)
+    )
+    parts = [
+        counted(len(copies), "copy"),
+        *(
+            [f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} of padding"]
+            if fills
+            else []
+        ),
+    ]
+    return [
+        f"  pieces   {' and '.join(parts)}, {_launches(pieces)}",
+        f"    the rest describes the largest piece, {pieces[0].move.bytes_written / written:.1%} of the bytes written",
+    ]
+
+
+def _launches(pieces: Pieces) -> str:
+    """How many launches a GPU takes for several pieces, and why there are several."""
+    if isinstance(pieces[0].move, ConvertMove):
+        count = sum(piece.move.place_count > 0 for piece in pieces)
+        return f"in {counted(count, 'launch')} on a GPU: cut at tiles, padding and blocks"
+    plan = many_plan(
+        tuple(JobMove("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
+    )
+    count = plan.launch_count
+    return f"in {counted(count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"
+
+
+def _padding(count: int, places: int, target: Shape) -> str:
+    if not count:
+        return "no padding"
+    value = target.layout.padding_value
+    shown = "zeros" if value is None else value_text(value)
+    return f"{count} of them padding ({shown}, {count / places:.1%})"
+
+
+def _merged(move: AnyMove, source: Shape) -> str:
+    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
+    text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
+    return text + (f"; {dropped} of size 1 dropped" if dropped else "")
+
+
 def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
     """What the picture of a relayout says at its top: the facts of `explain` that hold on every GPU.
 
@@ -175,54 +223,6 @@ def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[s
 def _runs(length: int, nbytes: int) -> str:
     count = -(-nbytes // max(length, 1))
     return f"{'about ' if count > 1 else ''}{counted(count, 'run')} of {counted(length, 'byte')}"
-
-
-def _pieces(pieces: Pieces) -> list[str]:
-    """How many pieces there are, and the share of the first one, which the other lines describe."""
-    if len(pieces) == 1:
-        return []
-    written = sum(piece.move.bytes_written for piece in pieces)
-    copies, fills = (
-        [piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False)
-    )
-    parts = [
-        counted(len(copies), "copy"),
-        *(
-            [f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} of padding"]
-            if fills
-            else []
-        ),
-    ]
-    return [
-        f"  pieces   {' and '.join(parts)}, {_launches(pieces)}",
-        f"    the rest describes the largest piece, {pieces[0].move.bytes_written / written:.1%} of the bytes written",
-    ]
-
-
-def _launches(pieces: Pieces) -> str:
-    """How many launches a GPU takes for several pieces, and why there are several."""
-    if isinstance(pieces[0].move, ConvertMove):
-        count = sum(piece.move.place_count > 0 for piece in pieces)
-        return f"in {counted(count, 'launch')} on a GPU: cut at tiles, padding and blocks"
-    plan = many_plan(
-        tuple(JobMove("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
-    )
-    count = plan.launch_count
-    return f"in {counted(count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"
-
-
-def _padding(count: int, places: int, target: Shape) -> str:
-    if not count:
-        return "no padding"
-    value = target.layout.padding_value
-    shown = "zeros" if value is None else value_text(value)
-    return f"{count} of them padding ({shown}, {count / places:.1%})"
-
-
-def _merged(move: AnyMove, source: Shape) -> str:
-    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
-    text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
-    return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 
 
 # ---- what axes are called ------------------------------------------------------------------------------------------

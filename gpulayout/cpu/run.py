@@ -28,23 +28,6 @@ MOST_KEPT = 1 << 16  # bytes of parameters that a call keeps for the next one
 Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in source and target
 
 
-class _Described:
-    """Foreign memory in the form that NumPy reads, with elements of opaque bytes where NumPy does not know their type.
-
-    Arrays over it keep this object alive, and with it the owner of the memory.
-    """
-
-    def __init__(self, memory: ForeignMemory):
-        self.owner = memory.owner
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": memory.shape,
-            "strides": memory.strides,
-            "typestr": memory.dtype.str if memory.dtype.isbuiltin == 1 else f"|V{memory.dtype.itemsize}",
-            "data": (memory.address, memory.read_only),
-        }
-
-
 class HostMoves:
     """`Prepared` and `PreparedArithmetic` of the CPU."""
 
@@ -176,6 +159,23 @@ class HostLane:
 
     def wait(self) -> None:
         """See `Lane.wait`."""
+
+
+class _Described:
+    """Foreign memory in the form that NumPy reads, with elements of opaque bytes where NumPy does not know their type.
+
+    Arrays over it keep this object alive, and with it the owner of the memory.
+    """
+
+    def __init__(self, memory: ForeignMemory):
+        self.owner = memory.owner
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": memory.shape,
+            "strides": memory.strides,
+            "typestr": memory.dtype.str if memory.dtype.isbuiltin == 1 else f"|V{memory.dtype.itemsize}",
+            "data": (memory.address, memory.read_only),
+        }
 
 
 class NumpyBackend:

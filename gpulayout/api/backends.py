@@ -269,7 +269,7 @@ def _threads() -> dict[str, Any]:
 
 
 def _engine() -> str:
-    """Which engine runs plain moves on the CPU and why, or the error in GPULAYOUT_NATIVE."""
+    """Which engine runs on the CPU and why, or the error in GPULAYOUT_NATIVE."""
     try:
         return native.engine()
     except native.BadNativeChoice as error:
@@ -283,7 +283,7 @@ def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
 def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
     """Print versions, devices, threads and engine of the CPU, and which backend runs; of the last three also why.
 
-    The engine runs plain moves on the CPU: native code, or NumPy.
+    The engine is what moves arrays on the CPU: native code, or NumPy.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ Where runs are long even in blocks of half the size, there are two pairs of buff
     read 0 | read 1, plan 0 | read 2, plan 1, write 0 | read 3, plan 2, write 1 | ...
 
 A plan runs on the GPU where one works and there are several blocks: `plan.stream` takes a block through it in smaller
-ones.  Else it runs on NumPy.
+ones.  Else it runs on the CPU.
 
 A plan whose only block is small runs between two others, in the thread of the caller: to hand a few bytes to threads
 takes longer than to move them, and models may have a hundred thousand tensors of a few bytes.
@@ -58,7 +58,7 @@ MOST_RUNS = 1 << 12  # runs in a piece: their offsets take memory too
 class Job(NamedTuple):
     """One block, between two open files.
 
-    limit      bytes that are on their way through the GPU at a time; None where NumPy moves them
+    limit      bytes that are on their way through the GPU at a time; None where none goes there
     is_small   it is the only block of its plan, of at most `SMALL` bytes
     is_part    it is one of several, which may not fit in memory together
     """
@@ -71,7 +71,7 @@ class Job(NamedTuple):
     is_part: bool
 
     def run(self, read: Bytes, written: Bytes) -> None:
-        """Run the plan of the block, from one buffer to the other; tiles that do not fit on the GPU go by NumPy."""
+        """Run the plan of the block, from one buffer to the other; the CPU moves tiles that do not fit on the GPU."""
         plan = self.block.plan
         buffer = read[: plan.source.nbytes].view(plan.source.buffer_dtype)
         out = written[: plan.target.nbytes].view(plan.target.buffer_dtype)

@@ -200,7 +200,7 @@ class _Run:
         return done
 
     def __call__(self, backend: Backend, array: AnyArray, out: Any, memory: ArrayCall) -> Any:
-        """The same for an array that `open_array` returned."""
+        """The same for an array that `open_array` returned: the work that `on_memory` is given."""
         target = None
         if out is not None and self.call.verb in PLACED_BY_OUT:
             target = arrays.open_array(out, "out", writing=True)

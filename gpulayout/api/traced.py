@@ -152,7 +152,7 @@ def options_of_plan(plan: Any) -> Mapping[str, Any]:
 
 
 def _arguments(call: Call, given: Any, options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Of `_planned_way`, all plain, without its last."""
+    """The arguments of `_planned_way`, all plain, without the last."""
     kind, source, target = call.verb, call.source, call.target
     if kind == "plan":  # a relayout
         kind, source, target = "relayout", source.source, source.target
@@ -303,7 +303,7 @@ def _as_planned(steps: PlainSteps, as_integers: bool) -> PlainSteps:
 
 
 def _plain_axes(axes: Any, sizes: Mapping[str, int], array: Any) -> tuple[Any, int, dict[str, int]]:
-    """Of `_arrangement`, all plain."""
+    """The arguments of `_arrangement`, all plain."""
     if axes is not None and not isinstance(axes, str):
         axes = tuple(axes)
     return axes, array.ndim, {name: operator.index(size) for name, size in sizes.items()}

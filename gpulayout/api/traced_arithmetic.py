@@ -168,6 +168,21 @@ def _option(value: Any) -> Any:
     return float.fromhex(value[1]) if value[0] == "float" else [_option(part) for part in value[1:]]
 
 
+def plain_options(change: ElementChange) -> Constants:
+    """The keywords of a call that asks for the same, their numbers as tuples."""
+    return tuple([(name, _plain_option(value)) for name, value in change.options.items()])
+
+
+def _plain_option(value: Any) -> Any:
+    if isinstance(value, ElementType):
+        return value.value
+    return _tuples(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _tuples(numbers: Any) -> Any:
+    return tuple([_tuples(number) for number in numbers]) if isinstance(numbers, list) else numbers
+
+
 # ---- the operations that keywords ask for ----------------------------------------------------------------------------
 
 
@@ -196,21 +211,6 @@ def operations_for(
                 "function"
             )
     return operations
-
-
-def plain_options(change: ElementChange) -> Constants:
-    """The keywords of a call that asks for the same, their numbers as lists."""
-    return tuple([(name, _plain_option(value)) for name, value in change.options.items()])
-
-
-def _plain_option(value: Any) -> Any:
-    if isinstance(value, ElementType):
-        return value.value
-    return _tuples(value.tolist()) if isinstance(value, np.ndarray) else value
-
-
-def _tuples(numbers: Any) -> Any:
-    return tuple([_tuples(number) for number in numbers]) if isinstance(numbers, list) else numbers
 
 
 @constant_in_graphs

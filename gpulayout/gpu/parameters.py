@@ -1,5 +1,5 @@
-"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`,
-`GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
+"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplWordsMove`, `GplJob`,
+`GplMany`, `GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
 
 All are passed by value, and the fields have the same order here and there.  After the fixed head of a `GplMove` all
 words are as wide as the index, 4 or 8 bytes.

@@ -20,7 +20,7 @@ def constant_in_graphs(function: Planned) -> Planned:
     return function
 
 
-_REFUSING: dict[str, Callable[..., Any]] = {}
+_REFUSING: dict[str, Callable[..., Any]] = {}  # by name: no two files give a function of this kind the same one
 
 
 def refusing_in_graphs(function: Planned) -> Planned:

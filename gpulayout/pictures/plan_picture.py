@@ -81,7 +81,7 @@ class PlanFigure:
 def plan_figure(
     source: Shape, target: Shape, facts: Sequence[str] = (), names: Sequence[str] | None = None
 ) -> PlanFigure:
-    """The picture of a relayout, with these facts at its top."""
+    """What the picture of a relayout shows, with these facts at its top."""
     figures = figure_of(source, names=names), figure_of(target, names=names)
     if figures[1].reason:
         return PlanFigure(*figures, facts=tuple(facts))

@@ -8,6 +8,7 @@ r"""Rules: what becomes of the tensors whose names fit a regular expression.
 
 The regular expression fits the whole name of a tensor, and `rank` its rank.  Of several patterns, the one with the
 tensor's rank is taken.
+
 Rules come in sets: those of the command line, then those of each map.  A tensor belongs to the first set with a rule
 for it.  Within a set only one rule may fit, or several for different kinds of tensors.
 """

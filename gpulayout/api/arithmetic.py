@@ -86,9 +86,7 @@ class ElementChange(NamedTuple):
         if self.arithmetic.form == "scale and shift" and self.arithmetic.steps[0].operation == "divide":
             given["divide"] = True
         several = [{*found} - {0, 1} for found in zip(*self.blocks)]
-        if any(several) and all(
-            len(found) < 2 for found in several
-        ):  # blocks of different sizes divide the array exactly
+        if any(several) and all(len(found) < 2 for found in several):  # others divide the array exactly
             given["block"] = tuple([max(found, default=1) for found in several])
         return given
 

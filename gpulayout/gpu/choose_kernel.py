@@ -11,7 +11,7 @@ Families, fastest first:
     bits     packed elements that do not move as whole bytes
     lookup   tiles that cut the array into too many regions, or split bytes
 
-Elements that change their type or their value on the way take the first six, compiled for both types.
+Elements that change their type or their value on the way take the first five, compiled for both types.
 
 A plan depends on the pointers only modulo 16, so it can be cached.
 """

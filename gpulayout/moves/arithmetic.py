@@ -147,20 +147,20 @@ class ConvertMove(Frozen):
         return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
 
 
-# ---- as numbers, which kernels/convert.cuh takes, in CUDA and in the native engine -----------------------------------
-
-# Kinds of element types, what the special codes of a float mean, and the operations of a step.
-KINDS = {"boolean": 0, "unsigned": 1, "signed": 2, "float": 3, "power": 4}
-SPECIAL_CODES = {"ieee": 0, "nan": 1, "finite": 2, "unsigned_zero": 3}
-OPERATIONS = {"multiply": 1, "add": 2, "subtract": 3, "divide": 4, "round": 5}
-
-
 @functools.cache
 def range_of(element_type: ElementType) -> tuple[int, int]:
     """The lowest and the highest number of an integer type, or of pred."""
     if element_type.is_signed:
         return -1 << element_type.bits - 1, (1 << element_type.bits - 1) - 1
     return 0, (1 << element_type.bits) - 1
+
+
+# ---- as numbers, which kernels/convert.cuh takes, in CUDA and in the native engine -----------------------------------
+
+# Kinds of element types, what the special codes of a float mean, and the operations of a step.
+KINDS = {"boolean": 0, "unsigned": 1, "signed": 2, "float": 3, "power": 4}
+SPECIAL_CODES = {"ieee": 0, "nan": 1, "finite": 2, "unsigned_zero": 3}
+OPERATIONS = {"multiply": 1, "add": 2, "subtract": 3, "divide": 4, "round": 5}
 
 
 def type_number(element_type: ElementType) -> int:

@@ -28,7 +28,7 @@ bool read_steps(PyObject* given, std::vector<Step>& steps) {
         long long divisor, side, bound;
         unsigned long long weight;
         const bool is_tuple = one && PyTuple_Check(one);
-        if (one && !is_tuple) PyErr_SetString(PyExc_TypeError, "a step is a tuple, see index_steps.py");
+        if (one && !is_tuple) PyErr_SetString(PyExc_TypeError, "a step is a tuple, see index.py");
         const bool ok = is_tuple && PyArg_ParseTuple(one, "iiiiLKLLp:step", &s.kind, &s.into, &s.base, &s.number, &divisor, &weight, &side, &bound, &s.checks);
         Py_XDECREF(one);
         if (!ok) return false;

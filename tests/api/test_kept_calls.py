@@ -93,6 +93,16 @@ def test_options_that_ask_for_nothing_are_none_for_plain_values_too():
         gl.pack([[1, 2], [3, 4]], "C", scale=None)
 
 
+def test_lists_of_the_same_numbers_are_packed_as_each_call_says(plans_anew):
+    """A call with another layout or other arithmetic is another call, though its list is the same."""
+    numbers = [[1.0, 2.0], [3.0, 4.0]]
+    for _ in range(3):
+        for options, factor in (({}, 1), ({"scale": 2}, 2), ({"scale": 3}, 3)):
+            for layout, order in (("{0,1}", "F"), ("{1,0}", "C")):
+                found = gl.pack(numbers, f"f32[2,2]{layout}", **options)
+                assert np.array_equal(found, np.ravel(numbers, order) * factor)
+
+
 def test_only_torchs_types_are_read_as_such(plans_anew):
     class dtype:  # noqa: N801 - it is named like torch's
         def __init__(self, kind):

@@ -152,6 +152,16 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
     assert len(kept.kinds) >= 3  # buffers at other phases have launches of their own
 
 
+def test_targets_say_nothing_of_new_results(cupy):
+    """Whatever the length of the outputs before it, a new result has the length that the plan says."""
+    plan, buffer, _ = prepared(cupy)
+    for length in range(240, 280, 4):
+        out = cupy.empty(length, np.float32)
+        assert plan(buffer).tolist() == expected(plan, buffer)
+        assert plan(buffer, out=out) is out and out[:240].tolist() == expected(plan, buffer)
+        assert plan(buffer).tolist() == expected(plan, buffer)
+
+
 def test_not_every_length_of_a_buffer_is_remembered(cupy):
     plan, _, _ = prepared(cupy)
     memory, room = numbers(cupy, 1000), cupy.empty(1000, np.float32)

@@ -234,6 +234,7 @@ COMPILED = {
     "logical": lambda a: a.logical() * 2,
     "to": lambda a: a.to("{0,1:T(4,2)}"),
     "to twice": lambda a: a.to("{0,1:T(4,2)}").to("{1,0:PD(4,8)}").logical(),
+    "to another type": lambda a: a.to("{0,1:PD(4,8)}", dtype="bf16", scale=[1, 2, 3, 4, 5]),
     "to the same": lambda a: a.to("{1,0}").to("{1,0}"),
     "elements": lambda a: a[1, 2] + a[::-1, ::2] * a[0, ...][::2],
     "relayout": lambda a: gl.relayout(a, "{0,1}"),

@@ -378,6 +378,32 @@ def test_sizes_that_equal_others_do_not_reach_the_kept_moves():
         gl.transpose(given, "(a b) -> b a", a=True)
 
 
+def test_tensors_of_other_sizes_strides_and_types_have_moves_of_their_own():
+    """The words of the calls are the same, and each is one of many: it is that of torch's own operations."""
+    whole = numbers(6, 4)
+    calls = [
+        lambda x: gl.pack(x, "{0,1:T(2,2)}"),
+        lambda x: gl.pack(x, "{0,1}", scale=3),
+        lambda x: gl.transpose(x),
+        lambda x: gl.transpose(x, "(a b) c -> c b a", a=2),
+        lambda x: gl.transpose(x, "(a b) c -> c b a", b=2),
+    ]
+    for given in (whole, whole[:4], whole[:, ::2], whole[:2].t(), whole.float(), whole):
+        for call in calls:
+            found = call(given)
+            weights = torch.randn_like(found)
+            expected, way_back = torch.func.vjp(call, given.detach())
+            assert found.equal(expected)
+            assert torch.autograd.grad(found, given, weights)[0].equal(way_back(weights)[0])
+
+
+def test_a_tensor_that_is_no_such_buffer_is_refused_after_one_that_is():
+    call = lambda x: gl.unpack(x, "f64[6,4]{0,1}")  # noqa: E731
+    assert call(numbers(4, 6).t()).shape == (6, 4)
+    with pytest.raises(BufferError):
+        call(numbers(6, 4))
+
+
 def test_operators_keep_torch_s_rules():
     """torch.library.opcheck: schema, fake results, autograd, and compiled with open sizes."""
     source, target = "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,4)PV(one)}"

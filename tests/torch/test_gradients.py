@@ -404,6 +404,26 @@ def test_a_tensor_that_is_no_such_buffer_is_refused_after_one_that_is():
         call(numbers(6, 4))
 
 
+class Blocked(torch.autograd.Function):
+    """Passes numbers on, and no gradient."""
+
+    @staticmethod
+    def forward(ctx, given):
+        return given.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": 2}])
+def test_no_gradient_stays_none(options):
+    """As in torch's own operations, it does not become zeros on the way."""
+    given = numbers(2, 3)
+    for found in (gl.pack(given, "{0,1}", **options), gl.transpose(given, **options), given * 2):
+        assert torch.autograd.grad(Blocked.apply(found).sum(), given, allow_unused=True) == (None,)
+
+
 def test_operators_keep_torch_s_rules():
     """torch.library.opcheck: schema, fake results, autograd, and compiled with open sizes."""
     source, target = "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,4)PV(one)}"

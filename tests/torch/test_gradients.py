@@ -404,6 +404,21 @@ def test_a_tensor_that_is_no_such_buffer_is_refused_after_one_that_is():
         call(numbers(6, 4))
 
 
+def test_layouts_that_only_permute_one_axis():
+    """Their buffers have the sizes of the array, and are not the array."""
+    one, other = "f64[12]{0:T(6)(2,1)}", "f64[12]{0:T(3)(4,1)}"
+    weights = torch.arange(12.0, dtype=torch.float64)
+    for call, back in (
+        (lambda x: gl.pack(x, one), lambda x: gl.unpack(x, one)),
+        (lambda x: gl.unpack(x, one), lambda x: gl.pack(x, one)),
+        (lambda x: gl.relayout(x, one, other), lambda x: gl.relayout(x, other, one)),
+    ):
+        given = numbers(12)
+        found = call(given)
+        assert found.equal(call(given.detach())) and not found.equal(given)
+        assert torch.autograd.grad(found, given, weights)[0].equal(back(weights))
+
+
 class Blocked(torch.autograd.Function):
     """Passes numbers on, and no gradient."""
 

@@ -77,7 +77,7 @@ def from_plain(value: Any) -> Any:
     >>> str(from_plain(plain(Shape("f32", (2, 3), "{0,1:PD(3,5)}"))))
     'f32[2,3]{0,1:PD(3,5)}'
     """
-    if not isinstance(value, tuple):
+    if not isinstance(value, tuple) or value[:1] not in (("shape",), ("layout",)):  # a tuple of a caller's is no shape
         return value
     if value[0] == "shape":
         return Shape(value[1], value[2], from_plain(value[4]), dynamic_dimensions=value[3])

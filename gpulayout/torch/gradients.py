@@ -26,7 +26,6 @@ from gpulayout.api.running import call_key, run
 from gpulayout.api.torch_tensors import TORCH, check_memory, plain_address
 from gpulayout.api.traced import traced
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.torch.moves import (
     TensorMove,
@@ -134,23 +133,21 @@ class TensorChange:
         return gradient if self.before is None else moved(gradient, self.before.adjoint)
 
     def _scaled(self, tensor: Any, element_type: ElementType) -> Any:
-        """The linear part of the arithmetic, on the logical array."""
-        if self._factors:
-            tensor = tensor.to(_torch_type(self.change.arithmetic.compute))
-        for operation, factor, blocks in self._factors:
-            factor = _spread(factor.to(tensor.device), blocks, tuple(tensor.shape))
+        """The linear part of the arithmetic, on the logical array.
+
+        The factors become tensors anew each time: those made inside of a mode of torch belong to it.
+        """
+        arithmetic = self.change.arithmetic
+        factors = [step for step in arithmetic.steps if step.operation in ("multiply", "divide")]
+        if factors:
+            tensor = tensor.to(_torch_type(arithmetic.compute))
+        for operation, number in factors:
+            assert number is not None
+            parameter = self.change.parameters[number]
+            factor = torch.tensor(parameter.values, device=tensor.device)
+            factor = _spread(factor, parameter.blocks, tuple(tensor.shape))
             tensor = tensor * factor if operation == "multiply" else tensor / factor
         return tensor.to(_torch_type(element_type))
-
-    @cached_property
-    def _factors(self) -> list[tuple[str, Any, tuple[int, ...]]]:
-        """What multiplies or divides, in order, each with its blocks."""
-        found: list[tuple[str, Any, tuple[int, ...]]] = []
-        for operation, number in self.change.arithmetic.steps:
-            if number is not None and operation in ("multiply", "divide"):
-                parameter = self.change.parameters[number]
-                found.append((operation, torch.tensor(parameter.values), parameter.blocks))
-        return found
 
 
 def _spread(factor: Any, blocks: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
@@ -213,7 +210,7 @@ def _kept_move(call: Call, given: Any) -> TensorMove | TensorChange:
     key = call_key(call.verb, given, call.source, call.target, None, call.options, call.sizes)
     if key is None:
         return _planned(call, given)
-    key = *key, given.dtype, given.shape, given.stride()
+    key = *key, given.dtype, given.device, given.shape, given.stride()
     move = _moves.get(key)
     if move is None:
         move = _planned(call, given)

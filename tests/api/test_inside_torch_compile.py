@@ -58,6 +58,8 @@ WRONG = {
     "another rank": (lambda x: gl.pack(x, "{1,0}"), gl.LayoutError, "minor_to_major (1, 0) has 2 entries"),
     "a short buffer": (lambda x: gl.unpack(x, "f32[7]"), BufferError, "buffer has 6 elements, but f32[7]{0} needs 7"),
     "text": (lambda x: gl.relayout(x, "f32[6", "{0}"), gl.LayoutError, "f32[6"),
+    "a tuple as a layout": (lambda x: gl.pack(x, (0,)), TypeError, "not tuple: write gl.Layout((0,))"),
+    "an empty tuple as a shape": (lambda x: gl.unpack(x, ()), TypeError, "not tuple: write gl.Shape('f32', ())"),
     "a job of another type": (
         lambda x: gl.relayout_many([(x, "f32[6]", "{0}"), (x, "s32[6]", "{0}")]),
         TypeError,

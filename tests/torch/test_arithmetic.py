@@ -136,6 +136,27 @@ def test_a_repeated_call_has_the_gradient_of_the_numbers_that_it_gets(scale):
             assert torch.allclose(gradient, expected.expand(2, 3))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # by torch, in FakeTensorMode
+def test_a_gradient_inside_of_a_mode_leaves_nothing_to_later_ones():
+    """Tensors that a mode makes are fake, or cannot be saved: nothing that lasts may hold one."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    given = numbers(2, 3)
+    for mode in (lambda: FakeTensorMode(allow_non_fake_inputs=True), torch.inference_mode):
+        found = gl.pack(given, "{0,1}", scale=3.0).sum()
+        with mode():
+            torch.autograd.grad(found, given)
+        (gradient,) = torch.autograd.grad(gl.pack(given, "{0,1}", scale=3.0).sum(), given, create_graph=True)
+        assert type(gradient) is torch.Tensor and gradient.tolist() == [[3, 3, 3]] * 2
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": 2.0}], ids=str)
+def test_a_call_in_memory_leaves_nothing_to_tensors_without_memory(options):
+    gl.pack(numbers(2, 3), "{0,1}", **options)
+    with pytest.raises(TypeError, match="meta"):
+        gl.pack(torch.empty(2, 3, dtype=torch.float64, device="meta", requires_grad=True), "{0,1}", **options)
+
+
 @pytest.mark.parametrize("given", [torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)])
 def test_parameters_that_require_a_gradient_are_refused(given):
     for name in ("scale", "shift", "mean", "std"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -31,7 +32,7 @@ def no_constant(name: str, kind: str) -> BufferError:
     )
 
 
-class Library:
+class Library(ABC):
     """What the functions need to know about the arrays of one library.  `given` is always such an array.
 
     The answers here are those of a library that need not know of a call: its arrays never change, and no gradient
@@ -46,6 +47,7 @@ class Library:
 
     def will_be_written(self, given: Any) -> None:
         """Tell the library that the values of an array change now: every check of the call has passed."""
+        return  # most need not know
 
     def is_plainly_followed(self, given: Any) -> bool:
         """True if a gradient follows the values of an array that `requires_grad`, and nothing else has to be known.
@@ -62,12 +64,12 @@ class Library:
         """The array for a call that needs its strides and its element type, but none of its values."""
         return given
 
+    @abstractmethod
     def exported(self, given: Any, role: str, writing: bool) -> Any:
         """What to open over the memory of an array: a NumPy array, or an object with DLPack.
 
         TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`.
         """
-        raise NotImplementedError
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same function for calls that the library must not look into when it compiles its caller."""
@@ -84,6 +86,7 @@ class Library:
         """
         return False
 
+    @abstractmethod
     def empty(
         self,
         given: Any,
@@ -100,7 +103,6 @@ class Library:
         shape, dtype, like   as `Backend.empty` takes them
         label                the element type that a call asks for; None for that of `given`, for indices and for bytes
         """
-        raise NotImplementedError
 
     def give_back(self, made: Any, given: Any) -> Any:
         """What `empty` made, as an array of the library over the same memory."""
@@ -117,8 +119,8 @@ class Library:
         """
         return None
 
+    @abstractmethod
     def view(
         self, given: Any, backend: Backend, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> Any:
         """An array of the library over the memory of `given`, which is open as `array`; strides in bytes."""
-        raise NotImplementedError

@@ -439,3 +439,15 @@ def test_jax_arrays_are_never_written():
     with pytest.raises(BufferError, match="^out is read-only: JAX arrays never change$"):
         gl.relayout(FLOATS, LINE, "{0,1}", out=given)
     assert given.tolist() == FLOATS.tolist()
+
+
+def test_torch_knows_that_many_outputs_change():
+    """A gradient that needs the old values must not be computed from the new ones."""
+    torch = pytest.importorskip("torch")
+    given, out = torch.arange(6.0), torch.ones(6)
+    weights = torch.ones(6, requires_grad=True)
+    product = (weights * out).sum()  # whose gradient is `out`
+    gl.relayout_many([(given, "f32[2,3]", "{0,1}"), (given, "f32[2,3]", "{0,1}")], out=[out, None])
+    assert out.tolist() == [0, 3, 1, 4, 2, 5]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()

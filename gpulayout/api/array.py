@@ -24,7 +24,6 @@ from gpulayout.api.array_graphs import (
 from gpulayout.api.array_types import (
     AnyArray,
     ArithmeticOptions,
-    ByteCount,
     HostArray,
     Kind,
     OwnKind,
@@ -40,7 +39,7 @@ from gpulayout.api.shape_arguments import as_target, given_shape
 from gpulayout.api.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
 from gpulayout.api.traced import between_graphs
 from gpulayout.api.view import view
-from gpulayout.layout.checks import counted, type_text
+from gpulayout.layout.checks import ByteCount, counted, type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -70,8 +70,6 @@ class Undecided(int):
     For a sequence of `Any`, pyright takes the first overload that matches.  That overload has to return `Any`.
     """
 
-
-ByteCount: TypeAlias = SupportsIndex | str  # bytes, or text such as "512M"
 
 # Indices.  A bool is an int to a checker, but the functions refuse it.
 Integer: TypeAlias = int | np.integer[Any]
@@ -163,10 +161,8 @@ ArithmeticOptions.__signature__ = inspect.Signature(  # type: ignore[attr-define
     [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in ArithmeticOptions.__annotations__]
 )
 
-BackendName: TypeAlias = Literal["auto", "numpy", "cupy"]
 IndexMode: TypeAlias = Literal["raise", "wrap", "clip"]
 PaddingMode: TypeAlias = Literal["raise", "mark"]
-ConfigMode: TypeAlias = Literal["stdout", "dicts"]
 
 Out = TypeVar("Out", bound=WritableArray)
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -12,12 +12,11 @@ import logging
 import os
 import platform
 from types import ModuleType
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import ml_dtypes
 import numpy as np
 
-from gpulayout.api.array_types import BackendName, ConfigMode
 from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.cpu.threads import MOST_THREADS, BadThreadCount, reason_of_count, thread_count
@@ -27,6 +26,9 @@ from gpulayout.layout.checks import check_word, value_text, whole_number
 from gpulayout.layout.choice import Choice, Choices
 from gpulayout.moves.backend import Backend
 from gpulayout.version import __version__
+
+BackendName: TypeAlias = Literal["auto", "numpy", "cupy"]
+ConfigMode: TypeAlias = Literal["stdout", "dicts"]
 
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")

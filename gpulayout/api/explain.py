@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gpulayout.api.array_types import ByteCount
 from gpulayout.cpu import choose_plan, native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import Device
@@ -14,7 +13,7 @@ from gpulayout.gpu.kernel_costs import arithmetic_instructions
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.gpu.traffic import requests
-from gpulayout.layout.checks import byte_count, counted
+from gpulayout.layout.checks import ByteCount, byte_count, counted
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.padding import value_text

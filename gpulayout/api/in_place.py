@@ -11,13 +11,13 @@ from typing import Any, overload
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import ByteCount, Out
+from gpulayout.api.array_types import Out
 from gpulayout.api.backends import host_backend
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
 from gpulayout.api.same_kind import on_memory
 from gpulayout.gpu.run import CudaBackend
-from gpulayout.layout.checks import byte_count, counted
+from gpulayout.layout.checks import ByteCount, byte_count, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps

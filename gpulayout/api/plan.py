@@ -10,7 +10,6 @@ from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_types import (
     AnyArray,
     ArithmeticOptions,
-    ByteCount,
     HostArray,
     Kind,
     Out,
@@ -30,7 +29,7 @@ from gpulayout.api.running import run_request
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.api.stream import Progress, stream
 from gpulayout.api.traced import traced, traced_plan
-from gpulayout.layout.checks import byte_count
+from gpulayout.layout.checks import ByteCount, byte_count
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.picture import Picture

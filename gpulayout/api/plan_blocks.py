@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 
-from gpulayout.api.array_types import ByteCount, Out
+from gpulayout.api.array_types import Out
 from gpulayout.api.memory_checks import check_buffer_dtype
 from gpulayout.api.request import Request
 from gpulayout.api.running import run_request
 from gpulayout.layout import checks
-from gpulayout.layout.checks import byte_count
+from gpulayout.layout.checks import ByteCount, byte_count
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BoxGrid, box_grid
 from gpulayout.moves.runs import Runs

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from gpulayout.api.arithmetic import Asked, ElementChange
 from gpulayout.api.array_checks import is_flat
 from gpulayout.api.array_graphs import check_source, plan_in_graph
-from gpulayout.api.array_types import ByteCount
-from gpulayout.api.packing import pack
+from gpulayout.api.running import run
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.api.traced_arithmetic import Constants, plain_options
+from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.shape import Shape
 
@@ -83,13 +83,13 @@ class PlanValue:
             return getattr(whole, name)
 
 
-def run_on_array(run: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:
+def run_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:
     """The call of a plan for an `Array`: another one, or `out` if that is one."""
     if is_compiling():
-        anew = functools.partial(run, array, out=out, max_bytes=max_bytes)
-        return plan_in_graph(run, array, out, max_bytes, anew)
-    check_source(array.shape, run.source)
-    if not is_flat(array.buffer) and out is max_bytes is run.change is None:  # also where its strides are out of reach
-        return array.holding(pack(array.buffer, run.target), run.target)
-    moved = run(array.buffer, out=buffer_to_write(out, run.target), max_bytes=max_bytes)
-    return out if isinstance(out, ShapedBuffer) else array.holding(moved, run.target)
+        anew = functools.partial(plan, array, out=out, max_bytes=max_bytes)
+        return plan_in_graph(plan, array, out, max_bytes, anew)
+    check_source(array.shape, plan.source)
+    if not is_flat(array.buffer) and out is max_bytes is plan.change is None:  # also where its strides are out of reach
+        return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
+    moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)
+    return out if isinstance(out, ShapedBuffer) else array.holding(moved, plan.target)

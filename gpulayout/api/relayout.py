@@ -8,20 +8,12 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from gpulayout.api.array_graphs import relayout_in_graph
-from gpulayout.api.array_types import (
-    AnyArray,
-    ArithmeticOptions,
-    ByteCount,
-    HostArray,
-    Kind,
-    Out,
-    OwnKind,
-    TargetLike,
-)
+from gpulayout.api.array_types import AnyArray, ArithmeticOptions, HostArray, Kind, Out, OwnKind, TargetLike
 from gpulayout.api.plan import plan
 from gpulayout.api.running import run
 from gpulayout.api.shape_arguments import sides_of
 from gpulayout.api.shaped_buffer import Pair, ShapedBuffer
+from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.graph_constants import is_compiling
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.arithmetic import ElementChange
-from gpulayout.api.array_types import ByteCount, HostArray
+from gpulayout.api.array_types import HostArray
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.in_place import InPlace, in_place
 from gpulayout.api.kept import Kept
@@ -23,7 +23,7 @@ from gpulayout.api.memory_checks import flat_buffer
 from gpulayout.api.parameters import Parameter
 from gpulayout.api.reading import Call, read_arguments
 from gpulayout.api.same_kind import ArrayCall
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import ByteCount, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared

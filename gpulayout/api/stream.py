@@ -27,8 +27,8 @@ from gpulayout.api.array_types import Out
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.memory_checks import flat_buffer
-from gpulayout.api.packing import pack, unpack
 from gpulayout.api.request import Request
+from gpulayout.api.running import run
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -242,11 +242,11 @@ def _gather(side: _Side, runs: Runs, memory: AnyArray) -> None:
     """Copy the runs of a buffer into memory of the same backend, one after the other."""
     if runs.run_count:
         rows = side.runs(runs)
-        pack(rows, Shape("u8", rows.shape), out=memory)
+        run("pack", rows, None, Shape("u8", rows.shape), memory)
 
 
 def _scatter(memory: AnyArray, runs: Runs, side: _Side) -> None:
     """The reverse."""
     if runs.run_count:
         rows = side.runs(runs)
-        unpack(memory, Shape("u8", rows.shape), out=rows)
+        run("unpack", memory, Shape("u8", rows.shape), None, rows)

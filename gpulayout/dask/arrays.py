@@ -21,10 +21,9 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
 from gpulayout.api.arithmetic import Asked, ElementChange, check_simple
-from gpulayout.api.array_types import ByteCount
 from gpulayout.api.transpose import transpose
 from gpulayout.dask.slabs import Chunks, Sizes
-from gpulayout.layout.checks import byte_count, number_text, type_text
+from gpulayout.layout.checks import ByteCount, byte_count, number_text, type_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape

@@ -15,7 +15,7 @@ from gpulayout.api import relayout as relayouts
 from gpulayout.api import view as views
 from gpulayout.api.arithmetic import ElementChange
 from gpulayout.api.array_elements import host_buffer
-from gpulayout.api.array_types import ArithmeticOptions, ByteCount, ShapeLike, TargetLike
+from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.api.memory_checks import check_array, check_buffer_dtype, too_short
 from gpulayout.api.shape_arguments import as_target, check_whole, converted_target, own_shape, sides_of
 from gpulayout.api.shaped_buffer import ShapedBuffer
@@ -33,6 +33,7 @@ from gpulayout.dask.arrays import (
     untyped,
 )
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
+from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape

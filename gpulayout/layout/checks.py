@@ -6,11 +6,13 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from fractions import Fraction
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
+
+ByteCount: TypeAlias = SupportsIndex | str  # bytes, or text such as "512M"
 
 INT64_MAX = 2**63 - 1
 TOO_LARGE = 2**256  # `product` stops here
@@ -202,7 +204,7 @@ def count(field: str, value: object, context: Text = "") -> int:
     return found
 
 
-def byte_count(field: str, value: SupportsIndex | str) -> int:
+def byte_count(field: str, value: ByteCount) -> int:
     """A number of bytes from an integer, or from text with a unit of 1024, 1024^2, ....
 
     Parts of a byte are left off.  LayoutError for other text, LayoutTypeError for other types.

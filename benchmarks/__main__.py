@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.report import report
 from benchmarks.run import Run, wanted_cases
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 
 SHOWN_NAMES = 8
 

@@ -6,7 +6,7 @@ from benchmarks.cases.select import quick
 from benchmarks.numpy_side import NumpySide
 from benchmarks.record import kernel_of
 from benchmarks.recorder import find, prepared
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 
 
 def pytest_addoption(parser):

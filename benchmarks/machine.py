@@ -11,7 +11,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 from gpulayout.cpu.threads import thread_count
 from gpulayout.version import __version__
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from benchmarks.machine import machine_here
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 from gpulayout.gpu.kernel_numbers import FIXED_TILES, FULL_TILES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

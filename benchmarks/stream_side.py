@@ -18,7 +18,7 @@ import numpy as np
 
 import gpulayout as gl
 from benchmarks.machine import machine
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 
 MIB = 1 << 20
 CASES = (

@@ -73,23 +73,22 @@ More
 
 import typing as _typing
 
-import gpulayout.api.same_kind as _same_kind
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 import gpulayout.layout.text as _text
+import gpulayout.running.same_kind as _same_kind
 from gpulayout import xla
-from gpulayout.api.array import Array, asarray
-from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.backends import BackendUnavailable, show_config, use_backend, use_threads
-from gpulayout.api.code import code
-from gpulayout.api.indexing import convert_linear, delinearize, linearize
-from gpulayout.api.many import relayout_many
-from gpulayout.api.packing import pack, shape_of, unpack, zeros
-from gpulayout.api.plan import Plan, plan
-from gpulayout.api.relayout import relayout
-from gpulayout.api.transpose import transpose
-from gpulayout.api.view import view
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.calls.array import Array, asarray
+from gpulayout.calls.many import relayout_many
+from gpulayout.calls.packing import pack, shape_of, unpack, zeros
+from gpulayout.calls.relayout import relayout
+from gpulayout.calls.transpose import transpose
+from gpulayout.calls.view import view
+from gpulayout.choices.backends import BackendUnavailable, show_config, use_backend, use_threads
+from gpulayout.codegen.code import code
 from gpulayout.files.relayout_file import relayout_file
+from gpulayout.indices.indexing import convert_linear, delinearize, linearize
 from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType
@@ -103,6 +102,7 @@ from gpulayout.layout.stride_table import stride_table
 from gpulayout.layout.text import parse_shape
 from gpulayout.layout.tile import COMBINE, Tile
 from gpulayout.moves.lowered import Lowered
+from gpulayout.plans.plan import Plan, plan
 from gpulayout.version import __version__
 
 if _typing.TYPE_CHECKING:

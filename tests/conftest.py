@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 import gpulayout
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from tests.support import effort, executors, fake_cuda, fake_cupy, foreign, machine

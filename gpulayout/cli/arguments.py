@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from gpulayout.api.shape_arguments import check_layout_text
 from gpulayout.cli.failures import printable, with_options
 from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
@@ -21,6 +20,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout, parse_array_shape
+from gpulayout.requests.shape_arguments import check_layout_text
 
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from gpulayout.api.backends import default_backend, gpu_backend, gpu_problem, host_backend, selected, show_config
+from gpulayout.choices.backends import default_backend, gpu_backend, gpu_problem, host_backend, selected, show_config
 from gpulayout.cli.failures import Failure
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.moves.backend import Backend

@@ -17,9 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from gpulayout.api.backends import gpu_versions, host_backend
-from gpulayout.api.index_conversion import conversion
-from gpulayout.api.indexing import delinearize, linearize
+from gpulayout.choices.backends import gpu_versions, host_backend
 from gpulayout.cli.arguments import read_shape
 from gpulayout.cli.backends import array_module, backends_here, medians_in_turns, on_host
 from gpulayout.cli.failures import Failure
@@ -28,6 +26,8 @@ from gpulayout.cpu import native
 from gpulayout.cpu.threads import thread_count
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.run import CudaBackend
+from gpulayout.indices.index_conversion import conversion
+from gpulayout.indices.indexing import delinearize, linearize
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.backend import AnyArray, Backend

@@ -11,13 +11,13 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from gpulayout.api.backends import host_backend
-from gpulayout.api.indexing import delinearize, linearize
-from gpulayout.api.packing import pack, unpack
-from gpulayout.api.relayout import relayout
+from gpulayout.calls.packing import pack, unpack
+from gpulayout.calls.relayout import relayout
+from gpulayout.choices.backends import host_backend
 from gpulayout.cli.backends import array_module, backends_here, copy_seconds, median_seconds, on_host
 from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cpu import native
+from gpulayout.indices.indexing import delinearize, linearize
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape

@@ -6,11 +6,9 @@ from typing import Any, Unpack
 
 import click
 
-from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.explain import arithmetic_text, explain_blocks, picture_facts
-from gpulayout.api.explain import explain as explained
-from gpulayout.api.plan import Plan, plan
-from gpulayout.api.plan_blocks import Blocks
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.choices.explain import arithmetic_text, explain_blocks, picture_facts
+from gpulayout.choices.explain import explain as explained
 from gpulayout.cli.arguments import (
     ARITHMETIC,
     names_for,
@@ -34,6 +32,8 @@ from gpulayout.gpu.traffic import requests, sector_fraction
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.page import plan_page
 from gpulayout.pictures.plan_picture import plan_figure
+from gpulayout.plans.plan import Plan, plan
+from gpulayout.plans.plan_blocks import Blocks
 
 
 @click.command(short_help="Say what a relayout would do, without doing it.")

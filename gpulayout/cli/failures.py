@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import click
 
-from gpulayout.api.backends import BackendUnavailable
+from gpulayout.choices.backends import BackendUnavailable
 from gpulayout.cpu.native import BadNativeChoice
 from gpulayout.cpu.threads import BadThreadCount
 from gpulayout.files.errors import FileError

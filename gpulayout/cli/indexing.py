@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from gpulayout.api.indexing import delinearize, linearize
 from gpulayout.cli.arguments import read_shape
 from gpulayout.cli.output import json_option, print_json
+from gpulayout.indices.indexing import delinearize, linearize
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import byte_and_bit, stride_table
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.cli.failures import failures_in_one_line, print_note, printable, says_what_is_missing, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
@@ -26,6 +25,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.requests.arithmetic import SIMPLE
 
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from gpulayout.api.arithmetic import SIMPLE
 from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, Decorator, read_memory, read_shape_or_layout, with_all
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
@@ -30,6 +29,7 @@ from gpulayout.files.standard_streams import File, check_standard_output_open, o
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
+from gpulayout.requests.arithmetic import SIMPLE
 
 FILES: tuple[Decorator, ...] = (
     click.argument("source", metavar="IN.npy", type=FILE_NAME),

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import click
 from rich.table import Table
 
-from gpulayout.api.code import Language, code
 from gpulayout.cli.arguments import FILE_NAME, names_for, names_option, read_shape_or_file, shape_of_file
 from gpulayout.cli.failures import printable
 from gpulayout.cli.output import (
@@ -23,6 +22,7 @@ from gpulayout.cli.output import (
     write_page,
 )
 from gpulayout.cli.show_hlo import SORTS, show_hlo
+from gpulayout.codegen.code import Language, code
 from gpulayout.files.npy import Header
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import clipped, counted

@@ -20,13 +20,13 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
-from gpulayout.api.arithmetic import Asked, ElementChange, check_simple
-from gpulayout.api.transpose import transpose
+from gpulayout.calls.transpose import transpose
 from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout.checks import ByteCount, byte_count, number_text, type_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.requests.arithmetic import Asked, ElementChange, check_simple
 
 untyped: Any = da  # for calls of functions that Dask leaves untyped
 Key: TypeAlias = "tuple[str | int, ...]"

@@ -8,12 +8,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from gpulayout.api import indexing
-from gpulayout.api.array_types import IndexMode, PaddingMode, ShapeLike, TargetLike
-from gpulayout.api.shape_arguments import as_target
+from gpulayout.arrays.array_types import IndexMode, PaddingMode, ShapeLike, TargetLike
 from gpulayout.dask.arrays import check_dask, rechunked, untyped
+from gpulayout.indices import indexing
 from gpulayout.layout.checks import counted
 from gpulayout.layout.text import as_shape
+from gpulayout.requests.shape_arguments import as_target
 
 
 def linearize(index: da.Array | Sequence[Any], shape: ShapeLike, *, mode: IndexMode = "raise") -> da.Array:

@@ -10,15 +10,13 @@ import dask.array as da
 import numpy as np
 from dask._task_spec import Task, TaskRef
 
-from gpulayout.api import packing
-from gpulayout.api import relayout as relayouts
-from gpulayout.api import view as views
-from gpulayout.api.arithmetic import ElementChange
-from gpulayout.api.array_elements import host_buffer
-from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
-from gpulayout.api.memory_checks import check_array, check_buffer_dtype, too_short
-from gpulayout.api.shape_arguments import as_target, check_whole, converted_target, own_shape, sides_of
-from gpulayout.api.shaped_buffer import ShapedBuffer
+from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
+from gpulayout.arrays.memory_checks import check_array, check_buffer_dtype, too_short
+from gpulayout.arrays.shaped_buffer import ShapedBuffer
+from gpulayout.calls import packing
+from gpulayout.calls import relayout as relayouts
+from gpulayout.calls import view as views
+from gpulayout.calls.array_elements import host_buffer
 from gpulayout.dask.arrays import (
     ChunkChange,
     Key,
@@ -40,6 +38,8 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, parse_shape
 from gpulayout.moves.move import check_same_array, check_same_dimensions, check_storable
 from gpulayout.moves.placement import view_strides
+from gpulayout.requests.arithmetic import ElementChange
+from gpulayout.requests.shape_arguments import as_target, check_whole, converted_target, own_shape, sides_of
 
 
 def pack(

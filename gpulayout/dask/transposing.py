@@ -17,8 +17,7 @@ from typing import Any
 import dask.array as da
 from dask._task_spec import Task, TaskRef
 
-from gpulayout.api import transpose as transposes
-from gpulayout.api.arithmetic import OPTIONS
+from gpulayout.calls import transpose as transposes
 from gpulayout.dask.arrays import (
     Key,
     asked_of,
@@ -34,6 +33,7 @@ from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
+from gpulayout.requests.arithmetic import OPTIONS
 
 Group = Sequence[str]  # the names that one axis is made of, major to minor
 Groups = tuple[Group, ...]

@@ -32,12 +32,12 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from gpulayout.api.backends import default_backend, host_backend
-from gpulayout.api.plan_blocks import Block, Blocks
+from gpulayout.choices.backends import default_backend, host_backend
 from gpulayout.files.elements import Bytes, Elements, Tails
 from gpulayout.files.linux_files import open_around_cache, start_write_back
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
+from gpulayout.plans.plan_blocks import Block, Blocks
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call
 Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be

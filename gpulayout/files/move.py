@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from gpulayout.api.arithmetic import Asked
-from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.plan import Plan, plan
-from gpulayout.api.shape_arguments import axis_names, layout_for
+from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.files.elements import Elements, buffer_header, new_target
 from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
 from gpulayout.files.errors import Note, named, warn
@@ -26,6 +23,9 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.plans.plan import Plan, plan
+from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.shape_arguments import axis_names, layout_for
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias, Unpack, overload
 
-from gpulayout.api.arithmetic import OPTIONS, SIMPLE, check_simple, meant
-from gpulayout.api.array_elements import host_bytes
-from gpulayout.api.array_types import ArithmeticOptions, ShapeLike, TargetLike
-from gpulayout.api.shape_arguments import own_shape
-from gpulayout.api.shaped_buffer import ShapedBuffer
+from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
+from gpulayout.arrays.shaped_buffer import ShapedBuffer
+from gpulayout.calls.array_elements import host_bytes
 from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
+from gpulayout.requests.arithmetic import OPTIONS, SIMPLE, check_simple, meant
+from gpulayout.requests.shape_arguments import own_shape
 
 if TYPE_CHECKING:
     from gpulayout.files.checkpoints.changes import TensorPlan

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import SupportsIndex
 
-from gpulayout.api.plan import Plan
-from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.engine import LONG_RUN
 from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit
 from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.blocks import NoSmallerBlock
+from gpulayout.plans.plan import Plan
+from gpulayout.plans.plan_blocks import Blocks
 
 PACKED_BLOCK = 1 << 27  # bytes; packed elements move slowly, and a signal waits until the plan of a block has run
 LEAST_RUN = 512  # bytes: the sector of a disk

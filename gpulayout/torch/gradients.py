@@ -16,17 +16,16 @@ from typing import Any
 
 import torch
 
-from gpulayout.api import arrays
-from gpulayout.api.arithmetic import ElementChange
-from gpulayout.api.kept import Kept
-from gpulayout.api.library import FollowedArray, TracedArray
-from gpulayout.api.reading import Call, axis_numbers, parts_of_result
-from gpulayout.api.request import Request, request_of
-from gpulayout.api.running import call_key, run
-from gpulayout.api.torch_tensors import TORCH, check_memory, plain_address
-from gpulayout.api.traced import traced
+from gpulayout.arrays import arrays
+from gpulayout.arrays.library import FollowedArray, TracedArray
+from gpulayout.arrays.torch_tensors import TORCH, check_memory, plain_address
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.requests.arithmetic import ElementChange
+from gpulayout.requests.reading import Call, axis_numbers, parts_of_result
+from gpulayout.running.kept import Kept
+from gpulayout.running.request import Request, request_of
+from gpulayout.running.running import call_key, run
 from gpulayout.torch.moves import (
     TensorMove,
     TensorRelayout,
@@ -36,6 +35,7 @@ from gpulayout.torch.moves import (
     library,
     row_major,
 )
+from gpulayout.traced.traced import traced
 
 
 class Followed(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing

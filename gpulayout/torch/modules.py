@@ -9,17 +9,17 @@ from typing import Unpack as Options
 import torch
 
 import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
-from gpulayout.api.arithmetic import OPTIONS, Asked
-from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.packing import pack, unpack
-from gpulayout.api.plan import Plan, plan
-from gpulayout.api.shape_arguments import array_shape, check_layout_text
-from gpulayout.api.transpose import check_axis_names, transpose
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.calls.packing import pack, unpack
+from gpulayout.calls.transpose import check_axis_names, transpose
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.plans.plan import Plan, plan
+from gpulayout.requests.arithmetic import OPTIONS, Asked
+from gpulayout.requests.shape_arguments import array_shape, check_layout_text
 
 
 class MoveModule(torch.nn.Module):  # type: ignore[misc]  # torch may be missing

@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 
-from gpulayout.api.reading import Call
-from gpulayout.api.running import run
-from gpulayout.api.traced import traced
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
+from gpulayout.requests.reading import Call
+from gpulayout.running.running import run
+from gpulayout.traced.traced import traced
 
 Sizes = tuple[int, ...]
 

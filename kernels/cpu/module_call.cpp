@@ -34,7 +34,7 @@ struct Exchange {
 };
 constexpr int32_t DLPACK_CPU = 1;
 
-// How tensors are asked whether they are plain memory: api/torch_tensors.py has the questions.
+// How tensors are asked whether they are plain memory: arrays/torch_tensors.py has the questions.
 struct Question {
     PyObject *function, *argument, *answer;  // argument: nullptr for none
     bool is_of_tensor;

@@ -18,7 +18,7 @@ import pytest
 from benchmarks.cases.convert import CONVERT_CASES
 from benchmarks.cases.gpu import GPU_CASES
 from benchmarks.cases.ttc import TTC_CASES
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 from tests.support.waiting import HANG, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOTEBOOK = json.loads((ROOT / "docs" / "run-on-your-gpu.ipynb").read_text())

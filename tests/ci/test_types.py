@@ -36,10 +36,10 @@ gl.no_such_name()
 """
 # What a user writes in annotations, and what mypy says that its values are.
 REVEALED = {
-    "array: gl.Array -> array": "gpulayout.api.array.Array[Any]",
+    "array: gl.Array -> array": "gpulayout.calls.array.Array[Any]",
     "array: gl.Array -> array.buffer": "Any",
-    "array: gl.Array -> array.to('C')": "gpulayout.api.array.Array[Any]",
-    "array: gl.Array | None -> array": "gpulayout.api.array.Array[Any] | None",
+    "array: gl.Array -> array.to('C')": "gpulayout.calls.array.Array[Any]",
+    "array: gl.Array | None -> array": "gpulayout.calls.array.Array[Any] | None",
     "arrays: list[gl.Array] -> arrays[0].logical()": "Any",
     "array: gl.Array[list[int]] -> array.to('C').buffer": "list[int]",
     "array: gl.Array[NDArray[Any]] -> array.logical()": "numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]",

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
-from gpulayout.api.explain import explain
+from gpulayout.choices.explain import explain
 from gpulayout.cli import demo as demo_command
 from gpulayout.cli.failures import printable
 from gpulayout.cli.main import commands

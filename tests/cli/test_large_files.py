@@ -85,7 +85,7 @@ def test_a_scratch_folder_must_exist(folder):
 SLOW = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)        # the tests themselves may run under nohup
-from gpulayout.api.plan import Plan
+from gpulayout.plans.plan import Plan
 from gpulayout.cli.main import main
 
 move, blocks = Plan.__call__, []

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.plan import Plan
 from gpulayout.files.standard_streams import names_stream
+from gpulayout.plans.plan import Plan
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 from tests.support.waiting import HANG
 

@@ -14,7 +14,7 @@ from tests.support.waiting import HANG
 SIGNALLED = """
 import os, signal, sys, time
 from gpulayout.cli.main import main
-from gpulayout.api.plan import Plan
+from gpulayout.plans.plan import Plan
 
 first, second, ignored = (int(number) for number in sys.argv[1:4])
 sys.argv[1:] = ["relayout", *sys.argv[4:]]

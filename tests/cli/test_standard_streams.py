@@ -379,7 +379,7 @@ def test_a_page_in_a_file_needs_no_standard_stream(folder):
 
 NOISY = """
 import os
-from gpulayout.api.plan import Plan
+from gpulayout.plans.plan import Plan
 from gpulayout.cli.main import main
 
 move = Plan.__call__

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def cupy():
-    from gpulayout.api.backends import gpu_problem
+    from gpulayout.choices.backends import gpu_problem
 
     if problem := gpu_problem():
         pytest.skip(problem)

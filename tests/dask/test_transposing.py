@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from tests.api.test_transpose import numbered, rearrangements, text
+from tests.calls.test_transpose import numbered, rearrangements, text
 
 dask = pytest.importorskip("dask")
 import dask.array as da  # noqa: E402

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from gpulayout.files import route
 from tests.support.device_arrays import on_gpu_alone
 from tests.support.orders import orders

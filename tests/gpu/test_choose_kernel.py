@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from gpulayout import Layout, Shape
-from gpulayout.api.explain import explain
+from gpulayout.choices.explain import explain
 from gpulayout.gpu.choose_kernel import kernel_plan
 from tests.support.kernel_cases import backwards, move_of, transposed
 from tests.support.placed import relayout_pieces

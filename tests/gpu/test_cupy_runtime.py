@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from tests import reference
 from tests.support import executors, fake_cuda, fake_cupy
 

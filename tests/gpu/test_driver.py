@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from gpulayout.gpu import driver
 
 needs_no_gpu = pytest.mark.skipif(backends.gpu_problem() is None, reason="a GPU works here, so nothing falls back")

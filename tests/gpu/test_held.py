@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from gpulayout.gpu.held import Held
 from tests.support.device_arrays import on_gpu_alone, same_bytes
 from tests.support.foreign import Producer

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import arrays, index_conversion
+from gpulayout.arrays import arrays
 from gpulayout.gpu.index_launch import IndexLaunches
+from gpulayout.indices import index_conversion
 from tests.support import executors, fake_cuda
 from tests.support.prepared import LAUNCH, kinds
 

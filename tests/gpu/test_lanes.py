@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes, using
 from tests.support.gpu_gate import needs_devices

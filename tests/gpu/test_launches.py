@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends, request
+from gpulayout.choices import backends
 from gpulayout.gpu import run as cuda_run
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.running import request
 from tests.support import executors, fake_cuda
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from tests.gpu.test_streams import keep_busy
 from tests.support import device_libraries
 from tests.support.device_arrays import ON_GPU

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.backends import gpu_problem
+from gpulayout.choices.backends import gpu_problem
 from tests.support import on_gpu
 from tests.support.kernel_cases import kernel_files
 

@@ -16,7 +16,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import Layout, Shape
-from gpulayout.api.shape_arguments import as_target
+from gpulayout.requests.shape_arguments import as_target
 
 TEXTS = (
     "f32[]",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import arrays
+from gpulayout.arrays import arrays
 from gpulayout.memory.foreign_memory import cuda_interface_memory
 from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import on_gpu_alone

@@ -364,7 +364,7 @@ def no_look_up(monkeypatch, path):
     ],
 )
 def test_plain_arrays_are_never_looked_up(given, out, monkeypatch, no_look_up):
-    monkeypatch.setattr("gpulayout.api.arrays.overlap_in_file", None)
+    monkeypatch.setattr("gpulayout.arrays.arrays.overlap_in_file", None)
     gl.relayout(given, SOURCE, TARGET, out=out)
     gl.relayout_many([(given, SOURCE, TARGET)], out=[out])
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.plan import Plan
 from gpulayout.cpu import lookup
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.plans.plan import Plan
 from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.lookup_cases import few_pieces
 from tests.support.placed import pack_pieces, relayout_pieces, unpack_pieces

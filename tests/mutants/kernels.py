@@ -150,7 +150,7 @@ TESTS = {
     ),
     "many.cu": (
         "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches",
-        "tests/api/test_many.py",
+        "tests/calls/test_many.py",
         "tests/kernels/test_many.py::test_jobs_of_all_families_are_clean_and_right",
     ),
 }

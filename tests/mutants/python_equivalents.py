@@ -67,7 +67,7 @@ EQUIVALENTS = {
      'run = max(min(256 // width, 128), 16) if width != 2 else 64',
      'run = max(min(256 // width, 128), 16) if width != 3 else 64'):
         _CHOICE,
-    ("gpulayout/api/index_conversion.py",
+    ("gpulayout/indices/index_conversion.py",
      'return array.clip(0, size - 1).astype(INT64)',
      'return array.clip(0, size + 1).astype(INT64)'):
         "with all others the coordinates are clipped once more; here they only have to fit 64 bits",

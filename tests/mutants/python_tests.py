@@ -18,20 +18,21 @@ XLA = _files(
 )
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
 HLO = _files("xla/hlo xla/hlo_results cli/show_hlo xla/trees layout/text_errors")
-DOORS = _files("api/bad_arguments api/slips api/arrays_oracle api/foreign_arrays")
+DOORS = _files("requests/bad_arguments requests/slips calls/arrays_oracle arrays/foreign_arrays")
 PLANNING = _files(
-    "gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes api/explain"
+    "gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes "
+    "choices/explain"
 )
-MOVES = _files("moves/random moves/packed moves/lookup api/many moves/tiled moves/exhaustive")
+MOVES = _files("moves/random moves/packed moves/lookup calls/many moves/tiled moves/exhaustive")
 INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
-IN_PLACE = _files("moves/in_place api/in_place")
+IN_PLACE = _files("moves/in_place running/in_place")
 FRONT = _files(
-    "api/bad_arguments api/transpose api/known_calls api/repeated_calls api/strided_outputs api/slips api/transfer "
-    "api/given_layouts api/plan_part api/buffers_of_many_dimensions api/same_kind api/in_place "
-    "api/arithmetic_in_place api/arithmetic_errors api/arithmetic_slips api/arithmetic api/arithmetic_kinds "
-    "api/foreign_arrays api/arrays_oracle"
+    "requests/bad_arguments calls/transpose running/known_calls running/repeated_calls arrays/strided_outputs "
+    "requests/slips calls/transfer requests/given_layouts plans/plan_part arrays/buffers_of_many_dimensions "
+    "running/same_kind running/in_place running/arithmetic_in_place requests/arithmetic_errors "
+    "requests/arithmetic_slips requests/arithmetic requests/arithmetic_kinds arrays/foreign_arrays calls/arrays_oracle"
 )
-GRAPHS = _files("api/inside_torch_compile api/jax_transforms api/traced_arithmetic api/gradients")
+GRAPHS = _files("traced/inside_torch_compile traced/jax_transforms traced/traced_arithmetic calls/gradients")
 PICTURES = _files("pictures/figure pictures/picture pictures/plan_picture pictures/svg pictures/text pictures/pages")
 RANDOM = tuple(
     f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
@@ -70,26 +71,26 @@ TESTS = (
     (
         "memory/*",
         ALL,
-        _files("memory/foreign_memory memory/host_arrays memory/mapped_files api/foreign_arrays gpu/cupy_runtime"),
+        _files("memory/foreign_memory memory/host_arrays memory/mapped_files arrays/foreign_arrays gpu/cupy_runtime"),
     ),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
     *(
-        (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes api/blocks moves/blocks"))
+        (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes plans/blocks moves/blocks"))
         for name in ("runs", "boxes", "blocks")
     ),
     *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/in_place", "moves/steps")),
-    ("api/deferred_signals.py", NUMPY, IN_PLACE),
-    ("api/in_place.py", ALL, (*IN_PLACE, *_files("api/transfer gpu/launches"))),
-    ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
-    ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
-    ("moves/lower*", NUMPY, _files("moves/lowering api/inside_torch_compile api/jax_transforms")),
+    ("running/deferred_signals.py", NUMPY, IN_PLACE),
+    ("running/in_place.py", ALL, (*IN_PLACE, *_files("calls/transfer gpu/launches"))),
+    ("moves/packed_*", ALL, _files("moves/packed choices/explain kernels/bits")),
+    ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed choices/explain")),
+    ("moves/lower*", NUMPY, _files("moves/lowering traced/inside_torch_compile traced/jax_transforms")),
     *(
         (
             f"moves/{name}.py",
             NUMPY,
             _files(
-                "api/transpose api/strided_outputs moves/lookup moves/tiled moves/packed moves/bit_order api/transfer "
-                "moves/lowering moves/random moves/exhaustive api/explain api/arithmetic"
+                "calls/transpose arrays/strided_outputs moves/lookup moves/tiled moves/packed moves/bit_order "
+                "calls/transfer moves/lowering moves/random moves/exhaustive choices/explain requests/arithmetic"
             ),
         )
         for name in ("placement", "pieces")
@@ -97,16 +98,16 @@ TESTS = (
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
-    ("cpu/run.py", NUMPY, (*_files("cpu/threads api/transfer"), *IN_PLACE, *MOVES)),
-    ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
-    ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits kernels/bits_turn")),
+    ("cpu/run.py", NUMPY, (*_files("cpu/threads calls/transfer"), *IN_PLACE, *MOVES)),
+    ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads choices/explain calls/transfer"), *MOVES)),
+    ("gpu/bits.py", ALL, _files("moves/packed choices/explain kernels/bits kernels/bits_turn")),
     ("gpu/element_width.py", ALL, (*KERNELS, *_files("gpu/convert kernels/convert kernels/one_pass"))),
-    ("gpu/choose_kernel.py", ALL, (*KERNELS, *_files("moves/lookup kernels/lookup moves/packed api/explain"))),
+    ("gpu/choose_kernel.py", ALL, (*KERNELS, *_files("moves/lookup kernels/lookup moves/packed choices/explain"))),
     (
         "gpu/many.py",
         ALL,
         (
-            *_files("api/many kernels/many kernels/struct"),
+            *_files("calls/many kernels/many kernels/struct"),
             "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches",
         ),
     ),
@@ -122,7 +123,11 @@ TESTS = (
         ),
     ),
     *(
-        (f"gpu/{name}.py", ALL, _files("gpu/cost_model gpu/kernel_costs gpu/arithmetic_costs api/explain cli/commands"))
+        (
+            f"gpu/{name}.py",
+            ALL,
+            _files("gpu/cost_model gpu/kernel_costs gpu/arithmetic_costs choices/explain cli/commands"),
+        )
         for name in ("cost_model", "devices", "estimate", "kernel_costs")
     ),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
@@ -132,40 +137,43 @@ TESTS = (
         (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled")),
     ),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
-    ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
+    ("gpu/driver.py", ALL, _files("gpu/driver choices/backends")),
     ("gpu/held.py", ALL, _files("gpu/held memory/foreign_memory")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct kernels/kernel_numbers ci/packaging")),
     ("gpu/kernel_numbers.py", ALL, (*_files("kernels/kernel_numbers kernels/struct"), *KERNELS)),
     *(
-        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion gpu/convert gpu/uploads")))
+        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("calls/many moves/index_conversion gpu/convert gpu/uploads")))
         for name in ("run", "runtime", "cupy_runtime")
     ),
     ("gpu/uploads.py", ALL, _files("gpu/uploads gpu/convert gpu/launch_threads")),
     ("gpu/*", ALL, KERNELS),
     *(
         (
-            f"api/{name}.py",
+            name,
             NUMPY,
-            (*DOORS, *_files("api/same_kind api/known_calls api/gradients api/buffers_of_many_dimensions")),
+            (
+                *DOORS,
+                *_files("running/same_kind running/known_calls calls/gradients arrays/buffers_of_many_dimensions"),
+            ),
         )
-        for name in ("library", "libraries", "same_kind", "torch_tensors", "jax_arrays")
+        for name in ("arrays/librar*", "running/same_kind.py", "arrays/torch_tensors.py", "arrays/jax_arrays.py")
     ),
     *(
-        (f"api/{name}.py", ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))
-        for name in ("call", "reading", "request", "running")
+        (name, ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))
+        for name in ("requests/reading.py", "running/request.py", "running/running.py")
     ),
-    *((f"api/{name}.py", NUMPY, (*FRONT, "tests/moves/test_packed.py")) for name in ("memory_checks", "given_shapes")),
-    ("api/index_keys.py", NUMPY, _files("api/array api/plan_part api/blocks api/array_in_graphs")),
-    ("api/code*", ALL, _files("api/code kernels/code")),
-    ("api/*index*", ALL, (*DOORS, *INDICES, *_files("api/traced_indices gpu/launches gpu/cupy_runtime"))),
+    ("arrays/memory_checks.py", NUMPY, (*FRONT, "tests/moves/test_packed.py")),
+    ("requests/index_keys.py", NUMPY, _files("calls/array plans/plan_part plans/blocks traced/array_in_graphs")),
+    ("codegen/*", ALL, _files("codegen/code kernels/code")),
+    ("indices/*", ALL, (*DOORS, *INDICES, *_files("indices/traced_indices gpu/launches gpu/cupy_runtime"))),
     (
-        "api/plan.py",
+        "plans/plan.py",
         ALL,
-        _files("api/blocks api/transfer api/explain moves/blocks cli/relayout", "pictures/plan_picture"),
+        _files("plans/blocks calls/transfer choices/explain moves/blocks cli/relayout", "pictures/plan_picture"),
     ),
-    ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
-    ("api/plan_blocks.py", NUMPY, _files("api/blocks moves/blocks")),
-    ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
+    ("plans/stream.py", ALL, _files("plans/stream_arguments plans/stream gpu/lanes")),
+    ("plans/plan_blocks.py", NUMPY, _files("plans/blocks moves/blocks")),
+    ("choices/explain.py", NUMPY, _files("choices/explain cli/commands")),
     (
         "files/*",
         NUMPY,
@@ -180,25 +188,29 @@ TESTS = (
     ("cli/catalogue.py", NUMPY, _files("cli/catalogue catalogue/page")),
     ("torch/*", NUMPY, _files("torch/gradients torch/modules torch/arithmetic")),
     (
-        "api/traced*",
+        "traced/traced*",
         NUMPY,
         _files(
-            "api/inside_torch_compile api/jax_transforms api/traced_arithmetic api/traced_indices "
-            "api/patterns_in_graphs"
+            "traced/inside_torch_compile traced/jax_transforms traced/traced_arithmetic indices/traced_indices "
+            "traced/patterns_in_graphs"
         ),
     ),
     *(
-        (f"api/{name}.py", NUMPY, _files("api/array api/array_in_graphs api/same_kind"))
-        for name in ("array", "array_*", "shaped_buffer")
+        (name, NUMPY, _files("calls/array traced/array_in_graphs running/same_kind"))
+        for name in ("calls/array*", "traced/array_graphs.py", "arrays/array_*", "arrays/shaped_buffer.py")
     ),
-    ("api/shape_arguments.py", NUMPY, _files("api/array api/same_kind api/targets api/buffers_of_many_dimensions")),
     (
-        "api/*",
+        "requests/shape_arguments.py",
+        NUMPY,
+        _files("calls/array running/same_kind requests/targets arrays/buffers_of_many_dimensions"),
+    ),
+    (
+        "*",  # the rooms of calls, from choices to codegen
         ALL,
         (
             *_files(
-                "api/transfer api/backends api/many api/transpose api/explain cpu/threads moves/random moves/packed "
-                "moves/tiled api/same_kind api/buffers_of_many_dimensions"
+                "calls/transfer choices/backends calls/many calls/transpose choices/explain cpu/threads moves/random "
+                "moves/packed moves/tiled running/same_kind arrays/buffers_of_many_dimensions"
             ),
             *DOORS,
             *LAUNCHES,

@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.explain import picture_facts
+from gpulayout.choices.explain import picture_facts
 from gpulayout.pictures.plan_picture import WHOLE_PLACES, plan_figure
 from tests.reference import tiled_numbers
 from tests.support.strategies import pairs

@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from gpulayout.cpu import native
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.gpu.kernel_source import kernel_text

@@ -138,7 +138,7 @@ def loop(case, name, call, head, types):
 
 def types_of(case, truth):
     """What `loop` calls the types, found in the text of the code; pred is `truth`."""
-    from gpulayout.api.code_c import c_type
+    from gpulayout.codegen.code_c import c_type
 
     compute = case.plan.change.arithmetic.compute
     return [truth if each == "pred" else c_type(each) for each in (case.source, compute, case.target)]

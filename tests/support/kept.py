@@ -1,6 +1,7 @@
 """Forgets what the library keeps between calls, for tests that change planning."""
 
-from gpulayout.api import plan, request, running
+from gpulayout.plans import plan
+from gpulayout.running import request, running
 
 
 def forget_transfers():

@@ -130,7 +130,7 @@ def forget_plans() -> None:
 def _forget_results() -> None:
     """Forget what any function of the library kept while it saw this machine, but for the GPU's one backend."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "gpulayout" and name != "gpulayout.api.backends":
+        if name.partition(".")[0] == "gpulayout" and name != "gpulayout.choices.backends":
             for value in list(vars(module).values()):
                 if isinstance(value, functools._lru_cache_wrapper):
                     value.cache_clear()

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 import gpulayout as gl
-from gpulayout.api.backends import host_backend
+from gpulayout.choices.backends import host_backend
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from tests.support import traced_calls

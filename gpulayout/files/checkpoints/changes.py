@@ -25,9 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.plan import Plan, plan
-from gpulayout.api.shape_arguments import layout_for
+from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.rules import Rule, is_pattern
@@ -41,6 +39,8 @@ from gpulayout.layout.patterns import Groups, Pattern, read_pattern
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
+from gpulayout.plans.plan import Plan, plan
+from gpulayout.requests.shape_arguments import layout_for
 
 NOTE = "gpulayout:"  # then the name of the tensor: the key of its note
 # One type for all tensors is for these: narrower floats hold codes whose scales are other tensors.

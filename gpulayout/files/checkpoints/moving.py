@@ -16,8 +16,6 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from gpulayout.api.plan import Plan
-from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
 from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
@@ -29,6 +27,8 @@ from gpulayout.files.npy import Header
 from gpulayout.files.route import route, sensible_route
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
+from gpulayout.plans.plan import Plan
+from gpulayout.plans.plan_blocks import Blocks
 
 COPY_CHUNK = 1 << 24  # bytes of one copy: a signal does not wait for more
 # What copy_file_range says where the file system, or two of them, cannot do it.

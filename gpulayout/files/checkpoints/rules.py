@@ -21,9 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard, cast
 
-from gpulayout.api.arithmetic import SIMPLE
-from gpulayout.api.array_types import ArithmeticOptions
-from gpulayout.api.shape_arguments import check_layout_text
+from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.files.checkpoints.header import StoredTensor
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template_of
 from gpulayout.layout.checks import clipped, counted, value_text
@@ -33,6 +31,8 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout, parse_array_shape
+from gpulayout.requests.arithmetic import SIMPLE
+from gpulayout.requests.shape_arguments import check_layout_text
 
 KEYS = ("to", *SIMPLE, "name", "rank", "kind", "flip", "keep", "drop")
 KINDS = ("conv", "conv_transpose", "depthwise", "linear", "embedding", "attention", "norm")  # `kinds` tells them apart

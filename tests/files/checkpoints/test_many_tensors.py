@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files import engine
 from gpulayout.files.checkpoints import changes
 from gpulayout.files.engine import RunThreads
+from gpulayout.plans.plan_blocks import Blocks
 from tests.support.model_files import contents, model
 
 COUNT = 300

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from gpulayout.api import backends
+from gpulayout.choices import backends
 from tests.gpu.test_lanes import DIRECTIONS, unfinished, wrong_results
 from tests.support.device_arrays import on_gpu_alone
 

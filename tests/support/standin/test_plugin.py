@@ -14,7 +14,7 @@ pytestmark = pytest.mark.standin
 
 SKIPPED = """
 import pytest
-from gpulayout.api import backends
+from gpulayout.choices import backends
 
 @pytest.mark.gpu
 def test_there_is_a_device(): assert backends.gpu_problem() is None

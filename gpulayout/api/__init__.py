@@ -1,1 +1,0 @@
-"""The public functions, and the checks that every array passes."""

@@ -1,0 +1,1 @@
+"""The caller's arrays: whose memory they are, and whether they suit."""

@@ -1,0 +1,1 @@
+"""The functions that users write, and `Array`."""

@@ -1,0 +1,274 @@
+"""Many relayouts in one call: on a GPU, small ones share launches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Unpack, overload
+
+import numpy as np
+
+from gpulayout.arrays import array_types as types
+from gpulayout.arrays import arrays
+from gpulayout.arrays.array_types import ArithmeticOptions, TargetLike
+from gpulayout.arrays.libraries import library_of
+from gpulayout.arrays.library import FollowedArray, Library, TracedArray
+from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
+from gpulayout.arrays.torch_tensors import TORCH
+from gpulayout.calls.relayout import relayout
+from gpulayout.layout.checks import counted, type_text
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import AnyArray, Backend, PreparedJob
+from gpulayout.plans.plan import plan
+from gpulayout.requests.reading import Call
+from gpulayout.requests.shape_arguments import sides_of
+from gpulayout.running.request import Request
+from gpulayout.running.running import call_key, known_request, run
+from gpulayout.running.same_kind import ArrayCall
+from gpulayout.traced.array_graphs import relayout_refusal
+from gpulayout.traced.traced import between_graphs, untraceable
+
+Moved = TypeVar("Moved")
+Jobs: TypeAlias = Iterable[tuple[Moved, TargetLike, TargetLike]]
+
+
+class _Opened(NamedTuple):
+    """A job whose arguments were checked.
+
+    number   of the job in the call
+    out      None asks for new memory, which `memory` makes
+    """
+
+    number: int
+    request: Request
+    backend: Backend
+    array: AnyArray
+    out: AnyArray | None
+    memory: ArrayCall
+
+
+@overload
+def relayout_many(
+    jobs: Iterable[tuple[Pair, TargetLike] | tuple[Pair, TargetLike, TargetLike]], *,
+    out: Sequence[Any] | None = None, **options: Unpack[ArithmeticOptions],
+) -> list[Pair]: ...  # fmt: skip
+@overload
+def relayout_many(
+    jobs: Jobs[types.HostArray], *, out: None = None, **options: Unpack[ArithmeticOptions]
+) -> list[types.HostArray]: ...
+@overload
+def relayout_many(
+    jobs: Jobs[types.OwnKind[types.Kind]], *, out: None = None, **options: Unpack[ArithmeticOptions]
+) -> list[types.Kind]: ...
+@overload
+def relayout_many(
+    jobs: Jobs[types.AnyArray], *,
+    out: Sequence[types.WritableArray | None] | None = None, **options: Unpack[ArithmeticOptions],
+) -> list[Any]: ...  # fmt: skip
+def relayout_many(
+    jobs: Iterable[Any],
+    *,
+    out: Sequence[Any] | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> list[Any]:
+    """Run `relayout` for many buffers in few launches.
+
+    On a GPU this saves time for small buffers, where launches take most of it.
+
+    Parameters
+    ----------
+    jobs : iterable of (buffer, source, target)
+        The arguments of `relayout`.  Shapes, element types and devices may differ between jobs.  A job of an `Array` is
+        (array, target), and its result another one.
+    out : sequence of arrays, optional
+        Where to write: one entry per job, None for new memory.  An output must not share memory with an input or
+        another output.
+    **options
+        ``dtype=``, ``scale=`` and more change the elements of every job on the way: see `ArithmeticOptions`.
+
+    Returns
+    -------
+    list of arrays
+        The results in the order of the jobs.
+
+    Raises
+    ------
+    ValueError
+        When `out` has another length than `jobs`.
+    TypeError, BufferError, LayoutError
+        As `relayout` raises them, with the number of the job.  Everything is checked before the first byte is written.
+
+    See Also
+    --------
+    relayout : One buffer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> square, line = np.arange(4, dtype=np.float32), np.arange(3, dtype=np.uint8)
+    >>> relayout_many([(square, "f32[2,2]", "{0,1}"), (line, "u8[3]", "{0:PD(4)}")])
+    [array([0., 2., 1., 3.], dtype=float32), array([0, 1, 2, 0], dtype=uint8)]
+    """
+    if not isinstance(jobs, Iterable):
+        raise TypeError(f"jobs is {type_text(jobs)}: it must be a list of (buffer, source, target)")
+    jobs = list(jobs)
+    if is_compiling():
+        return _in_graph(jobs, out, options)
+    made: list[Any] = TORCH.untraced(_many)(jobs, _checked_outs(out, len(jobs)), options)
+    return made
+
+
+def _many(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
+    """`relayout_many` of jobs that are not traced by torch.compile."""
+    if True in map(_has_array, jobs):
+        return _with_arrays(jobs, outs, options)
+    found = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
+    opened = [job for job in found if type(job) is _Opened]
+    outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
+    if outputs:
+        arrays.check_none_overlap([(job.backend, job.array, job.number) for job in opened], outputs)
+    for job, made in zip(opened, _executed(opened, [outs[job.number] for job in opened])):
+        found[job.number] = made
+    return found
+
+
+def _has_array(job: Any) -> bool:
+    return isinstance(job, (tuple, list)) and len(job) > 0 and isinstance(job[0], ShapedBuffer)
+
+
+def _in_graph(jobs: list[Any], out: Any, options: Any) -> list[Any]:
+    """The results inside of torch.compile: of one call for each job."""
+    reason = ""
+    if out is not None:
+        reason = "gpulayout writes many outputs outside of graphs: leave out= out, and use the results"
+    for number, job in enumerate(jobs):
+        refusal = "" if reason else _job_refusal(job, options)
+        reason = f"job {number}: {refusal}" if refusal else reason
+    if reason:
+        made: list[Any] = between_graphs(reason, functools.partial(relayout_many, jobs, out=out, **options))
+        return made
+    return [relayout(*job, **options) for job in jobs]
+
+
+def _job_refusal(job: Any, options: ArithmeticOptions) -> str:
+    """Why a job cannot be part of a graph, or nothing."""
+    if _has_array(job) and len(job) in (2, 3):
+        return relayout_refusal(job[0], job[1], job[2] if len(job) == 3 else None, None, options)
+    if not isinstance(job, (tuple, list)) or len(job) != 3:
+        return "it must be (buffer, source, target)"
+    return untraceable(Call("relayout", job[1], job[2], {}, options), job[0], None)
+
+
+def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
+    """The results of jobs with an `Array` each, (array, target) or (array, source, target), and of other jobs."""
+    plain, targets = list(jobs), dict[int, Shape]()
+    written = list(outs)
+    for number, job in enumerate(jobs):
+        if not _has_array(job):
+            continue
+        try:
+            if len(job) not in (2, 3):
+                raise TypeError(f"a job with a gl.Array has {counted(len(job), 'part')}: it must be (array, target)")
+            source, target = sides_of(job[0].shape, job[1], job[2] if len(job) == 3 else None)
+            targets[number] = plan(source, target, **options).target
+            plain[number] = job[0].buffer, source, target
+            written[number] = buffer_to_write(outs[number], targets[number])
+        except Exception as error:  # keep the type that `relayout` raises
+            error.args = (f"job {number}: {error}", *error.args[1:])
+            raise
+    found = _many(plain, written, options)
+    for number, target in targets.items():
+        given = outs[number]
+        found[number] = given if isinstance(given, ShapedBuffer) else jobs[number][0].holding(found[number], target)
+    return found
+
+
+def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
+    """The results of jobs that passed every check."""
+    written = [_written(job) for job in opened]
+    groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
+    for place, job in enumerate(opened):
+        key = job.backend, job.backend.device(job.array), job.memory.library
+        groups.setdefault(key, []).append(place)
+    # All groups are prepared before any of them runs, so that errors come before the first byte is written.
+    prepared = [_prepared([(opened[place], written[place]) for place in group]) for group in groups.values()]
+    for given in outs:
+        if given is not None:
+            arrays.will_be_written(given)
+    for group, execute in zip(groups.values(), prepared):
+        with opened[group[0]].memory.running():
+            execute()
+    return [job.memory.given_back() if given is None else given for given, job in zip(outs, opened)]
+
+
+def _written(job: _Opened) -> AnyArray:
+    """The array that a job writes."""
+    if job.out is not None:
+        return job.out
+    with job.memory.running():
+        return job.request.empty(job.memory, job.backend, job.array)
+
+
+def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
+    """What executes these jobs, (job, target), which share a backend, a device and a library."""
+    first = jobs[0][0]
+    if any(job.request.change is not None for job, _ in jobs):
+        prepared = [(job.request.prepared_by(job.backend), job.array, target) for job, target in jobs]
+
+        def execute_in_turn() -> None:  # they share no launches
+            for each, array, target in prepared:
+                each.execute(array, target)
+
+        return execute_in_turn
+    with first.memory.running():
+        return first.backend.prepare_jobs(
+            [
+                PreparedJob(f"job {job.number}: ", job.request.prepared_by(job.backend), job.array, target)
+                for job, target in jobs
+            ]
+        )
+
+
+def _checked_outs(out: Any, count: int) -> Sequence[Any]:
+    if out is None:
+        return [None] * count
+    if not isinstance(out, Sequence) or isinstance(out, (str, bytes)):
+        raise TypeError(f"out is {type_text(out)}: it must be a list with one buffer or None per job")
+    if len(out) != count:
+        raise ValueError(
+            f"out has {counted(len(out), 'buffer')} for {counted(count, 'job')}: it needs one or None per job"
+        )
+    return out
+
+
+def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
+    """One job, checked as `relayout` checks it; errors begin with its number.
+
+    For a buffer that is traced, or that a gradient follows, it is the result of a call of its own.
+    """
+    if not isinstance(job, (tuple, list)) or len(job) != 3:
+        what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is {type_text(job)}"
+        raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
+    buffer, source, target = job
+    try:
+        memory = ArrayCall(buffer, None if type(buffer) is np.ndarray else library_of(buffer))
+        try:
+            with memory.running():
+                return _checked(number, Call("relayout", source, target, {}, options), buffer, memory, out)
+        except (TracedArray, FollowedArray):
+            if memory.library is None:
+                raise
+            return run("relayout", buffer, source, target, out, options)
+    except Exception as error:  # keep the type that `relayout` raises
+        error.args = (f"job {number}: {error}", *error.args[1:])
+        raise
+
+
+def _checked(number: int, call: Call, buffer: Any, memory: ArrayCall, out: Any) -> _Opened:
+    backend, array = memory.opened("buffer")
+    key = call_key(call.verb, buffer, call.source, call.target, None, call.options)
+    request = known_request(call, key, memory.label(array), array, None).request
+    array = request.source_memory(backend, array)
+    written = None if out is None else request.opened_out(backend, array, out)
+    return _Opened(number, request, backend, array, written, memory)

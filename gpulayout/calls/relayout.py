@@ -1,0 +1,133 @@
+"""Relayout: a buffer in one layout becomes a buffer in another, in one pass or in place."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Unpack, overload
+
+import numpy as np
+
+from gpulayout.arrays.array_types import AnyArray, ArithmeticOptions, HostArray, Kind, Out, OwnKind, TargetLike
+from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
+from gpulayout.layout.checks import ByteCount
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.plans.plan import plan
+from gpulayout.requests.shape_arguments import sides_of
+from gpulayout.running.running import run
+from gpulayout.traced.array_graphs import relayout_in_graph
+
+
+@overload
+def relayout(
+    buffer: Pair, source: TargetLike, target: TargetLike | None = None, *,
+    out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
+) -> Pair: ...  # fmt: skip
+@overload
+def relayout(
+    buffer: HostArray | np.generic, source: TargetLike, target: TargetLike, *,
+    out: None = None, **options: Unpack[ArithmeticOptions],
+) -> HostArray: ...  # fmt: skip
+@overload
+def relayout(
+    buffer: OwnKind[Kind], source: TargetLike, target: TargetLike, *,
+    out: None = None, **options: Unpack[ArithmeticOptions],
+) -> Kind: ...  # fmt: skip
+@overload
+def relayout(
+    buffer: AnyArray, source: TargetLike, target: TargetLike, *,
+    out: None = None, **options: Unpack[ArithmeticOptions],
+) -> Any: ...  # fmt: skip
+@overload
+def relayout(
+    buffer: AnyArray, source: TargetLike, target: TargetLike, *,
+    out: Out, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
+) -> Out: ...  # fmt: skip
+def relayout(
+    buffer: Any,
+    source: TargetLike | None = None,
+    target: TargetLike | None = None,
+    *,
+    out: Any = None,
+    max_bytes: ByteCount | None = None,
+    **options: Unpack[ArithmeticOptions],
+) -> Any:
+    """Copy a buffer of `source` into a buffer of `target`, in one pass.  Padding is filled.
+
+    Parameters
+    ----------
+    buffer : array
+        1-D contiguous array of `source.buffer_length` elements or more; or an N-d array that lies in memory as `source`
+        says, such as a Fortran-ordered one for ``{0,1}``.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or
+        ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.  An `Array` needs no source:
+        ``relayout(array, target)``.
+    source : Shape, Layout or str
+        The buffer's shape, or its text; or, for an N-d array, only its layout, in every form that a target takes.  The
+        library cannot detect a wrong layout.
+    target : Shape, Layout or str
+        The shape of the result, with the same dimensions; or only its layout, such as ``"{0,1}"``.
+    out : array, optional
+        1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.  It may be
+        `buffer` itself, or another array of the same memory: then the relayout is done in place.  With `dtype`, both
+        types need the same width then, and `out` has the new one.
+    max_bytes : int or str, optional
+        The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if
+        that is more. Only with ``out=buffer``.
+    **options
+        ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
+
+    Returns
+    -------
+    array
+        1-D array of `target.buffer_length` elements, of the library of `buffer` and where it lives; or `out`.  An
+        `Array` gives an `Array`.
+
+    Raises
+    ------
+    TypeError
+        For a buffer of another element type, and for objects that are not arrays.
+    BufferError
+        For a buffer or `out` that is too small or not contiguous; for an `out` that is read-only, on another device, or
+        shares a part of its memory with `buffer`.
+    LayoutError
+        When the two shapes are not the same logical array, for a shape that no buffer can hold, for a `source` without
+        sizes if the buffer is flat, and for a relayout in place that is impossible, as with padding.
+
+    See Also
+    --------
+    pack : From an N-d array to a buffer.
+    plan : The same, prepared once for many calls.
+    relayout_many : Many buffers in few launches.
+
+    Notes
+    -----
+    The layouts are those of XLA's *Shapes and Layout*.
+
+    If a relayout in place is stopped in the middle, by SIGKILL for example, the array is in neither layout: it is lost.
+    Python's signal handlers, so also Ctrl-C, wait until it is done.  `Plan.in_place` says beforehand what it will do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> relayout(np.arange(6, dtype=np.float32), "f32[2,3]{1,0}", "f32[2,3]{0,1}")
+    array([0., 3., 1., 4., 2., 5.], dtype=float32)
+
+    In place:
+
+    >>> buffer = np.arange(6, dtype=np.float32)
+    >>> relayout(buffer, "f32[2,3]{1,0}", "f32[2,3]{0,1}", out=buffer) is buffer
+    True
+    >>> buffer
+    array([0., 3., 1., 4., 2., 5.], dtype=float32)
+    """
+    if isinstance(buffer, ShapedBuffer):
+        if is_compiling():
+            anew = functools.partial(relayout, buffer, source, target, out=out, max_bytes=max_bytes, **options)
+            return relayout_in_graph(buffer, source, target, out, options, anew, max_bytes)
+        own, wanted = sides_of(buffer.shape, source, target)
+        return plan(own, wanted, **options)(buffer, out=out, max_bytes=max_bytes)
+    if source is None or target is None:
+        missing = "source" if source is None else "target"
+        raise TypeError(
+            f"relayout() missing 1 required positional argument: '{missing}'; only a gl.Array knows its own shape"
+        )
+    return run("relayout", buffer, source, target, out, options, max_bytes=max_bytes)

@@ -1,0 +1,1 @@
+"""Which backend runs a call, and what a relayout will do there."""

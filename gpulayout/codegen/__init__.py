@@ -1,0 +1,1 @@
+"""Layouts and plans as source text for other kernels."""

@@ -1,0 +1,1 @@
+"""Index conversion of whole arrays."""

@@ -1,0 +1,1 @@
+"""Plans: prepared once, run many times, cut in blocks, streamed."""

@@ -1,0 +1,1 @@
+"""What a call means, before any memory is touched."""

@@ -1,0 +1,298 @@
+"""Arithmetic that a call asks for: its keywords as steps, and the numbers or arrays that the steps take.
+
+Four forms, told apart by their keywords:
+
+    cast               dtype
+    scale and shift    scale, shift              x * scale + shift; with divide=True, x / scale + shift
+    normalise          unit, mean, std           (x / 255 - mean) / std, where only `unit` divides by 255
+    quantise           scale, zero_point         rint(x / scale) + zero_point, from a float
+    dequantise         scale, zero_point         (x - zero_point) * scale, from an integer to a float
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import constant_in_graphs
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.arithmetic import Arithmetic, Operation, Step
+from gpulayout.requests.parameters import Parameter, block_sizes, read_parameter
+
+if TYPE_CHECKING:
+    from gpulayout.arrays.array_types import HostArray
+
+OPTIONS = ("dtype", "scale", "shift", "mean", "std", "unit", "zero_point", "divide", "block", "saturate")
+SIMPLE = ("dtype", "scale", "shift", "divide", "block")  # for files and Dask arrays
+FORMS: dict[str, tuple[str, ...]] = {
+    "scale and shift": ("scale", "shift"),
+    "normalise": ("unit", "mean", "std"),
+    "quantise": ("scale", "zero_point"),
+}
+PARAMETERS = ("scale", "shift", "mean", "std", "zero_point")
+OTHER_WORDS = {  # of other libraries
+    "bias": "shift",
+    "offset": "shift",
+    "add": "shift",
+    "multiply": "scale",
+    "factor": "scale",
+    "group_size": "block",
+    "block_size": "block",
+    "astype": "dtype",
+}
+PIXELS = 255  # of u8: `unit` divides by it
+
+
+class ElementChange(NamedTuple):
+    """What a call asks for, for its array.
+
+    arithmetic   what happens to each element
+    parameters   the operands of its steps
+    """
+
+    arithmetic: Arithmetic
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def values(self) -> tuple[HostArray, ...]:
+        """The numbers of each parameter."""
+        return tuple([parameter.values for parameter in self.parameters])
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The blocks of each parameter."""
+        return tuple([parameter.blocks for parameter in self.parameters])
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What equal conversions have in common, hashable."""
+        return self.arithmetic, self.blocks, tuple([values.tobytes() for values in self.values])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of a call that asks for the same."""
+        given: dict[str, Any] = {"dtype": self.arithmetic.target}
+        if not self.arithmetic.saturate:
+            given["saturate"] = False
+        given |= {parameter.name: parameter.option for parameter in self.parameters}
+        if self.arithmetic.form == "scale and shift" and self.arithmetic.steps[0].operation == "divide":
+            given["divide"] = True
+        several = [{*found} - {0, 1} for found in zip(*self.blocks)]
+        if any(several) and all(len(found) < 2 for found in several):  # others divide the array exactly
+            given["block"] = tuple([max(found, default=1) for found in several])
+        return given
+
+    def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> ElementChange:
+        """The same for a box of an array of these dimensions: parameters have the numbers of its elements.
+
+        box   the first coordinate in each dimension and one past the last; () for no elements
+        """
+        return self._replace(parameters=tuple([parameter.part(dimensions, box) for parameter in self.parameters]))
+
+
+class Asked:
+    """The keywords of a call that were given; None counts as not given.
+
+    dtype   the element type of the result, if given
+    given   the parameters by name
+    form    "cast", "scale and shift", "normalise" or "quantise", which includes the way back
+    """
+
+    __slots__ = ("dtype", "form", "given", "_saturate", "_divide", "_block")
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        for name in options:
+            if name not in OPTIONS:
+                raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
+        self.given = {name: value for name, value in options.items() if value is not None}
+        dtype = self.given.pop("dtype", None)
+        self.dtype = None if dtype is None else _element_type(dtype)
+        self._saturate = _flag("saturate", self.given.pop("saturate", True))
+        self._divide = self.given.pop("divide", None)
+        self._block = self.given.pop("block", None)
+        if "unit" in self.given and not _flag("unit", self.given["unit"]):
+            del self.given["unit"]
+        self.form = self._form()
+
+    def __bool__(self) -> bool:
+        return self.dtype is not None or bool(self.given)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of a call that asks for the same."""
+        found = dict(self.given)
+        if self.dtype is not None:
+            found["dtype"] = self.dtype
+        if not self._saturate:
+            found["saturate"] = False
+        others = {"divide": self._divide, "block": self._block}
+        return found | {name: value for name, value in others.items() if value is not None}
+
+    def _form(self) -> str:
+        given = set(self.given)
+        if self._divide is not None:
+            _flag("divide", self._divide)
+            if "scale" not in given:
+                raise TypeError(f"divide={value_text(self._divide)} is about scale, x / scale: give scale too")
+        if self._block is not None and not given - {"unit"}:
+            raise TypeError(
+                f"block={value_text(self._block)} says how many elements share a number of a parameter, such as scale: "
+                "give one too"
+            )
+        if not given:
+            return "cast"
+        if "zero_point" in given and "scale" not in given:
+            raise TypeError("zero_point is part of a quantisation, which needs scale too")
+        for form, names in FORMS.items():
+            if given <= {*names}:
+                return form
+        raise TypeError(
+            f"{_listed(self.given)} do not go together: write scale and shift; or mean, std and unit; or scale and "
+            "zero_point"
+        )
+
+    def target_type(self, source: ElementType, given: ElementType | None, about: object) -> ElementType:
+        """The element type of the result; `given` is that of a whole target shape.  Errors say what to write."""
+        if self.dtype is not None and given is not None and self.dtype is not given:
+            raise LayoutError(f"dtype is {self.dtype}, but the target {about} has elements of {given}")
+        if given is None:
+            self.check_type(source)
+        return self.dtype or given or source
+
+    def check_type(self, source: ElementType) -> None:
+        """TypeError where the result would have the array's own type, to some surprise: the call has to name a type."""
+        if self.form == "cast" or self.dtype is not None:
+            return
+        if self.form == "quantise":
+            raise TypeError(
+                "scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='s8'"
+            )
+        if not (source.is_floating or source.is_complex):
+            either = f", or dtype='{source}' if you mean that" if self.form == "scale and shift" else ""
+            raise TypeError(
+                f"{_listed(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} numbers "
+                f"that would be rounded to {source}: write dtype, such as dtype='f32'{either}"
+            )
+
+    def change(self, shape: Shape, target: ElementType) -> ElementChange | None:
+        """The arithmetic on an array of this shape, whose dimensions the parameters fit; None for no change at all."""
+        source = shape.element_type
+        form = self._checked_form(source, target)
+        if form == "cast":
+            return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
+        block = None if self._block is None else block_sizes(self._block, shape)
+        arithmetic, names = _arithmetic(form, source, target, self._saturate, bool(self._divide), tuple(self.given))
+        values = self.given | {"unit": PIXELS}
+        found = [read_parameter(name, values[name], arithmetic, shape, block) for name in names]
+        return ElementChange(arithmetic, tuple(found))
+
+    def _checked_form(self, source: ElementType, target: ElementType) -> str:
+        """The form between two types; TypeError for types that it does not suit."""
+        pair = f"from {source} to {target}"
+        if source.is_complex != target.is_complex:
+            advice = "pass .real or .imag" if source.is_complex else "pass an array of complex numbers"
+            raise TypeError(f"no cast {pair}: complex numbers become complex numbers, and only these do; {advice}")
+        if self.form != "cast" and source.is_complex:
+            raise TypeError(f"no arithmetic {pair}: complex numbers can only be cast")
+        if not self._saturate and (target.is_integral or (target.is_floating and not target.holds(math.nan))):
+            raise TypeError(f"saturate=False for {target}: {target} has no nan, so numbers out of range saturate")
+        if self.form == "normalise":
+            if not target.is_floating:
+                raise TypeError(f"normalised elements are fractions, not {target}: write dtype='f32', 'f16' or 'bf16'")
+            if "unit" in self.given and source is not ElementType.U8:
+                raise TypeError(f"unit divides by 255, which suits u8 and not {source}")
+        return self.form if self.form != "quantise" else self._quantised_form(source, target)
+
+    def _quantised_form(self, source: ElementType, target: ElementType) -> str:
+        """Quantise or dequantise, between two types that it suits."""
+        if source.is_floating and target.is_integral:
+            if self._divide is False:
+                raise TypeError(
+                    f"divide=False with zero_point: from {source} to {target} they quantise, rint(x / scale) + "
+                    "zero_point, which divides; leave divide out"
+                )
+            return "quantise"
+        if source.is_integral and target.is_floating:
+            if self._divide:
+                raise TypeError(
+                    f"divide=True with zero_point: from {source} to {target} they dequantise, (x - zero_point) * "
+                    "scale, which multiplies; leave divide out"
+                )
+            return "dequantise"
+        if source.is_floating and target.is_floating:
+            raise TypeError(
+                f"zero_point is an integer that stands for 0, and {source} and {target} are float types: write "
+                "divide=True for x / scale, or scale alone for x * scale"
+            )
+        raise TypeError(
+            f"scale and zero_point quantise a float type, or dequantise an integer type to a float type: {source} to "
+            f"{target} is neither" + ("; write scale and shift" if source.is_integral and target.is_integral else "")
+        )
+
+
+# What each form does, in order: the operation, and the name of its parameter.
+STEPS: dict[str, tuple[tuple[Operation, str | None], ...]] = {
+    "scale and shift": (("multiply", "scale"), ("add", "shift")),
+    "normalise": (("divide", "unit"), ("subtract", "mean"), ("divide", "std")),
+    "quantise": (("divide", "scale"), ("round", None), ("add", "zero_point")),
+    "dequantise": (("subtract", "zero_point"), ("multiply", "scale")),
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _arithmetic(
+    form: str, source: ElementType, target: ElementType, saturate: bool, divide: bool, given: tuple[str, ...]
+) -> tuple[Arithmetic, tuple[str, ...]]:
+    """The arithmetic of a form whose parameters are partly given, and the names of those that it takes, in order."""
+    found = [(operation, name) for operation, name in STEPS[form] if name is None or name in given]
+    if divide and form == "scale and shift":
+        found[0] = ("divide", "scale")
+    names = tuple([name for _, name in found if name is not None])
+    steps = [Step(operation, None if name is None else names.index(name)) for operation, name in found]
+    return Arithmetic(source, target, saturate, tuple(steps), form), names
+
+
+def check_simple(options: Mapping[str, Any], takers: str) -> None:
+    """TypeError for keywords of arithmetic beyond a cast, scale and shift.
+
+    takers   what the call is for: "files"
+    """
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
+        if value is not None and name not in SIMPLE:
+            raise TypeError(f"{name} is for arrays in memory: {takers} take {_listed(SIMPLE)}")
+
+
+def _listed(given: Collection[str]) -> str:
+    """The names of keywords, as in "mean, std and unit"."""
+    *names, last = [name for name in OPTIONS if name in given]
+    return f"{', '.join(names)} and {last}" if names else last
+
+
+def _element_type(value: Any) -> ElementType:
+    try:
+        return ElementType.of(value)
+    except TypeError as error:
+        raise TypeError(f"dtype: {error}") from None
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} is {value_text(value)}: it must be True or False")
+    return bool(value)
+
+
+@constant_in_graphs
+def meant(name: str) -> str:
+    """What a misspelt keyword was meant to be, or nothing."""
+    close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
+    return f": did you mean {close[0]}?" if close else ""

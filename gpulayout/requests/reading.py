@@ -1,0 +1,236 @@
+"""Arguments of calls, read in one place: from what a call says, and what its arrays say of themselves, to two
+placements and a change of elements.  Calls on memory, traced calls and those that a gradient follows are read here.
+
+What arguments say is checked here, and whether shapes, types and strides of the arrays suit them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.arrays import arrays
+from gpulayout.arrays.memory_checks import check_array, check_dtype, check_no_self_overlap
+from gpulayout.layout import checks
+from gpulayout.layout.digits import Digit, Digits
+from gpulayout.layout.dimension_labels import named_dimensions
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import NamedAxis, read_pattern
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.moves.backend import AnyArray
+from gpulayout.moves.move import MAX_AXES, check_same_dimensions
+from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
+from gpulayout.requests.arithmetic import Asked, ElementChange
+from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, converted_target, shape_of_given
+
+
+class Call(NamedTuple):
+    """A public call without its array, as it was written: what it takes to read it, for an array of any kind.
+
+    verb             "pack", "unpack", "relayout" or "transpose"; "plan" for a plan that is called in a graph
+    source, target   shapes, layouts or texts; a plan is its own source, a transpose has its axes in `target`
+    sizes            of axes, by name
+    options          the keywords of arithmetic
+    max_bytes        of a relayout in place
+    """
+
+    verb: str
+    source: Any = None
+    target: Any = None
+    sizes: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = {}
+    max_bytes: Any = None
+
+    @property
+    def role(self) -> str:
+        """What messages call the array."""
+        return "array" if self.verb in ("pack", "transpose") else "buffer"
+
+
+# By the bytes of an element: a type of that width.
+CARRIERS = {bits // 8: ElementType.of(f"u{bits}") for bits in (8, 16, 32, 64)} | {16: ElementType.C128}
+Read = tuple[Placement, Placement, ElementChange | None]
+NOTHING_ASKED = Asked({})
+
+
+def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Read:
+    """What a call reads and writes, and what becomes of elements.
+
+    label        the element type of the array, also where CuPy holds it as integers
+    array, out   as `open_array` returned them, or what they say of themselves
+    """
+    asked = Asked(call.options) if call.options else NOTHING_ASKED
+    return _READERS[call.verb](call, asked, label, array, out)
+
+
+def check_source(call: Call) -> None:
+    """The errors of a source that is a whole shape, and of what is no target: they come before those of the array."""
+    if call.source is not None and not is_only_layout(call.source):
+        source = as_shape(call.source, "shape" if call.verb == "unpack" else "source")
+        if call.verb == "relayout" and not isinstance(call.target, (str, Layout, Shape)):
+            as_target(call.target, source)  # raises
+
+
+def _read_pack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    target, change = call.target, None
+    if asked:
+        source = _own(label, array)
+        target = converted_target(target, source, asked, "shape")
+        change = asked.change(source, target.element_type)
+    elif isinstance(target, Shape) or (isinstance(target, str) and not is_only_layout(target)):
+        target = as_shape(target)
+    else:
+        target = as_target(target, _own(label, array), "shape")
+    if change is None:
+        check_array(array, target, "array")
+        source = target
+    elif source.dimensions != target.dimensions:
+        raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {target.dimensions}")
+    return Placement.array(source, array.strides), Placement.buffer(target), change
+
+
+def _own(label: np.dtype[Any], array: AnyArray) -> Shape:
+    """The shape of an array, in C order whatever its strides are."""
+    return dense_shape(ElementType.of(label), tuple(array.shape))
+
+
+def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    shape = dense = array_shape(shape_of_given(call.source, label, array, "shape"))
+    change, read = None, Placement.buffer(shape)
+    if asked:
+        dense = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
+        change = asked.change(shape, dense.element_type)
+    if out is None:
+        return read, Placement.array(dense, contiguous_strides(dense.dimensions, dense.itemsize)), change
+    check_array(out, shape if change is None else dense, "out")
+    return read, Placement.array(dense, out.strides), change
+
+
+def _read_relayout(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    return read_shapes(shape_of_given(call.source, label, array, "source"), call.target, asked)
+
+
+def read_shapes(source: Shape, target: Any, asked: Asked) -> Read:
+    """Both sides of a relayout, and the change of its elements."""
+    found = converted_target(target, source, asked) if asked else as_target(target, source)
+    change = asked.change(source, found.element_type) if asked else None
+    check_same_dimensions(source, found)
+    return Placement.buffer(source), Placement.buffer(found), change
+
+
+def read_plan(
+    source: Any, target: Any, names: Any, options: Mapping[str, Any]
+) -> tuple[Shape, Shape, tuple[str, ...] | None, ElementChange | None]:
+    """Both shapes of a plan, what its dimensions are called, and the change of its elements."""
+    shape = as_shape(source, "source")
+    _, write, change = read_shapes(shape, target, Asked(options))
+    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
+    return shape, write.shape, labels, change
+
+
+# ---- transposes ------------------------------------------------------------------------------------------------------
+
+
+def _read_transpose(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    axes, change, dimensions = call.target, None, tuple(array.shape)
+    if not isinstance(axes, str):
+        axes = axis_numbers(axes, call.sizes, array)
+    groups = parts_of_result(axes, dimensions, call.sizes)
+    sizes = tuple([math.prod([part.size for part in group]) for group in groups])
+    if asked:
+        source = _own(label, array)
+        asked.check_type(source.element_type)
+        target = dense_shape(asked.dtype or source.element_type, dimensions)
+        change = asked.change(source, target.element_type)
+    if change is None:  # bytes move, whatever they mean
+        source = target = _carried(array, dimensions)
+    if out is None:
+        strides = contiguous_strides(sizes, target.itemsize)
+    else:
+        strides = out.strides
+        arrays.check_shape(out, sizes, "out")
+        if change is not None:
+            check_dtype(out, Shape(target.element_type, sizes), "out")
+        elif out.dtype != array.dtype:
+            raise TypeError(
+                f"out has dtype {out.dtype}, but array has {array.dtype}: dtype=out.dtype converts the elements on "
+                "the way"
+            )
+        check_no_self_overlap(out, "out")
+    return Placement.array(source, array.strides), Placement(target, _placed(groups, strides), sizes), change
+
+
+def _carried(array: AnyArray, dimensions: tuple[int, ...]) -> Shape:
+    """A shape of elements as wide as the array's."""
+    dtype = array.dtype
+    if dtype.itemsize not in CARRIERS or dtype.hasobject:
+        raise TypeError(
+            f"array has dtype {dtype}, of {dtype.itemsize} bytes: elements of 1, 2, 4, 8 or 16 bytes other than "
+            "Python objects can be moved"
+        )
+    return dense_shape(CARRIERS[dtype.itemsize], dimensions)
+
+
+Groups = tuple[tuple[NamedAxis, ...], ...]  # for each axis of a result, what it is made of, the most major first
+
+
+def parts_of_result(axes: str | tuple[int, ...], dimensions: tuple[int, ...], sizes: Mapping[str, Any]) -> Groups:
+    """What the axes of the result of a transpose are made of."""
+    find = _parts if {*map(type, sizes.values())} <= {int} else _parts.__wrapped__  # True and 2.0 equal ints
+    return find(axes, dimensions, tuple(sizes.items()))
+
+
+@functools.lru_cache(maxsize=1024)  # a pattern is read once
+def _parts(axes: str | tuple[int, ...], dimensions: tuple[int, ...], sizes: tuple[tuple[str, Any], ...]) -> Groups:
+    if not isinstance(axes, str):
+        numbers = checks.permutation("axes", axes, len(dimensions), _context(dimensions), from_end=True)
+        return tuple([(NamedAxis(str(dim), dimensions[dim], dim, 1),) for dim in numbers])
+    found = read_pattern(axes, len(dimensions))
+    if max(len(found.order), len(found.after)) > MAX_AXES:
+        raise LayoutError(f"{found.shown} has {max(len(found.order), len(found.after))} axes: {MAX_AXES} is the limit")
+    return found.parts(dimensions, dict(sizes))
+
+
+def _placed(groups: Groups, strides: Sequence[int]) -> Digits:
+    """The digits of the array's dimensions in a result with these byte strides."""
+    digits = []
+    for group, stride in zip(groups, strides):
+        for _, size, dim, step in reversed(group):
+            if size != 1:  # else another digit of the dimension may have the same step
+                digits.append(Digit(dim, step, size, stride))
+            stride *= size
+    return tuple(digits)
+
+
+def axis_numbers(axes: Any, sizes: Mapping[str, Any], array: AnyArray) -> tuple[int, ...]:
+    """Numbers of axes as a tuple of ints, which may be the key of a cache: True and 1.0 equal the int 1."""
+    if sizes:
+        raise TypeError(
+            f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
+            f"{checks.value_text(axes)}"
+        )
+    if axes is None:
+        return tuple(range(array.ndim - 1, -1, -1))
+    if isinstance(axes, (Layout, Shape)):
+        raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
+    return checks.whole_numbers("axes", axes, _context(array.shape))
+
+
+def _context(shape: tuple[int, ...]) -> checks.Later:
+    """What error messages say about the array."""
+    return checks.Later(lambda: f" for an array of shape {tuple(shape)}")
+
+
+_READERS: dict[str, Callable[[Call, Asked, np.dtype[Any], AnyArray, AnyArray | None], Read]] = {
+    "pack": _read_pack,
+    "unpack": _read_unpack,
+    "relayout": _read_relayout,
+    "transpose": _read_transpose,
+}

@@ -1,0 +1,242 @@
+"""Arguments that are shapes, layouts or text: what they mean for an array.
+
+A target, the layout of a result, is one text language wherever a function or a command takes one:
+
+    f32[2,3]{0,1}               a whole shape
+    {0,1:T(8,128)}              a layout
+    h w c -> c h w              a pattern: the layout of the transposed array in C order, for the array before it
+    C, F, torch:channels_last, cute:(2,3):(1,2), named:NHWC:NCHW
+                                a layout by name, see `interop.layout_names`
+    cublas:block_scales         a layout of the catalogue, see `catalogue.names`
+
+A layout without a shape is for the array of the source, which also gives a pattern and a name their dimensions.  The
+shape of a buffer that is given is a whole shape, a layout for an array that knows its sizes, or that of a `gl.Array`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpulayout.arrays import arrays
+from gpulayout.arrays.array_types import ShapeLike, TargetLike
+from gpulayout.arrays.libraries import library_of
+from gpulayout.layout import checks
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.digits import Digit
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import NamedAxis, Pattern, read_pattern
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import layout_of
+from gpulayout.layout.text import as_shape, is_only_layout, parsed_layout
+from gpulayout.moves.backend import AnyArray
+from gpulayout.moves.move import MAX_AXES, check_storable
+from gpulayout.requests.arithmetic import Asked
+
+
+def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") -> Shape:
+    """A target as a shape; LayoutError for other text, TypeError for anything but a shape, a layout or text.
+
+    like    the shape whose array the target describes
+
+    >>> images = Shape("u8", (8, 224, 224, 3))
+    >>> str(as_target("n h w c -> n c h w", images)), str(as_target("F", Shape("f32", (2, 3))))
+    ('u8[8,224,224,3]{2,1,3,0}', 'f32[2,3]{0,1}')
+    """
+    if isinstance(value, str) and is_only_layout(value):
+        value = layout_for(value, like.bounds, role, like.element_type)
+    if isinstance(value, Layout):
+        return like.with_layout(value)
+    if isinstance(value, (Shape, str)):
+        return as_shape(value, role)
+    raise TypeError(f"{role} must be a Shape, a Layout or text, not {type(value).__name__}{_hint(value, like)}")
+
+
+def converted_target(value: Shape | Layout | str, source: Shape, asked: Asked, role: str = "target") -> Shape:
+    """The target of a call that asks for arithmetic: its element type is the one that the call asks for.
+
+    source   the shape whose array the target describes
+    """
+    if isinstance(value, Layout) or (isinstance(value, str) and is_only_layout(value)):
+        found = asked.target_type(source.element_type, None, value)
+        return as_target(value, Shape(found, source.dimensions), role)
+    target = as_target(value, source, role)
+    asked.target_type(source.element_type, target.element_type, target)
+    return target
+
+
+def layout_for(
+    text: str, dimensions: Sequence[int], role: str = "target", element_type: ElementType | None = None
+) -> Layout:
+    """The layout that a text without a shape means for an array of these dimensions and of this element type."""
+    if "->" in text:
+        return _pattern_layout(read_pattern(text, len(dimensions), role), dimensions)
+    if not _is_name(text):
+        return parsed_layout(text)
+    return _layout_name(text)(dimensions, element_type)
+
+
+def check_layout_text(text: str, role: str = "target") -> None:
+    """LayoutError for text that is no layout, pattern or name, whatever the dimensions are."""
+    if "->" in text:
+        read_pattern(text, None, role)
+    elif _is_name(text):
+        _layout_name(text)
+    else:
+        parsed_layout(text)
+
+
+def axis_names(target: object, rank: int) -> tuple[str, ...] | None:
+    """The names that a target gives to the dimensions of the array, or None."""
+    if isinstance(target, str) and "->" in target and is_only_layout(target):
+        return read_pattern(target, rank, "target").labels()
+    return None
+
+
+def _is_name(text: str) -> bool:
+    """True for text that names a layout, or was meant to."""
+    return text[:1].isalpha()
+
+
+def _layout_name(text: str) -> Callable[[Sequence[int], ElementType | None], Layout]:
+    """The layout that a name means, for dimensions and an element type; LayoutError for what is none."""
+    # Late: most programs use no names.
+    from gpulayout.catalogue.names import entries, is_name, layout_of_name, read_name
+    from gpulayout.interop.layout_names import layout_name
+
+    if is_name(text):
+        read_name(text)
+        return lambda dimensions, element_type: layout_of_name(text, dimensions, element_type)
+    found = layout_name(text, lambda: [entry.name for entry in entries()])
+    return lambda dimensions, _: found(dimensions)
+
+
+def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
+    """The layout of the array before a transpose whose memory is that of the array after it, in C order."""
+    parts = [part for group in pattern.parts(dimensions, {}) for part in group]
+    if all(len(group) < 2 for group in pattern.before):
+        place = {part.dim: position for position, part in enumerate(parts)}
+        places = [place.get(dim, -1) for dim in range(len(dimensions))]  # an axis `1` changes no place
+        return Layout(sorted(range(len(places)), key=lambda dim: (places[dim], dim), reverse=True))
+    digits = list(_digits(parts))
+    if not digits or 0 in dimensions:
+        return Layout.descending(len(dimensions))
+    return layout_of(digits, dimensions, pattern.shown, "gl.transpose takes this pattern, for the N-d array")
+
+
+def _digits(parts: Sequence[NamedAxis]) -> Iterator[Digit]:
+    """The digits of an array whose memory has these parts in C order; neighbours that stay together are one digit."""
+    stride, placed = 1, []
+    for part in reversed(parts):
+        if part.size > 1:
+            placed.append(Digit(part.dim, part.step, part.size, stride))
+        stride *= part.size
+    last: Digit | None = None
+    for digit in sorted(placed, key=lambda digit: (digit.dim, digit.step)):
+        if last and last.dim == digit.dim and digit.stride == last.stride * last.extent:
+            last = last._replace(extent=last.extent * digit.extent)
+            continue
+        if last:
+            yield last
+        last = digit
+    if last:
+        yield last
+
+
+def _hint(value: object, like: Shape) -> str:
+    """What to write instead of a value that is not a target, or nothing."""
+    if isinstance(value, (tuple, list)) and checks.are_sizes(value):
+        if sorted(value) == list(range(like.rank)):
+            return f": write gl.Layout({checks.shown(value)})"
+        if tuple(value) == like.dimensions:
+            return f": write gl.Shape('{like.element_type}', {checks.shown(value)}) or its text"
+    if hasattr(value, "__dlpack__"):
+        return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
+    if type(value).__name__ == "memory_format":
+        return f": write '{str(value).replace('torch.', 'torch:')}'"
+    return ""
+
+
+# ---- of a buffer that is given ---------------------------------------------------------------------------------------
+
+
+def given_shape(value: TargetLike, array: Any, role: str) -> Shape:
+    """A whole shape that was given; a layout without a shape with the sizes and the element type of an N-d array.
+
+    array   the buffer; it has to lie in memory as the layout says, which later checks find out
+    LayoutError for a layout without a shape and a flat buffer.
+    """
+    if type(value) is Shape or not is_only_layout(value):
+        return as_shape(value, role)  # type: ignore[arg-type]  # it is no Layout
+    library = library_of(array)
+    if library is None:
+        return _shape_of_array(value, array, role)
+    found: Shape = library.untraced(_shape_of_array)(value, library.described(array), role)
+    return found
+
+
+def _shape_of_array(value: TargetLike, array: Any, role: str) -> Shape:
+    found = arrays.open_array(array, "buffer")[1]
+    return shape_of_given(value, arrays.label(array, found), found, role)
+
+
+def shape_of_given(value: TargetLike, label: np.dtype[Any], array: AnyArray, role: str) -> Shape:
+    """The shape of a buffer that `open_array` returned, of element type `label`; its own strides do not matter."""
+    if type(value) is Shape or not is_only_layout(value):
+        return as_shape(value, role)  # type: ignore[arg-type]  # it is no Layout
+    if array.ndim == 1:
+        check_whole(value, role)
+    return as_target(value, Shape(label, tuple(array.shape)), role)
+
+
+def array_shape(shape: ShapeLike) -> Shape:
+    """A shape whose buffer and whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
+    shape = as_shape(shape)
+    check_storable(shape)
+    _ = shape.buffer_length  # LayoutError for a shape without a size
+    if shape.rank > MAX_AXES:
+        raise LayoutError(
+            f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}"
+        )
+    return shape
+
+
+def check_whole(value: TargetLike, role: str) -> None:
+    """LayoutError for a layout without a shape, where a flat buffer is given."""
+    if not is_only_layout(value):
+        return
+    text, is_layout = str(value), True
+    if isinstance(value, str):
+        check_layout_text(value, role)
+        is_layout = value.lstrip().startswith("{")
+    shown = value_text(text)
+    example = "'f32[2,3]{0,1}'" if is_layout else f"gl.plan('f32[2,3]', {shown}).target"
+    raise LayoutError(
+        f"{role} {shown} is only a layout, and a flat buffer does not say the sizes: write the whole shape, such as "
+        f"{example}"
+    )
+
+
+def own_shape(own: Shape, given: TargetLike | None, role: str) -> Shape:
+    """The shape of an array; LayoutError if the shape or layout that is also given is another one."""
+    if given is not None and given is not own:
+        found = as_target(given, own, role)
+        if found != own:
+            raise LayoutError(
+                f"{role} {found} is not the shape of the gl.Array, {own}: leave it out, or move the array with "
+                ".to(layout)"
+            )
+    return own
+
+
+def sides_of(own: Shape, source: TargetLike | None, target: TargetLike | None) -> tuple[Shape, TargetLike]:
+    """The source and the target of a move: (array, target), or (array, source, target) with the array's own shape."""
+    if target is None:
+        source, target = None, source
+    if target is None:
+        raise TypeError("target is missing: write the layout that the gl.Array gets, such as '{0,1}'")
+    return own_shape(own, source, "source"), target

@@ -1,0 +1,1 @@
+"""Calls on memory: read, opened, checked, run, and remembered."""

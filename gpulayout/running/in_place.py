@@ -1,0 +1,200 @@
+"""A relayout in place: `out` is the memory of `buffer`, and a workspace is the only other memory.
+
+`moves.in_place` plans the steps.  Here they run, move after move, on the backend of the array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from gpulayout.arrays import arrays
+from gpulayout.arrays.array_types import Out
+from gpulayout.choices.backends import host_backend
+from gpulayout.choices.explain import Explanation
+from gpulayout.gpu.run import CudaBackend
+from gpulayout.layout.checks import ByteCount, byte_count, counted
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
+from gpulayout.moves.in_place import move_in_place, steps_in_place
+from gpulayout.moves.move import Move
+from gpulayout.moves.placement import Placement
+from gpulayout.moves.steps import BlockCycles, Steps
+from gpulayout.running.deferred_signals import deferred_signals
+from gpulayout.running.same_kind import on_memory
+
+SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
+
+
+def in_place(request: Any, max_bytes: ByteCount | None, kept: InPlace | None) -> InPlace:
+    """The steps of a relayout between two buffers, see `Plan.in_place`; `kept` if it has the same limit."""
+    source, target = request.read.shape, request.write.shape
+    limit = max(source.nbytes // SHARE, LEAST)
+    if max_bytes is not None:
+        limit = byte_count("max_bytes", max_bytes)
+    if kept is not None and kept.limit == limit:
+        return kept
+    move = move_in_place(source, target, request.pieces)
+    if limit < move.itemsize:
+        raise LayoutError(
+            f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
+        )
+    return InPlace(source, target, limit, move, request)
+
+
+@dataclass(frozen=True, repr=False)
+class InPlace:
+    """A relayout within one buffer, prepared once.  Made by `Plan.in_place`; call it with the buffer.
+
+    Attributes
+    ----------
+    source, target : Shape
+        The two shapes.
+    limit : int
+        The most bytes that the workspace may have.
+    steps : tuple
+        What is done on the CPU, in order; `print` shows it.  A GPU takes larger slabs.
+
+    See Also
+    --------
+    relayout : Plans and runs in one call, with ``out=buffer``.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> gl.plan("f32[1000,600]", "{0,1}").in_place(240000)
+    in place f32[1000,600]{1,0} -> f32[1000,600]{0,1}
+      memory   240000 bytes, 10.0% of the buffer; on a GPU 240000, 10.0%
+      moved    14400000 bytes: 3.00 times what a relayout to another buffer moves
+        step 0  10 slabs of 240000 bytes, each to the place before
+        step 1  100 blocks of 24000 bytes, moved along cycles
+        step 2  10 slabs of 240000 bytes, each to the place before, the last one first
+
+    A matrix and its transpose, in the same memory:
+
+    >>> import numpy as np
+    >>> matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    >>> gl.plan("f32[2,3]", "{0,1}").in_place()(matrix.reshape(-1)).reshape(3, 2)
+    array([[0., 3.],
+           [1., 4.],
+           [2., 5.]], dtype=float32)
+    """
+
+    source: Shape
+    target: Shape
+    limit: int
+    move: Move = field(compare=False)
+    request: Any = field(compare=False)  # a Request, whose file imports this one
+    planned: dict[tuple[int, int], Steps] = field(
+        default_factory=dict, compare=False
+    )  # by what a backend moves at a time
+    prepared: dict[Backend, PreparedSteps] = field(default_factory=dict, compare=False)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps on the CPU."""
+        return self.steps_on(host_backend())
+
+    def steps_on(self, backend: Backend) -> Steps:
+        """The steps on a backend, which says how much it moves at a time."""
+        kind = backend.slab_bytes, backend.slabs_at_once
+        found = self.planned.get(kind)
+        if found is None:
+            found = self.planned[kind] = steps_in_place(self.move, self.limit, *kind)
+        return found
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that are allocated on the CPU: for the workspace, and a bit for each block that moves along a cycle."""
+        return _allocated(self.steps)
+
+    @property
+    def device_workspace(self) -> int:
+        """The same on a GPU, whose slabs are larger; the bits for blocks are on the host."""
+        return _allocated(steps_in_place(self.move, self.limit, CudaBackend.slab_bytes, CudaBackend.slabs_at_once))
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of the buffer that all steps read and write.  A relayout to another buffer moves twice its size."""
+        return sum(step.bytes_moved for step in self.steps)
+
+    @overload
+    def __call__(self, buffer: Out, *, out: None = None) -> Out: ...
+    @overload
+    def __call__(self, buffer: Any, *, out: Out) -> Out: ...
+    def __call__(self, buffer: Any, *, out: Any = None) -> Any:
+        """Relayout a buffer in place; returns it.
+
+        Parameters
+        ----------
+        buffer : array
+            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.
+        out : array, optional
+            Another array of the same memory; it is returned.
+
+        Raises
+        ------
+        TypeError, BufferError
+            As `relayout` raises them, and if `out` is other memory.
+        """
+        out = buffer if out is None else out
+
+        def work(backend: Backend, array: AnyArray, out: Any, _: Any) -> Any:
+            target = arrays.open_array(out, "out", writing=True)
+            return self.request.run_in_place(backend, array, out, target, self.limit)
+
+        return on_memory(buffer, "buffer", out, work)
+
+    def run(self, backend: Backend, buffer: AnyArray, given: Any) -> None:
+        """The same for an array that passed every check; `given` is the caller's array of this memory."""
+        steps = self.steps_on(backend)
+        if not steps:
+            return
+        prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))
+        workspace = backend.empty((max(step.workspace for step in steps),), np.dtype(np.uint8), buffer)
+        arrays.will_be_written(given)
+        with deferred_signals():
+            prepared.execute(buffer[: self.source.buffer_length].view(np.uint8), workspace)
+
+    def explain(self) -> Explanation:
+        """Explain in text which steps are taken, how many bytes they move, and what workspace they take."""
+        size = max(self.source.nbytes, 1)
+        times = f"{self.bytes_moved / size / 2:.2f} times what a relayout to another buffer moves"
+        lines = [
+            f"in place {self.source} -> {self.target}",
+            f"  memory   {counted(self.workspace, 'byte')}, {self.workspace / size:.1%} of the buffer; on a GPU "
+            f"{self.device_workspace}, {self.device_workspace / size:.1%}",
+            f"  moved    {counted(self.bytes_moved, 'byte')}: {times}",
+            *[f"    step {number}  {step}" for number, step in enumerate(self.steps)],
+        ]
+        return Explanation("\n".join(lines))
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "workspace": self.workspace,
+            "device_workspace": self.device_workspace,
+            "bytes_moved": self.bytes_moved,
+            "steps": [{"kind": step.kind, "count": step.count, "bytes_each": step.part_bytes} for step in self.steps],
+        }
+
+    def __repr__(self) -> str:
+        return str(self.explain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _anew, (type(self.request), self.source, self.target, self.limit)
+
+
+def _allocated(steps: Steps) -> int:
+    """Bytes that steps allocate one after the other."""
+    return max(
+        (step.workspace + (step.bitmap_bytes if isinstance(step, BlockCycles) else 0) for step in steps), default=0
+    )
+
+
+def _anew(kind: Any, source: Shape, target: Shape, limit: int) -> InPlace:
+    made: InPlace = kind(Placement.buffer(source), Placement.buffer(target), None).in_place(limit)
+    return made

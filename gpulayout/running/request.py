@@ -1,0 +1,313 @@
+"""Requests: what a call means, before any memory is touched, and how that is done to memory of a backend.
+
+A request reads elements where one placement says, changes them if arithmetic is asked for, and writes them where
+another placement says.  pack, unpack, relayout, transpose and plans differ only in their two placements.  What does not
+depend on the arrays themselves is computed once and kept here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpulayout.arrays import arrays
+from gpulayout.arrays.array_types import HostArray
+from gpulayout.arrays.memory_checks import flat_buffer
+from gpulayout.layout.checks import ByteCount, counted
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
+from gpulayout.moves.convert_pieces import Stages, convert_stages
+from gpulayout.moves.move import check_storable
+from gpulayout.moves.pieces import Pieces, pieces
+from gpulayout.moves.placement import Placement
+from gpulayout.requests.arithmetic import ElementChange
+from gpulayout.requests.parameters import Parameter
+from gpulayout.requests.reading import Call, read_arguments
+from gpulayout.running.deferred_signals import deferred_signals
+from gpulayout.running.in_place import InPlace, in_place
+from gpulayout.running.kept import Kept
+from gpulayout.running.same_kind import ArrayCall
+
+SEPARATE = "separate memory, because only gl.relayout and plans work in place"  # the rule for an `out` that overlaps
+SAME = "separate memory, or the same from the first byte to the last"
+
+Opened = tuple[Backend, AnyArray]
+
+
+class Request:
+    """A move from one placement to another.
+
+    read, write   where the elements lie, before and after
+    change        what becomes of each element, with its parameters; None for nothing
+    stages        of a request with arithmetic; None for one without
+    pieces        moves between parts of both, as `stages` has them if there are any
+    prepared      the pieces as prepared by each backend
+    latest        what runs calls of a plan again without checks, by the kinds of their arrays
+    """
+
+    def __init__(self, read: Placement, write: Placement, change: ElementChange | None):
+        self.read, self.write, self.change = read, write, change
+        self.stages: Stages | None = None
+        if change is None:
+            self.pieces: Pieces = pieces(read, write)
+        else:
+            check_storable(read.shape)
+            check_storable(write.shape)
+            self.stages = convert_stages(read, write, change.arithmetic, change.blocks)
+            self.pieces = self.stages.pieces
+        # New memory has the array's own dtype, also that of integers that stand for another type.
+        self._keeps_dtype = change is None and read.is_packed == write.is_packed
+        self._staged: dict[Backend, _Staged] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self.prepared: dict[Backend, Prepared] = {}
+        self.latest: dict[tuple[object, ...], Again | None] = {}
+        self._between: Request | None = None  # of a call in place: the elements, at their new places
+        self._in_place: InPlace | None = None
+
+    def with_change(self, change: ElementChange) -> Request:
+        """The same with other parameters: it shares the stages, and what backends prepared for them."""
+        other = copy.copy(self)
+        other.change = change
+        other._forget()
+        return other
+
+    @property
+    def role(self) -> str:
+        """What messages call the array that is read."""
+        return "buffer" if self.read.is_buffer else "array"
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of the dense arrays between the stages."""
+        if self.stages is None:
+            return 0
+        source, target = (side.shape.element_count * side.shape.itemsize for side in (self.read, self.write))
+        return source * bool(self.stages.before) + target * bool(self.stages.after)
+
+    def prepared_by(self, backend: Backend) -> Prepared:
+        """The pieces, prepared by a backend."""
+        found = self.prepared.get(backend)
+        if found is not None:
+            return found
+        if self.change is None or self.stages is None:
+            return self.prepared.setdefault(backend, backend.prepare(self.pieces))
+        staged = self._staged.get(backend)
+        if staged is None:
+            staged = self._staged[backend] = _Staged(backend, self.stages, self.read.shape.dimensions)
+        return self.prepared.setdefault(backend, staged.with_parameters(self.change.parameters))
+
+    # ---- on memory, with every check ---------------------------------------------------------------------------------
+
+    def run(
+        self, backend: Backend, array: AnyArray, out: Any, target: Opened | None, memory: ArrayCall
+    ) -> tuple[Any, Prepared | None]:
+        """Move an array that `open_array` returned; `out` or new memory, and what has moved it, unless in place.
+
+        target   `out` as `open_array` returned it; None asks for new memory, which `memory` makes
+        """
+        array = self.source_memory(backend, array)
+        if target is None:
+            made = self.empty(memory, backend, array)
+            prepared = self.prepared.get(backend) or self.prepared_by(backend)
+            prepared.execute(array, made, is_new=True)
+            return made, prepared
+        written = self.target_memory(backend, array, target)
+        if arrays.may_overlap(backend, array, written):
+            self._into_itself(backend, array, out, written)
+            return out, None
+        prepared = self.prepared.get(backend) or self.prepared_by(backend)
+        if out is not written:
+            arrays.will_be_written(out)
+        prepared.execute(array, written)
+        return out, prepared
+
+    def source_memory(self, backend: Backend, array: AnyArray) -> AnyArray:
+        """The array as the pieces read it.  Only a buffer is checked: arrays with strides were, as arguments."""
+        return flat_buffer(backend, array, self.read.shape, "buffer") if self.read.digits is None else array
+
+    def target_memory(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:
+        """The target as the pieces write it, with every check but the one for overlap."""
+        other, written = target
+        if self.write.is_buffer:
+            written = flat_buffer(other, written, self.write.shape, "out")
+        if backend is not other or type(array) is not np.ndarray:
+            arrays.check_same_device(backend, array, other, written, (self.role, "out"))
+        return written
+
+    def opened_out(self, backend: Backend, array: AnyArray, out: Any) -> AnyArray:
+        """`out` as an array of its backend, with every check."""
+        written = self.target_memory(backend, array, arrays.open_array(out, "out", writing=True))
+        arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)
+        return written
+
+    def empty(self, memory: ArrayCall, backend: Backend, array: AnyArray) -> AnyArray:
+        """New memory for the target, on the device of `array`."""
+        if self._keeps_dtype:
+            return memory.empty(self.write.dimensions, array.dtype, array)
+        dtype = self.write.dtype
+        label = None if self.change is None else dtype
+        return memory.empty(self.write.dimensions, backend.held(dtype), array, label)
+
+    # ---- in place ----------------------------------------------------------------------------------------------------
+
+    def in_place(self, max_bytes: ByteCount | None) -> InPlace:
+        """See `Plan.in_place`.  The last one is kept."""
+        if self.change is not None:
+            raise LayoutError(
+                f"no steps in place for {self.read.shape} with {self.change.arithmetic.form}: call the plan with "
+                "out=buffer, whose elements then change after they have moved"
+            )
+        self._in_place = in_place(self, max_bytes, self._in_place)
+        return self._in_place
+
+    def run_in_place(self, backend: Backend, array: AnyArray, out: Any, target: Opened, max_bytes: ByteCount) -> Any:
+        """A call with a limit for the workspace: `out`, which has to be the same memory."""
+        planned = None if self.change is not None else self.in_place(max_bytes)
+        array = self.source_memory(backend, array)
+        written = self.target_memory(backend, array, target)
+        if self.change is not None:
+            self._check_widths()
+        if not arrays.is_same_memory(backend, array, written):
+            raise BufferError(
+                "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
+            )
+        if planned is not None:
+            planned.run(backend, written, out)
+        else:
+            self._change_in_place(backend, array, out, written, max_bytes)
+        return out
+
+    def _into_itself(self, backend: Backend, array: AnyArray, out: Any, written: AnyArray) -> None:
+        """A call whose arrays share memory: in place between buffers, or BufferError.
+
+        An array with strides is no buffer, even if it is all of the memory.
+        """
+        if not (self.read.is_buffer and self.write.is_buffer):
+            arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)  # raises
+        if self.change is not None:
+            self._check_widths()
+        if not arrays.is_same_memory(backend, array, written):
+            arrays.check_no_overlap(backend, array, written, ("buffer", "out"), rule=SAME)  # raises
+        if self.change is None:
+            self.in_place(None).run(backend, written, out)
+        else:
+            self._change_in_place(backend, array, out, written, None)
+
+    def _check_widths(self) -> None:
+        """BufferError if an element may not take the place of another."""
+        source, target = self.read.shape, self.write.shape
+        if source.bits_per_element != target.bits_per_element or source.is_packed:
+            raise BufferError(
+                f"buffer and out overlap in memory: out must be separate memory, because {_width(source)} and "
+                f"{_width(target)}; in place, both need the same number of whole bytes"
+            )
+
+    def _change_in_place(
+        self, backend: Backend, array: AnyArray, out: Any, written: AnyArray, max_bytes: ByteCount | None
+    ) -> None:
+        """Move within the memory that both arrays share, then change the elements at their new places."""
+        assert self.change is not None
+        source, shape = self.read.shape, self.write.shape
+        layout = shape.layout.replace(padding_value=None)  # the source's type may not have the value
+        between = Placement.buffer(Shape(source.element_type, shape.dimensions, layout))
+        moved = request(self.read, between).in_place(max_bytes)
+        changing = self._between = self._between or request(between, self.write, self.change)
+        changed = changing.prepared_by(backend)
+        with deferred_signals():
+            moved.run(backend, array, out)
+            arrays.will_be_written(out)
+            changed.execute(array, written)
+
+
+def _width(shape: Shape) -> str:
+    return f"{shape.element_type} takes {counted(shape.bits_per_element, 'bit')}"
+
+
+# By both placements, and by the arithmetic and the blocks of its parameters; the parameters are not kept.
+kept_requests: Kept[Request] = Kept()
+
+
+def request(read: Placement, write: Placement, change: ElementChange | None = None) -> Request:
+    """The request between two placements, a kept one if there is one.
+
+    LayoutError unless both are the same logical array, and for shapes that no buffer can hold.
+    """
+    key = (read, write) if change is None else (read, write, change.arithmetic, change.blocks)
+    found = kept_requests.get(key)
+    if found is None:
+        found = Request(read, write, change)
+        if change is not None:
+            found.change = change._replace(parameters=())
+        kept_requests.keep(key, found, len(found.pieces))
+    return found.with_change(change) if change is not None and change.parameters else found
+
+
+def request_of(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Request:
+    """The request of a call on these arrays: see `read_arguments`."""
+    return request(*read_arguments(call, label, array, out))
+
+
+class _Staged:
+    """What a backend prepared for the stages of requests that differ only in parameters."""
+
+    def __init__(self, backend: Backend, stages: Stages, dimensions: tuple[int, ...]):
+        self._backend, self._dimensions, self._blocks = backend, dimensions, stages.blocks
+        self._types = stages.arithmetic.source.dtype, stages.arithmetic.target.dtype
+        self._before, self._after = (
+            backend.prepare(pieces) if pieces else None for pieces in (stages.before, stages.after)
+        )
+        self._main = backend.prepare_arithmetic(stages.pieces)
+
+    def with_parameters(self, parameters: Sequence[Parameter]) -> Prepared:
+        """The stages with these parameters, which nobody may change."""
+        main = self._main.with_parameters(
+            lambda: [_spread(*each, self._dimensions) for each in zip(parameters, self._blocks)]
+        )
+        return main if self._before is self._after is None else _ThroughDense(self, main)
+
+    def execute(self, main: Prepared, source: AnyArray, target: AnyArray, is_new: bool) -> None:
+        """All stages, of which `main` is the second."""
+        if self._before is not None:
+            dense = self._dense(0, source)
+            self._before.execute(source, dense, is_new=True)
+            source = dense
+        written = target if self._after is None else self._dense(1, source)
+        main.execute(source, written)
+        if self._after is not None:
+            self._after.execute(written, target, is_new=is_new)
+
+    def _dense(self, side: int, like: AnyArray) -> AnyArray:
+        """A dense array in C order, of the source's type or the target's."""
+        return self._backend.temporary(self._dimensions, self._backend.held(self._types[side]), like)
+
+
+def _spread(parameter: Parameter, blocks: tuple[int, ...], dimensions: tuple[int, ...]) -> HostArray:
+    """The numbers of a parameter for these blocks: its own, or of one element."""
+    found = parameter.values
+    if parameter.blocks != blocks:
+        for axis, (block, own) in enumerate(zip(parameter.blocks, dimensions)):
+            if block > 1:
+                found = np.repeat(found, block, axis)[(slice(None),) * axis + (slice(own),)]
+    return np.ascontiguousarray(found)
+
+
+class _ThroughDense:
+    """`Prepared` of stages, of which `main` is the one with arithmetic."""
+
+    __slots__ = ("pieces", "_staged", "_main")
+
+    def __init__(self, staged: _Staged, main: Prepared):
+        self.pieces, self._staged, self._main = main.pieces, staged, main
+
+    def execute(self, source: AnyArray, target: AnyArray, *, is_new: bool = False) -> None:
+        """See `Prepared.execute`."""
+        self._staged.execute(self._main, source, target, is_new)
+
+    def known_call(self, *call: Any) -> None:
+        """Always None: the engine runs one move at a time, and a device has temporary arrays to free."""

@@ -1,0 +1,257 @@
+"""How every call runs: again without its checks, if calls like it have passed them; else read, opened, checked and run.
+
+What a small call says is read once.  Three quarters of its time would go into reading and checks.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpulayout.arrays import arrays
+from gpulayout.choices.backends import host_backend
+from gpulayout.layout.checks import type_text, value_text
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
+from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.reading import Call, check_source
+from gpulayout.running.kept import KEY_TYPES, Kept, with_values
+from gpulayout.running.request import Request, request_of
+from gpulayout.running.same_kind import ArrayCall, again_of, on_memory
+from gpulayout.traced.traced import traced
+
+NOTHING: Mapping[str, Any] = {}
+PLACED_BY_OUT = frozenset(("unpack", "transpose"))  # verbs whose elements go where the strides of `out` say
+# The parts of a key that are the types of the arrays, and the backend of NumPy's; nothing in the keys of plans.
+KINDS = slice(3, 6)
+Key = tuple[object, ...]
+Latest = dict[Key, Again | None]
+
+
+class _Known:
+    """A call that was read: its request, how often it has run, and what runs it again without checks, by kinds."""
+
+    __slots__ = ("request", "runs", "again")
+
+    def __init__(self, request: Request):
+        self.request, self.runs = request, 0
+        self.again: dict[Key, Again] = {}
+
+
+# By what a call says, and by what its arrays say of themselves.
+kept_calls: Kept[_Known] = Kept()
+
+# By what a call says, and the kinds of its arrays: what ran the latest such call without checks.
+latest: Latest = {}
+MOST_LATEST = 256
+
+
+def run(
+    verb: str,
+    array: Any,
+    source: Any,
+    target: Any,
+    out: Any,
+    options: Mapping[str, Any] = NOTHING,
+    sizes: Mapping[str, Any] = NOTHING,
+    max_bytes: Any = None,
+) -> Any:
+    """The result of a call: see `Call` for its parts."""
+    if is_compiling():
+        anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes)
+        return traced(Call(verb, source, target, sizes, options, max_bytes), array, out, anew)
+    key: Key | None = None
+    if max_bytes is None and not (sizes or options) and type(target) in KEY_TYPES and type(source) in KEY_TYPES:
+        key = verb, source, target, type(array), type(out), host_backend()  # as `call_key` makes it, a call sooner
+    elif max_bytes is None:
+        key = call_key(verb, array, source, target, out, options, sizes)
+    again = latest.get(key)  # type: ignore[arg-type]  # None is no key of it
+    if again is not None and (done := again(array, out)) is not None:
+        return done
+    if key is not None and type(array) is np.ndarray:
+        other = _again_of_kept(key, array, out)
+        if other is not None and other is not again and (done := other(array, out)) is not None:
+            _set_latest(latest, key, other)
+            return done
+    return _Run(Call(verb, source, target, sizes, options, max_bytes), key, latest).result(array, out)
+
+
+def call_key(
+    verb: str,
+    array: Any,
+    source: Any,
+    target: Any,
+    out: Any,
+    options: Mapping[str, Any],
+    sizes: Mapping[str, Any] = NOTHING,
+) -> Key | None:
+    """What a call says, and at KINDS the kinds of its arrays, as a key; None if values of it cannot be part of one."""
+    if type(source) not in KEY_TYPES:
+        return None
+    if type(target) not in KEY_TYPES and not (type(target) is tuple and {*map(type, target)} <= {int}):  # True equals 1
+        return None
+    if sizes and not {*map(type, sizes.values())} <= {int}:
+        return None
+    found = (verb, source, target, type(array), type(out), host_backend(), *sizes.items())
+    return with_values(found, options) if options else found
+
+
+def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
+    """What runs a call on a NumPy array again that is not the latest with this key, as when two sizes take turns."""
+    placed = out if key[0] in PLACED_BY_OUT and type(out) is np.ndarray else None
+    known = kept_calls.get(_with_facts(key, array.dtype, array, placed))
+    return None if known is None else known.again.get(key[KINDS])
+
+
+def _with_facts(key: Key, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Key:
+    """The key of what is kept of a call: what it says, and what its arrays say, whatever their types are."""
+    found = (*key[: KINDS.start], *key[KINDS.stop :], label, array.shape, array.strides)
+    return found if out is None else (*found, *_facts(out))
+
+
+def known_request(call: Call, key: Key | None, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> _Known:
+    """The request of a call, a kept one if a call that said the same had such arrays; see `request_of`.
+
+    key   see `call_key`; None if there is none
+    """
+    if key is None:
+        return _Known(request_of(call, label, array, out))
+    key = _with_facts(key, label, array, out)
+    found = kept_calls.get(key)
+    if found is None:
+        found = _Known(request_of(call, label, array, out))
+        kept_calls.keep(key, found, len(found.request.pieces))
+    return found
+
+
+def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -> Any:
+    """The result of a call of a plan, which was read when it was made."""
+    key = type(array), type(out), host_backend()
+    known = request.latest.get(key) if max_bytes is None else None
+    if known is not None and (done := known(array, out)) is not None:
+        return done
+    fresh = _Known(request)
+    fresh.runs = int(key in request.latest)  # None there: a call of this kind ran once
+    options = NOTHING if request.change is None else request.change.options
+    call = Call("relayout", request.read.shape, request.write.shape, NOTHING, options, max_bytes)
+    return _Run(call, key, request.latest, fresh).result(array, out)
+
+
+def _set_latest(latest: Latest, key: Key, again: Again | None) -> None:
+    if len(latest) >= MOST_LATEST:
+        latest.clear()
+    latest[key] = again
+
+
+def _again_in_python(request: Request, prepared: Prepared, array: Any, done: Any) -> Again | None:
+    """What runs a call on NumPy arrays again that the engine does not: of several pieces, and without the engine."""
+    if type(array) is not np.ndarray or type(done) is not np.ndarray:
+        return None
+    if (request.read.is_buffer and array.ndim != 1) or (request.write.is_buffer and done.ndim != 1):
+        return None  # they were flattened
+    given, made = _facts(array), _facts(done)
+
+    def again(array: AnyArray, out: AnyArray | None) -> AnyArray | None:
+        if _facts(array) != given:
+            return None
+        if out is None:
+            out = host_backend().empty(made[1], made[0], array)
+            prepared.execute(array, out, is_new=True)
+            return out
+        if _facts(out) != made or not out.flags.writeable or arrays.may_overlap(host_backend(), array, out):
+            return None
+        prepared.execute(array, out)
+        return out
+
+    return again
+
+
+_facts = operator.attrgetter("dtype", "shape", "strides")
+
+
+class _Run:
+    """A call with every check.  The second one of its kind is remembered, on a GPU the first."""
+
+    __slots__ = ("call", "key", "latest", "known", "moved")
+
+    def __init__(self, call: Call, key: Key | None, latest: Latest, known: _Known | None = None):
+        self.call, self.key, self.latest, self.known = call, key, latest, known
+        self.moved: tuple[Prepared, AnyArray] | None = None
+
+    def result(self, array: Any, out: Any) -> Any:
+        """What the call returns."""
+        call = self.call
+        if call.verb == "pack" and isinstance(array, arrays.PLAIN):
+            return self._of_values(array, out)
+        if self.known is None:
+            check_source(call)
+        if call.max_bytes is not None and out is None:
+            raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
+        done = on_memory(array, call.role, out, self, None if call.max_bytes is not None else call)
+        if self.key is not None and self.moved is not None:
+            self._remember(array, out, done)
+        return done
+
+    def __call__(self, backend: Backend, array: AnyArray, out: Any, memory: ArrayCall) -> Any:
+        """The same for an array that `open_array` returned: the work that `on_memory` is given."""
+        target = None
+        if out is not None and self.call.verb in PLACED_BY_OUT:
+            target = arrays.open_array(out, "out", writing=True)
+        if self.known is None:
+            opened_out = None if target is None else target[1]
+            self.known = known_request(self.call, self.key, memory.label(array), array, opened_out)
+        request = self.known.request
+        if out is not None and target is None:
+            target = arrays.open_array(out, "out", writing=True)
+        if self.call.max_bytes is not None:
+            assert target is not None
+            return request.run_in_place(backend, array, out, target, self.call.max_bytes)
+        done, prepared = request.run(backend, array, out, target, memory)
+        if prepared is not None:
+            self.moved = prepared, array
+        return done
+
+    def _remember(self, array: Any, out: Any, done: Any) -> None:
+        """Keep what runs the call again: on the host if it has run before, because many calls run once."""
+        assert self.key is not None and self.known is not None and self.moved is not None
+        known, (prepared, opened) = self.known, self.moved
+        known.runs += 1
+        if known.runs == 1 and type(opened) is np.ndarray:  # to recognise one costs as much as a small call
+            if self.latest is not latest:  # of a plan
+                _set_latest(self.latest, self.key, None)
+            return
+        kinds = self.key[KINDS]
+        again = known.again.get(kinds)
+        if again is None:
+            again = again_of(prepared, array, opened, done, is_new=out is None)
+            again = again or _again_in_python(known.request, prepared, array, done)
+        if again is not None:
+            known.again[kinds] = again
+            _set_latest(self.latest, self.key, again)
+
+    def _of_values(self, values: Any, out: Any) -> Any:
+        """`pack` of numbers and lists: they become an array of the default backend."""
+        dtype = None
+        if not (self.call.options and Asked(self.call.options)):
+            shape = _whole_shape(self.call.target, values)
+            self.call, dtype = self.call._replace(target=shape), shape.dtype
+        backend, array = arrays.open_array_like(values, "array", dtype)
+        self.key = call_key("pack", array, None, self.call.target, out, self.call.options)
+        return self(backend, array, out, ArrayCall(array, None, backend))
+
+
+def _whole_shape(shape: Any, values: Any) -> Shape:
+    """The shape for plain values; TypeError for a layout without a shape, because plain values have no element type."""
+    if isinstance(shape, Layout) or is_only_layout(shape):
+        raise TypeError(
+            f"array is {type_text(values)}, which has no element type, and shape {value_text(str(shape))} is "
+            "only a layout: write the whole shape"
+        )
+    return as_shape(shape)

@@ -1,0 +1,222 @@
+"""An `Array` in a function that torch.compile traces: its shape is a constant of the graph, its buffer a tensor.
+
+Shapes travel as text here.  Dynamo takes the text that one function of constants returns, and gives it to the next; a
+`Shape` it could not give.  An array that such a function returns holds the text, and reads it when it is asked.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpulayout.arrays.array_checks import check_facts, is_flat
+from gpulayout.arrays.array_types import TargetLike
+from gpulayout.arrays.memory_checks import ArrayFacts
+from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.graph_constants import constant_in_graphs, refusal, refusing_in_graphs
+from gpulayout.layout.plain import from_plain, plain
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import layout_from_strides
+from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.reading import Call
+from gpulayout.requests.shape_arguments import as_target, converted_target, own_shape, sides_of
+from gpulayout.traced.traced import between_graphs, options_of_plan, traced, untraceable
+
+Sizes = tuple[int, ...]
+
+
+def relayout_in_graph(
+    array: Pair,
+    source: TargetLike | None,
+    target: TargetLike | None,
+    out: Any,
+    options: Mapping[str, Any],
+    anew: Callable[[], Any],
+    max_bytes: Any = None,
+) -> Any:
+    """`relayout` of an array: another one, or `out`."""
+    reason = relayout_refusal(array, source, target, out, options, max_bytes)
+    if reason:
+        return between_graphs(reason, anew)
+    return _moved(array, *_relayout_call(array, source, target, options), out)
+
+
+def relayout_refusal(
+    array: ShapedBuffer[Any],
+    source: TargetLike | None,
+    target: TargetLike | None,
+    out: Any,
+    options: Mapping[str, Any],
+    max_bytes: Any = None,
+) -> str:
+    """Why a relayout of an array cannot be part of a graph, or nothing."""
+    sides = plain(array.shape_or_text), plain(source), plain(target), options.get("dtype")
+    reason = refusal("_target_text", *sides)
+    if reason:
+        return reason
+    call, text = _relayout_call(array, source, target, options)
+    return _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
+
+
+def _relayout_call(
+    array: ShapedBuffer[Any], source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
+) -> tuple[Call, str]:
+    """The call that moves an array's buffer, and the text of the result's shape."""
+    text = _target_text(plain(array.shape_or_text), plain(source), plain(target), options.get("dtype"))
+    if is_flat(array.buffer):
+        return Call("relayout", array.shape_or_text, text, {}, options), text
+    return Call("pack", None, text, {}, options), text
+
+
+def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, anew: Callable[[], Any]) -> Any:
+    """The call of a plan for an array."""
+    sides = plain(plan.source), plain(plan.target), plain(array.shape_or_text)
+    reason = refusal("_plan_text", *sides)
+    if reason:
+        return between_graphs(reason, anew)
+    text = _plan_text(*sides)
+    call = Call("plan", plan)
+    if not is_flat(array.buffer):
+        call = Call("pack", None, text, {}, options_of_plan(plan))
+    reason = _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
+    return between_graphs(reason, anew) if reason else _moved(array, call, text, out)
+
+
+def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> str:
+    if not isinstance(out, ShapedBuffer):
+        return untraceable(call, array.buffer, out)
+    return refusal("_check_out", plain(out.shape_or_text), text) or untraceable(call, array.buffer, out.buffer)
+
+
+def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
+    if not isinstance(out, ShapedBuffer):
+        return array.holding(traced(call, array.buffer, out), text)
+    traced(call, array.buffer, out.buffer)
+    return out
+
+
+def own_in_graph(array: ShapedBuffer[Any], given: TargetLike | None, role: str) -> Any:
+    """The shape of an array, or its text, if the shape that is also given is no other."""
+    sides = plain(array.shape_or_text), plain(given)
+    reason = refusal("_check_own", *sides, role)
+    if reason:
+        return between_graphs(reason, functools.partial(_own_shape, array.shape_or_text, given, role))
+    return array.shape_or_text
+
+
+def _own_shape(kept: Shape | str, given: TargetLike | None, role: str) -> Shape:
+    return own_shape(as_shape(kept), given, role)
+
+
+def shape_in_graph(tensor: Any, shape: TargetLike | None, anew: Callable[[], Any]) -> str:
+    """The text of the shape of a tensor that is a buffer of it, or that lies so; `anew` raises the errors."""
+    sizes, steps = tuple([int(size) for size in tensor.shape]), tuple([int(step) for step in tensor.stride()])
+    if shape is None:
+        reason = refusal("_text_as_it_lies", tensor.dtype, sizes, steps)
+        return between_graphs(reason, anew) if reason else _text_as_it_lies(tensor.dtype, sizes, steps)
+    reason = refusal("_text_of_shape", tensor.dtype, sizes, steps, plain(shape))
+    return between_graphs(reason, anew) if reason else _text_of_shape(tensor.dtype, sizes, steps, plain(shape))
+
+
+def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) -> tuple[Any, str]:
+    """A tensor packed in a layout, and the text of its shape; `anew` makes both from memory."""
+    sizes = tuple([int(size) for size in tensor.shape])
+    reason = refusal("_packed_text", tensor.dtype, sizes, plain(layout))
+    if not reason:
+        text = _packed_text(tensor.dtype, sizes, plain(layout))
+        reason = untraceable(Call("pack", None, text), tensor, None)
+        if not reason:
+            return traced(Call("pack", None, text), tensor, None), text
+    made: tuple[Any, str] = between_graphs(reason, anew)
+    return made
+
+
+def is_same_in_graph(array: ShapedBuffer[Any], target: TargetLike) -> bool:
+    """True if a target is the shape that an array has; False for what is no target of it."""
+    return _is_same(plain(array.shape_or_text), plain(target))
+
+
+def length_in_graph(array: ShapedBuffer[Any]) -> int:
+    """The size of the first dimension."""
+    kept = plain(array.shape_or_text)
+    length = _length(kept)
+    if length < 0:
+        raise TypeError("len() of a gl.Array without dimensions")
+    return length
+
+
+# ---- functions of constants ------------------------------------------------------------------------------------------
+
+
+def _whole(kept: Any) -> Shape:
+    """The shape of an array, from its text or its tuples."""
+    return as_shape(from_plain(kept))
+
+
+@constant_in_graphs
+def _length(kept: Any) -> int:
+    return (*_whole(kept).bounds, -1)[0]
+
+
+@constant_in_graphs
+def _is_same(kept: Any, target: Any) -> bool:
+    shape = _whole(kept)
+    try:
+        return as_target(from_plain(target), shape) == shape
+    except (LayoutError, TypeError):
+        return False
+
+
+@refusing_in_graphs
+def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
+    shape, found = sides_of(_whole(kept), from_plain(source), from_plain(target))
+    if dtype is None:
+        return str(as_target(found, shape))
+    return str(converted_target(found, shape, Asked({"dtype": dtype})))
+
+
+@refusing_in_graphs
+def _plan_text(source: Any, target: Any, kept: Any) -> str:
+    check_source(_whole(kept), from_plain(source))
+    return str(from_plain(target))
+
+
+def check_source(shape: Shape, source: Shape) -> None:
+    """LayoutError unless an array has the shape that a plan moves."""
+    if shape != source:
+        raise LayoutError(f"buffer is a gl.Array of {shape}, but the plan moves {source}")
+
+
+@refusing_in_graphs
+def _check_out(kept: Any, text: str) -> None:
+    if _whole(kept) != as_shape(text):
+        raise LayoutError(f"out is a gl.Array of {_whole(kept)}, but the result is {text}")
+
+
+@refusing_in_graphs
+def _check_own(kept: Any, given: Any, role: str) -> None:
+    own_shape(_whole(kept), from_plain(given), role)
+
+
+@refusing_in_graphs
+def _text_of_shape(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
+    own, shape = ElementType.of(dtype), from_plain(shape)
+    if is_only_layout(shape) and len(sizes) == 1:
+        raise LayoutError(f"shape {shape} is only a layout, and a flat buffer does not say the sizes")
+    found = as_target(shape, Shape(own, sizes), "shape")
+    check_facts(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), found)
+    return str(found)
+
+
+@refusing_in_graphs
+def _text_as_it_lies(dtype: Any, sizes: Sizes, steps: Sizes) -> str:
+    return str(Shape(dtype, sizes, layout_from_strides(sizes, steps)))
+
+
+@refusing_in_graphs
+def _packed_text(dtype: Any, sizes: Sizes, layout: Any) -> str:
+    return str(as_target(from_plain(layout), Shape(dtype, sizes), "layout"))

@@ -12,7 +12,7 @@ from typing import Any, Unpack, cast, overload
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_checks import check_buffer, check_layout, is_flat
+from gpulayout.arrays.array_checks import check_buffer, is_flat
 from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -35,13 +35,11 @@ from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch
-from gpulayout.plans.plan import plan
 from gpulayout.requests.shape_arguments import as_target, given_shape
+from gpulayout.running.array_calls import is_laid_out, relayout_array
 from gpulayout.traced.array_graphs import (
-    is_same_in_graph,
     length_in_graph,
     packed_in_graph,
-    relayout_in_graph,
     shape_in_graph,
 )
 from gpulayout.traced.traced import between_graphs
@@ -232,16 +230,9 @@ class Array(ShapedBuffer[Memory]):
         >>> gl.asarray(np.eye(2)).to("{1,0:T(2,2)}", dtype="u8").buffer
         array([1, 0, 0, 1], dtype=uint8)
         """
-        if is_compiling():
-            if out is None and not options and is_same_in_graph(self, target):
-                return self
-            anew = functools.partial(self.to, target, out=out, max_bytes=max_bytes, **options)
-            return relayout_in_graph(self, None, target, out, options, anew, max_bytes)
-        check_layout(target, self.shape)
-        planned = plan(self.shape, target, **options)
-        if planned.target == self.shape and out is None and planned.change is None:
+        if is_laid_out(self, target, options) and out is None:
             return self
-        return planned(self, out=out) if max_bytes is None else planned(self, out=out, max_bytes=max_bytes)
+        return relayout_array(self, None, target, out, options, max_bytes)
 
     def __getitem__(self, key: Any) -> Any:
         """An element, or an N-d array of the buffer's library: a view if strides can say it, or else a copy.
@@ -312,11 +303,11 @@ class Array(ShapedBuffer[Memory]):
                 "array holds a tensor that requires a gradient, and NumPy follows none: pass array.logical().detach()"
             ) from None
         held = self if memory is self.buffer else Array.holding(memory, self.shape)
-        found = held.logical()
+        elements = held.logical()
         is_new = is_flat(held.buffer) and own_strides(self.shape) is None
         if is_new and copy is False:
             raise ValueError(f"{self.shape} needs a copy: no strides say where its elements lie")
-        return np.array(found, dtype, copy=None if is_new else copy)
+        return np.array(elements, dtype, copy=None if is_new else copy)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """What a function of NumPy, such as ``numpy.add``, gives for the N-d array of the elements.
@@ -450,8 +441,8 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
 
 
 def _packed(array: Any, layout: TargetLike) -> tuple[Any, str]:
-    found = asarray(array, layout)
-    return found.buffer, str(found.shape)
+    packed = asarray(array, layout)
+    return packed.buffer, str(packed.shape)
 
 
 def _shape_as_it_lies(array: Any) -> Shape:

@@ -87,8 +87,8 @@ def _sliced(logical: Any, parts: tuple[Part, ...]) -> Any:
         else:
             key.append(slice(first, last - 1 if last else None, step))
         axis += 1
-    found = logical[tuple(key)]
-    return rearranged(found, lambda forwards: forwards.flip(backwards)) if backwards else found
+    part_of = logical[tuple(key)]
+    return rearranged(part_of, lambda forwards: forwards.flip(backwards)) if backwards else part_of
 
 
 def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
@@ -102,11 +102,11 @@ def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
         return _taken(buffer, np.ascontiguousarray(places))
     flat, bits = places.reshape(-1), shape.bits_per_element
     byte, bit = byte_and_bit(shape, flat)
-    found = _taken(buffer, byte) >> _alike(buffer, bit.astype(np.uint8))
+    elements = _taken(buffer, byte) >> _alike(buffer, bit.astype(np.uint8))
     # A row of one element in each byte, in its lowest bits: the rest of the byte is padding.
     rows = Layout((1, 0), padded_dimensions=(flat.size, 8 // bits), element_size_in_bits=bits)
-    found = unpack(found, Shape(shape.element_type, (flat.size, 1), rows)).reshape(sizes)
-    return found if sizes else found[()]  # NumPy has scalars
+    elements = unpack(elements, Shape(shape.element_type, (flat.size, 1), rows)).reshape(sizes)
+    return elements if sizes else elements[()]  # NumPy has scalars
 
 
 def _taken(buffer: Any, places: Any) -> Any:

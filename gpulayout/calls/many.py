@@ -20,9 +20,8 @@ from gpulayout.layout.checks import counted, type_text
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedJob
-from gpulayout.plans.plan import plan
 from gpulayout.requests.reading import Call
-from gpulayout.requests.shape_arguments import sides_of
+from gpulayout.running.array_calls import shapes_of_move
 from gpulayout.running.request import Request
 from gpulayout.running.running import call_key, known_request, run
 from gpulayout.running.same_kind import ArrayCall
@@ -123,14 +122,14 @@ def _many(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> l
     """`relayout_many` of jobs that are not traced by torch.compile."""
     if True in map(_has_array, jobs):
         return _with_arrays(jobs, outs, options)
-    found = [_opened(number, job, given, options) for number, (job, given) in enumerate(zip(jobs, outs))]
-    opened = [job for job in found if type(job) is _Opened]
+    results = [_opened(number, job, out, options) for number, (job, out) in enumerate(zip(jobs, outs))]
+    opened = [job for job in results if type(job) is _Opened]
     outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
     if outputs:
         arrays.check_none_overlap([(job.backend, job.array, job.number) for job in opened], outputs)
     for job, made in zip(opened, _executed(opened, [outs[job.number] for job in opened])):
-        found[job.number] = made
-    return found
+        results[job.number] = made
+    return results
 
 
 def _has_array(job: Any) -> bool:
@@ -170,18 +169,17 @@ def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOption
         try:
             if len(job) not in (2, 3):
                 raise TypeError(f"a job with a gl.Array has {counted(len(job), 'part')}: it must be (array, target)")
-            source, target = sides_of(job[0].shape, job[1], job[2] if len(job) == 3 else None)
-            targets[number] = plan(source, target, **options).target
+            source, target = shapes_of_move(job[0].shape, job[1], job[2] if len(job) == 3 else None, options)
             plain[number] = job[0].buffer, source, target
-            written[number] = buffer_to_write(outs[number], targets[number])
+            targets[number], written[number] = target, buffer_to_write(outs[number], target)
         except Exception as error:  # keep the type that `relayout` raises
             error.args = (f"job {number}: {error}", *error.args[1:])
             raise
-    found = _many(plain, written, options)
+    results = _many(plain, written, options)
     for number, target in targets.items():
-        given = outs[number]
-        found[number] = given if isinstance(given, ShapedBuffer) else jobs[number][0].holding(found[number], target)
-    return found
+        out = outs[number]
+        results[number] = out if isinstance(out, ShapedBuffer) else jobs[number][0].holding(results[number], target)
+    return results
 
 
 def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
@@ -193,13 +191,13 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
         groups.setdefault(key, []).append(place)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(opened[place], written[place]) for place in group]) for group in groups.values()]
-    for given in outs:
-        if given is not None:
-            arrays.will_be_written(given)
+    for out in outs:
+        if out is not None:
+            arrays.will_be_written(out)
     for group, execute in zip(groups.values(), prepared):
         with opened[group[0]].memory.running():
             execute()
-    return [job.memory.given_back() if given is None else given for given, job in zip(outs, opened)]
+    return [job.memory.given_back() if out is None else out for out, job in zip(outs, opened)]
 
 
 def _written(job: _Opened) -> AnyArray:

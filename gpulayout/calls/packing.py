@@ -8,7 +8,6 @@ from typing import Any, SupportsIndex, Unpack, overload
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_checks import is_flat
 from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -26,14 +25,12 @@ from gpulayout.choices.backends import default_backend
 from gpulayout.layout.checks import number_text, type_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape
 from gpulayout.moves.move import check_storable
-from gpulayout.requests.shape_arguments import own_shape
+from gpulayout.running.array_calls import unpack_array
 from gpulayout.running.running import run
-from gpulayout.traced.array_graphs import own_in_graph
 
 
 @overload
@@ -175,18 +172,10 @@ def unpack(
     array([ 0. ,  0.5,  1. , -0.5], dtype=float32)
     """
     if isinstance(buffer, ShapedBuffer):
-        return _unpack_array(buffer, shape, out, options)
+        return unpack_array(buffer, shape, out, options)
     if shape is None:
         raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
     return run("unpack", buffer, shape, None, out, options)
-
-
-def _unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: ArithmeticOptions) -> Any:
-    """`unpack` of an `Array`.  One that holds an N-d array is the logical array already."""
-    own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.shape, shape, "shape")
-    if is_flat(array.buffer):
-        return run("unpack", array.buffer, own, None, out, options)
-    return run("transpose", array.buffer, None, tuple(range(len(array.buffer.shape))), out, options)
 
 
 def shape_of(array: AnyArray) -> Shape:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Unpack, overload
 
 import numpy as np
@@ -10,11 +9,8 @@ import numpy as np
 from gpulayout.arrays.array_types import AnyArray, ArithmeticOptions, HostArray, Kind, Out, OwnKind, TargetLike
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.layout.checks import ByteCount
-from gpulayout.layout.graph_constants import is_compiling
-from gpulayout.plans.plan import plan
-from gpulayout.requests.shape_arguments import sides_of
+from gpulayout.running.array_calls import relayout_array
 from gpulayout.running.running import run
-from gpulayout.traced.array_graphs import relayout_in_graph
 
 
 @overload
@@ -120,11 +116,7 @@ def relayout(
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
     if isinstance(buffer, ShapedBuffer):
-        if is_compiling():
-            anew = functools.partial(relayout, buffer, source, target, out=out, max_bytes=max_bytes, **options)
-            return relayout_in_graph(buffer, source, target, out, options, anew, max_bytes)
-        own, wanted = sides_of(buffer.shape, source, target)
-        return plan(own, wanted, **options)(buffer, out=out, max_bytes=max_bytes)
+        return relayout_array(buffer, source, target, out, options, max_bytes)
     if source is None or target is None:
         missing = "source" if source is None else "target"
         raise TypeError(

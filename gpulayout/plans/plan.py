@@ -31,11 +31,12 @@ from gpulayout.moves.move import check_same_dimensions
 from gpulayout.moves.pieces import AnyMove, Pieces
 from gpulayout.moves.placement import Placement
 from gpulayout.plans.plan_blocks import Blocks
-from gpulayout.plans.plan_value import PlanValue, run_on_array
+from gpulayout.plans.plan_value import PlanValue
 from gpulayout.plans.stream import Progress, stream
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.requests.index_keys import box_of
 from gpulayout.requests.reading import Call, read_plan
+from gpulayout.running.array_calls import run_plan_on_array
 from gpulayout.running.in_place import InPlace
 from gpulayout.running.kept import KEY_TYPES, Kept
 from gpulayout.running.request import Request, request
@@ -134,7 +135,7 @@ class Plan(PlanValue):
             As `relayout` raises them.
         """
         if isinstance(buffer, ShapedBuffer):
-            return run_on_array(self, buffer, out, max_bytes)
+            return run_plan_on_array(self, buffer, out, max_bytes)
         if is_compiling():
             anew = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
             return traced(Call("plan", self, max_bytes=max_bytes), buffer, out, anew)

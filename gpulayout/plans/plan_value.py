@@ -5,17 +5,11 @@ And how a plan runs on an `Array`.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
-from gpulayout.arrays.array_checks import is_flat
-from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
-from gpulayout.layout.checks import ByteCount
-from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
+from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import Asked, ElementChange
-from gpulayout.running.running import run
-from gpulayout.traced.array_graphs import check_source, plan_in_graph
 from gpulayout.traced.traced_arithmetic import Constants, plain_options
 
 INTERNALS = "own_change", "request", "of_block", "plain_options"
@@ -47,11 +41,11 @@ class PlanValue:
     @property
     def change(self) -> ElementChange | None:
         """The arithmetic on the way, with its parameters."""
-        found = self.own_change
-        if isinstance(found, dict):
-            found = Asked(found).change(self.source, self.target.element_type)
-            object.__setattr__(self, "own_change", found)
-        return found
+        change = self.own_change
+        if isinstance(change, dict):
+            change = Asked(change).change(self.source, self.target.element_type)
+            object.__setattr__(self, "own_change", change)
+        return change
 
     @property
     def _key(self) -> tuple[Any, ...]:
@@ -81,15 +75,3 @@ class PlanValue:
             for each in FOR_MEMORY:
                 object.__setattr__(self, each, getattr(whole, each))
             return getattr(whole, name)
-
-
-def run_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:
-    """The call of a plan for an `Array`: another one, or `out` if that is one."""
-    if is_compiling():
-        anew = functools.partial(plan, array, out=out, max_bytes=max_bytes)
-        return plan_in_graph(plan, array, out, max_bytes, anew)
-    check_source(array.shape, plan.source)
-    if not is_flat(array.buffer) and out is max_bytes is plan.change is None:  # also where its strides are out of reach
-        return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
-    moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)
-    return out if isinstance(out, ShapedBuffer) else array.holding(moved, plan.target)

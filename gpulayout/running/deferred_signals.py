@@ -41,10 +41,10 @@ def _sigaction() -> Callable[..., int] | None:
 
 def _system_side(number: int) -> ctypes.Array[ctypes.c_char]:
     """What the system does with a signal."""
-    found = ctypes.create_string_buffer(ROOM)
+    action = ctypes.create_string_buffer(ROOM)
     if sigaction := _sigaction():
-        sigaction(number, None, found)
-    return found
+        sigaction(number, None, action)
+    return action
 
 
 def _set(number: int, handler: Handler, system_side: ctypes.Array[ctypes.c_char]) -> None:

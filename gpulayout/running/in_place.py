@@ -101,10 +101,10 @@ class InPlace:
     def steps_on(self, backend: Backend) -> Steps:
         """The steps on a backend, which says how much it moves at a time."""
         kind = backend.slab_bytes, backend.slabs_at_once
-        found = self.planned.get(kind)
-        if found is None:
-            found = self.planned[kind] = steps_in_place(self.move, self.limit, *kind)
-        return found
+        steps = self.planned.get(kind)
+        if steps is None:
+            steps = self.planned[kind] = steps_in_place(self.move, self.limit, *kind)
+        return steps
 
     @property
     def workspace(self) -> int:

@@ -65,19 +65,19 @@ MOST_NUMBERS, MOST_LISTED = 1024, 64  # of an array, and of a list, that are par
 
 def with_values(key: tuple[object, ...], options: Mapping[str, Any]) -> tuple[object, ...] | None:
     """A key with the values of keywords, as they are now; None if one is of a kind whose values this does not read."""
-    found = list(key)
+    parts = list(key)
     for name, value in options.items():
         kind = type(value)
         if value is None or kind in (int, str, bool, type, ElementType) or isinstance(value, np.dtype):
-            found.append((name, kind, value))  # 1 is not True here
+            parts.append((name, kind, value))  # 1 is not True here
         elif kind is float:
-            found.append((name, repr(value)))  # -0.0 is not 0.0 here
+            parts.append((name, repr(value)))  # -0.0 is not 0.0 here
         elif kind in (list, tuple) and len(value) <= MOST_LISTED and {*map(type, value)} <= {float, int}:
-            found.append((name, kind, *[repr(each) if type(each) is float else each for each in value]))
+            parts.append((name, kind, *[repr(each) if type(each) is float else each for each in value]))
         elif kind is np.ndarray and value.size <= MOST_NUMBERS and value.dtype.kind in "fiu":
-            found.append((name, value.dtype, value.shape, value.tobytes()))
+            parts.append((name, value.dtype, value.shape, value.tobytes()))
         elif kind.__name__ == "dtype" and kind.__module__ == "torch":
-            found.append((name, value))
+            parts.append((name, value))
         else:
             return None
-    return tuple(found)
+    return tuple(parts)

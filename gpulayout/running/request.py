@@ -92,9 +92,9 @@ class Request:
 
     def prepared_by(self, backend: Backend) -> Prepared:
         """The pieces, prepared by a backend."""
-        found = self.prepared.get(backend)
-        if found is not None:
-            return found
+        prepared = self.prepared.get(backend)
+        if prepared is not None:
+            return prepared
         if self.change is None or self.stages is None:
             return self.prepared.setdefault(backend, backend.prepare(self.pieces))
         staged = self._staged.get(backend)
@@ -239,13 +239,13 @@ def request(read: Placement, write: Placement, change: ElementChange | None = No
     LayoutError unless both are the same logical array, and for shapes that no buffer can hold.
     """
     key = (read, write) if change is None else (read, write, change.arithmetic, change.blocks)
-    found = kept_requests.get(key)
-    if found is None:
-        found = Request(read, write, change)
+    kept = kept_requests.get(key)
+    if kept is None:
+        kept = Request(read, write, change)
         if change is not None:
-            found.change = change._replace(parameters=())
-        kept_requests.keep(key, found, len(found.pieces))
-    return found.with_change(change) if change is not None and change.parameters else found
+            kept.change = change._replace(parameters=())
+        kept_requests.keep(key, kept, len(kept.pieces))
+    return kept.with_change(change) if change is not None and change.parameters else kept
 
 
 def request_of(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Request:
@@ -289,12 +289,12 @@ class _Staged:
 
 def _spread(parameter: Parameter, blocks: tuple[int, ...], dimensions: tuple[int, ...]) -> HostArray:
     """The numbers of a parameter for these blocks: its own, or of one element."""
-    found = parameter.values
+    values = parameter.values
     if parameter.blocks != blocks:
         for axis, (block, own) in enumerate(zip(parameter.blocks, dimensions)):
             if block > 1:
-                found = np.repeat(found, block, axis)[(slice(None),) * axis + (slice(own),)]
-    return np.ascontiguousarray(found)
+                values = np.repeat(values, block, axis)[(slice(None),) * axis + (slice(own),)]
+    return np.ascontiguousarray(values)
 
 
 class _ThroughDense:

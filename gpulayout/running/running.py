@@ -99,8 +99,8 @@ def call_key(
         return None
     if sizes and not {*map(type, sizes.values())} <= {int}:
         return None
-    found = (verb, source, target, type(array), type(out), host_backend(), *sizes.items())
-    return with_values(found, options) if options else found
+    key = (verb, source, target, type(array), type(out), host_backend(), *sizes.items())
+    return with_values(key, options) if options else key
 
 
 def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
@@ -112,8 +112,8 @@ def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
 
 def _with_facts(key: Key, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Key:
     """The key of what is kept of a call: what it says, and what its arrays say, whatever their types are."""
-    found = (*key[: KINDS.start], *key[KINDS.stop :], label, array.shape, array.strides)
-    return found if out is None else (*found, *_facts(out))
+    kept_key = (*key[: KINDS.start], *key[KINDS.stop :], label, array.shape, array.strides)
+    return kept_key if out is None else (*kept_key, *_facts(out))
 
 
 def known_request(call: Call, key: Key | None, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> _Known:
@@ -124,11 +124,11 @@ def known_request(call: Call, key: Key | None, label: np.dtype[Any], array: AnyA
     if key is None:
         return _Known(request_of(call, label, array, out))
     key = _with_facts(key, label, array, out)
-    found = kept_calls.get(key)
-    if found is None:
-        found = _Known(request_of(call, label, array, out))
-        kept_calls.keep(key, found, len(found.request.pieces))
-    return found
+    known = kept_calls.get(key)
+    if known is None:
+        known = _Known(request_of(call, label, array, out))
+        kept_calls.keep(key, known, len(known.request.pieces))
+    return known
 
 
 def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -> Any:
@@ -156,10 +156,10 @@ def _again_in_python(request: Request, prepared: Prepared, array: Any, done: Any
         return None
     if (request.read.is_buffer and array.ndim != 1) or (request.write.is_buffer and done.ndim != 1):
         return None  # they were flattened
-    given, made = _facts(array), _facts(done)
+    read, made = _facts(array), _facts(done)
 
     def again(array: AnyArray, out: AnyArray | None) -> AnyArray | None:
-        if _facts(array) != given:
+        if _facts(array) != read:
             return None
         if out is None:
             out = host_backend().empty(made[1], made[0], array)

@@ -29,27 +29,27 @@ class ArrayCall:
     backend   of an array that is open already
     """
 
-    __slots__ = ("library", "_given", "_backend", "_made")
+    __slots__ = ("library", "_array", "_backend", "_made")
 
-    def __init__(self, given: Any, library: Library | None, backend: Any = None):
-        self._given, self.library, self._backend = given, library, backend
+    def __init__(self, array: Any, library: Library | None, backend: Any = None):
+        self._array, self.library, self._backend = array, library, backend
 
     def running(self) -> AbstractContextManager[object]:
         """The context of the work."""
-        return (self.library and self.library.running_on(self._given)) or _NO_CONTEXT
+        return (self.library and self.library.running_on(self._array)) or _NO_CONTEXT
 
     def opened(self, role: str) -> tuple[Backend, AnyArray]:
         """The array, as `open_array` opens it."""
         if self.library is None:
-            self._backend, array = arrays.open_array(self._given, role)
+            self._backend, array = arrays.open_array(self._array, role)
         else:
-            self._backend, array = arrays.memory_of(self.library, self._given, role, False)
+            self._backend, array = arrays.memory_of(self.library, self._array, role, False)
         return self._backend, array
 
     def label(self, array: AnyArray) -> np.dtype[Any]:
         """The element type of the array, which was opened, also where CuPy holds it as integers."""
-        found: np.dtype[Any] = array.dtype if self.library is None else self.library.dtype(self._given)
-        return found
+        dtype: np.dtype[Any] = array.dtype if self.library is None else self.library.dtype(self._array)
+        return dtype
 
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], like: AnyArray, label: np.dtype[Any] | None = None
@@ -58,12 +58,12 @@ class ArrayCall:
         if self.library is None:
             made = self._made = self._backend.empty(shape, dtype, like)
             return made
-        self._made, array = self.library.empty(self._given, self._backend, shape, dtype, like, label)
+        self._made, array = self.library.empty(self._array, self._backend, shape, dtype, like, label)
         return arrays.memory_of(self.library, self._made, "the result", True)[1] if array is None else array
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""
-        return self._made if self.library is None else self.library.give_back(self._made, self._given)
+        return self._made if self.library is None else self.library.give_back(self._made, self._array)
 
 
 Maker = Backend | ArrayCall  # what makes the memory of a result, by its method `empty`
@@ -79,48 +79,48 @@ def follow_with(function: Follow) -> None:
     _follow[:] = [function]
 
 
-def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
-    """`out`, or the result of `work` as an array of the library of `given`.
+def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
+    """`out`, or the result of `work` as an array of the library of `array`.
 
     work   gets the backend, the array as one of NumPy's or CuPy's, `out`, and the `ArrayCall`, which makes new memory
     call   of this array, if it may be no memory; without it, such arrays are refused
     """
-    library = None if type(given) is np.ndarray else library_of(given)
+    library = None if type(array) is np.ndarray else library_of(array)
     if library is None:
-        return _same_kind(None, given, role, out, work)
+        return _same_kind(None, array, role, out, work)
     if call is None:
-        return library.untraced(_same_kind)(library, given, role, out, work)
+        return library.untraced(_same_kind)(library, array, role, out, work)
     if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
-        return traced(call, given, out, functools.partial(_same_kind, library, given, role, out, work))
-    if library.has_gradients and given.requires_grad and library.is_plainly_followed(given):
-        return _follow[0](call, given, out)
+        return traced(call, array, out, functools.partial(_same_kind, library, array, role, out, work))
+    if library.has_gradients and array.requires_grad and library.is_plainly_followed(array):
+        return _follow[0](call, array, out)
     try:
-        return _same_kind(library, given, role, out, work)
+        return _same_kind(library, array, role, out, work)
     except TracedArray:
         run_instead: Callable[[Call, Any, Any], Any] = traced
     except FollowedArray:
-        if not library.is_followed(given):  # but `out` or a parameter is
+        if not library.is_followed(array):  # but `out` or a parameter is
             raise
         run_instead = _follow[0]
-    return run_instead(call, given, out)  # outside of the handlers, so that later errors do not show these as causes
+    return run_instead(call, array, out)  # outside of the handlers, so that later errors do not show these as causes
 
 
-def _same_kind(library: Library | None, given: Any, role: str, out: Any, work: Work) -> Any:
-    memory = ArrayCall(given, library)
+def _same_kind(library: Library | None, array: Any, role: str, out: Any, work: Work) -> Any:
+    memory = ArrayCall(array, library)
     with memory.running():
         done = work(*memory.opened(role), out, memory)
         return done if library is None or out is not None else memory.given_back()
 
 
-def again_of(prepared: Prepared, given: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
+def again_of(prepared: Prepared, read: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
     """What runs a call again without its checks, as `Prepared.known_call`; None if there is no such thing.
 
-    prepared       the pieces that moved from `given`, which was open as `array`, to `done`
+    prepared       the pieces that moved from `read`, which was open as `array`, to `done`
     is_new         `done` was made for the call
     """
-    library = None if type(given) is np.ndarray else library_of(given)
-    if type(done) is not type(given) or is_compiling() or (library is None and array is not given):
+    library = None if type(read) is np.ndarray else library_of(read)
+    if type(done) is not type(read) or is_compiling() or (library is None and array is not read):
         return None
     if library is not None:
-        return library.again(prepared.known_call, given, done, is_new)
-    return prepared.known_call(given, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)
+        return library.again(prepared.known_call, read, done, is_new)
+    return prepared.known_call(read, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)

@@ -42,10 +42,10 @@ class Followed(torch.autograd.Function):  # type: ignore[misc]  # torch may be m
     """A move that autograd knows of."""
 
     @staticmethod
-    def forward(ctx: Any, given: Any, move: TensorMove) -> Any:
+    def forward(ctx: Any, tensor: Any, move: TensorMove) -> Any:
         ctx.move = move
         ctx.set_materialize_grads(False)
-        return _run(given, move)
+        return _run(tensor, move)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -91,11 +91,11 @@ def _by_operator(tensor: Any, move: TensorMove) -> Any:
         return move.by_operator(tensor)
 
 
-def _called(given: Any, move: TensorMove) -> Any:
+def _called(tensor: Any, move: TensorMove) -> Any:
     """The result of an operator that was called by its name."""
-    if TORCH.is_followed(given):
-        return Followed.apply(given, move)
-    return _by_operator(given, move)
+    if TORCH.is_followed(tensor):
+        return Followed.apply(tensor, move)
+    return _by_operator(tensor, move)
 
 
 library.impl("relayout", lambda *call: _called(call[0], called_relayout(*call)), "Autograd")
@@ -166,7 +166,7 @@ class FollowedChange(torch.autograd.Function):  # type: ignore[misc]  # torch ma
     """A call with arithmetic that autograd knows of."""
 
     @staticmethod
-    def forward(ctx: Any, given: Any, made: list[Any], change: TensorChange) -> Any:
+    def forward(ctx: Any, tensor: Any, made: list[Any], change: TensorChange) -> Any:
         """The result that the call has made, in a list: else torch would take it for an input."""
         ctx.change = change
         ctx.set_materialize_grads(False)
@@ -184,36 +184,36 @@ class FollowedChange(torch.autograd.Function):  # type: ignore[misc]  # torch ma
 # ---- from a call to what autograd knows of ---------------------------------------------------------------------------
 
 
-def followed(call: Call, given: Any, out: Any) -> Any:
+def followed(call: Call, tensor: Any, out: Any) -> Any:
     """The result of a call on a tensor that a gradient follows: the gradient follows the result too.
 
     Results with arithmetic in a type without gradients, such as integers, have no history.  BufferError for an `out`.
     """
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        return traced(call, given, out)  # a tensor from outside of the function that is transformed
+        return traced(call, tensor, out)  # a tensor from outside of the function that is transformed
     if out is not None:
         raise FollowedArray(
-            f"out is given, and {call.role} ({type(given).__name__}) requires a gradient or has a tangent, which "
+            f"out is given, and {call.role} ({type(tensor).__name__}) requires a gradient or has a tangent, which "
             "would not follow its values there: drop out=, or call gpulayout inside torch.no_grad()"
         )
-    move = _kept_move(call, given)
+    move = _kept_move(call, tensor)
     if not isinstance(move, TensorChange):
-        return apply_followed(given, move)
-    made = run(call.verb, given.detach(), call.source, call.target, None, call.options, call.sizes)
+        return apply_followed(tensor, move)
+    made = run(call.verb, tensor.detach(), call.source, call.target, None, call.options, call.sizes)
     if not (made.is_floating_point() or made.is_complex()):
         return made
-    return FollowedChange.apply(given, [made], move)
+    return FollowedChange.apply(tensor, [made], move)
 
 
-def _kept_move(call: Call, given: Any) -> TensorMove | TensorChange:
+def _kept_move(call: Call, tensor: Any) -> TensorMove | TensorChange:
     """The move of a call on this tensor; planning it costs more than a small move."""
-    key = call_key(call.verb, given, call.source, call.target, None, call.options, call.sizes)
+    key = call_key(call.verb, tensor, call.source, call.target, None, call.options, call.sizes)
     if key is None:
-        return _planned(call, given)
-    key = *key, given.dtype, given.device, given.shape, given.stride()
+        return _planned(call, tensor)
+    key = *key, tensor.dtype, tensor.device, tensor.shape, tensor.stride()
     move = _moves.get(key)
     if move is None:
-        move = _planned(call, given)
+        move = _planned(call, tensor)
         _moves.keep(key, move)
     return move
 
@@ -221,15 +221,15 @@ def _kept_move(call: Call, given: Any) -> TensorMove | TensorChange:
 _moves: Kept[TensorMove | TensorChange] = Kept()
 
 
-def _planned(call: Call, given: Any) -> TensorMove | TensorChange:
+def _planned(call: Call, tensor: Any) -> TensorMove | TensorChange:
     """The move of a call on the tensor's memory, with every error."""
-    backend, array = arrays.open_array(given.detach(), call.role)
-    request = request_of(call, arrays.label(given, array), array, None)
+    backend, array = arrays.open_array(tensor.detach(), call.role)
+    request = request_of(call, arrays.label(tensor, array), array, None)
     request.source_memory(backend, array)
     if call.verb == "transpose":
-        move = _planned_transpose(call, given, request)
+        move = _planned_transpose(call, tensor, request)
         return move if request.change is None else TensorChange(None, request.change, move)
-    source, target, sizes = request.read.shape, request.write.shape, tuple(given.shape)
+    source, target, sizes = request.read.shape, request.write.shape, tuple(tensor.shape)
     is_flat = request.read.is_buffer and len(sizes) == 1  # an N-d buffer is the array itself
     if request.change is None:
         return TensorRelayout(source if is_flat else row_major(source), target, sizes, request.write.dimensions)
@@ -240,9 +240,9 @@ def _planned(call: Call, given: Any) -> TensorMove | TensorChange:
     return TensorChange(before, request.change, after)
 
 
-def _planned_transpose(call: Call, given: Any, request: Request) -> TensorTranspose:
-    sizes = tuple(given.shape)
-    axes = call.target if isinstance(call.target, str) else axis_numbers(call.target, call.sizes, given)
+def _planned_transpose(call: Call, tensor: Any, request: Request) -> TensorTranspose:
+    sizes = tuple(tensor.shape)
+    axes = call.target if isinstance(call.target, str) else axis_numbers(call.target, call.sizes, tensor)
     parts = [part for group in parts_of_result(axes, sizes, call.sizes) for part in group]
     order = sorted(range(len(parts)), key=lambda part: (parts[part].dim, -parts[part].step, parts[part].size == 1))
     split = tuple([parts[part].size for part in order])

@@ -74,16 +74,16 @@ class TensorRelayout:
         tensor = tensor.detach()
         if verb != "pack":
             tensor = tensor.contiguous() if len(self.sizes) == 1 else tensor.contiguous().view(-1)
-        found = run(verb, tensor, source, target, None)
-        return found if found.shape == self.result else self._with_sizes(found)
+        result = run(verb, tensor, source, target, None)
+        return result if result.shape == self.result else self._with_sizes(result)
 
-    def _with_sizes(self, found: Any) -> Any:
+    def _with_sizes(self, result: Any) -> Any:
         length = math.prod(self.result)
         if length > self.target.buffer_length:
-            longer = found.new_zeros(length)
-            longer[: self.target.buffer_length] = found
-            found = longer
-        return _as_new(found, self.result)
+            longer = result.new_zeros(length)
+            longer[: self.target.buffer_length] = result
+            result = longer
+        return _as_new(result, self.result)
 
     def by_operator(self, tensor: Any) -> Any:
         """The result, by the operator."""
@@ -93,11 +93,11 @@ class TensorRelayout:
         """The result, by torch's own operations."""
         if tensor.shape != self.source.dimensions:
             tensor = tensor.reshape(-1)
-        found = traced(Call("relayout", self.source, self.target), tensor, None)
+        result = traced(Call("relayout", self.source, self.target), tensor, None)
         length = math.prod(self.result)
-        if found.numel() < length:
-            found = torch.nn.functional.pad(found.reshape(-1), (0, length - found.numel()))
-        return found.reshape(self.result)
+        if result.numel() < length:
+            result = torch.nn.functional.pad(result.reshape(-1), (0, length - result.numel()))
+        return result.reshape(self.result)
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class TensorTranspose:
         tensor = tensor.detach()
         if tensor.shape != self.split:
             tensor = tensor.view(self.split)
-        found = run("transpose", tensor, None, self.order, None)
-        return found if found.shape == self.result else _as_new(found, self.result)
+        result = run("transpose", tensor, None, self.order, None)
+        return result if result.shape == self.result else _as_new(result, self.result)
 
     def by_operator(self, tensor: Any) -> Any:
         """The result, by the operator."""
@@ -141,8 +141,8 @@ class TensorTranspose:
 
     def lowered(self, tensor: Any) -> Any:
         """The result, by torch's own operations."""
-        found = tensor.reshape(self.split).permute(self.order).reshape(self.result)
-        return found.clone(memory_format=torch.contiguous_format)
+        result = tensor.reshape(self.split).permute(self.order).reshape(self.result)
+        return result.clone(memory_format=torch.contiguous_format)
 
 
 TensorMove = TensorRelayout | TensorTranspose
@@ -158,9 +158,9 @@ def row_major(shape: Shape) -> Shape:
     return Shape(shape.element_type, shape.dimensions)
 
 
-def _as_new(found: Any, sizes: Sizes) -> Any:
+def _as_new(result: Any, sizes: Sizes) -> Any:
     """The tensor with other sizes.  A view would be one of a tensor that autograd has never seen."""
-    return torch.ops.aten._unsafe_view.default(found, sizes)
+    return torch.ops.aten._unsafe_view.default(result, sizes)
 
 
 # ---- the operators ---------------------------------------------------------------------------------------------------
@@ -170,19 +170,19 @@ library.define("relayout(Tensor given, str source, str target, SymInt[] sizes) -
 library.define("transpose(Tensor given, SymInt[] split, int[] order, SymInt[] sizes) -> Tensor")
 
 
-def called_relayout(given: Any, source: str, target: str, sizes: Sequence[int]) -> TensorRelayout:
+def called_relayout(tensor: Any, source: str, target: str, sizes: Sequence[int]) -> TensorRelayout:
     """The move of a call of the operator."""
-    return TensorRelayout(as_shape(source), as_shape(target), tuple(given.shape), tuple(sizes))
+    return TensorRelayout(as_shape(source), as_shape(target), tuple(tensor.shape), tuple(sizes))
 
 
-def called_transpose(given: Any, split: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> TensorTranspose:
+def called_transpose(tensor: Any, split: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> TensorTranspose:
     """The move of a call of the operator."""
-    return TensorTranspose(tuple(given.shape), tuple(split), tuple(order), tuple(sizes))
+    return TensorTranspose(tuple(tensor.shape), tuple(split), tuple(order), tuple(sizes))
 
 
-def _new(given: Any, *arguments: Any) -> Any:
+def _new(tensor: Any, *arguments: Any) -> Any:
     """A result without its elements, for tensors without memory."""
-    return given.new_empty(arguments[-1])
+    return tensor.new_empty(arguments[-1])
 
 
 library.impl("relayout", lambda *call: called_relayout(*call).run(call[0]), "CompositeExplicitAutograd")

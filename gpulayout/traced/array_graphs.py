@@ -99,17 +99,17 @@ def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
     return out
 
 
-def own_in_graph(array: ShapedBuffer[Any], given: TargetLike | None, role: str) -> Any:
+def own_in_graph(array: ShapedBuffer[Any], claimed: TargetLike | None, role: str) -> Any:
     """The shape of an array, or its text, if the shape that is also given is no other."""
-    sides = plain(array.shape_or_text), plain(given)
+    sides = plain(array.shape_or_text), plain(claimed)
     reason = refusal("_check_own", *sides, role)
     if reason:
-        return between_graphs(reason, functools.partial(_own_shape, array.shape_or_text, given, role))
+        return between_graphs(reason, functools.partial(_own_shape, array.shape_or_text, claimed, role))
     return array.shape_or_text
 
 
-def _own_shape(kept: Shape | str, given: TargetLike | None, role: str) -> Shape:
-    return own_shape(as_shape(kept), given, role)
+def _own_shape(kept: Shape | str, claimed: TargetLike | None, role: str) -> Shape:
+    return own_shape(as_shape(kept), claimed, role)
 
 
 def shape_in_graph(tensor: Any, shape: TargetLike | None, anew: Callable[[], Any]) -> str:
@@ -173,10 +173,10 @@ def _is_same(kept: Any, target: Any) -> bool:
 
 @refusing_in_graphs
 def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
-    shape, found = sides_of(_whole(kept), from_plain(source), from_plain(target))
+    shape, wanted = sides_of(_whole(kept), from_plain(source), from_plain(target))
     if dtype is None:
-        return str(as_target(found, shape))
-    return str(converted_target(found, shape, Asked({"dtype": dtype})))
+        return str(as_target(wanted, shape))
+    return str(converted_target(wanted, shape, Asked({"dtype": dtype})))
 
 
 @refusing_in_graphs
@@ -198,8 +198,8 @@ def _check_out(kept: Any, text: str) -> None:
 
 
 @refusing_in_graphs
-def _check_own(kept: Any, given: Any, role: str) -> None:
-    own_shape(_whole(kept), from_plain(given), role)
+def _check_own(kept: Any, claimed: Any, role: str) -> None:
+    own_shape(_whole(kept), from_plain(claimed), role)
 
 
 @refusing_in_graphs
@@ -207,9 +207,9 @@ def _text_of_shape(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
     own, shape = ElementType.of(dtype), from_plain(shape)
     if is_only_layout(shape) and len(sizes) == 1:
         raise LayoutError(f"shape {shape} is only a layout, and a flat buffer does not say the sizes")
-    found = as_target(shape, Shape(own, sizes), "shape")
-    check_facts(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), found)
-    return str(found)
+    target = as_target(shape, Shape(own, sizes), "shape")
+    check_facts(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), target)
+    return str(target)
 
 
 @refusing_in_graphs

@@ -48,43 +48,43 @@ Known = tuple[tuple[str, int | None], ...]
 Made = TypeVar("Made")
 
 
-def traced(call: Call, given: Any, out: Any, anew: Callable[[], Any] | None = None) -> Any:
+def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = None) -> Any:
     """The result of a call on a traced array.  A torch.Tensor `out` is written to.
 
     anew   the call anew: where torch.compile cannot trace it, the graph breaks, and it runs on memory
     """
     if anew is not None and is_compiling():
-        reason = untraceable(call, given, out)
+        reason = untraceable(call, array, out)
         if reason:
             return between_graphs(reason, anew)
     if call.verb == "transpose":
-        found = _transposed(changed(call.options, given) if call.options else given, call.target, call.sizes)
+        result = _transposed(changed(call.options, array) if call.options else array, call.target, call.sizes)
     else:
-        found = _moved(call, given)
+        result = _moved(call, array)
     if out is None:
-        return found
+        return result
     if not is_torch(out):
         raise BufferError("out cannot be written to inside a traced function: use the result of the call")
     is_buffer = call.verb not in ("transpose", "unpack")
-    is_longer = is_buffer and out.ndim == found.ndim == 1 and bool(out.shape[0] > found.shape[0])
-    error = _wrong_out(out, found, is_longer)
+    is_longer = is_buffer and out.ndim == result.ndim == 1 and bool(out.shape[0] > result.shape[0])
+    error = _wrong_out(out, result, is_longer)
     if error is not None:
         if anew is not None and is_compiling():
             return between_graphs(str(error), anew)
         raise error
-    (out[: found.shape[0]] if is_longer else out).copy_(found)
+    (out[: result.shape[0]] if is_longer else out).copy_(result)
     return out
 
 
-def _wrong_out(out: Any, found: Any, is_longer: bool) -> Exception | None:
+def _wrong_out(out: Any, result: Any, is_longer: bool) -> Exception | None:
     """The error of an `out` that cannot take the result, or None."""
-    if out.dtype != found.dtype:
+    if out.dtype != result.dtype:
         return TypeError(
-            f"out has dtype {out.dtype}, but the result has {found.dtype}: dtype= converts the elements on the way"
+            f"out has dtype {out.dtype}, but the result has {result.dtype}: dtype= converts the elements on the way"
         )
-    if is_longer or out.shape == found.shape:
+    if is_longer or out.shape == result.shape:
         return None
-    return BufferError(f"out has shape {tuple(out.shape)}, but the result has shape {tuple(found.shape)}")
+    return BufferError(f"out has shape {tuple(out.shape)}, but the result has shape {tuple(result.shape)}")
 
 
 def between_graphs(reason: str, anew: Callable[[], Any]) -> Any:
@@ -96,9 +96,9 @@ def _run(anew: Callable[[], Any]) -> Any:
     return anew()
 
 
-def untraceable(call: Call, given: Any, out: Any) -> str:
+def untraceable(call: Call, array: Any, out: Any) -> str:
     """Why a call cannot be part of a graph of torch.compile, or nothing."""
-    if not is_torch(given) or not (out is None or is_torch(out)):
+    if not is_torch(array) or not (out is None or is_torch(out)):
         return "gpulayout takes tensors inside of graphs, and other arrays outside of them"
     if call.max_bytes is not None:
         return "gpulayout works in place outside of graphs, on memory: leave max_bytes out, and use the result"
@@ -107,27 +107,27 @@ def untraceable(call: Call, given: Any, out: Any) -> str:
     if reason:
         return reason
     if call.verb != "transpose":
-        return refusal("_outline", *_arguments(call, given, options))
-    reason = change_refusal(options, given) if options else ""
-    return reason or _transpose_refusal(call.target, call.sizes, given)
+        return refusal("_outline", *_arguments(call, array, options))
+    reason = change_refusal(options, array) if options else ""
+    return reason or _transpose_refusal(call.target, call.sizes, array)
 
 
-def _moved(call: Call, given: Any) -> Any:
+def _moved(call: Call, original: Any) -> Any:
     """A pack, unpack or relayout.  Sizes that a compiler left open become fixed here: a layout has fixed sizes."""
-    check_fixed(given)
+    check_fixed(original)
     options = _options(call)
-    arguments = _arguments(call, given, options)
-    if not is_torch(given):
+    arguments = _arguments(call, original, options)
+    if not is_torch(original):
         before, operations, after = _way(*arguments, False)
-        array = computed(operations, given if before is None else before(given))
+        array = computed(operations, original if before is None else before(original))
         return array if after is None else after(array)
     moves_before, operations, moves_after = _outline(*arguments)
-    array = run_in_torch(_steps_before, arguments, given) if moves_before else given
+    array = run_in_torch(_steps_before, arguments, original) if moves_before else original
     if operations:
         array = computed(operations, array, inputs_of(options))
     if moves_after:
         return run_in_torch(_steps_after, arguments, array)
-    if array is given:
+    if array is original:
         return array.clone(memory_format=sys.modules["torch"].contiguous_format)
     return array.contiguous() if operations else array
 
@@ -151,20 +151,20 @@ def options_of_plan(plan: Any) -> Mapping[str, Any]:
     return dict(plan.plain_options())
 
 
-def _arguments(call: Call, given: Any, options: Mapping[str, Any]) -> tuple[Any, ...]:
+def _arguments(call: Call, array: Any, options: Mapping[str, Any]) -> tuple[Any, ...]:
     """The arguments of `_planned_way`, all plain, without the last."""
     kind, source, target = call.verb, call.source, call.target
     if kind == "plan":  # a relayout
         kind, source, target = "relayout", source.source, source.target
-    sizes = tuple([operator.index(size) for size in given.shape])
-    return kind, plain(source), plain(target), given.dtype, sizes, constants_of(options)
+    sizes = tuple([operator.index(size) for size in array.shape])
+    return kind, plain(source), plain(target), array.dtype, sizes, constants_of(options)
 
 
-def check_fixed(given: Any) -> None:
+def check_fixed(array: Any) -> None:
     """LayoutError for sizes that jax.export left open."""
-    if is_jax(given) and not all(isinstance(size, int) for size in given.shape):
+    if is_jax(array) and not all(isinstance(size, int) for size in array.shape):
         raise LayoutError(
-            f"array has shape {given.shape}, and a layout has fixed sizes: export the function for those, or call "
+            f"array has shape {array.shape}, and a layout has fixed sizes: export the function for those, or call "
             "gl.transpose, whose sizes may stay open"
         )
 
@@ -176,10 +176,10 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
     """
     facts = ArrayFacts.in_c_order(ElementType.of(dtype).dtype, sizes)
     flat = len(sizes) == 1
-    found = read_arguments(call, facts.dtype, facts)
-    shape = found[0].shape
-    if not found[0].is_buffer:
-        return found, True
+    read = read_arguments(call, facts.dtype, facts)
+    shape = read[0].shape
+    if not read[0].is_buffer:
+        return read, True
     if not flat:
         if sizes != shape.dimensions or shape != Shape(shape.element_type, shape.dimensions):
             raise BufferError(
@@ -187,11 +187,11 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
                 "call gl.pack for an N-d array"
             )
         check_dtype(facts, shape, "buffer")
-        return found, True
+        return read, True
     check_buffer_dtype(facts, shape, "buffer")
     if facts.size < shape.buffer_length:
         raise BufferError(too_short(facts, shape, "buffer"))
-    return found, False
+    return read, False
 
 
 def _way(*arguments: Any) -> Way:
@@ -358,12 +358,12 @@ def _split(shape: Iterable[int], before: tuple[Known, ...], about: str) -> list[
     wrong = _misfit(shape, before, about)
     if wrong:
         raise LayoutError(wrong)
-    found = []
+    sizes = []
     for size, group in zip(shape, before):
         product = _product(group)
         for _, part in group:
-            found.append(part if part is not None else size // product if product else 0)
-    return found
+            sizes.append(part if part is not None else size // product if product else 0)
+    return sizes
 
 
 def _misfit(shape: Iterable[int], before: tuple[Known, ...], about: str) -> str:

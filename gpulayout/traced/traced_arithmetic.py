@@ -195,10 +195,10 @@ def operations_for(
     """
     inputs = [name for name, value in options if isinstance(value, tuple) and value[:1] == ("array",)]
     parameters = []
-    for name, found, blocks in change.parameters:
-        ends = tuple([own if block > 1 else size for own, size, block in zip(dimensions, found.shape, blocks)])
-        numbers = name if name in inputs else tuple(found.reshape(-1).tolist())
-        parameters.append((numbers, found.shape, tuple([block or 1 for block in blocks]), ends))
+    for name, values, blocks in change.parameters:
+        ends = tuple([own if block > 1 else size for own, size, block in zip(dimensions, values.shape, blocks)])
+        numbers = name if name in inputs else tuple(values.reshape(-1).tolist())
+        parameters.append((numbers, values.shape, tuple([block or 1 for block in blocks]), ends))
     operations = operations_of(change.arithmetic, parameters, in_torch)
     if "zero_point" in inputs:
         operations = (zero_point_check(change.arithmetic), *operations)
@@ -240,12 +240,12 @@ def operations_of(arithmetic: Arithmetic, parameters: Sequence[tuple[Any, ...]],
     if not arithmetic.steps:
         return _cast(arithmetic, in_torch)
     wide = arithmetic.compute.dtype.name
-    found: list[tuple[Any, ...]] = [("cast", wide)] if source is not arithmetic.compute else []
+    operations: list[tuple[Any, ...]] = [("cast", wide)] if source is not arithmetic.compute else []
     for name, parameter in arithmetic.steps:
-        if name in ("add", "subtract") and len(found) and found[-1][0] == "multiply":
-            found.append(("apart", float(np.finfo(wide).max)))
-        found.append((name, *(() if parameter is None else (wide, *parameters[parameter]))))
-    return *found, *_written(target, wide, arithmetic.saturate)
+        if name in ("add", "subtract") and len(operations) and operations[-1][0] == "multiply":
+            operations.append(("apart", float(np.finfo(wide).max)))
+        operations.append((name, *(() if parameter is None else (wide, *parameters[parameter]))))
+    return *operations, *_written(target, wide, arithmetic.saturate)
 
 
 def _check(source: ElementType, target: ElementType, in_torch: bool) -> None:
@@ -297,22 +297,22 @@ def _written(target: ElementType, wide: str, saturate: bool) -> Operations:
     if target in _NATIVE:
         return (("cast", name),) if name != wide else ()
     form = FORMATS[target]
-    found: list[tuple[Any, ...]] = []
+    operations: list[tuple[Any, ...]] = []
     if (wide, target.bits) != ("float32", 16):
         word, mantissa, bias = _WIDE[wide]
         least, cut = bias + 1 - form.bias << mantissa, mantissa - form.mantissa_bits
         top = 2.0 ** ((form.largest >> form.mantissa_bits) - form.bias + 1)
-        found.append(
+        operations.append(
             ("near", word, 2 * bias + 1 << mantissa, least, (cut << mantissa) + (1 << mantissa - 1), wide, top)
         )
     if form.infinity is None:
         field = (1 << form.mantissa_bits) - 1
         power = (form.largest >> form.mantissa_bits) - form.bias
         largest = math.ldexp(1 + (form.largest & field) / (field + 1), power)
-        found.append(("clip", -largest, largest) if saturate or form.nan is None else ("finite", largest))
+        operations.append(("clip", -largest, largest) if saturate or form.nan is None else ("finite", largest))
         if form.nan is None:
-            found.append(("no nan",))
-    return *found, ("cast", name)
+            operations.append(("no nan",))
+    return *operations, ("cast", name)
 
 
 def zero_point_check(arithmetic: Arithmetic) -> tuple[Any, ...]:
@@ -375,11 +375,11 @@ def _operand(
     """A parameter, such that compilers keep the operation."""
     if isinstance(numbers, str):
         return _spread(xp, inputs[numbers].to(device=array.device, dtype=getattr(xp, kind)), *places)
-    found = _parameter(xp, array, kind, numbers, *places)
+    parameter = _parameter(xp, array, kind, numbers, *places)
     is_dropped = operation in ("add", "subtract") and not any(numbers)
     if not is_dropped and (operation != "divide" or is_torch(array)):
-        return found
-    return xp.where((array == array) | (array != array), found, math.nan)
+        return parameter
+    return xp.where((array == array) | (array != array), parameter, math.nan)
 
 
 def _parameter(
@@ -391,18 +391,18 @@ def _parameter(
 ) -> Any:
     """A parameter of these numbers that broadcasts against the array."""
     if is_torch(array):
-        found = xp.tensor(values, dtype=getattr(xp, name), device=array.device)
+        parameter = xp.tensor(values, dtype=getattr(xp, name), device=array.device)
     else:
-        found = xp.asarray(np.array(values, name))
-    return _spread(xp, found, *places)
+        parameter = xp.asarray(np.array(values, name))
+    return _spread(xp, parameter, *places)
 
 
-def _spread(xp: Any, found: Any, sizes: Sequence[int], blocks: Sequence[int], ends: Sequence[int]) -> Any:
+def _spread(xp: Any, parameter: Any, sizes: Sequence[int], blocks: Sequence[int], ends: Sequence[int]) -> Any:
     """Each number for the elements of its block, which ends with the array."""
-    found = found.reshape([part for size in sizes for part in (size, 1)])
-    found = xp.broadcast_to(found, [part for both in zip(sizes, blocks) for part in both])
-    found = found.reshape([size * block for size, block in zip(sizes, blocks)])
-    return found[tuple([slice(end) for end in ends])]
+    parameter = parameter.reshape([part for size in sizes for part in (size, 1)])
+    parameter = xp.broadcast_to(parameter, [part for both in zip(sizes, blocks) for part in both])
+    parameter = parameter.reshape([size * block for size, block in zip(sizes, blocks)])
+    return parameter[tuple([slice(end) for end in ends])]
 
 
 def _clipped(xp: Any, array: Any, lowest: float, highest: float) -> Any:
@@ -423,9 +423,9 @@ def _following(array: Any, value: Any) -> Any:
     """
     if not is_torch(array):
         return _following_in_jax()(array, value)
-    found = array.clone()
-    found.detach().copy_(value)
-    return found
+    copy = array.clone()
+    copy.detach().copy_(value)
+    return copy
 
 
 @functools.cache
@@ -452,14 +452,14 @@ def _near(xp: Any, array: Any, word: str, exponent: int, least: int, offset: int
 def _integers(xp: Any, array: Any, lowest: float, most: float, name: str, highest: int) -> Any:
     """Whole numbers as integers: 0 for a nan, and the highest for all above the largest float below it."""
     numbers = xp.where(array != array, 0, _clipped(xp, array, lowest, most))
-    found = _as(xp, numbers, name)
+    integers = _as(xp, numbers, name)
     if most == highest:
-        return found
-    if is_torch(found) and name.startswith("uint"):  # which torch.where does not take in all releases
+        return integers
+    if is_torch(integers) and name.startswith("uint"):  # which torch.where does not take in all releases
         signed = name.removeprefix("u")
         number = highest - (1 << int(signed.removeprefix("int")))  # the same bits
-        return viewed(xp.where(array > most, number, viewed(found, getattr(xp, signed))), getattr(xp, name))
-    return xp.where(array > most, _number(xp, array, highest, name), found)
+        return viewed(xp.where(array > most, number, viewed(integers, getattr(xp, signed))), getattr(xp, name))
+    return xp.where(array > most, _number(xp, array, highest, name), integers)
 
 
 def _number(xp: Any, like: Any, value: int, name: str) -> Any:

@@ -1,0 +1,94 @@
+"""Calls on an `Array`: it is taken apart, its buffer moves, and the result is an `Array` again.
+
+Here on memory; `traced/array_graphs.py` does the same where torch.compile traces the call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from gpulayout.arrays.array_checks import check_layout, is_flat
+from gpulayout.arrays.array_types import TargetLike
+from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
+from gpulayout.layout.checks import ByteCount
+from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.layout.shape import Shape
+from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.shape_arguments import as_target, converted_target, own_shape, sides_of
+from gpulayout.running.kept import KEY_TYPES, Kept, with_values
+from gpulayout.running.running import run
+from gpulayout.traced.array_graphs import check_source, is_same_in_graph, own_in_graph, plan_in_graph, relayout_in_graph
+
+
+def unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: Mapping[str, Any]) -> Any:
+    """`unpack` of an `Array`.  One that holds an N-d array is the logical array already."""
+    own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.shape, shape, "shape")
+    if is_flat(array.buffer):
+        return run("unpack", array.buffer, own, None, out, options)
+    return run("transpose", array.buffer, None, tuple(range(len(array.buffer.shape))), out, options)
+
+
+def relayout_array(
+    array: Pair,
+    source: TargetLike | None,
+    target: TargetLike | None,
+    out: Any,
+    options: Mapping[str, Any],
+    max_bytes: ByteCount | None = None,
+) -> Any:
+    """`relayout` of an `Array`: another one, or `out` if that is one."""
+    if is_compiling():
+        anew = functools.partial(relayout_array, array, source, target, out, options, max_bytes)
+        return relayout_in_graph(array, source, target, out, options, anew, max_bytes)
+    own, shape = shapes_of_move(array.shape, source, target, options)
+    if is_moved_as_it_lies(array, out, max_bytes):
+        return array.holding(run("pack", array.buffer, None, shape, None, options), shape)
+    moved = run("relayout", array.buffer, own, shape, buffer_to_write(out, shape), options, max_bytes=max_bytes)
+    return out if isinstance(out, ShapedBuffer) else array.holding(moved, shape)
+
+
+def is_laid_out(array: ShapedBuffer[Any], target: TargetLike, options: Mapping[str, Any]) -> bool:
+    """True if an array has the shape that a call asks for, and no element of it changes."""
+    if is_compiling():
+        return not options and is_same_in_graph(array, target)
+    check_layout(target, array.shape)
+    own, shape = shapes_of_move(array.shape, None, target, options)
+    return own == shape and not (options and Asked(options).change(own, shape.element_type))
+
+
+def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:
+    """The call of a plan for an `Array`: another one, or `out` if that is one."""
+    if is_compiling():
+        return plan_in_graph(plan, array, out, max_bytes, functools.partial(plan, array, out=out, max_bytes=max_bytes))
+    check_source(array.shape, plan.source)
+    if is_moved_as_it_lies(array, out, max_bytes) and plan.change is None:
+        return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
+    moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)
+    return out if isinstance(out, ShapedBuffer) else array.holding(moved, plan.target)
+
+
+def is_moved_as_it_lies(array: ShapedBuffer[Any], out: Any, max_bytes: ByteCount | None) -> bool:
+    """True for an N-d array that may be packed: then its strides may be out of reach, as in a traced function."""
+    return out is max_bytes is None and not is_flat(array.buffer)
+
+
+def shapes_of_move(
+    own: Shape, source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
+) -> tuple[Shape, Shape]:
+    """The source and the target of a call on an `Array` of the shape `own`: (array, target), or with a source too."""
+    own, wanted = sides_of(own, source, target)
+    key: tuple[object, ...] | None = (own, wanted) if type(wanted) in KEY_TYPES else None
+    if key is not None and options:
+        key = with_values(key, options)
+    shape = None if key is None else _targets.get(key)
+    if shape is None:
+        asked = Asked(options) if options else None
+        shape = converted_target(wanted, own, asked) if asked else as_target(wanted, own)
+        if key is not None:
+            _targets.keep(key, shape)
+    return own, shape
+
+
+_targets: Kept[Shape] = Kept()  # to read a layout takes longer than to pack a small array

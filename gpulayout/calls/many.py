@@ -25,7 +25,7 @@ from gpulayout.running.array_calls import shapes_of_move
 from gpulayout.running.request import Request
 from gpulayout.running.running import call_key, known_request, run
 from gpulayout.running.same_kind import ArrayCall
-from gpulayout.traced.array_graphs import relayout_refusal
+from gpulayout.traced.array_graphs import relayout_call
 from gpulayout.traced.traced import between_graphs, untraceable
 
 Moved = TypeVar("Moved")
@@ -153,7 +153,7 @@ def _in_graph(jobs: list[Any], out: Any, options: Any) -> list[Any]:
 def _job_refusal(job: Any, options: ArithmeticOptions) -> str:
     """Why a job cannot be part of a graph, or nothing."""
     if _has_array(job) and len(job) in (2, 3):
-        return relayout_refusal(job[0], job[1], job[2] if len(job) == 3 else None, None, options)
+        return relayout_call(job[0], job[1], job[2] if len(job) == 3 else None, None, options)[2]
     if not isinstance(job, (tuple, list)) or len(job) != 3:
         return "it must be (buffer, source, target)"
     return untraceable(Call("relayout", job[1], job[2], {}, options), job[0], None)

@@ -24,7 +24,7 @@ _REFUSING: dict[str, Callable[..., Any]] = {}  # by name: no two files give a fu
 
 
 def refusing_in_graphs(function: Planned) -> Planned:
-    """Mark a function of constants that may raise errors about its arguments: callers ask `refusal` first.
+    """Mark a function of constants that may raise errors about its arguments: callers use `attempt`.
 
     An error inside of such a function would end the compiler instead of the graph.
     """
@@ -33,13 +33,12 @@ def refusing_in_graphs(function: Planned) -> Planned:
 
 
 @constant_in_graphs
-def refusal(name: str, *arguments: Any) -> str:
-    """The message of the error that the function of this name would raise, or nothing."""
+def attempt(name: str, *arguments: Any) -> tuple[Any, str]:
+    """What the function of this name returns, and no text; or None, and the message of the error that it raises."""
     try:
-        _REFUSING[name](*arguments)
+        return _REFUSING[name](*arguments), ""
     except (LayoutError, TypeError, BufferError) as error:
-        return str(error)
-    return ""
+        return None, str(error)
 
 
 def is_compiling() -> bool:

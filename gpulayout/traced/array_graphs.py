@@ -16,7 +16,7 @@ from gpulayout.arrays.memory_checks import ArrayFacts
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import constant_in_graphs, refusal, refusing_in_graphs
+from gpulayout.layout.graph_constants import attempt, constant_in_graphs, refusing_in_graphs
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
@@ -39,57 +39,45 @@ def relayout_in_graph(
     max_bytes: Any = None,
 ) -> Any:
     """`relayout` of an array: another one, or `out`."""
-    reason = relayout_refusal(array, source, target, out, options, max_bytes)
-    if reason:
-        return between_graphs(reason, anew)
-    return _moved(array, *_relayout_call(array, source, target, options), out)
+    call, text, reason = relayout_call(array, source, target, out, options, max_bytes)
+    return between_graphs(reason, anew) if reason else _moved(array, call, text, out)
 
 
-def relayout_refusal(
+def relayout_call(
     array: ShapedBuffer[Any],
     source: TargetLike | None,
     target: TargetLike | None,
     out: Any,
     options: Mapping[str, Any],
     max_bytes: Any = None,
-) -> str:
-    """Why a relayout of an array cannot be part of a graph, or nothing."""
-    sides = plain(array.shape_or_text), plain(source), plain(target), options.get("dtype")
-    reason = refusal("_target_text", *sides)
+) -> tuple[Any, str, str]:
+    """The call that moves an array's buffer, the text of the result's shape, and why it is in no graph, or nothing."""
+    kept = array.shape_or_text
+    text, reason = attempt("_target_text", plain(kept), plain(source), plain(target), options.get("dtype"))
     if reason:
-        return reason
-    call, text = _relayout_call(array, source, target, options)
-    return _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
-
-
-def _relayout_call(
-    array: ShapedBuffer[Any], source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
-) -> tuple[Call, str]:
-    """The call that moves an array's buffer, and the text of the result's shape."""
-    text = _target_text(plain(array.shape_or_text), plain(source), plain(target), options.get("dtype"))
+        return None, "", reason
+    call = Call("pack", None, text, {}, options, max_bytes)
     if is_flat(array.buffer):
-        return Call("relayout", array.shape_or_text, text, {}, options), text
-    return Call("pack", None, text, {}, options), text
+        call = Call("relayout", kept, text, {}, options, max_bytes)
+    return call, text, _move_refusal(array, call, text, out)
 
 
 def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, anew: Callable[[], Any]) -> Any:
     """The call of a plan for an array."""
-    sides = plain(plan.source), plain(plan.target), plain(array.shape_or_text)
-    reason = refusal("_plan_text", *sides)
+    text, reason = attempt("_plan_text", plain(plan.source), plain(plan.target), plain(array.shape_or_text))
     if reason:
         return between_graphs(reason, anew)
-    text = _plan_text(*sides)
-    call = Call("plan", plan)
+    call = Call("plan", plan, max_bytes=max_bytes)
     if not is_flat(array.buffer):
-        call = Call("pack", None, text, {}, options_of_plan(plan))
-    reason = _move_refusal(array, call._replace(max_bytes=max_bytes), text, out)
+        call = Call("pack", None, text, {}, options_of_plan(plan), max_bytes)
+    reason = _move_refusal(array, call, text, out)
     return between_graphs(reason, anew) if reason else _moved(array, call, text, out)
 
 
 def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> str:
     if not isinstance(out, ShapedBuffer):
         return untraceable(call, array.buffer, out)
-    return refusal("_check_out", plain(out.shape_or_text), text) or untraceable(call, array.buffer, out.buffer)
+    return attempt("_check_out", plain(out.shape_or_text), text)[1] or untraceable(call, array.buffer, out.buffer)
 
 
 def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
@@ -101,8 +89,7 @@ def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
 
 def own_in_graph(array: ShapedBuffer[Any], claimed: TargetLike | None, role: str) -> Any:
     """The shape of an array, or its text, if the shape that is also given is no other."""
-    sides = plain(array.shape_or_text), plain(claimed)
-    reason = refusal("_check_own", *sides, role)
+    reason = attempt("_check_own", plain(array.shape_or_text), plain(claimed), role)[1]
     if reason:
         return between_graphs(reason, functools.partial(_own_shape, array.shape_or_text, claimed, role))
     return array.shape_or_text
@@ -116,21 +103,21 @@ def shape_in_graph(tensor: Any, shape: TargetLike | None, anew: Callable[[], Any
     """The text of the shape of a tensor that is a buffer of it, or that lies so; `anew` raises the errors."""
     sizes, steps = tuple([int(size) for size in tensor.shape]), tuple([int(step) for step in tensor.stride()])
     if shape is None:
-        reason = refusal("_text_as_it_lies", tensor.dtype, sizes, steps)
-        return between_graphs(reason, anew) if reason else _text_as_it_lies(tensor.dtype, sizes, steps)
-    reason = refusal("_text_of_shape", tensor.dtype, sizes, steps, plain(shape))
-    return between_graphs(reason, anew) if reason else _text_of_shape(tensor.dtype, sizes, steps, plain(shape))
+        text, reason = attempt("_text_as_it_lies", tensor.dtype, sizes, steps)
+    else:
+        text, reason = attempt("_text_of_shape", tensor.dtype, sizes, steps, plain(shape))
+    made: str = between_graphs(reason, anew) if reason else text
+    return made
 
 
 def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) -> tuple[Any, str]:
     """A tensor packed in a layout, and the text of its shape; `anew` makes both from memory."""
-    sizes = tuple([int(size) for size in tensor.shape])
-    reason = refusal("_packed_text", tensor.dtype, sizes, plain(layout))
+    text, reason = attempt("_packed_text", tensor.dtype, tuple([int(size) for size in tensor.shape]), plain(layout))
     if not reason:
-        text = _packed_text(tensor.dtype, sizes, plain(layout))
-        reason = untraceable(Call("pack", None, text), tensor, None)
+        call = Call("pack", None, text)
+        reason = untraceable(call, tensor, None)
         if not reason:
-            return traced(Call("pack", None, text), tensor, None), text
+            return traced(call, tensor, None), text
     made: tuple[Any, str] = between_graphs(reason, anew)
     return made
 

@@ -19,7 +19,7 @@ from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, refusal, refusing_in_graphs
+from gpulayout.layout.graph_constants import attempt, constant_in_graphs, is_compiling, refusing_in_graphs
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
@@ -107,7 +107,7 @@ def untraceable(call: Call, array: Any, out: Any) -> str:
     if reason:
         return reason
     if call.verb != "transpose":
-        return refusal("_outline", *_arguments(call, array, options))
+        return attempt("_outline", *_arguments(call, array, options))[1]
     reason = change_refusal(options, array) if options else ""
     return reason or _transpose_refusal(call.target, call.sizes, array)
 
@@ -253,14 +253,13 @@ def traced_plan(
 
     anew   makes it outside of the graph, with the errors of a plan that cannot be
     """
+    texts: Any = None
     reason = no_constants(options)
     if not reason:
         names = names if names is None or isinstance(names, str) else tuple(names)
-        arguments = plain(source), plain(target), names, constants_of(options)
-        reason = refusal("_planned_texts", *arguments)
+        texts, reason = attempt("_planned_texts", plain(source), plain(target), names, constants_of(options))
     if reason:
         return cast(Made, between_graphs(reason, anew))
-    texts = _planned_texts(*arguments)
     change = {name: kept_in_graph(value) for name, value in options.items()} if texts[3] else None
     values = parse_array_shape(texts[0]), parse_array_shape(texts[1]), texts[2], change
     for name, value in zip(("source", "target", "names", "own_change"), values):
@@ -311,11 +310,10 @@ def _plain_axes(axes: Any, sizes: Mapping[str, int], array: Any) -> tuple[Any, i
 
 def _transpose_refusal(axes: Any, sizes: Mapping[str, int], array: Any) -> str:
     """Why a transpose cannot be, or nothing: torch.compile would not show an error that is raised inside of a graph."""
-    arguments = _plain_axes(axes, sizes, array)
-    reason = refusal("_arrangement", *arguments)
+    arrangement, reason = attempt("_arrangement", *_plain_axes(axes, sizes, array))
     if reason:
         return reason
-    before, _, _, about = _arrangement(*arguments)
+    before, _, _, about = arrangement
     if not _misfit(array.shape, before, about):
         return ""
     return _misfit([operator.index(size) for size in array.shape], before, about)  # open sizes are no text

@@ -32,7 +32,7 @@ from gpulayout.arrays.library import no_constant
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.float_formats import FORMATS
-from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling, refusal, refusing_in_graphs
+from gpulayout.layout.graph_constants import attempt, constant_in_graphs, is_compiling, refusing_in_graphs
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic, range_of
 from gpulayout.moves.lowered_run import is_torch, viewed
@@ -64,10 +64,11 @@ def changed(options: Mapping[str, Any], array: Any) -> Any:
 def change_refusal(options: Mapping[str, Any], array: Any) -> str:
     """Why the elements of a transpose in a graph cannot change so, or nothing."""
     constants = constants_of(options)
-    if not refusal("_changes", array.dtype, _sizes_for(constants, array), constants, True):
+    if not attempt("_changes", array.dtype, _sizes_for(constants, array), constants, True)[1]:
         return ""
     sizes = tuple([operator.index(size) for size in array.shape])  # a message shows all sizes
-    return refusal("_changes", array.dtype, sizes, constants, True)
+    reason: str = attempt("_changes", array.dtype, sizes, constants, True)[1]
+    return reason
 
 
 def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:

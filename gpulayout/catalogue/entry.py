@@ -230,8 +230,6 @@ class Entry(Frozen):
 
 def _stacked(layout: Layout, counts: tuple[int, ...]) -> Layout:
     """The layout of so many arrays, one after the other: dimensions in front, the first of them the most major."""
-    if not counts:
-        return layout
     order = (*(dim + len(counts) for dim in layout.minor_to_major), *reversed(range(len(counts))))
     widths = layout.padded_dimensions
     return layout.replace(minor_to_major=order, padded_dimensions=None if widths is None else (*counts, *widths))

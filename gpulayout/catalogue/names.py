@@ -55,7 +55,7 @@ def entries() -> tuple[Entry, ...]:
     >>> [entry.name for entry in entries() if entry.owner == "NVIDIA cuBLAS"]
     ['cublas:block_scales']
     """
-    values = (value for owner in OWNERS for value in vars(_module(owner)).values())
+    values = (value for module in OWNERS.values() for value in vars(importlib.import_module(module)).values())
     return tuple(sorted((value for value in values if isinstance(value, Entry)), key=lambda entry: entry.name))
 
 
@@ -82,7 +82,7 @@ def find(name: str) -> Entry:
     'columns'
     """
     owner, _, own_name = name.partition(":") if isinstance(name, str) else ("", "", "")
-    entry = getattr(_module(owner), own_name, None) if owner in OWNERS else None
+    entry = getattr(importlib.import_module(OWNERS[owner]), own_name, None) if owner in OWNERS else None
     if isinstance(entry, Entry) and entry.name == name:
         return entry
     known = [entry.name for entry in entries()]
@@ -153,7 +153,3 @@ def read_name(text: str) -> Named:
         wrong = sizes.split(",")[numbers.index(None)]
         raise ShapeTextError(f"size {value_text(wrong)} of {entry.call} is not a number", match.start(4))
     return Named(entry, chosen, tuple(int(number[1]) for number in numbers if number))
-
-
-def _module(owner: str) -> object:
-    return importlib.import_module(OWNERS[owner])

@@ -11,12 +11,10 @@ _entry = partial(
     owner="AMD aiter",
     version="aiter e4048607a535, August 2026",
     source="https://github.com/ROCm/aiter/blob/e4048607a535ace3a2b51ded31b1c8c2d45c0879/aiter/ops/shuffle.py",
-    judge="vectors",
 )
 
 
 @_entry(
-    "aiter:weights",
     summary="aiter's shuffled weights: 16 rows, 16 bytes of each in turn",
     about=(
         "The pre-shuffled weights of aiter's products and mixtures of experts. 16 bytes of a row, those of the next 15 "
@@ -29,8 +27,6 @@ _entry = partial(
     ),
     types=("bf16", "f16", "f8e4m3fn", "f8e4m3fnuz", "s8", "u8"),
     stored="One element in each place, no padding. FP4 weights come as u8, two elements in a byte.",
-    refuses="rows must be a multiple of 16, columns of 32",
-    usual=(4096, 4096),
     kernels=("gemm_a8w8_bpreshuffle",),
 )
 def weights(dtype: ElementType) -> Layout:
@@ -39,7 +35,6 @@ def weights(dtype: ElementType) -> Layout:
 
 
 @_entry(
-    "aiter:scales",
     summary="aiter's shuffled E8M0 scales of MXFP4, in blocks of 32 x 8",
     about=(
         "The scales of MXFP4 products on MI350: e8m0_shuffle. A block of 32 rows and 8 columns holds what 64 lanes "

@@ -12,24 +12,20 @@ _entry = partial(
     owner="AutoAWQ",
     version="AutoAWQ 88e4c76b2075, May 2025",
     source=_SOURCE + "gemm.py",
-    judge="vectors",
     judged_by="WQLinear_GEMM.from_linear",
     types=("u4",),
     stored="Elements of 4 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
-    refuses="columns must be a multiple of 32",
     kernels=("awq_gemm", "awq_dequantize"),
 )
 
 
 @_entry(
-    "awq:qweight",
     summary="AWQ's qweight: 8 columns in an int32, as 0 2 4 6 1 3 5 7",
     about=(
         "The qweight of a checkpoint is int32 of (K, N / 8). Each holds 8 columns of a row, the even ones in the low "
         "half: a kernel widens two of them at once to two float16 of a register."
     ),
     sizes=(Size("rows", "rows of the weight: K, the inputs"), _COLUMNS),
-    usual=(4096, 4096),
 )
 def qweight() -> Layout:
     """8 columns as 4 pairs, transposed."""
@@ -37,7 +33,6 @@ def qweight() -> Layout:
 
 
 @_entry(
-    "awq:qzeros",
     summary="AWQ's qzeros: 8 columns in an int32, as 0 2 4 6 1 3 5 7",
     about="The zero points of groups of rows: int32 of (groups, N / 8), in the order of awq:qweight.",
     sizes=(Size("groups", "groups of rows that share a zero point"), _COLUMNS),
@@ -49,7 +44,6 @@ def qzeros() -> Layout:
 
 
 @_entry(
-    "awq:gemv_fast",
     summary="Weights of AWQ's fast kernels: 4 rows of 64 interleaved",
     about=(
         "The qweight of the version gemv_fast, which is TinyChat's: int16 of (N / 4, K). 64 elements of each of 4 rows "
@@ -62,8 +56,6 @@ def qzeros() -> Layout:
         Size("columns", "elements of a row: K, the inputs", 64),
     ),
     stored="Elements of 4 bits; read as little-endian int16 it is the checkpoint's tensor. No padding.",
-    refuses="rows must be a multiple of 4, columns of 64",
-    usual=(4096, 4096),
     kernels=("gemv_forward_cuda_decode", "gemm_forward_cuda_prefill"),
 )
 def gemv_fast() -> Layout:

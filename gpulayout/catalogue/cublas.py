@@ -5,7 +5,6 @@ from gpulayout.layout.layout import Layout
 
 
 @entry(
-    "cublas:block_scales",
     summary="Scales of MXFP8 and NVFP4 blocks, in blocks of 128 x 4",
     about=(
         "Block-scaled products on Blackwell (MXFP8, MXFP4, NVFP4) take one scale for each 32 or 16 elements along K. "

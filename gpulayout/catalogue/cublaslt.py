@@ -9,17 +9,14 @@ _entry = partial(
     entry,
     owner="NVIDIA cuBLASLt",
     source="https://docs.nvidia.com/cuda/cublas/index.html#cublasltorder-t",
-    judge="vectors",
     judged_by="NVIDIA's FasterTransformer: the kernels that store its int8 matrices, run on the CPU",
     sizes=(Size("rows", "rows of the matrix"), Size("columns", "columns of the matrix")),
     types=("s8", "u8", "s32", "f16", "f32"),
-    usual=(4096, 4096),
     kernels=("cublasLtMatmul",),
 )
 
 
 @_entry(
-    "cublaslt:col32",
     summary="CUBLASLT_ORDER_COL32: panels of 32 columns, each in rows",
     about=(
         "int8 products on the tensor cores of Turing and Ampere take A and write C in this order. Columns are cut "
@@ -35,7 +32,6 @@ def col32() -> Layout:
 
 
 @_entry(
-    "cublaslt:col32_2r_4r4",
     summary="CUBLASLT_ORDER_COL32_2R_4R4: tiles of 32 x 32 with shuffled rows",
     about=(
         "int8 products on the tensor cores of Ampere take B in this order. Tiles of 32 rows and 32 columns follow "
@@ -51,7 +47,6 @@ def col32_2r_4r4() -> Layout:
 
 
 @_entry(
-    "cublaslt:col4_4r2_8c",
     summary="CUBLASLT_ORDER_COL4_4R2_8C: tiles of 8 x 32 in groups of 4 columns",
     about=(
         "int8 products on the tensor cores of Turing take B in this order. Tiles of 8 rows and 32 columns follow "

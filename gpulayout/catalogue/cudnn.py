@@ -5,7 +5,6 @@ from gpulayout.layout.layout import Layout
 
 
 @entry(
-    "cudnn:nchw_vect_c",
     summary="CUDNN_TENSOR_NCHW_VECT_C: channels in vectors of 4 or 32",
     about=(
         "int8 convolutions of cuDNN take images whose channels are cut into vectors of 4 (CUDNN_DATA_INT8x4) or 32 "

@@ -1,13 +1,11 @@
 """NVIDIA CUTLASS: the metadata of sparse matrices."""
 
-from gpulayout.catalogue.entry import Size, entry
+from gpulayout.catalogue.entry import Size, check_multiple, entry
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
 
 @entry(
-    "cutlass:sparse_metadata",
     summary="Metadata of 2:4 sparse matrices, reordered for the tensor cores",
     about=(
         "A 2:4 sparse matrix keeps 2 of 4 elements, and 4 bits say which. The tensor cores of Ampere take these bits "
@@ -34,6 +32,5 @@ def sparse_metadata(rows: int, dtype: ElementType) -> Layout:
     """Digits of a group's rows and of a pair of columns, most major first: rows % 8 // 2, column, ..., rows % 2."""
     if dtype.bits == 32:
         return Layout((0, 1), tiles=((2, 16), (2, 8), (2, 2, 1), (2, 1, 1)))
-    if rows % 32:
-        raise LayoutError(f"rows {rows} is not a multiple of 32")
+    check_multiple("rows", rows, 32)
     return Layout((0, 1), tiles=((2, 32), (2, 8), (4, 2, 1), (2, 1, 1)))

@@ -8,7 +8,6 @@ from gpulayout.layout.layout import Layout
 _entry = partial(
     entry,
     owner="DeepGEMM",
-    judge="vectors",
     sizes=(
         Size("rows", "rows of the matrix that is scaled: M"),
         Size("columns", "scales of a row: K / 128, or K / 32"),
@@ -23,7 +22,6 @@ def _columns(rows: int, columns: int, *tiles: tuple[int, ...]) -> Layout:
 
 
 @_entry(
-    "deepgemm:scales",
     summary="DeepGEMM's scales: columns, each padded to 16 bytes",
     about=(
         "FP8 products scale blocks of 1 x 128 elements of the left matrix. TMA loads a column of scales, so it is "
@@ -45,7 +43,6 @@ def scales(rows: int, columns: int) -> Layout:
 
 
 @_entry(
-    "deepgemm:packed_scales",
     summary="DeepGEMM's UE8M0 scales: 4 in an int32, columns of int32",
     about=(
         "On Blackwell the scales are powers of 2, one byte each. 4 neighbours along K lie in an int32, and the int32 "

@@ -2,12 +2,13 @@
 
 An entry is written as a function from sizes to a `Layout`, below the facts that `@entry(...)` takes:
 
-    @entry("cublas:block_scales", sizes=(Size("rows", "..."), Size("columns", "...")), types=("u8",), ...)
+    @entry(summary="...", sizes=(Size("rows", "..."), Size("columns", "...")), types=("u8",), ...)
     def block_scales() -> Layout:
         return Layout((1, 0), tiles=((128, 4), (32, 4), (4, 1, 1, 4)))
 
-The function takes those of the sizes, of the choices and of `dtype` that it names.  It raises LayoutError for what its
-owner refuses, unless the sizes say it: a `Size` has a number that must divide it.
+In `cublas.py` that is the entry `cublas:block_scales`.  The function takes those of the sizes, of the choices and of
+`dtype` that it names.  It raises LayoutError for what its owner refuses, unless the sizes say it: a `Size` has a number
+that must divide it.
 """
 
 from __future__ import annotations
@@ -156,56 +157,56 @@ class Entry(Frozen):
         LayoutError
             The owner refuses the sizes or the type, or their number is wrong.  The message has the owner's rule.
         """
-        given = checks.sizes(f"sizes of {self.name}", sizes)
-        if len(given) < len(self.sizes):
+        dimensions = checks.sizes(f"sizes of {self.name}", sizes)
+        if len(dimensions) < len(self.sizes):
             *first, last = (size.name for size in self.sizes)
             names = f"{', '.join(first)} and {last}" if first else last
             raise LayoutError(
-                f"{self.name} takes {checks.counted(len(self.sizes), 'size')}, {names}, but got {len(given)}: "
-                f"{checks.shown(given)}; more in front stack so many arrays"
+                f"{self.name} takes {checks.counted(len(self.sizes), 'size')}, {names}, but got {len(dimensions)}: "
+                f"{checks.shown(dimensions)}; more in front stack so many arrays"
             )
-        own = given[len(given) - len(self.sizes) :]
+        stacked = len(dimensions) - len(self.sizes)
+        own = dimensions[stacked:]
         element_type = self._type(dtype)
         values = self._chosen(choices) | {"dtype": element_type}
         values |= {size.name: value for size, value in zip(self.sizes, own)}
         try:
             for size, value in zip(self.sizes, own):
-                if value % size.multiple:
-                    raise LayoutError(f"{size.name} {value} is not a multiple of {size.multiple}")
+                check_multiple(size.name, value, size.multiple)
             layout = self.build(**{name: value for name, value in values.items() if name in self._takes})
         except LayoutError as error:
             rule = f"; {self.owner}: {self.refuses}" if self.refuses else ""
             raise LayoutError(f"{self.name}[{','.join(map(str, own))}] cannot be: {error}{rule}") from None
         if element_type.is_sub_byte:
             layout = layout.replace(element_size_in_bits=element_type.bits)
-        return Shape(element_type, given, _stacked(layout, given[: len(given) - len(own)]))
+        return Shape(element_type, dimensions, _stacked(layout, dimensions[:stacked]))
 
-    def _type(self, given: Any) -> ElementType:
+    def _type(self, dtype: Any) -> ElementType:
         """The element type; LayoutTypeError, which has the owner's types, for another one and for what is none."""
         try:
-            found = ElementType.of(self.types[0] if given is None else given)
+            element_type = ElementType.of(self.types[0] if dtype is None else dtype)
         except TypeError as error:
             raise LayoutTypeError(f"{error}; {self.name} takes {', '.join(self.types)}") from None
-        if found not in self.types:
-            raise LayoutTypeError(f"{self.name} has no dtype {found}: it takes {', '.join(self.types)}")
-        return found
+        if element_type not in self.types:
+            raise LayoutTypeError(f"{self.name} has no dtype {element_type}: it takes {', '.join(self.types)}")
+        return element_type
 
-    def _chosen(self, given: dict[str, int | str]) -> dict[str, Any]:
+    def _chosen(self, choices: dict[str, int | str]) -> dict[str, Any]:
         """The value of each choice; LayoutError for a name or a value that there is not."""
-        found = {choice.name: choice.values[0] for choice in self.choices}
-        for name, value in given.items():
-            allowed = next((choice.values for choice in self.choices if choice.name == name), None)
-            if allowed is None:
-                offered = ", ".join(["dtype", *found])
-                raise LayoutTypeError(f"{self.name} has no choice {checks.value_text(name)}: choices are {offered}")
+        offered = {choice.name: choice.values for choice in self.choices}
+        chosen = {name: values[0] for name, values in offered.items()}
+        for name, value in choices.items():
+            if name not in offered:
+                names = ", ".join(["dtype", *offered])
+                raise LayoutTypeError(f"{self.name} has no choice {checks.value_text(name)}: choices are {names}")
             plain = value if isinstance(value, str) else checks.as_integer(value)  # False is no 0, 128.0 no 128
             if plain is None:
                 raise LayoutTypeError(f"{name} {checks.value_text(value)} of {self.name} is neither an int nor text")
-            if plain not in allowed:
-                values = ", ".join(map(str, allowed))
+            if plain not in offered[name]:
+                values = ", ".join(map(str, offered[name]))
                 raise LayoutError(f"{name} {checks.value_text(value)} of {self.name} is none of {values}")
-            found[name] = plain
-        return found
+            chosen[name] = plain
+        return chosen
 
     def __repr__(self) -> str:
         return f"<catalogue entry {self.call}: {self.summary}>"
@@ -229,30 +230,39 @@ class Entry(Frozen):
 
 def _stacked(layout: Layout, counts: tuple[int, ...]) -> Layout:
     """The layout of so many arrays, one after the other: dimensions in front, the first of them the most major."""
-    if not counts:
-        return layout
     order = (*(dim + len(counts) for dim in layout.minor_to_major), *reversed(range(len(counts))))
     widths = layout.padded_dimensions
     return layout.replace(minor_to_major=order, padded_dimensions=None if widths is None else (*counts, *widths))
 
 
-def entry(
-    name: str,
-    *,
-    refuses: str = "",
-    choices: tuple[Option, ...] = (),
-    kernels: tuple[str, ...] = (),
-    **facts: Any,
-) -> Callable[[Build], Entry]:
+def check_multiple(name: str, size: int, multiple: int, text: str = "") -> None:
+    """LayoutError for a size that is not a multiple; `text` is the multiple in the error, with what it depends on."""
+    if size % multiple:
+        raise LayoutError(f"{name} {size} is not a multiple of {text or multiple}")
+
+
+def entry(*, sizes: tuple[Size, ...], **facts: Any) -> Callable[[Build], Entry]:
     """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts.
 
-    `facts` are the other attributes of an `Entry`.  An owner's file gives once those that its entries share, by
-    `functools.partial`.  The modules of the catalogue offer their entries and nothing else.
+    The function's module and name are the name of the entry.  `sizes` and `facts` are the other attributes of an
+    `Entry`.  Where nothing else is said, vectors are the judge, 4096 is usual for each size, there are no choices and
+    no kernels, and the owner refuses what is not a multiple of the number of a `Size`.  An owner's file gives once the
+    facts that its entries share, by `functools.partial`.  The modules of the catalogue offer their entries and nothing
+    else.
     """
+    multiples = ", ".join(f"{size.name} of {size.multiple}" for size in sizes if size.multiple > 1)
+    usual_facts = {
+        "judge": "vectors",
+        "refuses": multiples.replace(" of ", " must be a multiple of ", 1),
+        "usual": (4096,) * len(sizes),
+        "choices": (),
+        "kernels": (),
+    }
 
     def made(build: Build) -> Entry:
         if build.__module__.startswith(f"{__package__}."):
             offer(vars(sys.modules[build.__module__]), build.__name__)
-        return Entry(build=build, name=name, refuses=refuses, choices=choices, kernels=kernels, **facts)
+        name = f"{build.__module__.rpartition('.')[2]}:{build.__name__}"
+        return Entry(build=build, name=name, sizes=sizes, **(usual_facts | facts))
 
     return made

@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from gpulayout.catalogue.entry import Option, Size, entry
-from gpulayout.layout.errors import LayoutError
+from gpulayout.catalogue.entry import Option, Size, check_multiple, entry
 from gpulayout.layout.layout import Layout
 
 _BLOB = "https://github.com/flashinfer-ai/flashinfer/blob/fb28d7242b3506a2348265962041acc1fb56cca4/flashinfer/"
@@ -29,7 +28,6 @@ _entry = partial(
     owner="FlashInfer and TensorRT-LLM",
     version="FlashInfer fb28d7242b35, August 2026",
     source=_BLOB + "fused_moe/core.py",
-    judge="vectors",
     sizes=_WEIGHT,
     types=("u8", "s8", "f8e4m3fn", "f8e8m0fnu", "bf16", "f16", "f32"),
     stored="One element in each place, no padding. FP4 weights come as u8, two elements in a byte.",
@@ -41,7 +39,6 @@ _scales = partial(
     types=("u8", "f8e4m3fn", "f8e8m0fnu"),
     choices=(_TILE,),
     stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
-    refuses="rows must be a multiple of 128",
     usual=(4096, 256),
     kernels=_PRODUCTS[:2],
 )
@@ -50,18 +47,11 @@ _scales = partial(
 def _block(rows: int, epilogue_tile: int) -> int:
     """How many rows are shuffled together; LayoutError where they do not fill the array."""
     block = 32 if epilogue_tile % 128 == 0 else 16
-    if rows % block:
-        raise LayoutError(f"rows {rows} is not a multiple of {block}, with epilogue_tile {epilogue_tile}")
+    check_multiple("rows", rows, block, f"{block}, with epilogue_tile {epilogue_tile}")
     return block
 
 
-def _in_blocks(columns: int, block_k: int) -> None:
-    if columns % block_k:
-        raise LayoutError(f"columns {columns} is not a multiple of block_k {block_k}")
-
-
 @_entry(
-    "flashinfer:shuffle_matrix_a",
     summary="Weights whose rows are shuffled in groups of 16 or 32",
     about=(
         "The kernels of TensorRT-LLM for Blackwell, which FlashInfer calls for mixtures of experts, read rows of their "
@@ -79,13 +69,12 @@ def shuffle_matrix_a(rows: int, columns: int, epilogue_tile: int, block_k: int) 
     """Of a group's rows the low digit comes in front."""
     block, whole = _block(rows, epilogue_tile), max(columns, 1)
     if block_k:
-        _in_blocks(columns, block_k)
+        check_multiple("columns", columns, block_k, f"block_k {block_k}")
         return Layout((0, 1), tiles=((block_k, block), (block_k, block // 8), (8, block_k, 1)))
     return Layout((1, 0), tiles=((block, whole), (block // 8, whole), (8, 1, 1, whole)))
 
 
 @_scales(
-    "flashinfer:shuffle_matrix_sf_a",
     summary="Scales of shuffled weights, in blocks of 128 x 4",
     about=(
         "The scales of the weights of flashinfer:shuffle_matrix_a: their rows are shuffled in the same groups of 32 or "
@@ -105,7 +94,6 @@ def shuffle_matrix_sf_a(epilogue_tile: int) -> Layout:
 
 
 @_entry(
-    "flashinfer:gated_rows",
     summary="Rows of gate and up in turns: 0, M/2, 1, M/2 + 1 and so on",
     about=(
         "A gated layer multiplies two halves of its result, gate and up. A kernel that does so in its epilogue takes "
@@ -121,7 +109,6 @@ def gated_rows(rows: int, columns: int) -> Layout:
 
 
 @_entry(
-    "flashinfer:gate_up",
     summary="Weights of gate and up: alternating rows, shuffled, in blocks of K",
     about=(
         "What a mixture of experts needs for its first product: flashinfer:gated_rows, then "
@@ -136,7 +123,7 @@ def gate_up(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout
     """Row i of half h, most major first: i // 16, i % 2, h, i % 16 // 2; in groups of 16: i // 8, h, i % 8."""
     block, half = _block(rows, epilogue_tile), max(rows // 2, 1)
     if block_k:
-        _in_blocks(columns, block_k)
+        check_multiple("columns", columns, block_k, f"block_k {block_k}")
         tiles: tuple[tuple[int, ...], ...] = ((block_k, half), (2, block_k, 8), (block_k, 1))
         if block == 32:
             tiles = ((block_k, half), (2, block_k, 16), (2, block_k, 2), (8, 2, block_k, 1), (8, 1, block_k, 1))
@@ -149,7 +136,6 @@ def gate_up(rows: int, columns: int, epilogue_tile: int, block_k: int) -> Layout
 
 
 @_scales(
-    "flashinfer:gate_up_scales",
     summary="Scales of gate and up: rows in turns, shuffled, in blocks of 128 x 4",
     about=(
         "The scales of the weights of flashinfer:gate_up, in one move: flashinfer:gated_rows, then "
@@ -172,7 +158,6 @@ def gate_up_scales(rows: int, columns: int, epilogue_tile: int) -> Layout:
 
 
 @_entry(
-    "flashinfer:block_major_k",
     summary="BlockMajorK: blocks of K one after the other, each with all rows",
     about=(
         "The weights of a mixture of experts for the kernels of TensorRT-LLM: (M, K) becomes (K / block_k, M, "
@@ -185,12 +170,11 @@ def gate_up_scales(rows: int, columns: int, epilogue_tile: int) -> Layout:
 )
 def block_major_k(columns: int, block_k: int) -> Layout:
     """Blocks of columns, with all rows in each."""
-    _in_blocks(columns, block_k)
+    check_multiple("columns", columns, block_k, f"block_k {block_k}")
     return Layout((0, 1), tiles=((block_k, 1),))
 
 
 @_entry(
-    "flashinfer:kv_cache",
     summary="Pages of keys and values, tokens or heads first: NHD or HND",
     about=(
         "The paged cache of FlashInfer's attention kernels. The logical array is (pages, 2, tokens, heads, head size), "

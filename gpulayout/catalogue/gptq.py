@@ -14,7 +14,6 @@ _entry = partial(
         "https://github.com/AutoGPTQ/AutoGPTQ/blob/9f7d37072917ab3a7545835f23e808294a542153/"
         "auto_gptq/nn_modules/qlinear/qlinear_cuda.py"
     ),
-    judge="vectors",
     judged_by="QuantLinear.pack",
     types=("u4", "u2", "u8"),
     stored="Elements of 2, 4 or 8 bits; read as little-endian int32 it is the checkpoint's tensor. No padding.",
@@ -23,7 +22,6 @@ _entry = partial(
 
 
 @_entry(
-    "gptq:qweight",
     summary="GPTQ's qweight: an int32 holds neighbours along K",
     about=(
         "The qweight of a checkpoint is int32 of (K * bits / 32, N): each holds 4, 8 or 16 rows of one column, the "
@@ -34,8 +32,6 @@ _entry = partial(
         Size("rows", "rows of the weight: K, the inputs", 32),
         Size("columns", "columns of the weight: N, the outputs"),
     ),
-    refuses="rows must be a multiple of 32",
-    usual=(4096, 4096),
 )
 def qweight(dtype: ElementType) -> Layout:
     """As many rows as an int32 holds lie below a column."""
@@ -43,7 +39,6 @@ def qweight(dtype: ElementType) -> Layout:
 
 
 @_entry(
-    "gptq:qzeros",
     summary="GPTQ's qzeros: an int32 holds neighbours along N",
     about=(
         "The qzeros of a checkpoint are int32 of (groups, N * bits / 32), packed along the row. AutoGPTQ stores each "
@@ -53,7 +48,6 @@ def qweight(dtype: ElementType) -> Layout:
         Size("groups", "groups of rows that share a zero point"),
         Size("columns", "columns of the weight: N, the outputs", 32),
     ),
-    refuses="columns must be a multiple of 32",
     usual=(32, 4096),
 )
 def qzeros() -> Layout:

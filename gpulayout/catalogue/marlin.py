@@ -13,13 +13,11 @@ _entry = partial(
     owner="Marlin in vLLM",
     version="vLLM 0.10.0",
     source=_UTILS + "marlin_utils.py",
-    judge="vectors",
     kernels=("gptq_marlin_gemm", "marlin_gemm", "moe_wna16_marlin_gemm"),
 )
 
 
 @_entry(
-    "marlin:weights",
     summary="Marlin's weights of 4 or 8 bits, as the tensor cores take them",
     about=(
         "A tile of 16 rows (K) and 64 columns (N) holds what the 32 lanes of a warp load for four mma.m16n8k16: each "
@@ -34,18 +32,14 @@ _entry = partial(
     ),
     types=("u4", "s4", "u8", "s8", "f8e4m3fn"),
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
-    refuses="rows must be a multiple of 16, columns of 64",
-    usual=(4096, 4096),
 )
 def weights(dtype: ElementType) -> Layout:
     """Digits of (K, N), most minor first: K 8, N 8, (N 16, N 32 with 4 bits,) K 1, ... as mma.m16n8k16 has them."""
-    tiles: tuple[tuple[int, ...], ...] = ((16, 64), (16, 8), (8, 16, 1), (8, 8, 1), (2, 1, 8, 2, 1))
-    tiles += ((2, 1, 2, 1, 1), (2, 1, 1, 1, 1)) if dtype.bits == 4 else ((2, 1, 1, 1, 1),)
-    return Layout((1, 0), tiles=tiles)
+    wide = ((2, 1, 2, 1, 1),) if dtype.bits == 4 else ()
+    return Layout((1, 0), tiles=((16, 64), (16, 8), (8, 16, 1), (8, 8, 1), (2, 1, 8, 2, 1), *wide, (2, 1, 1, 1, 1)))
 
 
 @_entry(
-    "marlin:scales",
     summary="Marlin's scales of groups: 64 columns, transposed as 8 x 8",
     about=(
         "One scale for each group of 32, 64 or 128 rows and each column. In every row of scales, 64 columns are a "
@@ -55,7 +49,6 @@ def weights(dtype: ElementType) -> Layout:
     sizes=_GROUPS,
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
-    refuses="columns must be a multiple of 64",
     usual=(32, 4096),
 )
 def scales() -> Layout:
@@ -64,7 +57,6 @@ def scales() -> Layout:
 
 
 @_entry(
-    "marlin:channel_scales",
     summary="Marlin's scales of whole columns",
     about=(
         "One scale for each column, where no groups divide K (group_size -1). They are used on results, not on "
@@ -75,8 +67,6 @@ def scales() -> Layout:
     sizes=(Size("columns", "columns of the weight: N", 32),),
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
-    refuses="columns must be a multiple of 32",
-    usual=(4096,),
 )
 def channel_scales() -> Layout:
     """32 columns as 4 x 4 pairs, transposed."""
@@ -84,7 +74,6 @@ def channel_scales() -> Layout:
 
 
 @_entry(
-    "marlin:zero_points",
     summary="Marlin's zero points of groups, for weights of AWQ",
     about=(
         "One zero point of 4 or 8 bits for each group of rows and each column. 64 columns are transposed as 8 x 8 like "
@@ -94,7 +83,6 @@ def channel_scales() -> Layout:
     sizes=_GROUPS,
     types=("u4", "u8"),
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
-    refuses="columns must be a multiple of 64",
     usual=(32, 4096),
 )
 def zero_points(dtype: ElementType) -> Layout:

@@ -33,9 +33,7 @@ _entry = partial(  # what all entries of the owner share
     owner="NVIDIA PTX",
     version="PTX ISA 7.0 and later; CUTLASS 4",
     source="https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16816-float",
-    judge="vectors",
     judged_by="NVIDIA's mma_traits_sm80.hpp, evaluated by its pycute",
-    usual=(4096, 4096),
 )
 _STORED = (
     "Blocks of {block}, 32 threads one after the other, each with its {count} elements in the order of its "
@@ -45,7 +43,6 @@ _STORED = (
 
 
 @_entry(
-    "mma:m16n8k16_a",
     summary="A of mma.m16n8k16: the 8 elements of each thread side by side",
     about=(
         "The left factor of the 16-bit tensor-core product mma.sync.m16n8k16, stored as the threads of a warp hold "
@@ -62,7 +59,6 @@ def m16n8k16_a() -> Layout:
 
 
 @_entry(
-    "mma:m16n8k16_b",
     summary="B of mma.m16n8k16: the 4 elements of each thread side by side",
     about=(
         "The right factor of the 16-bit tensor-core product mma.sync.m16n8k16, stored as the threads of a warp hold "
@@ -79,7 +75,6 @@ def m16n8k16_b() -> Layout:
 
 
 @_entry(
-    "mma:m16n8k16_c",
     summary="C and D of mma.m16n8k16: the 4 elements of each thread side by side",
     about=(
         "The sum and the result of mma.sync.m16n8k16, stored as the threads of a warp hold them, such as for partial "

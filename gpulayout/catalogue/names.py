@@ -46,10 +46,6 @@ class Named(NamedTuple):
 def entries() -> tuple[Entry, ...]:
     """All entries of the catalogue, sorted by name.
 
-    Returns
-    -------
-    tuple of Entry
-
     See Also
     --------
     find : one of them.
@@ -59,8 +55,8 @@ def entries() -> tuple[Entry, ...]:
     >>> [entry.name for entry in entries() if entry.owner == "NVIDIA cuBLAS"]
     ['cublas:block_scales']
     """
-    found = [value for owner in OWNERS for value in vars(_module(owner)).values() if isinstance(value, Entry)]
-    return tuple(sorted(found, key=lambda entry: entry.name))
+    values = (value for module in OWNERS.values() for value in vars(importlib.import_module(module)).values())
+    return tuple(sorted((value for value in values if isinstance(value, Entry)), key=lambda entry: entry.name))
 
 
 def find(name: str) -> Entry:
@@ -70,10 +66,6 @@ def find(name: str) -> Entry:
     ----------
     name : str
         Such as ``cublas:block_scales``.
-
-    Returns
-    -------
-    Entry
 
     Raises
     ------
@@ -90,13 +82,13 @@ def find(name: str) -> Entry:
     'columns'
     """
     owner, _, own_name = name.partition(":") if isinstance(name, str) else ("", "", "")
-    found = getattr(_module(owner), own_name, None) if owner in OWNERS else None
-    if isinstance(found, Entry) and found.name == name:
-        return found
+    entry = getattr(importlib.import_module(OWNERS[owner]), own_name, None) if owner in OWNERS else None
+    if isinstance(entry, Entry) and entry.name == name:
+        return entry
     known = [entry.name for entry in entries()]
     if owner.strip() in OWNERS and not own_name:
-        its = [each for each in known if each.startswith(f"{owner.strip()}:")]
-        raise ShapeTextError(f"{value_text(name)} names no entry: write one of {', '.join(map(repr, its))}", 0)
+        own = ", ".join(repr(each) for each in known if each.startswith(f"{owner.strip()}:"))
+        raise ShapeTextError(f"{value_text(name)} names no entry: write one of {own}", 0)
     near = difflib.get_close_matches(value_text(name), known, 1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"owners are {', '.join(OWNERS)}"
     raise ShapeTextError(f"{value_text(name)} is not in the catalogue: {hint}", 0)
@@ -137,8 +129,8 @@ def layout_of_name(text: str, dimensions: Sequence[int], element_type: ElementTy
 def read_name(text: str) -> Named:
     """The entry, the choices and the sizes of a text; ShapeTextError where it does not fit."""
     check_length("the text of a shape", text)
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         owned = [entry.name for entry in entries() if entry.name.partition(":")[0] == text.strip()]
         hint = f"; those of {text.strip()} are {', '.join(owned)}" if owned else ""
         raise ShapeTextError(
@@ -146,22 +138,18 @@ def read_name(text: str) -> Named:
             f"'cublas:block_scales(dtype=f8e4m3fn)[200,10]'{hint}",
             0,
         )
-    owner, name, choices, sizes = found.groups()
+    owner, name, choices, sizes = match.groups()
     entry = find(f"{owner}:{name}")
     chosen: dict[str, int | str] = {}
     for part in choices.split(",") if choices is not None else ():
         choice = _CHOICE.fullmatch(part)
         if choice is None or choice[1] in chosen:
-            raise ShapeTextError(f"choice {value_text(part)} of {entry.name} is not one word=value", found.start(3))
+            raise ShapeTextError(f"choice {value_text(part)} of {entry.name} is not one word=value", match.start(3))
         chosen[choice[1]] = int(choice[2]) if _NUMBER.fullmatch(choice[2]) else choice[2]
     if sizes is None:
         return Named(entry, chosen, None)
     numbers = [_SIZE.fullmatch(part) for part in sizes.split(",")] if sizes.strip() else []
     if None in numbers:
         wrong = sizes.split(",")[numbers.index(None)]
-        raise ShapeTextError(f"size {value_text(wrong)} of {entry.call} is not a number", found.start(4))
+        raise ShapeTextError(f"size {value_text(wrong)} of {entry.call} is not a number", match.start(4))
     return Named(entry, chosen, tuple(int(number[1]) for number in numbers if number))
-
-
-def _module(owner: str) -> object:
-    return importlib.import_module(OWNERS[owner])

@@ -2,16 +2,14 @@
 
 from functools import partial
 
-from gpulayout.catalogue.entry import Option, Size, entry
-from gpulayout.layout.errors import LayoutError
+from gpulayout.catalogue.entry import Option, Size, check_multiple, entry
 from gpulayout.layout.layout import Layout
 
-_entry = partial(entry, owner="PyTorch", judge="vectors", types=("u4", "s4"), usual=(4096, 4096))
+_entry = partial(entry, owner="PyTorch", types=("u4", "s4"))
 _ROWS = Size("rows", "rows of the weight: N, the outputs")
 
 
 @_entry(
-    "torchao:int4_tensor_core",
     summary="tinygemm's int4 weights, as the tensor cores take them",
     about=(
         "What torch.ops.aten._convert_weight_to_int4pack makes on an NVIDIA GPU, for _weight_int4pack_mm and "
@@ -35,14 +33,12 @@ _ROWS = Size("rows", "rows of the weight: N, the outputs")
 )
 def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
     """Digits of a tile, most major first: row, column % 8 // 2, column // 32, column % 2, column % 32 // 8."""
-    if columns % (16 * inner_k_tiles):
-        raise LayoutError(f"columns {columns} is not a multiple of {16 * inner_k_tiles}")
+    check_multiple("columns", columns, 16 * inner_k_tiles)
     pairs = ((2 * inner_k_tiles, 2),) if inner_k_tiles > 2 else ()
     return Layout((1, 0), tiles=((8, 16 * inner_k_tiles), (8,), *pairs, (4, 1)))
 
 
 @_entry(
-    "torchao:int4_cpu",
     summary="int4 weights of PyTorch's CPU kernels, by instruction set",
     about=(
         "What torch.ops.aten._convert_weight_to_int4pack_for_cpu makes: blocks of 64 rows for AVX-512, of 32 "
@@ -61,7 +57,6 @@ def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
 def int4_cpu(rows: int, isa: str) -> Layout:
     """A block's rows below its columns; of the rows the upper half is the low digit."""
     block = 64 if isa == "avx512" else 32
-    if rows % block:
-        raise LayoutError(f"rows {rows} is not a multiple of {block}")
+    check_multiple("rows", rows, block)
     halves = () if isa == "default" else ((block // 2, 1), (2, 1, 1, 1))
     return Layout((1, 0), tiles=((block, 1), *halves))

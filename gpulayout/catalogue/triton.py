@@ -5,7 +5,6 @@ from gpulayout.layout.layout import Layout
 
 
 @entry(
-    "triton:hopper_scales",
     summary="triton_kernels' MXFP4 scales for Hopper, by warps",
     about=(
         "On Hopper a kernel widens MXFP4 weights itself, and each lane needs the scales of its own rows. A group of 32 "
@@ -18,7 +17,6 @@ from gpulayout.layout.layout import Layout
         "https://github.com/triton-lang/triton/blob/14dd7a191e72a5003a67311f7b3cabbf09f74ba5/python/triton_kernels/"
         "triton_kernels/tensor_details/layout_details/hopper_scale.py"
     ),
-    judge="vectors",
     judged_by="HopperMXScaleLayoutTransformation.swizzle_data",
     sizes=(Size("rows", "rows of the weight"), Size("columns", "scales of a row: K / 32")),
     types=("u8", "f8e8m0fnu"),

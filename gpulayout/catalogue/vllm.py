@@ -2,9 +2,8 @@
 
 from functools import partial
 
-from gpulayout.catalogue.entry import Size, entry
+from gpulayout.catalogue.entry import Size, check_multiple, entry
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
 _entry = partial(
@@ -12,7 +11,6 @@ _entry = partial(
     owner="vLLM",
     version="vLLM 0.10.0",
     source="https://github.com/vllm-project/vllm/blob/v0.10.0/csrc/cpu/cache.cpp",
-    judge="vectors",
     judged_by="reshape_and_cache_cpu_impl",
     sizes=(
         Size("blocks", "pages of the cache"),
@@ -27,7 +25,6 @@ _entry = partial(
 
 
 @_entry(
-    "vllm:key_cache",
     summary="vLLM's pages of keys: (blocks, heads, head_size / x, tokens, x)",
     about=(
         "Each thread of the kernel loads 16 bytes of a key, x elements; those of neighbouring tokens lie side by side. "
@@ -39,13 +36,11 @@ _entry = partial(
 def key_cache(head_size: int, dtype: ElementType) -> Layout:
     """A head is cut into pieces of 16 bytes, and tokens come between the pieces."""
     piece = 128 // dtype.bits
-    if head_size % piece:
-        raise LayoutError(f"head_size {head_size} is not a multiple of {piece} elements")
+    check_multiple("head_size", head_size, piece, f"{piece} elements")
     return Layout((1, 3, 2, 0), tiles=((piece, 1),))
 
 
 @_entry(
-    "vllm:value_cache",
     summary="vLLM's pages of values: (blocks, heads, head_size, tokens)",
     about=(
         "The sum over tokens reads one element of many values, so the tokens of a page lie side by side. The logical "

@@ -11,7 +11,6 @@ _entry = partial(
     owner="XLA for TPU",
     version="libtpu 0.0.52: v4, v5e, v5p and v6e",
     source="https://openxla.org/xla/tiled_layout",
-    judge="vectors",
     judged_by="libtpu 0.0.52: the layouts of parameters that it compiles for v4, v5e, v5p and v6e",
     types=("f32", "bf16", "f16", "s32", "s16", "s8", "u8", "s4", "u4", "f8e4m3fn", "f8e5m2", "pred"),
 )
@@ -19,7 +18,6 @@ _LANES, _SUBLANES = 128, 8  # of a vector register
 
 
 @_entry(
-    "xla_tpu:matrix",
     summary="An array on a TPU, in row-major order: tiles by type and rows",
     about=(
         "A TPU's vector register holds 8 rows of 128 elements of 32 bits, and narrower types share a word: 2 of 16 "
@@ -34,7 +32,6 @@ _LANES, _SUBLANES = 128, 8  # of a vector register
         "One element in each place, packed in bytes if it has 4 bits. Columns are padded to a multiple of 128, rows "
         "to one of the tile's. XLA promises nothing about the padding; here it is zero."
     ),
-    usual=(4096, 4096),
 )
 def matrix(rows: int, dtype: ElementType) -> Layout:
     """8 rows, or the power of two that holds fewer; a whole register for narrow types where that pads nothing."""
@@ -48,7 +45,6 @@ def matrix(rows: int, dtype: ElementType) -> Layout:
 
 
 @_entry(
-    "xla_tpu:vector",
     summary="A one-dimensional array on a TPU: tiles of up to 1024 elements",
     about=(
         "XLA stores a vector on a TPU as registers of 8 x 128: tiles of 1024 elements, or of the power of two that "
@@ -60,7 +56,6 @@ def matrix(rows: int, dtype: ElementType) -> Layout:
         "One element in each place, packed in bytes if it has 4 bits. The size is padded to whole tiles. XLA "
         "promises nothing about the padding; here it is zero."
     ),
-    usual=(4096,),
 )
 def vector(elements: int, dtype: ElementType) -> Layout:
     """1024 elements, or the power of two that holds them."""

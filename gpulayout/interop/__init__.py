@@ -9,7 +9,8 @@
     from_cute, to_cute                                  "((2,2),3):((1,4),2)"
     from_zarr_transpose, to_zarr_transpose              the codec {"name": "transpose", ...}
 
-`docs/interop.md` says what each form can express.  A layout that it cannot express is a LayoutError.
+`docs/interop.md` says what each form can express.  A layout that it cannot express is a LayoutError.  A function that
+takes a shape or a layout also takes its text.
 """
 
 from gpulayout.interop.cute import from_cute, to_cute

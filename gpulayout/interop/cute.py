@@ -56,7 +56,7 @@ Tree = int | list["Tree"]
 
 
 def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
-    """The shape of a CuTe layout.
+    """The shape of a CuTe layout; the inverse of `to_cute`.
 
     Parameters
     ----------
@@ -80,10 +80,6 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
         A stride is zero or negative, modes overlap or interleave, the layout is swizzled, or its parts are in an order
         that takes tiles of more than 1000 sizes.  The message names the mode.
 
-    See Also
-    --------
-    to_cute : the inverse.
-
     Notes
     -----
     The places are CuTe's.  Nesting beyond that is not kept: ``((2,3),4):((1,2),6)`` gives the same shape as
@@ -99,10 +95,10 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     >>> [str(from_cute(text, "u8")) for text in ("((2,3)):((1,8))", "6:2", "(4,5,3):(16,3,1)")]
     ['u8[6]{0:T(2)(8)}', 'u8[6]{0:T(1)(2)}', 'u8[4,5,3]{2,1,0:T(*,16)}']
     """
-    given = parse_modes(text)
-    for number, mode in enumerate(given):
+    modes = parse_modes(text)
+    for number, mode in enumerate(modes):
         _check(number, mode, text)
-    modes = [_coalesced(mode) for mode in given]
+    modes = [_coalesced(mode) for mode in modes]
     sizes = tuple(product(part.extent for part in mode) for mode in modes)
     digits = [digit for number, mode in enumerate(modes) for digit in _digits(number, mode)]
     if all(len(mode) == 1 for mode in modes):
@@ -115,12 +111,11 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
 
 
 def to_cute(shape: Shape | str) -> str:
-    """The CuTe layout of a shape: where every element lies, as text.
+    """The CuTe layout of a shape: where every element lies, as text; the inverse of `from_cute`.
 
     Parameters
     ----------
     shape : Shape or str
-        A shape, or its text.
 
     Returns
     -------
@@ -132,10 +127,6 @@ def to_cute(shape: Shape | str) -> str:
     LayoutError
         The shape has no elements, or its tiles are not strides of single coordinates: a tile cuts a dimension, or
         dimensions that ``*`` joins, and does not divide it.
-
-    See Also
-    --------
-    from_cute : the inverse.
 
     Notes
     -----
@@ -265,11 +256,11 @@ def modes_text(modes: Sequence[Mode]) -> str:
     ('6:1', '():()')
     """
     is_number = [len(mode) for mode in modes] == [1]
-    sides = []
-    for side in range(2):
-        texts = [_text([part[side] for part in mode]) for mode in modes]
-        sides.append(texts[0] if is_number else f"({','.join(texts)})")
-    return ":".join(sides)
+    trees = []
+    for field in range(2):  # sizes, strides
+        texts = [_text([part[field] for part in mode]) for mode in modes]
+        trees.append(texts[0] if is_number else f"({','.join(texts)})")
+    return ":".join(trees)
 
 
 def _text(numbers: list[int]) -> str:

@@ -36,10 +36,6 @@ def from_jax_layout(layout: Any, dimensions: Iterable[SupportsIndex], element_ty
     element_type : str or DTypeLike
         An XLA name, or what `ElementType.of` takes: `array.dtype`.
 
-    Returns
-    -------
-    Shape
-
     Raises
     ------
     LayoutError
@@ -71,25 +67,20 @@ def from_jax_layout(layout: Any, dimensions: Iterable[SupportsIndex], element_ty
             )
         hint = ": gl.interop.from_jax_format takes a Format" if hasattr(layout, "sharding") else ""
         raise LayoutTypeError(f"layout is {type_text(layout)}, not a jax.experimental.layout.Layout{hint}")
-    found = Layout.from_major_to_minor(
+    own = Layout.from_major_to_minor(
         layout.major_to_minor,
         tiles=_field(layout, "tiling") or (),
         element_size_in_bits=_field(layout, "sub_byte_element_size_in_bits"),
     )
-    return Shape(element_type, dimensions, found)
+    return Shape(element_type, dimensions, own)
 
 
 def to_jax_layout(shape: Shape | str) -> Any:
-    """The JAX layout of a shape.
+    """The `jax.experimental.layout.Layout` of a shape.
 
     Parameters
     ----------
     shape : Shape or str
-        A shape, or its text.
-
-    Returns
-    -------
-    jax.experimental.layout.Layout
 
     Raises
     ------
@@ -120,7 +111,7 @@ def to_jax_layout(shape: Shape | str) -> Any:
 
 
 def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_type: str | DTypeLike) -> Shape:
-    """The shape of an array with a JAX `Format`, which is a layout and a sharding.
+    """The shape of an array with a JAX `Format`, which is a layout and a sharding; the inverse of `to_jax_format`.
 
     Parameters
     ----------
@@ -131,18 +122,10 @@ def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_ty
     element_type : str or DTypeLike
         An XLA name, or what `ElementType.of` takes: `array.dtype`.
 
-    Returns
-    -------
-    Shape
-
     Raises
     ------
     LayoutError
         The sharding splits the array over several devices, or the layout is AUTO or None.
-
-    See Also
-    --------
-    to_jax_format : the inverse.
 
     Examples
     --------
@@ -163,18 +146,13 @@ def from_jax_format(format: Any, dimensions: Iterable[SupportsIndex], element_ty
 
 
 def to_jax_format(shape: Shape | str, sharding: Any = None) -> Any:
-    """The JAX `Format` of a shape: `jax.device_put(array, to_jax_format(shape))` stores an array in its layout.
+    """The `jax.experimental.layout.Format` of a shape, as `jax.device_put` takes it; the inverse of `from_jax_format`.
 
     Parameters
     ----------
     shape : Shape or str
-        A shape, or its text.
     sharding : jax.sharding.Sharding, optional
         Where the array lives: by default JAX's first device.
-
-    Returns
-    -------
-    jax.experimental.layout.Format
 
     Raises
     ------
@@ -182,10 +160,6 @@ def to_jax_format(shape: Shape | str, sharding: Any = None) -> Any:
         As for `to_jax_layout`.
     ImportError
         JAX is not installed.
-
-    See Also
-    --------
-    from_jax_format : the inverse.
 
     Examples
     --------

@@ -43,7 +43,12 @@ def layout_name(text: str, others: Callable[[], Iterable[str]] = tuple) -> Layou
         shape = from_cute(name, "u8")  # bytes: the element type changes no place
         return lambda dimensions: _of_cute(shape, text, dimensions)
     if library == "named":
-        layout = _named(name, text)
+        name, colon, logical = name.partition(":")
+        if not colon:
+            raise LayoutError(
+                f"{value_text(text)} does not say the order of the array's dimensions: add it, as in named:NHWC:NCHW"
+            )
+        layout = Layout.named(name, logical=logical)
         return lambda dimensions: _of_rank(layout, text, dimensions)
     hint = named_layout(text, "'named:{name}:{logical}'") or _of_element_type(text) or _did_you_mean(text, others())
     raise ShapeTextError(
@@ -66,24 +71,14 @@ def _of_element_type(text: str) -> str:
 def _did_you_mean(text: str, others: Iterable[str]) -> str:
     """A hint for text that is almost a name, also without its library; or nothing."""
     known = {part.lower(): name for name in (*others, *FIXED) for part in (name, name.partition(":")[2]) if part}
-    found = difflib.get_close_matches(text[:100].lower(), known, 1, cutoff=0.75)
-    return f"did you mean {known[found[0]]!r}?" if found else ""
+    near = difflib.get_close_matches(text[:100].lower(), known, 1, cutoff=0.75)
+    return f"did you mean {known[near[0]]!r}?" if near else ""
 
 
 def _of_cute(shape: Shape, text: str, dimensions: Sequence[int]) -> Layout:
     if shape.dimensions != tuple(dimensions):
         raise LayoutError(f"{text} has sizes {shown(shape.dimensions)}, but the array has {shown(dimensions)}")
     return shape.layout
-
-
-def _named(text: str, whole: str) -> Layout:
-    """The layout of `NHWC:NCHW`: a name, and the dimensions of the array in their order."""
-    name, colon, logical = text.partition(":")
-    if not colon:
-        raise LayoutError(
-            f"{value_text(whole)} does not say the order of the array's dimensions: add it, as in named:NHWC:NCHW"
-        )
-    return Layout.named(name, logical=logical)
 
 
 def _of_rank(layout: Layout, text: str, dimensions: Sequence[int]) -> Layout:

@@ -25,7 +25,7 @@ ORDERS = ("C", "F")
 
 
 def from_numpy_order(order: str, rank: SupportsIndex) -> Layout:
-    """The layout of a new NumPy array in this order.
+    """The layout of a new NumPy array in this order; the inverse of `to_numpy_order`.
 
     Parameters
     ----------
@@ -34,18 +34,10 @@ def from_numpy_order(order: str, rank: SupportsIndex) -> Layout:
     rank : int
         Number of dimensions.
 
-    Returns
-    -------
-    Layout
-
     Raises
     ------
     LayoutError
         Any other order.  "A" and "K" keep the order of an array and so do not name one.
-
-    See Also
-    --------
-    to_numpy_order : the inverse.
 
     Examples
     --------
@@ -62,38 +54,29 @@ def from_numpy_order(order: str, rank: SupportsIndex) -> Layout:
 
 
 def to_numpy_order(layout: Shape | Layout | str) -> Literal["C", "F"]:
-    """The NumPy order of a layout; "C" where both are right, at ranks 0 and 1.
+    """The NumPy order of a layout; "C" where both are right, at ranks 0 and 1; the inverse of `from_numpy_order`.
 
     Parameters
     ----------
     layout : Layout, Shape or str
-        A layout, a shape, or the text of either.
-
-    Returns
-    -------
-    {"C", "F"}
 
     Raises
     ------
     LayoutError
         Neither order has this layout: the dimensions run otherwise, or there is padding, a tile or another field.
 
-    See Also
-    --------
-    from_numpy_order : the inverse.
-
     Examples
     --------
     >>> to_numpy_order("{0,1,2}"), to_numpy_order("f32[2,3]")
     ('F', 'C')
     """
-    found = said_in_full(layout, "a NumPy order")
-    if found.is_descending:
+    order = said_in_full(layout, "a NumPy order")
+    if order.is_descending:
         return "C"
-    if found.is_ascending:
+    if order.is_ascending:
         return "F"
     raise LayoutError(
-        f"minor_to_major {found.minor_to_major} of {layout} cannot be expressed as a NumPy order: "
+        f"minor_to_major {order.minor_to_major} of {layout} cannot be expressed as a NumPy order: "
         "C is descending and F is ascending"
     )
 
@@ -101,7 +84,7 @@ def to_numpy_order(layout: Shape | Layout | str) -> Literal["C", "F"]:
 def from_numpy_strides(
     strides: Iterable[SupportsIndex], dimensions: Iterable[SupportsIndex], element_type: str | DTypeLike
 ) -> Shape:
-    """The shape of a NumPy array from its strides.
+    """The shape of a NumPy array from its strides; gaps between them become padded dimensions.
 
     Parameters
     ----------
@@ -111,11 +94,6 @@ def from_numpy_strides(
         Logical sizes: `array.shape`.
     element_type : str or DTypeLike
         An XLA name, or what `ElementType.of` takes: `array.dtype`.
-
-    Returns
-    -------
-    Shape
-        Gaps between strides become padded dimensions.
 
     Raises
     ------
@@ -144,17 +122,11 @@ def from_numpy_strides(
 
 
 def to_numpy_strides(shape: Shape | str) -> tuple[int, ...]:
-    """The strides of a NumPy array whose elements lie where the shape puts them.
+    """The strides of a NumPy array whose elements lie where the shape puts them: bytes between neighbours.
 
     Parameters
     ----------
     shape : Shape or str
-        A shape, or its text.
-
-    Returns
-    -------
-    tuple of int
-        Bytes between neighbours along each dimension.
 
     Raises
     ------

@@ -38,8 +38,8 @@ def said_in_full(value: Shape | Layout | str, form: str, says: Collection[str] =
     else:
         raise LayoutTypeError(f"layout must be a Shape, a Layout or the text of one, not {type(value).__name__}")
     for field in dataclasses.fields(layout):
-        found = getattr(layout, field.name)
-        if field.name not in ("minor_to_major", *says) and found != field.default:
-            text = "".join(map(str, found)) if field.name == "tiles" else found
+        own = getattr(layout, field.name)
+        if field.name not in ("minor_to_major", *says) and own != field.default:
+            text = "".join(map(str, own)) if field.name == "tiles" else own
             raise LayoutError(f"{field.name} {text} of {value} cannot be expressed as {form}")
     return layout

@@ -29,7 +29,7 @@ MEMORY_FORMATS = ("contiguous_format", *_CHANNELS_LAST)
 
 
 def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
-    """The layout of a new tensor in this memory format.
+    """The layout of a new tensor in this memory format; the inverse of `to_torch_memory_format`.
 
     Parameters
     ----------
@@ -38,18 +38,10 @@ def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
     rank : int
         Number of dimensions: 4 for `channels_last`, 5 for `channels_last_3d`.
 
-    Returns
-    -------
-    Layout
-
     Raises
     ------
     LayoutError
         The format has another rank, or is not one of the three.
-
-    See Also
-    --------
-    to_torch_memory_format : the inverse.
 
     Examples
     --------
@@ -74,12 +66,11 @@ def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
 
 
 def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
-    """The memory format of a layout.
+    """The memory format of a layout; the inverse of `from_torch_memory_format`.
 
     Parameters
     ----------
     layout : Layout, Shape or str
-        A layout, a shape, or the text of either.
 
     Returns
     -------
@@ -93,10 +84,6 @@ def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
     ImportError
         PyTorch is not installed.
 
-    See Also
-    --------
-    from_torch_memory_format : the inverse.
-
     Examples
     --------
     >>> to_torch_memory_format("f32[8,3]{1,0:PD(8,4)}")
@@ -104,14 +91,14 @@ def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
         ...
     gpulayout.LayoutError: padded_dimensions (8, 4) of f32[8,3]{1,0:PD(8,4)} cannot be expressed as a memory_format
     """
-    found = said_in_full(layout, "a memory_format")
-    names = [name for name, order in _CHANNELS_LAST.items() if order == found.minor_to_major]
-    if found.is_descending:
+    order_only = said_in_full(layout, "a memory_format")
+    names = [name for name, order in _CHANNELS_LAST.items() if order == order_only.minor_to_major]
+    if order_only.is_descending:
         names = ["contiguous_format"]
     if not names:
         others = ", ".join(f"{name} is {order}" for name, order in _CHANNELS_LAST.items())
         raise LayoutError(
-            f"minor_to_major {found.minor_to_major} of {layout} cannot be expressed as a memory_format: "
+            f"minor_to_major {order_only.minor_to_major} of {layout} cannot be expressed as a memory_format: "
             f"contiguous_format is descending, {others}"
         )
     return getattr(importlib.import_module("torch"), names[0])
@@ -120,7 +107,7 @@ def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
 def from_torch_stride(
     stride: Iterable[SupportsIndex], size: Iterable[SupportsIndex], element_type: str | DTypeLike | TorchDType
 ) -> Shape:
-    """The shape of a tensor from its strides.
+    """The shape of a tensor from its strides; gaps between them become padded dimensions.
 
     Parameters
     ----------
@@ -130,11 +117,6 @@ def from_torch_stride(
         Logical sizes: `tensor.size()`.
     element_type : str, DTypeLike or torch.dtype
         An XLA name, or what `ElementType.of` takes.
-
-    Returns
-    -------
-    Shape
-        Gaps between strides become padded dimensions.
 
     Raises
     ------
@@ -166,26 +148,18 @@ def from_torch_stride(
 
 
 def to_torch_stride(shape: Shape | str) -> tuple[int, ...]:
-    """The strides of a tensor whose elements lie where the shape puts them, for `torch.as_strided`.
+    """The strides, in elements, of a tensor that lies as the shape says; the inverse of `from_torch_stride`.
+
+    They are for `torch.as_strided`.
 
     Parameters
     ----------
     shape : Shape or str
-        A shape, or its text.
-
-    Returns
-    -------
-    tuple of int
-        Elements between neighbours along each dimension.
 
     Raises
     ------
     LayoutError
         Tiles, or elements that share a byte.
-
-    See Also
-    --------
-    from_torch_stride : the inverse.
 
     Notes
     -----

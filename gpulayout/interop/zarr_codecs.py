@@ -21,25 +21,17 @@ _EXAMPLE = "{'name': 'transpose', 'configuration': {'order': [1, 0]}}"
 
 
 def from_zarr_transpose(codec: Mapping[str, Any] | Any) -> Layout:
-    """The layout of the chunks that a `transpose` codec stores.
+    """The layout of the chunks that a `transpose` codec stores; the inverse of `to_zarr_transpose`.
 
     Parameters
     ----------
     codec : mapping or zarr.codecs.TransposeCodec
         The codec, or its JSON as Python values.
 
-    Returns
-    -------
-    Layout
-
     Raises
     ------
     LayoutError
         It is another codec, or its order is not an ordering of dimensions.
-
-    See Also
-    --------
-    to_zarr_transpose : the inverse.
 
     Notes
     -----
@@ -51,14 +43,14 @@ def from_zarr_transpose(codec: Mapping[str, Any] | Any) -> Layout:
     >>> from_zarr_transpose({"name": "transpose", "configuration": {"order": [2, 0, 1]}})
     Layout((1, 0, 2))
     """
-    found = codec if isinstance(codec, Mapping) or not hasattr(codec, "to_dict") else codec.to_dict()
-    if not isinstance(found, Mapping):
+    fields = codec if isinstance(codec, Mapping) or not hasattr(codec, "to_dict") else codec.to_dict()
+    if not isinstance(fields, Mapping):
         raise LayoutTypeError(
             f"codec {value_text(codec)} is {type_text(codec)}: it must be a TransposeCodec or a mapping, as {_EXAMPLE}"
         )
-    if found.get("name") != "transpose":
-        raise LayoutError(f"codec {value_text(found.get('name'))} is not zarr's transpose: write {_EXAMPLE}")
-    configuration = found.get("configuration")
+    if fields.get("name") != "transpose":
+        raise LayoutError(f"codec {value_text(fields.get('name'))} is not zarr's transpose: write {_EXAMPLE}")
+    configuration = fields.get("configuration")
     if not isinstance(configuration, Mapping) or set(configuration) != {"order"}:
         raise LayoutError(f"configuration {value_text(configuration)} of zarr's transpose is not {{'order': [...]}}")
     order = configuration["order"]
@@ -68,12 +60,11 @@ def from_zarr_transpose(codec: Mapping[str, Any] | Any) -> Layout:
 
 
 def to_zarr_transpose(layout: Shape | Layout | str) -> dict[str, Any]:
-    """The `transpose` codec that stores chunks in this layout, as JSON values.
+    """The `transpose` codec that stores chunks in this layout, as JSON values; the inverse of `from_zarr_transpose`.
 
     Parameters
     ----------
     layout : Layout, Shape or str
-        A layout, a shape, or the text of either.
 
     Returns
     -------
@@ -84,10 +75,6 @@ def to_zarr_transpose(layout: Shape | Layout | str) -> dict[str, Any]:
     ------
     LayoutError
         The layout has padding, a tile or another field beside the order.
-
-    See Also
-    --------
-    from_zarr_transpose : the inverse.
 
     Examples
     --------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpulayout.layout.checks import inverse
 from gpulayout.layout.padding import PaddingValue, scalar_key
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
@@ -20,17 +21,13 @@ _ELEMENT_TYPE = ("element_type",)
 def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = ()) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
 
+    False when dimensions, buffer sizes or pad values differ.
+
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Returns
-    -------
-    bool
-        False when dimensions, buffer sizes or pad values differ.
 
     See Also
     --------
@@ -81,7 +78,6 @@ def is_untiled(shape: Shape | str) -> bool:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Examples
     --------
@@ -95,17 +91,13 @@ def is_untiled(shape: Shape | str) -> bool:
 def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = ()) -> bool:
     """True when reshaping `source` to `target`, in row-major logical order, moves no byte.
 
+    False when element counts, buffer sizes or pad values differ.
+
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Returns
-    -------
-    bool
-        False when element counts, buffer sizes or pad values differ.
 
     Examples
     --------
@@ -117,26 +109,19 @@ def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: Type
 
 
 def transpose_is_bitcast(
-    source: Shape | str,
-    target: Shape | str,
-    permutation: Iterable[int],
-    *,
-    ignore: TypePart | Iterable[TypePart] = (),
+    source: Shape | str, target: Shape | str, permutation: Iterable[int], *, ignore: TypePart | Iterable[TypePart] = ()
 ) -> bool:
     """True when the logical transpose of `source` to `target` moves no byte.
+
+    XLA: `TransposeIsBitcast`, which compares only the order of the dimensions, not tiles, element size or tail.
 
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     permutation : iterable of int
         Dimension i of `target` is dimension permutation[i] of `source`, as in `numpy.transpose`.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
-
-    Notes
-    -----
-    XLA: `TransposeIsBitcast`, which compares only the order of the dimensions, not tiles, element size or tail.
 
     Examples
     --------
@@ -158,6 +143,9 @@ def _turns_in_place(source: Shape, target: Shape, permutation: Iterable[int], ig
 def deduce_transpose_dimensions_for_bitcast(source: Shape | str, target: Shape | str) -> tuple[int, ...] | None:
     """The permutation that makes a bitcast from `source` to `target` a transpose, or None.
 
+    XLA: `DeduceTransposeDimensionsForBitcast`, which finds none when a dimension of size 1 has different positions in
+    the two layouts.  Here such a dimension may have any position, as in `transpose_is_bitcast`.
+
     Parameters
     ----------
     source, target : Shape or str
@@ -168,11 +156,6 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape | str, target: Shape |
     tuple of int, or None
         Dimension i of `target` is dimension permutation[i] of `source`.  None when the bitcast is not a transpose.
 
-    Notes
-    -----
-    XLA: `DeduceTransposeDimensionsForBitcast`, which finds none when a dimension of size 1 has different positions in
-    the two layouts.  Here such a dimension may have any position, as in `transpose_is_bitcast`.
-
     Examples
     --------
     >>> deduce_transpose_dimensions_for_bitcast("f32[1,5]", "f32[5,1]")
@@ -181,26 +164,25 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape | str, target: Shape |
     source, target = as_shape(source, "source"), as_shape(target, "target")
     if source.rank != target.rank:
         return None
-    permutation = [0] * source.rank
-    for from_dim, to_dim in zip(_by_place(source), _by_place(target)):
-        permutation[to_dim] = from_dim
-    found = tuple(permutation)
-    return found if _turns_in_place(source, target, found, frozenset({"element_type"})) else None
+    by_step = _by_step(source)
+    permutation = tuple(by_step[step] for step in inverse(_by_step(target)))
+    return permutation if _turns_in_place(source, target, permutation, frozenset({"element_type"})) else None
 
 
-def _by_place(shape: Shape) -> list[int]:
+def _by_step(shape: Shape) -> list[int]:
     """The dimensions in the order of their smallest step in memory.
 
     A step of 1 along a dimension leads to a place that no other dimension's step leads to.  Dimensions of size 1, and
     those of arrays without elements, have no step.  They come last, by size: those of equal size are interchangeable.
     """
-    has_place = [size > 1 and not shape.is_zero_element_array for size in shape.dimensions]
     dims = range(shape.rank)
-    table = stride_table(shape)
-    fixed = sorted(
-        (dim for dim in dims if has_place[dim]), key=lambda dim: table.linear_of([int(other == dim) for other in dims])
-    )
-    return fixed + sorted((dim for dim in dims if not has_place[dim]), key=lambda dim: (shape.dimensions[dim], dim))
+
+    def step_or_size(dim: int) -> tuple[bool, int]:
+        if shape.dimensions[dim] > 1 and not shape.is_zero_element_array:
+            return False, int(stride_table(shape).linear_of([int(other == dim) for other in dims]))
+        return True, shape.dimensions[dim]
+
+    return sorted(dims, key=step_or_size)
 
 
 def is_reshape_or_transpose_bitcast(
@@ -211,7 +193,6 @@ def is_reshape_or_transpose_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
     ignore : "element_type", optional
         Compare only the places of the elements, counted in elements: types and their widths are ignored.
 

@@ -51,11 +51,11 @@ def ignored_parts(function: str, parts: Collection[str], ignore: str | Iterable[
         raise LayoutTypeError(
             f"ignore {value_text(ignore)} is neither a name nor an iterable of names: it is {type_text(ignore)}"
         )
-    found = [ignore] if isinstance(ignore, str) and ignore else list(ignore)
-    for name in found:
+    names = [ignore] if isinstance(ignore, str) and ignore else list(ignore)
+    for name in names:
         if name not in parts:
             raise LayoutError(f"ignore {value_text(name)} of {function} is not one of {', '.join(map(repr, parts))}")
-    return frozenset(found)
+    return frozenset(names)
 
 
 def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = ()) -> bool:
@@ -64,7 +64,6 @@ def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPa
     Parameters
     ----------
     first, second : Layout or str
-        Layouts or their text.
     ignore : str or iterable of str, optional
         Names of fields of `Layout`, such as "tiles" or "memory_space", or "layout_except_minor_to_major", which
         compares only the order of the dimensions.
@@ -100,10 +99,7 @@ def _layouts_equal(first: Layout, second: Layout, ignored: frozenset[str]) -> bo
 
 
 def shapes_equal(
-    first: AnyShape | str,
-    second: AnyShape | str,
-    *,
-    ignore: ShapePart | Iterable[ShapePart] = (),
+    first: AnyShape | str, second: AnyShape | str, *, ignore: ShapePart | Iterable[ShapePart] = ()
 ) -> bool:
     """True when two shapes are equal in every part that is not ignored.  XLA: `Shape::Equal` and its options.
 
@@ -142,14 +138,12 @@ def shapes_equal(
 
 
 def _equal(first: AnyShape, second: AnyShape, ignored: frozenset[str]) -> bool:
-    if "buffer" in ignored:
+    if "buffer" in ignored or (isinstance(first, BufferShape) and isinstance(second, BufferShape)):
         first, second = (shape.shape if isinstance(shape, BufferShape) else shape for shape in (first, second))
     if isinstance(first, Shape) and isinstance(second, Shape):
         return _arrays_equal(first, second, ignored)
     if isinstance(first, TupleShape) and isinstance(second, TupleShape):
         return len(first) == len(second) and all(_equal(*pair, ignored) for pair in zip(first, second))
-    if isinstance(first, BufferShape) and isinstance(second, BufferShape):
-        return _arrays_equal(first.shape, second.shape, ignored)
     return type(first) is type(second)
 
 
@@ -164,10 +158,7 @@ def _arrays_equal(first: Shape, second: Shape, ignored: frozenset[str]) -> bool:
 
 
 def shapes_compatible(
-    first: AnyShape | str,
-    second: AnyShape | str,
-    *,
-    ignore: ShapePart | Iterable[ShapePart] = (),
+    first: AnyShape | str, second: AnyShape | str, *, ignore: ShapePart | Iterable[ShapePart] = ()
 ) -> bool:
     """True when two shapes describe the same logical arrays, each in its own layout.
 
@@ -190,12 +181,9 @@ def shapes_compatible(
 
 
 def shapes_compatible_kind(
-    first: AnyShape | str,
-    second: AnyShape | str,
-    *,
-    ignore: ShapePart | Iterable[ShapePart] = (),
+    first: AnyShape | str, second: AnyShape | str, *, ignore: ShapePart | Iterable[ShapePart] = ()
 ) -> bool:
-    """True when two shapes have the same structure of tuples, with arrays of the same rank in the same places.
+    """True when two shapes have the same structure of tuples, with arrays of the same rank at the same indices.
 
     XLA: `CompatibleKind`.
 
@@ -218,12 +206,11 @@ def shapes_compatible_kind(
 
 
 def layouts_in_shapes_equal(
-    first: AnyShape | str,
-    second: AnyShape | str,
-    *,
-    ignore: LayoutPart | Iterable[LayoutPart] = (),
+    first: AnyShape | str, second: AnyShape | str, *, ignore: LayoutPart | Iterable[LayoutPart] = ()
 ) -> bool:
     """True when the layouts of all arrays are equal, whatever their element types and sizes.
+
+    XLA: `LayoutsInShapesEqual`, which forgets its options inside tuples.
 
     Parameters
     ----------
@@ -231,10 +218,6 @@ def layouts_in_shapes_equal(
         Tuples must have the same structure.
     ignore : str or iterable of str, optional
         Parts of the layout to leave out, by the names of `layouts_equal`.
-
-    Notes
-    -----
-    XLA: `LayoutsInShapesEqual`, which forgets its options inside tuples.
 
     Examples
     --------
@@ -271,7 +254,6 @@ def same_rank(first: Shape | str, second: Shape | str) -> bool:
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.
 
     Examples
     --------
@@ -282,17 +264,13 @@ def same_rank(first: Shape | str, second: Shape | str) -> bool:
 
 
 def same_element_type(
-    first: Shape | str,
-    second: Shape | str,
-    *,
-    ignore: PrecisionPart | Iterable[PrecisionPart] = (),
+    first: Shape | str, second: Shape | str, *, ignore: PrecisionPart | Iterable[PrecisionPart] = ()
 ) -> bool:
     """True when two arrays have the same element type.  XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
 
     Parameters
     ----------
     first, second : Shape or str
-        Arrays or their text.
     ignore : "float_precision", optional
         Treat all real floating-point types as equal.
 
@@ -311,7 +289,6 @@ def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes or their text.
 
     Examples
     --------

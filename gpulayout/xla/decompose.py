@@ -19,17 +19,12 @@ BitcastKind = Literal["reshape", "transpose", "transpose, reshape, transpose"]
 def with_descending_layout_and_same_physical_layout(shape: Shape | str) -> Shape:
     """The same buffer as an array in descending order: dimensions are renamed and no byte moves.
 
-    XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
+    The result has the dimensions of `shape`, most major first.  Tiles and padding stay.  XLA:
+    `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
-
-    Returns
-    -------
-    Shape
-        Its dimensions are those of `shape`, most major first.  Tiles and padding stay.
 
     Examples
     --------
@@ -111,7 +106,6 @@ def is_decomposable_bitcast(source: Shape | str, target: Shape | str) -> bool:
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.
 
     Examples
     --------
@@ -161,7 +155,6 @@ def align_layouts(source: Shape | str, dimensions: Iterable[int]) -> Shape | Non
     Parameters
     ----------
     source : Shape or str
-        An array or its text.
     dimensions : iterable of int
         Sizes of the result.
 

@@ -160,8 +160,8 @@ def scan(text: str) -> Iterator[Span]:
         if match["list"]:
             position = match.end()
         else:
-            found, position = _read(reader, match.start())
-            yield from found
+            spans, position = _read(reader, match.start())
+            yield from spans
 
 
 class _ProgramReader(Reader):

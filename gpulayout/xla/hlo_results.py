@@ -49,12 +49,12 @@ class _HloInstruction(NamedTuple):
         return seen[self.start : self.start + self.name_length]
 
 
-def find_results(text: str, passed: Callable[[int], None] = lambda place: None) -> Iterator[HloResult]:
+def find_results(text: str, passed: Callable[[int], None] = lambda position: None) -> Iterator[HloResult]:
     """The results of a program's instructions in the order of the text, without those that only rename others.
 
     A text without instructions, such as an allocation report, gives all its shapes.
 
-    passed   gets the places in the text that have been read
+    passed   gets the positions in the text up to which it has been read
 
     >>> text = "%a = f32[8]{0} add(f32[8]{0} %x, f32[8]{0} %y)  ROOT %t = (f32[8]{0}) tuple(%a)"
     >>> [(name, found.column, str(found.shape)) for name, found in find_results(text)]
@@ -110,8 +110,8 @@ def _by_computation(seen: str, instructions: list[_HloInstruction]) -> Iterator[
     """The name and the instructions of every computation."""
     begins = list(_COMPUTATION.finditer(seen))
     starts = [each.start for each in instructions]
-    places = [bisect.bisect(starts, begin.start()) for begin in begins] + [len(starts)]
-    for begin, first, last in zip(begins, places, places[1:]):
+    firsts = [bisect.bisect(starts, begin.start()) for begin in begins] + [len(starts)]
+    for begin, first, last in zip(begins, firsts, firsts[1:]):
         yield begin[1], instructions[first:last]
 
 

@@ -19,23 +19,15 @@ from gpulayout.layout.text import as_shape
 
 
 def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | None:
-    """The logical index after `index` in row-major order.
+    """The logical index after `index` in row-major order; None after the last index.
+
+    XLA: `BumpIndices`, which changes its argument and returns false after the last index.
 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     index : iterable of int
         One coordinate per dimension, dimension 0 first.
-
-    Returns
-    -------
-    tuple of int, or None
-        None after the last index.
-
-    Notes
-    -----
-    XLA: `BumpIndices`, which changes its argument and returns false after the last index.
 
     Examples
     --------
@@ -59,17 +51,12 @@ def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | 
 
 
 def compare_indices(first: Iterable[int], second: Iterable[int]) -> int:
-    """Compare two logical indices in row-major order.
+    """-1 when `first` comes before `second` in row-major order, 0 when they are equal, 1 when it comes after.
 
     Parameters
     ----------
     first, second : iterable of int
         Indices of one array: the same number of coordinates, dimension 0 first.
-
-    Returns
-    -------
-    int
-        -1 when `first` comes before `second`, 0 when they are equal, 1 when it comes after.
 
     Raises
     ------
@@ -98,10 +85,13 @@ def each_index(
 ) -> NDArray[np.int64]:
     """The logical indices of an array, or of a box in it, in the order of its layout.
 
+    XLA: `ForEachIndex`, `ForEachIndexWithStatus`, `ForEachIndexNoStatus`, `ForEachIndexParallel`.  XLA visits indices
+    outside the array, and never ends on an increment below 1.  The order is that of `minor_to_major`, as in XLA; tiles
+    are ignored.  `delinearize(np.arange(shape.buffer_size), shape, padding="mark")` follows them.
+
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     base : iterable of int, optional
         The first coordinate in every dimension; 0 by default.
     count : iterable of int, optional
@@ -122,12 +112,6 @@ def each_index(
         If the first or the last index is outside the array.
     LayoutError
         If a count is negative, an increment is below 1, or a sequence does not have one entry per dimension.
-
-    Notes
-    -----
-    XLA: `ForEachIndex`, `ForEachIndexWithStatus`, `ForEachIndexNoStatus`, `ForEachIndexParallel`.  XLA visits indices
-    outside the array, and never ends on an increment below 1.  The order is that of `minor_to_major`, as in XLA; tiles
-    are ignored.  `delinearize(np.arange(shape.buffer_size), shape, padding="mark")` follows them.
 
     Examples
     --------
@@ -161,19 +145,19 @@ def each_index(
                 raise IndexError(checks.out_of_bounds_text(index, dim, size, shape))
     order = shape.layout.major_to_minor
     steps = np.indices([turns[dim] for dim in order], np.int64).reshape(shape.rank, math.prod(turns))
-    found = np.empty_like(steps)
+    indices = np.empty_like(steps)
     for row, dim in enumerate(order):
-        found[dim] = base[dim] + steps[row] * increment[dim]
-    return found
+        indices[dim] = base[dim] + steps[row] * increment[dim]
+    return indices
 
 
 def _numbers(field: str, values: Iterable[int] | None, default: tuple[int, ...], shape: Shape) -> tuple[int, ...]:
     if values is None:
         return default
-    found = checks.whole_numbers(field, values, f" for {shape}")
-    if len(found) != shape.rank:
+    numbers = checks.whole_numbers(field, values, f" for {shape}")
+    if len(numbers) != shape.rank:
         raise LayoutError(
-            f"{field} {checks.shown(found)} has {checks.counted(len(found), 'entry')} for {shape}: "
+            f"{field} {checks.shown(numbers)} has {checks.counted(len(numbers), 'entry')} for {shape}: "
             f"the shape has {checks.counted(shape.rank, 'dimension')}"
         )
-    return found
+    return numbers

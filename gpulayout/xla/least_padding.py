@@ -34,7 +34,6 @@ def least_waste(shape: Shape | str) -> Shape:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Returns
     -------
@@ -82,8 +81,8 @@ def least_waste(shape: Shape | str) -> Shape:
     if tuple(best) == under:
         return shape
     above = [dim for dim in order if dim not in set(best)]
-    found = shape.with_layout(_reordered(shape.layout, (*best, *above)))
-    return found if found.nbytes < shape.nbytes else shape
+    reordered = shape.with_layout(_reordered(shape.layout, (*best, *above)))
+    return reordered if reordered.nbytes < shape.nbytes else shape
 
 
 def _exchanged(

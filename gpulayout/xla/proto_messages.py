@@ -73,14 +73,13 @@ MESSAGES = {
 }
 
 
-def check_dialect(dialect: str) -> None:
-    """LayoutError unless it is one of `DIALECTS`."""
+def parse(name: str, data: bytes | bytearray | memoryview, dialect: Dialect) -> Message:
+    """The message `name` read from its bytes, whose fields `check_fields` checks.
+
+    LayoutError for another dialect than those of `DIALECTS`, for too many bytes and for those that are not a message.
+    """
     if dialect not in DIALECTS:
         raise LayoutError(f"dialect {dialect!r} of protos is not one of {', '.join(map(repr, DIALECTS))}")
-
-
-def parse(name: str, data: bytes | bytearray | memoryview) -> Message:
-    """The message `name` read from its bytes; LayoutError if there are too many or they are not such a message."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"{name} must be bytes, not {type(data).__name__}")
     data = bytes(data)

@@ -21,6 +21,7 @@ protobuf leaves out a field that has its default.  A tail padding alignment of 1
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -34,9 +35,9 @@ from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_any_shape
+from gpulayout.layout.text import as_any_shape
 from gpulayout.layout.tile import Combine, Tile
-from gpulayout.xla.proto_messages import MESSAGES, Dialect, Message, check_dialect, check_fields, parse
+from gpulayout.xla.proto_messages import MESSAGES, Dialect, Message, check_fields, parse
 
 _DENSE = 1  # of the old enumeration `format`: 0 is unset, 2 is sparse
 _ELEMENT_TYPES = {member.proto_number: member for member in ElementType}
@@ -45,12 +46,11 @@ _UNBOUNDED_SIZE = -(2**63)  # how XLA writes the size of a dynamic dimension wit
 
 
 def shape_to_proto(shape: AnyShape | str, dialect: Dialect = "xla", *, into: bytes = b"") -> bytes:
-    """A shape as the bytes of `xla.ShapeProto`; the inverse of `shape_from_proto`.
+    """A shape, layout included, as the bytes of `xla.ShapeProto` that XLA writes; the inverse of `shape_from_proto`.
 
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
     into : bytes, optional
@@ -62,20 +62,13 @@ def shape_to_proto(shape: AnyShape | str, dialect: Dialect = "xla", *, into: byt
     LayoutError
         For a field that the dialect does not have; the message names it.
 
-    Notes
-    -----
-    The bytes are those that XLA writes, always with the layout.
-
     Examples
     --------
     >>> shape_to_proto("f32[2,3]{0,1}").hex()
     '100b1a0202032a070a02000180010132020000'
     """
-    shape = parse_any_shape(shape) if isinstance(shape, str) else shape
-    if not isinstance(shape, AnyShape):
-        raise TypeError(f"shape must be a shape or its text, not {type(shape).__name__}")
-    check_dialect(dialect)
-    message = parse("ShapeProto", into)
+    shape = as_any_shape(shape)
+    message = parse("ShapeProto", into, dialect)
     if into:
         _read_shape(message, dialect)
     _write_shape(shape, message, dialect)
@@ -109,17 +102,15 @@ def shape_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "x
     >>> print(shape_from_proto(bytes.fromhex("100b1a0202032a040a020001")))
     f32[2,3]{0,1}
     """
-    check_dialect(dialect)
-    return _read_shape(parse("ShapeProto", data), dialect)
+    return _read_shape(parse("ShapeProto", data, dialect), dialect)
 
 
 def layout_to_proto(layout: Layout | str, dialect: Dialect = "xla", *, into: bytes = b"") -> bytes:
-    """A layout as the bytes of `xla.LayoutProto`; the inverse of `layout_from_proto`.
+    """A layout as the bytes of `xla.LayoutProto` that XLA writes; the inverse of `layout_from_proto`.
 
     Parameters
     ----------
     layout : Layout or str
-        A layout or its text.
     dialect : {"xla", "2017"}, optional
         "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
     into : bytes, optional
@@ -132,10 +123,6 @@ def layout_to_proto(layout: Layout | str, dialect: Dialect = "xla", *, into: byt
         For a field that the dialect does not have: padding today; tiles and all later properties in 2017; a number as
         padding value and tiles with `*` in both.
 
-    Notes
-    -----
-    The bytes are those that XLA writes.
-
     Examples
     --------
     >>> from gpulayout import Layout
@@ -145,8 +132,7 @@ def layout_to_proto(layout: Layout | str, dialect: Dialect = "xla", *, into: byt
     layout = parse_layout(layout) if isinstance(layout, str) else layout
     if not isinstance(layout, Layout):
         raise LayoutTypeError(f"layout {layout!r} is not a Layout: it is {checks.type_text(layout)}")
-    check_dialect(dialect)
-    message = parse("LayoutProto", into)
+    message = parse("LayoutProto", into, dialect)
     if into:
         _read_layout(message, dialect)
     _write_layout(layout, message, dialect)
@@ -175,8 +161,7 @@ def layout_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "
     >>> print(layout_from_proto(bytes.fromhex("0a020001 32050a03088001")))
     {0,1:T(8,128)}
     """
-    check_dialect(dialect)
-    return _read_layout(parse("LayoutProto", data), dialect)
+    return _read_layout(parse("LayoutProto", data, dialect), dialect)
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -309,15 +294,12 @@ def _write_shape(shape: AnyShape, message: Message, dialect: Dialect) -> None:
 
 
 def _write_array(shape: Shape, message: Message, dialect: Dialect) -> None:
-    if dialect not in MESSAGES["ShapeProto"]["is_dynamic_dimension"].dialects:
-        if shape.is_dynamic:
-            raise LayoutError(f"dynamic_dimensions of {shape} cannot be expressed in the dialect {dialect!r} of protos")
-        flags: tuple[bool, ...] = ()
-    else:
-        flags = shape.dynamic_dimensions
+    has_flags = dialect in MESSAGES["ShapeProto"]["is_dynamic_dimension"].dialects
+    if shape.is_dynamic and not has_flags:
+        raise LayoutError(f"dynamic_dimensions of {shape} cannot be expressed in the dialect {dialect!r} of protos")
     _put(message, "element_type", shape.element_type.proto_number)
     _put(message, "dimensions", [_UNBOUNDED_SIZE if size is UNBOUNDED else size for size in shape.dimensions])
-    _put(message, "is_dynamic_dimension", flags)
+    _put(message, "is_dynamic_dimension", shape.dynamic_dimensions if has_flags else ())
     _write_layout(shape.layout, message.layout, dialect)
 
 
@@ -327,36 +309,33 @@ def _write_layout(layout: Layout, message: Message, dialect: Dialect) -> None:
         raise LayoutError(
             f"bit_order {layout.bit_order} of {_shown(layout)} cannot be expressed in protos: XLA has only 'little'"
         )
-    fields = MESSAGES["LayoutProto"]
-    for name, value, default in _values(layout):
-        if dialect in fields[name].dialects:
+    defaults = _values(Layout(()))
+    for name, value in _values(layout).items():
+        field = MESSAGES["LayoutProto"][name]
+        if dialect in field.dialects:
             _put(message, name, value)
-        elif value != default:
+        elif value != defaults[name]:
             raise LayoutError(
                 f"{name} of {_shown(layout)} cannot be expressed in the dialect {dialect!r} of protos: "
-                f"field {fields[name].number} belongs to {fields[name].dialects[0]!r}"
+                f"field {field.number} belongs to {field.dialects[0]!r}"
             )
 
 
-def _values(layout: Layout) -> list[tuple[str, Any, Any]]:
-    """(field of the message, its value for this layout, its default)."""
-    return [
-        ("minor_to_major", layout.minor_to_major, ()),
-        ("padded_dimensions", layout.padded_dimensions or (), ()),
-        ("padding_value", _padding_number(layout), 0),
-        ("tiles", [{"dimensions": _tile_sizes(tile, layout)} for tile in layout.tiles], []),
-        ("tail_padding_alignment_in_elements", layout.tail_padding_alignment, 1),
-        ("element_size_in_bits", layout.element_size_in_bits, 0),
-        ("memory_space", layout.memory_space, 0),
-        ("index_primitive_type", layout.index_type.proto_number if layout.index_type else 0, 0),
-        ("pointer_primitive_type", layout.pointer_type.proto_number if layout.pointer_type else 0, 0),
-        ("dynamic_shape_metadata_prefix_bytes", layout.dynamic_shape_metadata_prefix_bytes, 0),
-        (
-            "split_configs",
-            [{"dimension": config.dimension, "split_indices": config.split_indices} for config in layout.split_configs],
-            [],
-        ),
-    ]
+def _values(layout: Layout) -> dict[str, Any]:
+    """The value of each field of the message; that of a repeated message as the fields of its entries."""
+    return {
+        "minor_to_major": layout.minor_to_major,
+        "padded_dimensions": layout.padded_dimensions or (),
+        "padding_value": _padding_number(layout),
+        "tiles": [{"dimensions": _tile_sizes(tile, layout)} for tile in layout.tiles],
+        "tail_padding_alignment_in_elements": layout.tail_padding_alignment,
+        "element_size_in_bits": layout.element_size_in_bits,
+        "memory_space": layout.memory_space,
+        "index_primitive_type": layout.index_type.proto_number if layout.index_type else 0,
+        "pointer_primitive_type": layout.pointer_type.proto_number if layout.pointer_type else 0,
+        "dynamic_shape_metadata_prefix_bytes": layout.dynamic_shape_metadata_prefix_bytes,
+        "split_configs": [dataclasses.asdict(split) for split in layout.split_configs],
+    }
 
 
 def _padding_number(layout: Layout) -> int:

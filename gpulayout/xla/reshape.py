@@ -56,6 +56,8 @@ def reshape_leaves_dimensions_unmodified(
 ) -> tuple[int, ...] | None:
     """Where the given dimensions of `source` are in `target`, when a reshape leaves all of them alone.
 
+    XLA: `ReshapeLeavesDimensionsUnmodified`, which needs the dimensions sorted.
+
     Parameters
     ----------
     source, target : iterable of int
@@ -73,10 +75,6 @@ def reshape_leaves_dimensions_unmodified(
     LayoutError
         If the products differ.
 
-    Notes
-    -----
-    XLA: `ReshapeLeavesDimensionsUnmodified`, which needs the dimensions sorted.
-
     Examples
     --------
     >>> reshape_leaves_dimensions_unmodified((2, 3, 5, 7, 6), (6, 5, 1, 7, 2, 3), (3, 2))
@@ -84,8 +82,8 @@ def reshape_leaves_dimensions_unmodified(
     """
     source = checks.sizes("source", source)
     wanted = checks.dimension_numbers(dimensions, len(source), f" for source {checks.shown(source)}")
-    found = dict(dimensions_unmodified_by_reshape(source, target))
-    return tuple(found[dim] for dim in wanted) if all(dim in found for dim in wanted) else None
+    unmodified = dict(dimensions_unmodified_by_reshape(source, target))
+    return tuple(unmodified[dim] for dim in wanted) if unmodified.keys() >= {*wanted} else None
 
 
 def inserted_or_deleted_1_sized_dimensions(

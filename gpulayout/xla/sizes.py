@@ -25,26 +25,18 @@ from gpulayout.layout.text import as_shape
 
 
 def data_nbytes(shape: Shape | str) -> int:
-    """Bytes from the beginning of the buffer to the end of the element that lies last.
+    """Bytes from the beginning of the buffer to the end of the element that lies last; 0 for an array without elements.
+
+    XLA: `ArrayDataSize`, which takes the place of the last index under the first tile only.  Here all tiles count.
+    Where a tile combines dimensions unevenly, every element of the last period of the tiling is checked.
 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
-
-    Returns
-    -------
-    int
-        0 for an array without elements.
 
     See Also
     --------
     gpulayout.Shape.nbytes : The whole buffer, with the padding at its end.
-
-    Notes
-    -----
-    XLA: `ArrayDataSize`, which takes the place of the last index under the first tile only.  Here all tiles count.
-    Where a tile combines dimensions unevenly, every element of the last period of the tiling is checked.
 
     Examples
     --------
@@ -90,26 +82,20 @@ def _farthest(table: StrideTable) -> int:
             return 0
         share = table.shares[value][at]
         last, rest = divmod(count - 1, share.step)
-        found = place(share, last) + farthest(value, at + 1, rest + 1)
-        return max(found, farthest_of(share, last) + farthest(value, at + 1, share.step)) if last else found
+        at_last = place(share, last) + farthest(value, at + 1, rest + 1)
+        return max(at_last, farthest_of(share, last) + farthest(value, at + 1, share.step)) if last else at_last
 
     return sum(farthest(dim, 0, size) for dim, size in enumerate(table.dimensions))
 
 
 def max_split_size(shape: Shape | str, dimension: int) -> int:
-    """The size of the largest part that a dimension is split into.
+    """The size of the largest part that a dimension is split into; the whole size where it is not split.
 
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
     dimension : int
         A logical dimension; negative numbers count from the end.
-
-    Returns
-    -------
-    int
-        The whole size where the dimension is not split.
 
     Examples
     --------
@@ -129,7 +115,6 @@ def max_elements_in_split(shape: Shape | str) -> int:
     Parameters
     ----------
     shape : Shape or str
-        An array or its text.
 
     Examples
     --------
@@ -143,24 +128,18 @@ def max_elements_in_split(shape: Shape | str) -> int:
 def packed_factor_for_1d_interleaved_array(shape: Shape | str) -> int:
     """How many rows of a one-dimensional array are interleaved: the k of its tiles T(a)(b)(k,1).
 
+    So many elements, one from each of k rows of b elements, are adjacent in memory.
+    XLA: `PackedFactorFor1DInterleavedArray`, which checks only the number of tiles and the length of the last.
+
     Parameters
     ----------
     shape : Shape or str
         A one-dimensional array with tiles T(a)(b)(k,1), or its text.
 
-    Returns
-    -------
-    int
-        k: that many elements, one from each of k rows of b elements, are adjacent in memory.
-
     Raises
     ------
     LayoutError
         If the shape has other tiles or another rank.
-
-    Notes
-    -----
-    XLA: `PackedFactorFor1DInterleavedArray`, which checks only the number of tiles and the length of the last.
 
     Examples
     --------

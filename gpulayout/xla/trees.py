@@ -30,7 +30,6 @@ def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tu
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     post_order : bool, optional
         Yield a tuple after its elements instead of before them.
 
@@ -52,8 +51,8 @@ def _visit(shape: AnyShape, post_order: bool) -> Iterator[tuple[Index, AnyShape]
         yield (), shape
     if isinstance(shape, TupleShape):
         for entry, part in enumerate(shape):
-            for index, found in _visit(part, post_order):
-                yield (entry, *index), found
+            for index, inner in _visit(part, post_order):
+                yield (entry, *index), inner
     if post_order:
         yield (), shape
 
@@ -66,14 +65,13 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
 
     Examples
     --------
     >>> [(index, str(leaf)) for index, leaf in leaf_shapes("((f32[2], ()), token[])")]
     [((0, 0), 'f32[2]{0}'), ((1,), 'token[]')]
     """
-    return [(index, found) for index, found in subshapes(shape) if not isinstance(found, TupleShape)]
+    return [(index, leaf) for index, leaf in subshapes(shape) if not isinstance(leaf, TupleShape)]
 
 
 def arrays(shape: AnyShape) -> list[Shape]:
@@ -89,7 +87,6 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     index : iterable of int
         Element numbers, outermost first.  Negative numbers do not count from the end.
 
@@ -105,20 +102,20 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
     """
     shape = as_any_shape(shape)
     index = checks.whole_numbers("index", index, f" for {shape}")
-    found = shape
+    node = shape
     for depth, entry in enumerate(index):
-        if not isinstance(found, TupleShape):
+        if not isinstance(node, TupleShape):
             raise IndexError(
-                f"index {checks.shown(index)} leads nowhere in {shape}: {found} at {checks.shown(index[:depth])} "
+                f"index {checks.shown(index)} leads nowhere in {shape}: {node} at {checks.shown(index[:depth])} "
                 "is not a tuple"
             )
-        if not 0 <= entry < len(found):
+        if not 0 <= entry < len(node):
             raise IndexError(
                 f"index {checks.shown(index)} leads nowhere in {shape}: the tuple at {checks.shown(index[:depth])} has "
-                f"{checks.counted(len(found), 'element')} and no number {checks.number_text(entry)}"
+                f"{checks.counted(len(node), 'element')} and no number {checks.number_text(entry)}"
             )
-        found = found[entry]
-    return found
+        node = node[entry]
+    return node
 
 
 def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
@@ -127,7 +124,6 @@ def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     index : iterable of int
         Element numbers, outermost first.
 
@@ -149,7 +145,6 @@ def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     index : iterable of int
         Element numbers, outermost first.
 
@@ -184,7 +179,6 @@ def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | s
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     index : iterable of int
         Element numbers, outermost first; () replaces the whole.
     new : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
@@ -229,36 +223,24 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
     """
     if isinstance(shapes, str):
         raise LayoutTypeError(f"shapes {checks.value_text(shapes)} is one text: give a sequence of shapes")
-    found = tuple(as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes))
-    return found[0] if len(found) == 1 else TupleShape(found)
+    parts = tuple(as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes))
+    return parts[0] if len(parts) == 1 else TupleShape(parts)
 
 
 @overload
 def map_arrays(function: Callable[[Shape], Shape], shape: AnyShapeT) -> AnyShapeT: ...
-
-
 @overload
 def map_arrays(function: Callable[[Shape], Shape], shape: str) -> AnyShape: ...
-
-
 def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> AnyShape:
-    """A tree with a function applied to every array, also to those in buffers.
+    """A tree, of the same class as `shape`, with a function applied to every array, also to those in buffers.
+
+    XLA's functions that change the arrays of a tuple are this with one method of `Shape`.
 
     Parameters
     ----------
     function : callable
         From `Shape` to `Shape`.
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
-
-    Returns
-    -------
-    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
-        A new tree, of the same class as `shape`.
-
-    Notes
-    -----
-    XLA's functions that change the arrays of a tuple are this with one method of `Shape`.
 
     Examples
     --------
@@ -277,19 +259,16 @@ def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> Any
 def validate_layouts(shape: AnyShape | str) -> None:
     """Raise an error when no buffer can have the layout of one of the arrays.
 
+    XLA: `ValidateLayoutInShape`, which also checks for bad orders and missing layouts: no `Shape` has either.
+
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
 
     Raises
     ------
     LayoutError
         For the first such array, with its index; see `Shape.validate_layout`.
-
-    Notes
-    -----
-    XLA: `ValidateLayoutInShape`, which also checks for bad orders and missing layouts: no `Shape` has either.
 
     Examples
     --------
@@ -310,7 +289,6 @@ def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     element_type : str or dtype-like
         An XLA name such as "f32", or what `ElementType.of` takes.
 
@@ -329,7 +307,6 @@ def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
 
     Examples
     --------
@@ -341,19 +318,14 @@ def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
 
 @overload
 def update_element_size_in_bits(shape: AnyShapeT, pack_subbyte_types: bool) -> AnyShapeT: ...
-
-
 @overload
 def update_element_size_in_bits(shape: str, pack_subbyte_types: bool) -> AnyShape: ...
-
-
 def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool) -> AnyShape:
     """A tree with all sub-byte arrays packed, or none.
 
     Parameters
     ----------
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        A shape or its text.
     pack_subbyte_types : bool
         Whether types smaller than a byte take only their bits, such as `E(4)`.  All other elements take whole bytes.
 
@@ -373,14 +345,12 @@ def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool)
 
 @overload
 def copy_layout_between_shapes(source: AnyShape | str, target: AnyShapeT) -> AnyShapeT: ...
-
-
 @overload
 def copy_layout_between_shapes(source: AnyShape | str, target: str) -> AnyShape: ...
-
-
 def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -> AnyShape:
     """The shape `target` with the layouts of `source`.
+
+    XLA: `CopyLayoutBetweenShapes`, which changes its argument.
 
     Parameters
     ----------
@@ -391,10 +361,6 @@ def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -
     ------
     LayoutError
         If the structures differ, or a layout does not fit the sizes of its new array.
-
-    Notes
-    -----
-    XLA: `CopyLayoutBetweenShapes`, which changes its argument.
 
     Examples
     --------

@@ -19,19 +19,13 @@ _iinfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.iinfo
 def can_upcast(source: object, target: object) -> bool:
     """True when every value of `source` is a value of `target`, signed zeros, infinities and nan included.
 
+    XLA: `ElementCanUpcast`, which asks whether `target` has the higher precision, and so lets s64 become f16.  Here
+    only pred becomes pred, no float becomes an integer, and no complex type a real one.
+
     Parameters
     ----------
     source, target : str or dtype-like
         Element types: XLA names such as "f32", or what `ElementType.of` takes.
-
-    Returns
-    -------
-    bool
-        Only pred becomes pred.  No float becomes an integer, and no complex type a real one.
-
-    Notes
-    -----
-    XLA: `ElementCanUpcast`, which asks whether `target` has the higher precision, and so lets s64 become f16.
 
     Examples
     --------
@@ -54,6 +48,8 @@ def can_upcast(source: object, target: object) -> bool:
 def higher_precision_element_type(first: object, second: object) -> ElementType:
     """The element type of higher precision.
 
+    XLA: `HigherPrecisionElementType`, which ends the process where no rule decides.
+
     Parameters
     ----------
     first, second : str or dtype-like
@@ -69,10 +65,6 @@ def higher_precision_element_type(first: object, second: object) -> ElementType:
     ------
     LayoutError
         If none of these rules decides, as for pred and u1.
-
-    Notes
-    -----
-    XLA: `HigherPrecisionElementType`, which ends the process where no rule decides.
 
     Examples
     --------

@@ -485,11 +485,7 @@ class Shape(ShapeSizes):
             and self.dynamic_dimensions == other.dynamic_dimensions
         )
 
-    def __hash__(self) -> int:
-        try:
-            return self._hash
-        except AttributeError:  # of a shape that a compiled function made
-            return hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions))
+    __hash__ = ShapeSizes.__hash__
 
     def __str__(self) -> str:
         """The text form, `f32[2,3]{0,1}`: the inverse of `parse_shape`.  A scalar prints without its empty layout."""

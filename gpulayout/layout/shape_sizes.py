@@ -19,7 +19,7 @@ from gpulayout.layout.digits import cuts
 from gpulayout.layout.dynamic import UNBOUNDED, checked_dimensions, checked_flags, size_text
 from gpulayout.layout.element_type import ElementType, TorchDType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.frozen import Frozen, cached_property
+from gpulayout.layout.frozen import Keyed, cached_property
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_fields import texts
 from gpulayout.layout.layout_text import as_layout
@@ -30,7 +30,7 @@ _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # `__init__` takes more than the fields
-class ShapeSizes(Frozen):
+class ShapeSizes(Keyed):
     """The fields of a `Shape`, which inherits them, and what follows from them."""
 
     element_type: ElementType

@@ -115,10 +115,10 @@ def _usual(text: str) -> Shape | None:
 
     None for other text and for text with an error: the reader says where it is.
     """
-    found = _USUAL.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _USUAL.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return None
-    name, sizes, order = found.groups()
+    name, sizes, order = match.groups()
     try:
         layout = None if order is None else Layout(tuple(map(int, order.split(","))))
         return Shape(ElementType(name), tuple(map(int, sizes.split(","))) if sizes else (), layout)
@@ -182,10 +182,7 @@ def read_shape(reader: Reader, depth: int = 0) -> AnyShape:
     if reader.ahead("("):
         return _tuple(reader, depth)
     if reader.accept_name("b"):
-        reader.mark("(")
-        shape = _array(reader)
-        reader.mark(")")
-        return BufferShape(shape)
+        return BufferShape(reader.enclosed(lambda: _array(reader)))
     return read_leaf(reader)
 
 
@@ -202,14 +199,7 @@ def read_leaf(reader: Reader) -> Shape | TokenShape | OpaqueShape:
 def _tuple(reader: Reader, depth: int) -> TupleShape:
     if depth == MAX_DEPTH:
         raise reader.error(f"more than {MAX_DEPTH} nested tuples")
-    reader.mark("(")
-    shapes = []
-    if not reader.ahead(")"):
-        shapes.append(read_shape(reader, depth + 1))
-        while reader.accept(","):
-            shapes.append(read_shape(reader, depth + 1))
-    reader.mark(")")
-    return TupleShape(shapes)
+    return TupleShape(reader.enclosed(lambda: reader.listed(lambda: read_shape(reader, depth + 1), ")")))
 
 
 def _array(reader: Reader) -> Shape:
@@ -225,9 +215,7 @@ def _array(reader: Reader) -> Shape:
     if not reader.accept("["):
         example = f"a scalar is {name}[]" if reader.kind == "end" else f"as in {name}[2,3]"
         raise reader.error(f"expected '[' ({example})")
-    sizes = [] if reader.ahead("]") else [_size(reader)]
-    while reader.accept(","):
-        sizes.append(_size(reader))
+    sizes = reader.listed(lambda: _size(reader), "]")
     if reader.kind == "name" and reader.value.startswith("x"):
         raise reader.error("expected ']' (commas separate sizes, as in f32[2,3])")
     reader.mark("]")

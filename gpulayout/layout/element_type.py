@@ -106,7 +106,13 @@ class ElementType(enum.StrEnum, metaclass=ListedEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{_short(value)} {_why_no_member(value)}")
+        why = "is not a valid ElementType"
+        try:
+            cls.of(value)
+            why += f": write gl.ElementType.of({_short(value)})"
+        except TypeError:
+            why = why_no_type(value, why) if isinstance(value, str) else why
+        raise ValueError(f"{_short(value)} {why}")
 
     @staticmethod
     def of(value: object) -> ElementType:
@@ -286,22 +292,21 @@ def _of_dtype(value: Any) -> ElementType:
             f"element type {dtype.str!r} is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))"
             + (f", which makes it {native}" if native else "")
         )
-    found = _BY_DTYPE.get(dtype)
-    if found is None:
+    member = _BY_DTYPE.get(dtype)
+    if member is None:
         raise TypeError(
             f"element type {_short(dtype)} has no XLA counterpart: only "
             "booleans, integers, floats and complex numbers have one"
         )
     if isinstance(value, (bytes, tuple, list, dict)):  # which NumPy reads like text
         raise TypeError(f"element type {_short(value)} is {checks.type_text(value)}, not text or a dtype")
-    return found
+    return member
 
 
 def _no_type(value: object) -> TypeError:
+    why = "is neither an XLA name nor a NumPy dtype"
     if isinstance(value, str):
         why = why_no_type(value, "is neither an XLA name nor the name of a NumPy dtype")
-    else:
-        why = "is neither an XLA name nor a NumPy dtype"
     return TypeError(f"element type {_short(value)} {why}")
 
 
@@ -312,10 +317,10 @@ def _of_torch(name: str) -> ElementType:
             "element type torch.complex32 has no XLA counterpart: XLA has no complex numbers of two 16-bit floats; "
             "torch.view_as_real gives them as f16, with a last dimension of 2"
         )
-    found = _BY_DTYPE_NAME.get(name.removeprefix("torch."))
-    if found is None:
+    member = _BY_DTYPE_NAME.get(name.removeprefix("torch."))
+    if member is None:
         raise TypeError(f"element type {name} has no XLA counterpart that holds one element in whole bytes")
-    return found
+    return member
 
 
 def _short(value: object) -> str:
@@ -379,8 +384,8 @@ def why_no_type(text: str, otherwise: str) -> str:
             f"has two meanings: {' or '.join(in_bits)} has {checks.counted(bits, 'bit')}, as MLIR writes it, and "
             f"{in_bytes} has {checks.counted(size, 'byte')}, as NumPy writes it: write {_or([*in_bits, in_bytes])}"
         )
-    found = in_bits or ([in_bytes] if in_bytes else [])
-    return f"{otherwise} (did you mean {_or(found)}?)" if found else otherwise
+    likely = in_bits or ([in_bytes] if in_bytes else [])
+    return f"{otherwise} (did you mean {_or(likely)}?)" if likely else otherwise
 
 
 def _in_bits(word: str) -> list[ElementType]:
@@ -404,13 +409,3 @@ def _in_bytes(word: str) -> ElementType | None:
 
 def _or(types: list[ElementType]) -> str:
     return checks.either([repr(each.value) for each in types])
-
-
-def _why_no_member(value: object) -> str:
-    """What to write for a value that is not a name: ": write gl.ElementType.of('float32')", or nothing."""
-    otherwise = "is not a valid ElementType"
-    try:
-        ElementType.of(value)
-    except TypeError:
-        return why_no_type(value, otherwise) if isinstance(value, str) else otherwise
-    return f"{otherwise}: write gl.ElementType.of({_short(value)})"

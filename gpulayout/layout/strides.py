@@ -280,21 +280,21 @@ def layout_of(digits: Sequence[Digit], sizes: Sequence[int], what: str, instead:
 
 def _widened(digits: Sequence[Digit], sizes: Sequence[int], problem: str) -> tuple[list[Digit], dict[Digit, int]]:
     """Digits, most minor first, the highest of each dimension as wide as its gap, and the widths of the others."""
-    found, widths = [], {}
+    widened, widths = [], {}
     for lower, upper in zip(digits, digits[1:]):
         width, rest = divmod(upper.stride, lower.stride)
         if width < lower.extent:
             pair = f"{upper.dim} ({upper.extent}:{upper.stride}) and mode {lower.dim} ({lower.extent}:{lower.stride})"
             raise LayoutError(f"{problem} {pair} overlap or interleave")
         if rest:
-            found.append(lower)
+            widened.append(lower)
             continue
         if lower.step * lower.extent == sizes[lower.dim]:
             lower = lower._replace(extent=width)
         elif width > lower.extent:
             widths[lower] = width
-        found.append(lower)
-    return [*found, digits[-1]], widths
+        widened.append(lower)
+    return [*widened, digits[-1]], widths
 
 
 def _widening_tiles(entries: list[Entry], widths: dict[Digit, int], lowest: int) -> tuple[list[Tile], list[Entry]]:

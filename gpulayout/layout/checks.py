@@ -286,7 +286,7 @@ def dimension_numbers(values: Iterable[Any], rank: int, context: Text = "") -> t
 
 
 def insertion_point(value: object, rank: int, context: Text = "") -> int:
-    """The place of a new dimension, 0..rank.
+    """The number of a new dimension, 0..rank.
 
     Negative numbers are refused: -1 could mean "before the last" or "at the end".
     """
@@ -306,10 +306,10 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, place: str = "") -> str:
-    """The error for an index whose coordinate of dimension `dim` is out of bounds; `place` tells which index."""
+def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, which: str = "") -> str:
+    """The error for an index whose coordinate of dimension `dim` is out of bounds; `which` tells which index it is."""
     allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
     return (
-        f"index {shown(index)}{place} is out of bounds for {shape}: "
+        f"index {shown(index)}{which} is out of bounds for {shape}: "
         f"coordinate {number_text(index[dim])} of dimension {dim} is {allowed}"
     )

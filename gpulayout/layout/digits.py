@@ -331,7 +331,7 @@ def _with_tail(
     if digits:
         (dim, step, extent), *minor = digits
         # Past all values that the digits of this dimension or number can have.
-        end = max(step * extent for each in (digits, *numbers) for of, step, extent, *_ in each if of == dim)
+        end = max(step * extent for entry in (digits, *numbers) for of, step, extent, *_ in entry if of == dim)
         step = step if extent > 1 else end
         if extent <= 1 or step * extent >= max(sizes[dim], end):
             return [(dim, step, -(-buffer_size // size_of(minor))), *minor], numbers

@@ -17,7 +17,7 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
     >>> dimension_labels(3), dimension_labels(5)[:2]
     (('z', 'y', 'x'), ('d0', 'd1'))
     """
-    return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
+    return tuple(_LETTERS[rank] if rank in _LETTERS else [f"d{dim}" for dim in range(rank)])
 
 
 def named_dimensions(names: str | Sequence[str] | None, rank: int, of: object) -> tuple[str, ...]:

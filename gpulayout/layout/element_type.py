@@ -374,8 +374,8 @@ def why_no_type(text: str, otherwise: str) -> str:
     lower = word.lower()
     if lower in _BY_NAME:
         return f"{otherwise} (did you mean {lower!r}?)"
-    if places := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
-        one, here, other, there = places
+    if meanings := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
+        one, here, other, there = meanings
         return f"has two meanings: {one}, as in {here}, and {other}, as in {there}: write {one!r} or {other!r}"
     in_bits, in_bytes = _in_bits(lower), _in_bytes(word) or _in_bytes(lower)
     if in_bits and in_bytes and in_bytes not in in_bits:
@@ -393,8 +393,7 @@ def _in_bits(word: str) -> list[ElementType]:
     word = word.rpartition(".")[2]
     match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", word)
     name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "") if match else word
-    names = _FORMATS.get(name, (name,))
-    return [_BY_NAME[each] for each in names if each in _BY_NAME]
+    return [_BY_NAME[known] for known in _FORMATS.get(name, (name,)) if known in _BY_NAME]
 
 
 def _in_bytes(word: str) -> ElementType | None:
@@ -408,4 +407,4 @@ def _in_bytes(word: str) -> ElementType | None:
 
 
 def _or(types: list[ElementType]) -> str:
-    return checks.either([repr(each.value) for each in types])
+    return checks.either([repr(element_type.value) for element_type in types])

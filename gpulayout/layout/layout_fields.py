@@ -33,8 +33,6 @@ SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U6
 def number(field: str, value: object) -> int:
     """`value` as an int within the limits of the field."""
     least, most = NUMBERS[field]
-    if type(value) is int and least <= value <= most:
-        return value
     whole = checks.whole_number(field, value)
     if not least <= whole <= most:
         limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"

@@ -153,12 +153,12 @@ def _check_blocks(blocks: Iterable[Block], divisors: dict[int, int], logical: st
 
 def _tiles(order: Sequence[int], blocks: Iterable[Block]) -> tuple[Tile, ...]:
     """The tiles that put these blocks, in this order, after dimensions in the order `order`."""
-    place = {dim: position for position, dim in enumerate(order)}
+    position_of = checks.inverse(order)
     groups: list[list[Block]] = []  # one tile each: blocks in the order of their dimensions
     for dim, size in blocks:
         if size == 1:
             continue
-        if not groups or place[dim] <= place[groups[-1][-1][0]]:
+        if not groups or position_of[dim] <= position_of[groups[-1][-1][0]]:
             groups.append([])
         groups[-1].append((dim, size))
     if not groups:
@@ -167,7 +167,7 @@ def _tiles(order: Sequence[int], blocks: Iterable[Block]) -> tuple[Tile, ...]:
     products = [1] * len(order)  # of the blocks of each dimension in this tile and later ones, in physical order
     for group in reversed(groups):
         for dim, size in group:
-            products[place[dim]] *= size
+            products[position_of[dim]] *= size
         first = next(position for position, product in enumerate(products) if product > 1)
         tiles.insert(0, Tile(products[first:]))
     return tuple(tiles)

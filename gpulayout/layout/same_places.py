@@ -68,8 +68,10 @@ def same_buffer(source: Shape, target: Shape) -> bool:
     """
     if source.element_count != target.element_count or source.buffer_size != target.buffer_size:
         return False
-    sides = [(side.bits_per_element, side.layout.bit_order, side.layout.split_configs) for side in (source, target)]
-    if sides[0] != sides[1]:
+    storage, wanted = (
+        (shape.bits_per_element, shape.layout.bit_order, shape.layout.split_configs) for shape in (source, target)
+    )
+    if storage != wanted:
         return False
     has_padding = source.buffer_size != source.element_count
     if has_padding and source.padding_bytes != target.padding_bytes:
@@ -147,11 +149,11 @@ def same_places(source: Shape, target: Shape) -> bool:
     >>> same_places(tiled, parse_shape("f32[9]{0:T(4)(3)(1)}")), same_places(tiled, parse_shape("f32[9]{0:T(4)}"))
     (True, False)
     """
-    laws = [
-        (side.dimensions, side.layout.minor_to_major, side.buffer_dimensions, side.layout.tiles)
-        for side in (source, target)
-    ]
-    if laws[0] == laws[1]:
+    law, wanted = (
+        (shape.dimensions, shape.layout.minor_to_major, shape.buffer_dimensions, shape.layout.tiles)
+        for shape in (source, target)
+    )
+    if law == wanted:
         return True
     runs = list(_runs(source, target))
     extents = [run.extent for run in runs]

@@ -1,8 +1,4 @@
-"""The fields of a shape, whether they fit each other, and what follows from them: sizes, strides, the buffer.
-
-Sizes without a unit count elements; `nbytes` and names with `byte` count bytes.  Sequences over dimensions are
-in logical order unless the name says `minor_to_major`, `major_to_minor` or `physical`.
-"""
+"""The fields of a shape, whether they fit each other, and what follows from them: sizes, strides, the buffer."""
 
 from __future__ import annotations
 
@@ -340,8 +336,7 @@ class ShapeSizes(Keyed):
 
 def text_without_layout(element_type: ElementType, dimensions: Sequence[int], flags: Sequence[bool]) -> str:
     """The text of an element type, sizes, and whether each is dynamic: `f32[2,<=3]`."""
-    sizes = map(size_text, dimensions, flags) if True in flags else map(str, dimensions)
-    return f"{element_type}[{','.join(sizes)}]"
+    return f"{element_type}[{','.join(map(size_text, dimensions, flags))}]"
 
 
 # ---- whether dimensions, layout and element type fit each other -----------------------------------------

@@ -199,7 +199,10 @@ def read_leaf(reader: Reader) -> Shape | TokenShape | OpaqueShape:
 def _tuple(reader: Reader, depth: int) -> TupleShape:
     if depth == MAX_DEPTH:
         raise reader.error(f"more than {MAX_DEPTH} nested tuples")
-    return TupleShape(reader.enclosed(lambda: reader.listed(lambda: read_shape(reader, depth + 1), ")")))
+    reader.mark("(")
+    shapes = reader.listed(lambda: read_shape(reader, depth + 1), ")")
+    reader.mark(")")
+    return TupleShape(shapes)
 
 
 def _array(reader: Reader) -> Shape:
@@ -256,7 +259,7 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
     >>> str(as_shape("f32[2,3]"))
     'f32[2,3]{1,0}'
     """
-    if type(value) is Shape:
+    if isinstance(value, Shape):
         return value
     if isinstance(value, str):
         if "->" in value and is_only_layout(value):
@@ -271,8 +274,6 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
         if value.isidentifier() and value not in list(ElementType):
             raise ShapeTextError(f"{role} {value_text(value)} is not a shape: write one, such as 'f32[2,3]{{0,1}}'")
         return _parsed(value)
-    if isinstance(value, Shape):
-        return value
     raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value)}")
 
 

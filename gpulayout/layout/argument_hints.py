@@ -136,8 +136,8 @@ gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are N, C, H an
         return None
     name = fields.get("name", values[0] if values else "")
     if len(values) > 1:
-        given = f"{checks.value_text(name)}, logical={checks.value_text(values[1])}"
-        return f"Layout.named takes only the name without a keyword: write gl.Layout.named({given})"
+        call = f"gl.Layout.named({checks.value_text(name)}, logical={checks.value_text(values[1])})"
+        return f"Layout.named takes only the name without a keyword: write {call}"
     example = named_layout(name) if isinstance(name, str) else None
     example = example or "write gl.Layout.named(name, logical='NCHW') if they are N, C, H and W"
     return f"Layout.named needs logical, the letters of the array's dimensions in order: {example}"
@@ -181,8 +181,8 @@ def _layout_text(text: str) -> str | None:
         return f"minor_to_major {shown} is the name of an order: {_of_order(text)}"
     if named := named_layout(text):
         return f"minor_to_major {shown} is a name: {named}"
-    if "," in text and (found := numbers_in(text)) and "{" not in text:
-        return f"minor_to_major {shown} is text: write gl.Layout({found})"
+    if "," in text and (order := numbers_in(text)) and "{" not in text:
+        return f"minor_to_major {shown} is text: write gl.Layout({order})"
     if "[" in text.partition("{")[0]:
         return f"minor_to_major {shown} is the text of a shape: write gl.parse_shape({shown}).layout"
     if "{" in text:
@@ -294,12 +294,12 @@ def _swapped(first: object, second: object) -> str | None:
 
 def _sizes(values: tuple[Any, ...]) -> str | None:
     """Sizes as separate arguments, or as text."""
-    found = tuple(map(int, itertools.takewhile(lambda value: isinstance(value, numbers.Integral), values[1:])))
-    if found and checks.are_sizes(found):
+    sizes = tuple(map(int, itertools.takewhile(lambda value: isinstance(value, numbers.Integral), values[1:])))
+    if sizes and checks.are_sizes(sizes):
         return (
-            f"dimensions of a Shape must be one sequence, not {checks.counted(len(found), 'number')}: "
-            f"write {checks.shown(found)}"
+            f"dimensions of a Shape must be one sequence, not {checks.counted(len(sizes), 'number')}: "
+            f"write {checks.shown(sizes)}"
         )
-    if isinstance(values[1], str) and (sizes := numbers_in(values[1])):
-        return f"dimensions {checks.value_text(values[1])} is text: write {sizes}"
+    if isinstance(values[1], str) and (written := numbers_in(values[1])):
+        return f"dimensions {checks.value_text(values[1])} is text: write {written}"
     return None

@@ -90,11 +90,6 @@ def either(texts: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def dimension_range(rank: int) -> str:
-    """All dimensions of a rank, for an error message."""
-    return f"dimensions 0..{rank - 1}" if rank > 1 else "dimension 0" if rank else "no dimensions"
-
-
 def type_text(value: object) -> str:
     """`an int`, `a float`."""
     name = type(value).__name__
@@ -129,10 +124,10 @@ def check_length(shown: str, text: str) -> None:
 
 def whole_number(field: str, value: object, context: Text = "") -> int:
     """`value` as an int.  NumPy integers are accepted; bool and float are refused."""
-    found = as_integer(value)
-    if found is None:
+    number = as_integer(value)
+    if number is None:
         raise LayoutTypeError(f"{field} {value_text(value)} is not an integer{context}: it is {type_text(value)}")
-    return found
+    return number
 
 
 def whole_numbers(field: str, values: Iterable[Any], context: Text = "", *, ordered: bool = True) -> tuple[int, ...]:
@@ -155,14 +150,14 @@ def whole_numbers(field: str, values: Iterable[Any], context: Text = "", *, orde
         raise LayoutTypeError(
             f"{field} {value_text(values)} is not a sequence of integers{context}: it is {type_text(values)}"
         ) from None
-    found = tuple(map(as_integer, values))
-    if None in found:
-        entry = found.index(None)
+    numbers = tuple(map(as_integer, values))
+    if None in numbers:
+        entry = numbers.index(None)
         raise LayoutTypeError(
             f"{field} {shown(values)} is not all integers{context}: entry {entry} is "
             f"{value_text(values[entry])}, {type_text(values[entry])}"
         )
-    return found  # type: ignore[return-value]  # None is ruled out above
+    return numbers  # type: ignore[return-value]  # None is ruled out above
 
 
 def as_integer(value: Any) -> int | None:
@@ -177,31 +172,31 @@ def as_integer(value: Any) -> int | None:
 
 def sizes(field: str, values: Iterable[Any], context: Text = "") -> tuple[int, ...]:
     """`values` as a tuple of sizes, ints in 0..2^63-1."""
-    found = whole_numbers(field, values, context)
-    for dim, size in enumerate(found):
+    sizes = whole_numbers(field, values, context)
+    for dim, size in enumerate(sizes):
         if size < 0:
             raise LayoutError(
-                f"{field} {shown(found)} has a negative size{context}: dimension {dim} is {number_text(size)}"
+                f"{field} {shown(sizes)} has a negative size{context}: dimension {dim} is {number_text(size)}"
             )
         if size > INT64_MAX:
             raise LayoutError(
-                f"{field} {shown(found)} has a size past 2^63-1{context}: dimension {dim} is {number_text(size)}"
+                f"{field} {shown(sizes)} has a size past 2^63-1{context}: dimension {dim} is {number_text(size)}"
             )
-    return found
+    return sizes
 
 
 def are_sizes(values: Sequence[object]) -> bool:
     """True when all values are sizes as they are, so that an error may suggest them."""
-    found = [as_integer(value) for value in values]
-    return all(size is not None and 0 <= size <= INT64_MAX for size in found)
+    integers = [as_integer(value) for value in values]
+    return all(size is not None and 0 <= size <= INT64_MAX for size in integers)
 
 
 def count(field: str, value: object, context: Text = "") -> int:
     """`value` as an int of at least 0."""
-    found = whole_number(field, value, context)
-    if found < 0:
-        raise LayoutError(f"{field} {number_text(found)} is negative{context}")
-    return found
+    number = whole_number(field, value, context)
+    if number < 0:
+        raise LayoutError(f"{field} {number_text(number)} is negative{context}")
+    return number
 
 
 def byte_count(field: str, value: ByteCount) -> int:
@@ -228,12 +223,12 @@ def product(numbers: Iterable[int]) -> int:
     >>> product([4, 8, 2]), product([9] * 10**6) == 9**81
     (64, True)
     """
-    found = 1
+    result = 1
     for number in numbers:
-        found *= number
-        if found >= TOO_LARGE:
+        result *= number
+        if result >= TOO_LARGE:
             break
-    return found
+    return result
 
 
 # ---- dimension numbers ---------------------------------------------------------------------------
@@ -246,23 +241,24 @@ def permutation(
 
     from_end   accept negative numbers, which count from the end, as `numpy.transpose` does
     """
-    found = whole_numbers(field, values, context)
-    rank = len(found) if rank is None else rank
-    if len(found) != rank:
+    numbers = whole_numbers(field, values, context)
+    rank = len(numbers) if rank is None else rank
+    if len(numbers) != rank:
         raise LayoutError(
-            f"{field} {shown(found)} has {counted(len(found), 'entry')}{context}: "
+            f"{field} {shown(numbers)} has {counted(len(numbers), 'entry')}{context}: "
             f"it must order {counted(rank, 'dimension')}"
         )
-    order = tuple(dim + rank if dim < 0 else dim for dim in found) if from_end else found
+    order = tuple(dim + rank if dim < 0 else dim for dim in numbers) if from_end else numbers
     if sorted(order) == [*range(rank)]:
         return order
-    problem = f"{field} {shown(found)} is not an ordering of {dimension_range(rank)}{context}: dimension"
+    every = f"dimensions 0..{rank - 1}" if rank > 1 else "dimension 0" if rank else "no dimensions"
+    problem = f"{field} {shown(numbers)} is not an ordering of {every}{context}: dimension"
     position = next(i for i, dim in enumerate(order) if not 0 <= dim < rank or dim in order[:i])
-    given, dim = found[position], order[position]
+    number, dim = numbers[position], order[position]
     if 0 <= dim < rank:
         raise LayoutError(f"{problem} {dim} appears twice")
-    hint = ", negative numbers do not count from the end here" if given < 0 and not from_end else ""
-    raise LayoutError(f"{problem} {number_text(given)} does not exist{hint}")
+    hint = ", negative numbers do not count from the end here" if number < 0 and not from_end else ""
+    raise LayoutError(f"{problem} {number_text(number)} does not exist{hint}")
 
 
 def dimension_number(value: object, rank: int, context: Text = "", field: str = "dimension") -> int:
@@ -281,18 +277,18 @@ def dimension_numbers(values: Iterable[Any], rank: int, context: Text = "") -> t
 
     Their order does not matter, so sets are accepted.
     """
-    given = whole_numbers("dimensions", values, context, ordered=False)
-    found = tuple(dimension_number(value, rank, context) for value in given)
+    numbers = whole_numbers("dimensions", values, context, ordered=False)
+    dims = tuple(dimension_number(number, rank, context) for number in numbers)
     seen = set()
-    for dim in found:
+    for dim in dims:
         if dim in seen:
-            raise LayoutError(f"dimensions {shown(given)} names dimension {dim} twice{context}")
+            raise LayoutError(f"dimensions {shown(numbers)} names dimension {dim} twice{context}")
         seen.add(dim)
-    return found
+    return dims
 
 
 def insertion_point(value: object, rank: int, context: Text = "") -> int:
-    """The place of a new dimension, 0..rank.
+    """The number of a new dimension, 0..rank.
 
     Negative numbers are refused: -1 could mean "before the last" or "at the end".
     """
@@ -312,10 +308,10 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, place: str = "") -> str:
-    """The error for an index whose coordinate of dimension `dim` is out of bounds; `place` tells which index."""
+def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, which: str = "") -> str:
+    """The error for an index whose coordinate of dimension `dim` is out of bounds; `which` tells which index it is."""
     allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
     return (
-        f"index {shown(index)}{place} is out of bounds for {shape}: "
+        f"index {shown(index)}{which} is out of bounds for {shape}: "
         f"coordinate {number_text(index[dim])} of dimension {dim} is {allowed}"
     )

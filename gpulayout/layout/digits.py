@@ -51,7 +51,7 @@ The tail padding gives the most major digit more values: f32[6]{0:T(4)L(16)} has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -90,15 +90,17 @@ class Digit(NamedTuple):
 
 
 Digits = tuple[Digit, ...]
+BareDigit = tuple[int, int, int]  # (dim, step, extent): a digit before its stride is known; plain, as many are made
+Entry = Sequence[BareDigit]  # what tiles have made of a size, most major first
 
 
-def size_of(digits: Iterable[Digit]) -> int:
-    """The number of values that a number with these digits can have.
+def size_of(digits: Sequence[Digit] | Entry) -> int:
+    """The number of values that a number with these digits, or an entry, can have.
 
     >>> size_of([Digit(0, 1, 3, 1), Digit(1, 1, 5, 3)]), size_of([])
     (15, 1)
     """
-    return checks.product(digit.extent for digit in digits)
+    return digits[0][2] if len(digits) == 1 else checks.product(digit[2] for digit in digits)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------
@@ -329,12 +331,12 @@ def _with_tail(
     if digits:
         (dim, step, extent), *minor = digits
         # Past all values that the digits of this dimension or number can have.
-        end = max(step * extent for each in (digits, *numbers) for of, step, extent, *_ in each if of == dim)
+        end = max(step * extent for entry in (digits, *numbers) for of, step, extent, *_ in entry if of == dim)
         step = step if extent > 1 else end
         if extent <= 1 or step * extent >= max(sizes[dim], end):
-            return [(dim, step, -(-buffer_size // _size(minor))), *minor], numbers
+            return [(dim, step, -(-buffer_size // size_of(minor))), *minor], numbers
     always_0 = len(sizes)
-    return [(always_0, 1, -(-buffer_size // _size(digits))), *digits], (*numbers, ())
+    return [(always_0, 1, -(-buffer_size // size_of(digits))), *digits], (*numbers, ())
 
 
 def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles: tuple[Tile, ...]) -> tuple[int, ...]:
@@ -357,9 +359,6 @@ def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles:
 
 # ---- the law of tiles ------------------------------------------------------------------------------------------
 
-BareDigit = tuple[int, int, int]  # (dim, step, extent): a digit before its stride is known; plain, as many are made
-Entry = Sequence[BareDigit]  # what tiles have made of a size, most major first
-
 
 class CutSizes(NamedTuple):
     """The result of cutting a list of sizes by tiles.
@@ -377,8 +376,8 @@ class CutSizes(NamedTuple):
 def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> CutSizes:
     """Physical sizes, most major first, cut by one tile after the other.
 
-    >>> found = cuts((4, 8), (Tile((2, 4)), Tile((2, 1))))
-    >>> found.sizes, found.numbers
+    >>> tiled = cuts((4, 8), (Tile((2, 4)), Tile((2, 1))))
+    >>> tiled.sizes, tiled.numbers
     ((2, 2, 1, 4, 2, 1), ())
     >>> cuts((6,), (Tile((3,)), Tile((2,)))).numbers
     ((Digit(dim=0, step=1, extent=3, stride=1),),)
@@ -387,7 +386,7 @@ def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> CutSizes:
     entries: list[Entry] = [((position, 1, size),) for position, size in enumerate(sizes)]
     for tile in tiles:
         cutter.cut_by(tile, entries)
-    return CutSizes(tuple(entries), tuple(map(_size, entries)), tuple(cutter.numbers))
+    return CutSizes(tuple(entries), tuple(map(size_of, entries)), tuple(cutter.numbers))
 
 
 class _Cutter:
@@ -493,8 +492,3 @@ def _with_strides(major_first: Entry) -> Digits:
         digits.append(Digit(dim, step, extent, stride))
         stride = min(stride * max(extent, 1), checks.TOO_LARGE)
     return tuple(digits)
-
-
-def _size(entry: Entry) -> int:
-    """The number of values of an entry."""
-    return entry[0][2] if len(entry) == 1 else checks.product(extent for _, _, extent in entry)

@@ -17,7 +17,7 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
     >>> dimension_labels(3), dimension_labels(5)[:2]
     (('z', 'y', 'x'), ('d0', 'd1'))
     """
-    return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
+    return tuple(_LETTERS[rank] if rank in _LETTERS else [f"d{dim}" for dim in range(rank)])
 
 
 def named_dimensions(names: str | Sequence[str] | None, rank: int, of: object) -> tuple[str, ...]:
@@ -33,15 +33,15 @@ def named_dimensions(names: str | Sequence[str] | None, rank: int, of: object) -
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise LayoutTypeError(f"names {value_text(names)} of {of} is not text such as 'nhwc', nor a list of texts")
     is_listed = isinstance(names, str) and ("," in names or " " in names.strip())
-    found = tuple(str(names).replace(",", " ").split() if is_listed else names)
-    if len(found) != rank:
+    labels = tuple(str(names).replace(",", " ").split() if is_listed else names)
+    if len(labels) != rank:
         raise LayoutError(
-            f"names {value_text(names)} of {of} has {counted(len(found), 'name')}, but there are "
+            f"names {value_text(names)} of {of} has {counted(len(labels), 'name')}, but there are "
             f"{counted(rank, 'dimension')}: one name for each, such as 'nhwc' or 'batch,channel'"
         )
-    for dim, name in enumerate(found):
+    for dim, name in enumerate(labels):
         if not name or not name.isprintable() or name.isspace():
             raise LayoutError(f"names {value_text(names)} of {of}: the name of dimension {dim} cannot be printed")
-        if name in found[:dim]:
+        if name in labels[:dim]:
             raise LayoutError(f"names {value_text(names)} of {of} has two dimensions called {clipped(name, 40)}")
-    return found
+    return labels

@@ -6,15 +6,15 @@ needs a size raises LayoutError.  Both are parsed, printed, compared and kept by
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.frozen import Sign
 
 
-class Unbounded(enum.Enum):
+class Unbounded(Sign):
     """`UNBOUNDED`, written `?` in text: a size known only when the program runs, without a bound.
 
     It is not a number, so arithmetic with it fails.
@@ -28,16 +28,6 @@ class Unbounded(enum.Enum):
     """
 
     UNBOUNDED = "?"
-
-    def __str__(self) -> str:
-        return "?"
-
-    def __repr__(self) -> str:
-        return "UNBOUNDED"
-
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
-        """Pickled as the name `gpulayout.UNBOUNDED`."""
-        return "UNBOUNDED"
 
 
 # Typed as Any so that dimensions can be typed as int: most code never meets an unbounded one.

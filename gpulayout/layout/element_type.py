@@ -106,7 +106,13 @@ class ElementType(enum.StrEnum, metaclass=ListedEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{_short(value)} {_why_no_member(value)}")
+        why = "is not a valid ElementType"
+        try:
+            cls.of(value)
+            why += f": write gl.ElementType.of({_short(value)})"
+        except TypeError:
+            why = why_no_type(value, why) if isinstance(value, str) else why
+        raise ValueError(f"{_short(value)} {why}")
 
     @staticmethod
     def of(value: object) -> ElementType:
@@ -286,22 +292,21 @@ def _of_dtype(value: Any) -> ElementType:
             f"element type {dtype.str!r} is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))"
             + (f", which makes it {native}" if native else "")
         )
-    found = _BY_DTYPE.get(dtype)
-    if found is None:
+    member = _BY_DTYPE.get(dtype)
+    if member is None:
         raise TypeError(
             f"element type {_short(dtype)} has no XLA counterpart: only "
             "booleans, integers, floats and complex numbers have one"
         )
     if isinstance(value, (bytes, tuple, list, dict)):  # which NumPy reads like text
         raise TypeError(f"element type {_short(value)} is {checks.type_text(value)}, not text or a dtype")
-    return found
+    return member
 
 
 def _no_type(value: object) -> TypeError:
+    why = "is neither an XLA name nor a NumPy dtype"
     if isinstance(value, str):
         why = why_no_type(value, "is neither an XLA name nor the name of a NumPy dtype")
-    else:
-        why = "is neither an XLA name nor a NumPy dtype"
     return TypeError(f"element type {_short(value)} {why}")
 
 
@@ -312,10 +317,10 @@ def _of_torch(name: str) -> ElementType:
             "element type torch.complex32 has no XLA counterpart: XLA has no complex numbers of two 16-bit floats; "
             "torch.view_as_real gives them as f16, with a last dimension of 2"
         )
-    found = _BY_DTYPE_NAME.get(name.removeprefix("torch."))
-    if found is None:
+    member = _BY_DTYPE_NAME.get(name.removeprefix("torch."))
+    if member is None:
         raise TypeError(f"element type {name} has no XLA counterpart that holds one element in whole bytes")
-    return found
+    return member
 
 
 def _short(value: object) -> str:
@@ -369,8 +374,8 @@ def why_no_type(text: str, otherwise: str) -> str:
     lower = word.lower()
     if lower in _BY_NAME:
         return f"{otherwise} (did you mean {lower!r}?)"
-    if places := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
-        one, here, other, there = places
+    if meanings := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
+        one, here, other, there = meanings
         return f"has two meanings: {one}, as in {here}, and {other}, as in {there}: write {one!r} or {other!r}"
     in_bits, in_bytes = _in_bits(lower), _in_bytes(word) or _in_bytes(lower)
     if in_bits and in_bytes and in_bytes not in in_bits:
@@ -379,8 +384,8 @@ def why_no_type(text: str, otherwise: str) -> str:
             f"has two meanings: {' or '.join(in_bits)} has {checks.counted(bits, 'bit')}, as MLIR writes it, and "
             f"{in_bytes} has {checks.counted(size, 'byte')}, as NumPy writes it: write {_or([*in_bits, in_bytes])}"
         )
-    found = in_bits or ([in_bytes] if in_bytes else [])
-    return f"{otherwise} (did you mean {_or(found)}?)" if found else otherwise
+    likely = in_bits or ([in_bytes] if in_bytes else [])
+    return f"{otherwise} (did you mean {_or(likely)}?)" if likely else otherwise
 
 
 def _in_bits(word: str) -> list[ElementType]:
@@ -388,8 +393,7 @@ def _in_bits(word: str) -> list[ElementType]:
     word = word.rpartition(".")[2]
     match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", word)
     name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "") if match else word
-    names = _FORMATS.get(name, (name,))
-    return [_BY_NAME[each] for each in names if each in _BY_NAME]
+    return [_BY_NAME[known] for known in _FORMATS.get(name, (name,)) if known in _BY_NAME]
 
 
 def _in_bytes(word: str) -> ElementType | None:
@@ -403,14 +407,4 @@ def _in_bytes(word: str) -> ElementType | None:
 
 
 def _or(types: list[ElementType]) -> str:
-    return checks.either([repr(each.value) for each in types])
-
-
-def _why_no_member(value: object) -> str:
-    """What to write for a value that is not a name: ": write gl.ElementType.of('float32')", or nothing."""
-    otherwise = "is not a valid ElementType"
-    try:
-        ElementType.of(value)
-    except TypeError:
-        return why_no_type(value, otherwise) if isinstance(value, str) else otherwise
-    return f"{otherwise}: write gl.ElementType.of({_short(value)})"
+    return checks.either([repr(element_type.value) for element_type in types])

@@ -1,16 +1,13 @@
-"""The errors for layouts and shapes that cannot exist.
+"""The errors for layouts and shapes that cannot exist."""
 
-A message is one line, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.
-For a shape with hundreds of dimensions the line leaves out the middle.
-"""
-
-_BEGINNING, _END = 1000, 400  # characters kept of a longer message
+_BEGINNING, _END = 1000, 400  # characters kept of a longer message, as of a shape with hundreds of dimensions
 
 
 class LayoutError(ValueError):
     """A layout, a shape or a plan that cannot exist.
 
-    The message names the field, its value, the rule it breaks, the whole shape and the first offender.
+    The message is one line, in this order: the field, its value, the rule it breaks, the whole shape, the first
+    offender.
 
     Examples
     --------

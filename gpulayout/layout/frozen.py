@@ -1,8 +1,11 @@
-"""What layouts and shapes share: frozen dataclasses that keep values computed from their fields, some on first use."""
+"""What layouts and shapes share: frozen dataclasses that keep values computed from their fields, some on first use,
+and signs among numbers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
@@ -11,25 +14,25 @@ from gpulayout.layout.graph_constants import is_compiling
 T = TypeVar("T")
 
 
+class Sign(enum.Enum):
+    """The base of a class whose one member stands among numbers: a public name of the package, and its sign in text."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
+        """Pickled as the name, such as `gpulayout.COMBINE`."""
+        return self.name
+
+
 class Frozen:
     """The base of a frozen dataclass that sets attributes of its own in `__post_init__`."""
 
-    _key: tuple[object, ...]  # of a class that compares by it
-    _hash: int  # of a class that keeps it, but for values that a compiled function made
-
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-
-    def _fill(self, values: dict[str, Any], key: tuple[object, ...]) -> None:
-        """Set all attributes at once, and the hash of what is compared.
-
-        Not all releases of torch.compile can trace that: where one makes the value, it has the attributes alone.
-        """
-        if is_compiling():
-            for name, value in values.items():
-                self._set(name, value)
-        else:
-            self.__dict__.update(values, _hash=hash(key))
 
     def _fields(self) -> dict[str, Any]:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -42,6 +45,30 @@ class Frozen:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]  # an instance that has no attributes yet
+
+
+class Keyed(Frozen):
+    """The base of a frozen dataclass whose `__init__` computes the attributes, and what is compared as a key."""
+
+    _key: tuple[object, ...]
+    _hash: int  # of the key; a value that a compiled function made has none
+
+    def _fill(self, values: dict[str, Any], key: tuple[object, ...]) -> None:
+        """Set all attributes at once, what is compared, and its hash.
+
+        Not all releases of torch.compile can trace that: where one makes the value, it has no hash yet.
+        """
+        if is_compiling():
+            for name, value in {**values, "_key": key}.items():
+                self._set(name, value)
+        else:
+            self.__dict__.update(values, _key=key, _hash=hash(key))
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            return hash(self._key)
 
 
 class cached_property(Generic[T]):  # noqa: N801 - named as in functools

@@ -13,7 +13,7 @@ at the high end of each dimension.  With widths (3, 5) the second example become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, SupportsIndex
 
@@ -24,7 +24,7 @@ from gpulayout.layout import checks, layout_fields, names
 from gpulayout.layout.argument_hints import corrects, corrects_call, of_layout, of_name, of_named
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Keyed
 from gpulayout.layout.layout_fields import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key
 from gpulayout.layout.picture import Picture, drawn
@@ -42,7 +42,7 @@ from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
     pointer_type="str | DTypeLike | None",
 )
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Layout(Frozen):
+class Layout(Keyed):
     """Order, padding and tiling of an array in memory.  Immutable, hashable, checked on construction.
 
     Parameters
@@ -139,7 +139,7 @@ class Layout(Frozen):
         key = tuple({**fields, "padding_value": scalar_key(fields["padding_value"])}.values())
         prefix = "dynamic_shape_metadata_prefix_bytes"
         fields[prefix] = number(prefix, dynamic_shape_metadata_prefix_bytes)
-        self._fill({**fields, "_key": key}, key)
+        self._fill(fields, key)
 
     # ---- named orders -------------------------------------------------------------------------------
 
@@ -332,10 +332,7 @@ class Layout(Frozen):
         >>> Layout((0, 1, 2), padded_dimensions=(4, 5, 6)).permute((1, 2, 0))
         Layout((2, 0, 1), padded_dimensions=(5, 6, 4))
         """
-        order = checks.permutation("permutation", permutation, self.rank, self._context, from_end=True)
-        new_number = checks.inverse(order)
-        minor_to_major = [new_number[dim] for dim in self.minor_to_major]
-        return self._rebuild(minor_to_major, lambda widths: [widths[dim] for dim in order])
+        return self._renumbered(checks.permutation("permutation", permutation, self.rank, self._context, from_end=True))
 
     def insert_dimension(self, at: SupportsIndex, width: SupportsIndex, position: int | None = None) -> Layout:
         """Insert a dimension in front of dimension `at`.
@@ -358,17 +355,10 @@ class Layout(Frozen):
         """
         at = checks.insertion_point(at, self.rank, self._context)
         width = checks.whole_number("width", width, self._context)
-        order = [dim + (dim >= at) for dim in self.minor_to_major]
         if position is None:
-            position = order.index(at + 1) + 1 if at < self.rank else 0
+            position = self.minor_to_major.index(at) + 1 if at < self.rank else 0
         self._check_tiles_stay(position, "inserting a dimension")
-        order.insert(position, at)
-        physical = self.rank - position
-        splits = [
-            SplitConfig(split.dimension + (split.dimension >= physical), split.split_indices)
-            for split in self.split_configs
-        ]
-        return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]], splits)
+        return self._renumbered([*range(at), None, *range(at, self.rank)], width, position)
 
     def delete_dimensions(self, dimensions: Iterable[SupportsIndex]) -> Layout:
         """Delete some dimensions; the others keep their order and are renumbered, also in split configurations.
@@ -381,15 +371,7 @@ class Layout(Frozen):
         gone = checks.dimension_numbers(dimensions, self.rank, self._context)
         for dim in gone:
             self._check_tiles_stay(self.minor_to_major.index(dim), f"deleting dimension {dim}")
-        kept = [dim for dim in range(self.rank) if dim not in gone]
-        order = [kept.index(dim) for dim in self.minor_to_major if dim not in gone]
-        physical = [position for position, dim in enumerate(self.major_to_minor) if dim not in gone]
-        splits = [
-            SplitConfig(physical.index(split.dimension), split.split_indices)
-            for split in self.split_configs
-            if split.dimension in physical
-        ]
-        return self._rebuild(order, lambda widths: [widths[dim] for dim in kept], splits)
+        return self._renumbered([dim for dim in range(self.rank) if dim not in gone])
 
     def delete_dimension(self, dimension: SupportsIndex) -> Layout:
         """Delete one dimension; -1 is the last.
@@ -418,15 +400,25 @@ class Layout(Frozen):
                 "drop them first with replace(tiles=())"
             )
 
-    def _rebuild(
-        self,
-        order: Iterable[int],
-        widths_of: Callable[[tuple[int, ...]], Iterable[int]],
-        splits: Iterable[SplitConfig] | None = None,
-    ) -> Layout:
-        widths = None if self.padded_dimensions is None else tuple(widths_of(self.padded_dimensions))
-        splits = self.split_configs if splits is None else tuple(splits)
-        return self.replace(minor_to_major=tuple(order), split_configs=splits, padded_dimensions=widths)
+    def _renumbered(self, numbers: Sequence[int | None], width: int = 0, position: int = 0) -> Layout:
+        """The layout of dimensions with these old numbers; None is a new one of this width, at this physical position.
+
+        Split configurations have physical numbers, which change only where a dimension comes or goes.
+        """
+        new_number = {dim: number for number, dim in enumerate(numbers)}
+        order: list[int | None] = [dim for dim in self.minor_to_major if dim in new_number]
+        if None in new_number:
+            order.insert(position, None)
+        physical = {dim: number for number, dim in enumerate(reversed(order))}
+        splits = [(self.major_to_minor[split.dimension], split.split_indices) for split in self.split_configs]
+        widths = self.padded_dimensions
+        if widths is not None:
+            widths = tuple([width if dim is None else widths[dim] for dim in numbers])
+        return self.replace(
+            minor_to_major=tuple([new_number[dim] for dim in order]),
+            padded_dimensions=widths,
+            split_configs=tuple([SplitConfig(physical[dim], indices) for dim, indices in splits if dim in physical]),
+        )
 
     @property
     def _context(self) -> str:
@@ -476,11 +468,7 @@ class Layout(Frozen):
         """Compare all fields except `dynamic_shape_metadata_prefix_bytes`, as XLA does."""
         return self is other or (self._key == other._key if isinstance(other, Layout) else NotImplemented)
 
-    def __hash__(self) -> int:
-        try:
-            return self._hash
-        except AttributeError:  # of a layout that a compiled function made
-            return hash(self._key)
+    __hash__ = Keyed.__hash__
 
     def __str__(self) -> str:
         """The text form, `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the inverse of `parse_layout`."""
@@ -488,11 +476,10 @@ class Layout(Frozen):
         return f"{{{','.join(map(str, self.minor_to_major))}{':' + properties if properties else ''}}}"
 
     def __repr__(self) -> str:
-        given = ((name, getattr(self, name)) for name in self._fields() if name != "minor_to_major")
         default = type(self).__dataclass_fields__
         extra = "".join(
             f", {name}={value!r}" if name != "padding_value" else f", {name}={value}"
-            for name, value in given
-            if value is not default[name].default and value != default[name].default
+            for name, value in self._fields().items()
+            if name != "minor_to_major" and value is not default[name].default and value != default[name].default
         )
         return f"Layout({self.minor_to_major}{extra})"

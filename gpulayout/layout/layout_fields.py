@@ -33,13 +33,11 @@ SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U6
 def number(field: str, value: object) -> int:
     """`value` as an int within the limits of the field."""
     least, most = NUMBERS[field]
-    if type(value) is int and least <= value <= most:
-        return value
-    found = checks.whole_number(field, value)
-    if not least <= found <= most:
+    whole = checks.whole_number(field, value)
+    if not least <= whole <= most:
         limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"
-        raise LayoutError(f"{field} {checks.number_text(found)} is not in {limits}")
-    return found
+        raise LayoutError(f"{field} {checks.number_text(whole)} is not in {limits}")
+    return whole
 
 
 def bit_order(value: object, bits: int) -> BitOrder:
@@ -75,9 +73,9 @@ def padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue
     """A pad value; INVALID, the proto's unset value, becomes None and is refused with padded dimensions."""
     if value is None:
         return None
-    found = plain_scalar(value)
-    if found is not PaddingValue.INVALID:
-        return found
+    fill = plain_scalar(value)
+    if fill is not PaddingValue.INVALID:
+        return fill
     if widths is not None:
         raise LayoutError(
             f"padding_value INVALID cannot fill padded_dimensions {checks.shown(widths)}: "
@@ -90,10 +88,10 @@ def sparse_type(field: str, value: object) -> ElementType | None:
     """An unsigned integer type of whole bytes, or None."""
     if value is None:
         return None
-    found = ElementType.of(value)
-    if found not in SPARSE_TYPES:
-        raise LayoutError(f"{field} {found} is not one of {', '.join(SPARSE_TYPES)}")
-    return found
+    element_type = ElementType.of(value)
+    if element_type not in SPARSE_TYPES:
+        raise LayoutError(f"{field} {element_type} is not one of {', '.join(SPARSE_TYPES)}")
+    return element_type
 
 
 class MemorySpace(enum.IntEnum):
@@ -173,18 +171,18 @@ def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
         return ()
     if not isinstance(value, (tuple, list)):
         raise LayoutTypeError(f"split_configs {checks.value_text(value)} is not a sequence of split configurations")
-    found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
+    configs = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
     seen = set()
-    for config in found:
+    for config in configs:
         if config.dimension >= rank:
             raise LayoutError(
-                f"split_configs {texts(found)} cuts physical dimension {config.dimension}: "
+                f"split_configs {texts(configs)} cuts physical dimension {config.dimension}: "
                 f"there {'is' if rank == 1 else 'are'} {checks.counted(rank, 'dimension')}"
             )
         if config.dimension in seen:
-            raise LayoutError(f"split_configs {texts(found)} cuts physical dimension {config.dimension} twice")
+            raise LayoutError(f"split_configs {texts(configs)} cuts physical dimension {config.dimension} twice")
         seen.add(config.dimension)
-    return found
+    return configs
 
 
 def _of_pair(entry: object) -> SplitConfig:
@@ -206,29 +204,20 @@ def properties_text(layout: Any) -> str:
 
     Properties with their default value are left out.
     """
-    found = ""
-    if layout.padded_dimensions is not None:
-        found += f"PD({','.join(map(str, layout.padded_dimensions))})"
-    if layout.padding_value is not None:
-        found += f"PV({value_text(layout.padding_value)})"
-    if layout.tiles:
-        found += f"T{''.join(map(str, layout.tiles))}"
-    if layout.tail_padding_alignment != 1:
-        found += f"L({layout.tail_padding_alignment})"
-    if layout.index_type is not None:
-        found += f"#({layout.index_type})"
-    if layout.pointer_type is not None:
-        found += f"*({layout.pointer_type})"
-    if layout.element_size_in_bits:
-        order = ",big" if layout.bit_order == "big" else ""
-        found += f"E({layout.element_size_in_bits}{order})"
-    if layout.memory_space:
-        found += f"S({layout.memory_space})"
-    if layout.split_configs:
-        found += f"SC{''.join(map(str, layout.split_configs))}"
-    if layout.dynamic_shape_metadata_prefix_bytes:
-        found += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
-    return found
+    widths, bits, order = layout.padded_dimensions, layout.element_size_in_bits, layout.bit_order
+    parts = (
+        "" if widths is None else f"PD({','.join(map(str, widths))})",
+        "" if layout.padding_value is None else f"PV({value_text(layout.padding_value)})",
+        f"T{''.join(map(str, layout.tiles))}" if layout.tiles else "",
+        f"L({layout.tail_padding_alignment})" if layout.tail_padding_alignment != 1 else "",
+        "" if layout.index_type is None else f"#({layout.index_type})",
+        "" if layout.pointer_type is None else f"*({layout.pointer_type})",
+        f"E({bits}{',big' * (order == 'big')})" if bits else "",
+        f"S({layout.memory_space})" if layout.memory_space else "",
+        f"SC{''.join(map(str, layout.split_configs))}" if layout.split_configs else "",
+        f"M({layout.dynamic_shape_metadata_prefix_bytes})" if layout.dynamic_shape_metadata_prefix_bytes else "",
+    )
+    return "".join(parts)
 
 
 def after_sizes(layout: object) -> str:

@@ -20,7 +20,7 @@ exactly what XLA prints.  D(...) with other levels and P(...), which describe sp
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpulayout.layout import checks
@@ -135,12 +135,13 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
 
 def _order(reader: Reader) -> list[int]:
     """The dimension numbers, one or more."""
-    order: list[int] = []
-    while not order or reader.accept(","):
+
+    def read() -> int:
         if reader.kind == "name" and reader.value in PROPERTIES:
             raise reader.error("expected a dimension number (a colon comes before properties, as in {1,0:T(8,128)})")
-        order.append(reader.number("a dimension number"))
-    return order
+        return reader.number("a dimension number")
+
+    return reader.listed(read)
 
 
 def _misplaced(name: str) -> str:
@@ -155,26 +156,22 @@ def _misplaced(name: str) -> str:
 
 
 def _padded_dimensions(reader: Reader, rank: int) -> dict[str, list[int]]:
-    reader.mark("(")
-    widths = [] if reader.ahead(")") else reader.number_list("a padded dimension")
-    reader.mark(")")
+    widths = reader.enclosed(lambda: reader.listed(lambda: reader.number("a padded dimension"), ")"))
     return {"padded_dimensions": widths}
 
 
 def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar]:
     """The text in the parentheses of PV(...): a name, or a number in Python's notation."""
     raw, position = reader.parenthesis()
-    if raw in NAMES:
-        return {"padding_value": NAMES[raw]}
     if len(raw) > MAX_SCALAR:
         raise reader.error(
             f"padding value {raw[:32]!r}... has {len(raw)} characters: {MAX_SCALAR} is the limit", position
         )
     try:
-        return {"padding_value": parse_scalar(raw)}
+        return {"padding_value": NAMES[raw] if raw in NAMES else parse_scalar(raw)}
     except ValueError:
-        pass
-    raise reader.error(f"padding value {raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position)
+        problem = f"padding value {raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}"
+    raise reader.error(problem, position)
 
 
 def _dense_levels(reader: Reader, rank: int) -> dict[str, Any]:
@@ -190,77 +187,62 @@ def _dense_levels(reader: Reader, rank: int) -> dict[str, Any]:
 
 
 def _tiles(reader: Reader, rank: int) -> dict[str, list[Tile]]:
-    tiles = [_tile(reader)]
-    while reader.ahead("("):
-        tiles.append(_tile(reader))
+    def read() -> int | Combine:
+        star = reader.position
+        if not reader.accept("*"):
+            return reader.number("a tile size", least=1)
+        if not reader.ahead(","):
+            raise reader.error("'*' ends a tile: there is no more minor dimension to combine with", star)
+        return COMBINE
+
+    tiles: list[Tile] = []
+    while not tiles or reader.ahead("("):
+        tiles.append(Tile(reader.enclosed(lambda: reader.listed(read))))
     return {"tiles": tiles}
 
 
-def _tile(reader: Reader) -> Tile:
-    reader.mark("(")
-    entries: list[int | Combine] = []
-    position = reader.position
-    while True:
-        position = reader.position
-        entries.append(COMBINE if reader.accept("*") else reader.number("a tile size", least=1))
-        if not reader.accept(","):
-            break
-    if entries[-1] is COMBINE:
-        raise reader.error("'*' ends a tile: there is no more minor dimension to combine with", position)
-    reader.mark(")")
-    return Tile(entries)
-
-
 def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
-    configs: list[SplitConfig] = []
-    while not configs or reader.ahead("("):
-        start = reader.position
-        reader.mark("(")
+    def read() -> tuple[int, list[int]]:
         dimension = reader.number("a physical dimension number")
         reader.mark(":")
-        points = reader.number_list("a split index")
-        reader.mark(")")
+        return dimension, reader.listed(lambda: reader.number("a split index"))
+
+    configs: list[SplitConfig] = []
+    while not configs or reader.ahead("("):
+        start, (dimension, points) = reader.position, reader.enclosed(read)
         configs.append(reader.built(start, functools.partial(SplitConfig, dimension, points)))
     return {"split_configs": configs}
 
 
 def _number(field: str, what: str, least: int = 0, most: int | None = None) -> Property:
     """Make a reader of one number in parentheses."""
-
-    def read(reader: Reader, rank: int) -> dict[str, int]:
-        reader.mark("(")
-        value = reader.number(what, least=least, most=most)
-        reader.mark(")")
-        return {field: value}
-
-    return read
+    return lambda reader, rank: {field: reader.enclosed(lambda: reader.number(what, least, most))}
 
 
 def _element_size(reader: Reader, rank: int) -> dict[str, Any]:
     """The bits of an element, and behind a comma which bits of a byte the first one has."""
-    reader.mark("(")
-    fields: dict[str, Any] = {"element_size_in_bits": reader.number("an element size")}
-    if reader.accept(","):
-        position, name = reader.position, reader.take("name", "a bit order, little or big")
-        if name not in BIT_ORDERS:
-            raise reader.error(f"bit_order {name[:32]!r} is not one of {', '.join(BIT_ORDERS)}", position)
-        fields["bit_order"] = name
-    reader.mark(")")
-    return fields
+
+    def read() -> dict[str, Any]:
+        fields: dict[str, Any] = {"element_size_in_bits": reader.number("an element size")}
+        if reader.accept(","):
+            fields["bit_order"] = _word(reader, "bit_order", "a bit order, little or big", BIT_ORDERS)
+        return fields
+
+    return reader.enclosed(read)
+
+
+def _word(reader: Reader, field: str, what: str, words: Sequence[str]) -> str:
+    """A name, which must be one of these."""
+    position, name = reader.position, reader.take("name", what)
+    if name not in words:
+        raise reader.error(f"{field} {name[:32]!r} is not one of {', '.join(words)}", position)
+    return name
 
 
 def _type(field: str) -> Property:
     """Make a reader of one type name in parentheses."""
-
-    def read(reader: Reader, rank: int) -> dict[str, ElementType]:
-        reader.mark("(")
-        position, name = reader.position, reader.take("name", "an unsigned integer type")
-        if name not in SPARSE_TYPES:
-            raise reader.error(f"{field} {name[:32]!r} is not one of {', '.join(SPARSE_TYPES)}", position)
-        reader.mark(")")
-        return {field: ElementType(name)}
-
-    return read
+    what = "an unsigned integer type"
+    return lambda reader, rank: {field: reader.enclosed(lambda: _word(reader, field, what, SPARSE_TYPES))}
 
 
 PROPERTIES: dict[str, Property] = {

@@ -76,23 +76,23 @@ def _letters(logical: str) -> dict[str, int]:
         raise LayoutTypeError(
             f"logical {checks.value_text(logical)} is not text such as 'NCHW': it is {checks.type_text(logical)}"
         )
-    found: dict[str, int] = {}
+    dims: dict[str, int] = {}
     for dim, letter in enumerate(logical):
         if not (letter.isascii() and letter.isalpha()):
             raise LayoutError(
                 f"logical {checks.value_text(logical)} is not one letter for every dimension: character {dim} is "
                 f"{letter!r}"
             )
-        if letter.lower() in found:
+        if letter.lower() in dims:
             raise LayoutError(f"logical {checks.value_text(logical)} has two dimensions {letter}")
-        found[letter.lower()] = dim
-    return found
+        dims[letter.lower()] = dim
+    return dims
 
 
 @constant_in_graphs
 def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
     """The parts of a name: (letter, divisor, "", "") for a dimension, ("", "", size, letter) for a block."""
-    found, position = [], 0
+    tokens, position = [], 0
     for token in _TOKEN.finditer(name):
         if token.start() != position:
             break
@@ -102,29 +102,29 @@ def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
                 raise LayoutError(f"{shown} has the number {checks.value_text(number)}, which begins with 0")
             if len(number) > _MOST_DIGITS:
                 raise LayoutError(f"{shown} has a number of {len(number)} digits, which is more than 2^63-1")
-        found.append((letter, divisor, size, block))
+        tokens.append((letter, divisor, size, block))
         position = token.end()
     if position < len(name):
         raise LayoutError(
             f"{shown} is not letters and blocks, as NHWC and NCHW16c are: character {position} is {name[position]!r}"
         )
-    return found
+    return tokens
 
 
-def _order(given: Sequence[str], letters: dict[str, int], logical: str, shown: str) -> tuple[int, ...]:
+def _order(outer: Sequence[str], letters: dict[str, int], logical: str, shown: str) -> tuple[int, ...]:
     """The dimensions in the order of a name, which has every one of them once."""
-    found: dict[str, int] = {}
-    for letter in given:
+    order: dict[str, int] = {}
+    for letter in outer:
         lower = letter.lower()
         if lower not in letters:
             raise LayoutError(f"{shown} has dimension {letter}, which logical {logical!r} lacks")
-        if lower in found:
+        if lower in order:
             raise LayoutError(f"{shown} has dimension {letter} twice: a block needs its size, such as 16{lower}")
-        found[lower] = letters[lower]
+        order[lower] = letters[lower]
     for letter in logical:
-        if letter.lower() not in found:
+        if letter.lower() not in order:
             raise LayoutError(f"{shown} has no dimension {letter}, which logical {logical!r} has")
-    return tuple(found.values())
+    return tuple(order.values())
 
 
 def _letter_left_out(size: str, outer: Sequence[tuple[str, str]], shown: str) -> str:
@@ -153,12 +153,12 @@ def _check_blocks(blocks: Iterable[Block], divisors: dict[int, int], logical: st
 
 def _tiles(order: Sequence[int], blocks: Iterable[Block]) -> tuple[Tile, ...]:
     """The tiles that put these blocks, in this order, after dimensions in the order `order`."""
-    place = {dim: position for position, dim in enumerate(order)}
+    position_of = checks.inverse(order)
     groups: list[list[Block]] = []  # one tile each: blocks in the order of their dimensions
     for dim, size in blocks:
         if size == 1:
             continue
-        if not groups or place[dim] <= place[groups[-1][-1][0]]:
+        if not groups or position_of[dim] <= position_of[groups[-1][-1][0]]:
             groups.append([])
         groups[-1].append((dim, size))
     if not groups:
@@ -167,7 +167,7 @@ def _tiles(order: Sequence[int], blocks: Iterable[Block]) -> tuple[Tile, ...]:
     products = [1] * len(order)  # of the blocks of each dimension in this tile and later ones, in physical order
     for group in reversed(groups):
         for dim, size in group:
-            products[place[dim]] *= size
+            products[position_of[dim]] *= size
         first = next(position for position, product in enumerate(products) if product > 1)
         tiles.insert(0, Tile(products[first:]))
     return tuple(tiles)

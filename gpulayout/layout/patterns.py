@@ -66,7 +66,7 @@ class Pattern:
         {'h': 2, 'w': 3, 'c': 4}
         """
         known = self.known(sizes)
-        found: dict[str, int] = {}
+        axis_sizes: dict[str, int] = {}
         for axis, (group, size) in enumerate(zip(self.before, dimensions)):
             unknown = [name for name in group if name not in known]
             product = math.prod(known[name] for name in group if name in known)
@@ -79,8 +79,8 @@ class Pattern:
                     f"not {' x '.join(parts) or 1}"
                 )
             for name in group:
-                found[name] = known[name] if name in known else size // product if product else 0
-        return found
+                axis_sizes[name] = known[name] if name in known else size // product if product else 0
+        return axis_sizes
 
     def parts(self, dimensions: Sequence[int], sizes: Mapping[str, int]) -> tuple[tuple[NamedAxis, ...], ...]:
         """What each axis of the result is made of, the most major first, for an array of these dimensions.
@@ -89,22 +89,22 @@ class Pattern:
         (NamedAxis(name='h', size=2, dim=0, step=3),)
         """
         named = self.axis_sizes(dimensions, sizes)
-        found: dict[str, NamedAxis] = {}
+        axes: dict[str, NamedAxis] = {}
         for dim, group in enumerate(self.before):
             step = 1
             for name in reversed(group):
-                found[name] = NamedAxis(name, named[name], dim, step)
+                axes[name] = NamedAxis(name, named[name], dim, step)
                 step *= named[name]
-        return tuple([tuple([found[name] for name in group]) for group in self.after])
+        return tuple([tuple([axes[name] for name in group]) for group in self.after])
 
     def known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes in the text and beside it."""
         names = {name for group in self.before for name in group}
         known = dict(self.sizes)
-        for name, given in sizes.items():
+        for name, value in sizes.items():
             if name not in names:
                 raise LayoutError(f"size {name} is given, but {self.shown} has no axis {name}")
-            size = checks.count(f"size {name}", given)  # products of NumPy's own ints would wrap
+            size = checks.count(f"size {name}", value)  # products of NumPy's own ints would wrap
             if known.setdefault(name, size) != size:
                 raise LayoutError(f"{self.shown} says {name}={known[name]}, but size {name} is {size}")
         return known
@@ -122,13 +122,13 @@ class Pattern:
         >>> read_pattern("b (h=8 d) ... -> b h ... d", 3).labels()
         ('b', '(h d)', 'd2')
         """
-        found = []
+        labels = []
         for dim, group in enumerate(self.before):
             if not group or group[0].startswith("~"):
-                found.append(f"d{dim}")
+                labels.append(f"d{dim}")
             else:
-                found.append(group[0] if len(group) == 1 else f"({' '.join(group)})")
-        return tuple(found)
+                labels.append(group[0] if len(group) == 1 else f"({' '.join(group)})")
+        return tuple(labels)
 
 
 def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
@@ -161,13 +161,13 @@ def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
 
 def _expanded(groups: Groups, rest: tuple[str, ...]) -> Groups:
     """The same axes with names for `...`: axes of their own, or parts of the axis that joins them."""
-    found: list[tuple[str, ...]] = []
+    expanded: list[tuple[str, ...]] = []
     for group in groups:
         if group == (_ALONE,):
-            found += [(name,) for name in rest]
+            expanded += [(name,) for name in rest]
         else:
-            found.append(tuple(each for name in group for each in (rest if name == "..." else (name,))))
-    return tuple(found)
+            expanded.append(tuple(each for name in group for each in (rest if name == "..." else (name,))))
+    return tuple(expanded)
 
 
 def _check_names(before: Groups, after: Groups, shown: str, meant: str) -> None:
@@ -175,8 +175,8 @@ def _check_names(before: Groups, after: Groups, shown: str, meant: str) -> None:
     left, right = (
         ["..." if name == _ALONE else name for group in groups for name in group] for groups in (before, after)
     )
-    for side, found in (("left", left), ("right", right)):
-        twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    for side, names in (("left", left), ("right", right)):
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
             raise LayoutError(f"{shown} names {checks.clipped(twice, 40)} twice on the {side}")
     for one, other, side in ((left, right, "right"), (right, left, "left")):

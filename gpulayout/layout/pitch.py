@@ -140,7 +140,7 @@ class _Rows:
         return 8 * self.unit // self.bits
 
     def elements(self, position: int) -> int:
-        """Those of a row below the dimension at this place of the order."""
+        """Those of a row below the dimension at this position of the order."""
         return checks.product(self.widths[dim] for dim in self.order[:position])
 
     def check_multiple(self) -> None:
@@ -156,7 +156,7 @@ class _Rows:
         least = _rounded(row, whole) // 8
         if 8 * self.unit % self.bits:
             below = 8 * self.unit // whole * whole // 8
-            near = sorted({max(each, least) for each in (below, below + whole // 8)} - {0})
+            near = sorted({max(pitch, least) for pitch in (below, below + whole // 8)} - {0})
             raise LayoutError(f"{self._cuts_elements()}: write {' or '.join(map(self._written, near))}")
         if self.unit < least:
             size = checks.counted(row // 8, "byte") if row % 8 == 0 else checks.counted(row, "bit")
@@ -196,7 +196,7 @@ class _Rows:
         )
 
     def _above(self) -> list[int]:
-        """The places in the order of the dimensions above the most minor one that have more than one index."""
+        """The positions in the order of dimensions above the most minor one that have more than one index."""
         return [position for position in range(1, len(self.order)) if self.widths[self.order[position]] > 1]
 
     def _names(self, position: int) -> str:

@@ -41,16 +41,17 @@ def publish(
 
     def shown() -> list[str]:
         own = (name for name in namespace if name.startswith("__"))
-        return sorted(
-            {*namespace["__all__"], *own, *waiting} - ({*waiting} if needs and not _is_there(needs) else set())
-        )
+        return sorted({*namespace["__all__"], *own, *waiting} - ({*waiting} if needs and _missing(needs) else set()))
 
-    def found(name: str) -> Any:
+    def imported(name: str) -> Any:
         if name not in waiting:
             text = f"module {namespace['__name__']!r} has no attribute {name!r}{hint(name)}"
             raise AttributeError(text, name=name, obj=sys.modules[namespace["__name__"]])
-        if needs:
-            _require(needs, namespace["__name__"])
+        if needs and (error := _missing(needs)):
+            raise ImportError(
+                f"{namespace['__name__']} needs {needs.title}, which cannot be imported ({error}): "
+                f"pip install 'gpulayout[{needs.extra}]'"
+            ) from error
         module, _, attribute = waiting[name].partition(":")
         value = importlib.import_module(module)
         if attribute:
@@ -59,7 +60,7 @@ def publish(
         namespace[name] = value
         return value
 
-    namespace["__dir__"], namespace["__getattr__"] = shown, found
+    namespace["__dir__"], namespace["__getattr__"] = shown, imported
 
 
 def offer(namespace: dict[str, Any], name: str) -> None:
@@ -85,26 +86,18 @@ def _spell_out(function: Any) -> None:
         return
     listed = function.__globals__[options[options.index("[") + 1 : -1]].__annotations__
     signature = inspect.signature(function)
-    given = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    others = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
         for name, kind in listed.items()
     ]
-    function.__signature__ = signature.replace(parameters=[*given, *keywords])
+    function.__signature__ = signature.replace(parameters=[*others, *keywords])
 
 
-def _require(needs: Needs, module: str) -> None:
+def _missing(needs: Needs) -> ImportError | None:
+    """The error of importing what is needed, or None."""
     try:
         importlib.import_module(needs.module)
     except ImportError as error:
-        raise ImportError(
-            f"{module} needs {needs.title}, which cannot be imported ({error}): pip install 'gpulayout[{needs.extra}]'"
-        ) from error
-
-
-def _is_there(needs: Needs) -> bool:
-    try:
-        importlib.import_module(needs.module)
-    except ImportError:
-        return False
-    return True
+        return error
+    return None

@@ -68,8 +68,10 @@ def same_buffer(source: Shape, target: Shape) -> bool:
     """
     if source.element_count != target.element_count or source.buffer_size != target.buffer_size:
         return False
-    sides = [(side.bits_per_element, side.layout.bit_order, side.layout.split_configs) for side in (source, target)]
-    if sides[0] != sides[1]:
+    storage, wanted = (
+        (shape.bits_per_element, shape.layout.bit_order, shape.layout.split_configs) for shape in (source, target)
+    )
+    if storage != wanted:
         return False
     has_padding = source.buffer_size != source.element_count
     if has_padding and source.padding_bytes != target.padding_bytes:
@@ -95,16 +97,15 @@ def element_loops(shape: Shape) -> Loops | None:
     table = stride_table(shape)
     loops: list[tuple[int, int]] = []
     for dim, size in enumerate(shape.dimensions):
-        found = _parts(table, dim)
-        if found is None:
+        parts = _parts(table, dim)
+        if parts is None:
             return None
-        for step, stride in found:
-            if size % step:
-                if not _continues(found, step, stride):
-                    return None  # the last round of this loop is shorter than the others
-                continue
-            loops.append((size // step, stride))
-            size = step
+        for step, stride in parts:
+            if size % step == 0:
+                loops.append((size // step, stride))
+                size = step
+            elif any(stride * below != lower * step for below, lower in parts if below < step):
+                return None  # the last round of this loop is shorter than the others, and leaves a gap
     return join(loops)
 
 
@@ -113,21 +114,16 @@ def _parts(table: StrideTable, value: int) -> Parts | None:
 
     A digit of a digit is a digit of the value: c % 3 // 2 steps by 2.
     """
-    found: Parts = []
+    parts: Parts = []
     for share in table.shares[value]:
         if share.into == len(table.sizes):
-            found.append((share.step, share.stride))
+            parts.append((share.step, share.stride))
             continue
-        parts = _parts(table, share.into) if len(table.numbers[share.into - len(table.dimensions)]) == 1 else None
-        if parts is None:
+        inner = _parts(table, share.into) if len(table.numbers[share.into - len(table.dimensions)]) == 1 else None
+        if inner is None:
             return None
-        found += [(share.step * step, stride) for step, stride in parts]
-    return found
-
-
-def _continues(parts: Parts, step: int, stride: int) -> bool:
-    """True when all parts of a dimension up to `step` are contiguous, so that a shorter last round leaves no gap."""
-    return all(stride * below == lower * step for below, lower in parts if below < step)
+        parts += [(share.step * step, stride) for step, stride in inner]
+    return parts
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Loops:
@@ -153,11 +149,11 @@ def same_places(source: Shape, target: Shape) -> bool:
     >>> same_places(tiled, parse_shape("f32[9]{0:T(4)(3)(1)}")), same_places(tiled, parse_shape("f32[9]{0:T(4)}"))
     (True, False)
     """
-    laws = [
-        (side.dimensions, side.layout.minor_to_major, side.buffer_dimensions, side.layout.tiles)
-        for side in (source, target)
-    ]
-    if laws[0] == laws[1]:
+    law, wanted = (
+        (shape.dimensions, shape.layout.minor_to_major, shape.buffer_dimensions, shape.layout.tiles)
+        for shape in (source, target)
+    )
+    if law == wanted:
         return True
     runs = list(_runs(source, target))
     extents = [run.extent for run in runs]
@@ -217,7 +213,7 @@ def _index(shape: Shape, runs: Sequence[Sequence[int]], coordinates: Sequence[np
     """The logical index of elements given by their numbers in every run; dimensions in no run have size 1."""
     index: list[np.ndarray | int] = [0] * shape.rank
     for run, numbers in zip(runs, coordinates):
-        for dim, coordinate in zip(run, split_row_major(numbers, [shape.dimensions[dim] for dim in run])):
+        for dim, coordinate in zip(run, np.unravel_index(numbers, [shape.dimensions[dim] for dim in run])):
             index[dim] = coordinate
     return index
 
@@ -226,13 +222,5 @@ def row_major_indices(dimensions: Sequence[int]) -> Iterator[list[np.ndarray]]:
     """All indices in row-major order, in chunks of one array per dimension."""
     count = math.prod(dimensions)
     for start in range(0, count, CHUNK):
-        yield split_row_major(np.arange(start, min(start + CHUNK, count)), dimensions)
-
-
-def split_row_major(linear: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
-    """A row-major linear index as one index for each size; the most major one takes the rest."""
-    minor_first = []
-    for size in reversed(sizes[1:]):
-        minor_first.append(linear % max(size, 1))
-        linear = linear // max(size, 1)
-    return [linear, *reversed(minor_first)] if sizes else []
+        linear = np.arange(start, min(start + CHUNK, count))
+        yield list(np.unravel_index(linear, dimensions)) if dimensions else []

@@ -261,10 +261,14 @@ class Shape(ShapeSizes):
         'f32[100,1000,10]{1,0,2}'
         """
         order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
+        return self._renumbered(order, self.layout.permute(order))
+
+    def _renumbered(self, numbers: Sequence[int | None], layout: Layout, size: int = 0) -> Shape:
+        """The shape of dimensions with these old numbers, in this layout; None is a new one of this size."""
         return self.replace(
-            dimensions=[self.dimensions[dim] for dim in order],
-            layout=self.layout.permute(order),
-            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in order],
+            dimensions=[size if dim is None else self.dimensions[dim] for dim in numbers],
+            layout=layout,
+            dynamic_dimensions=[dim is not None and self.dynamic_dimensions[dim] for dim in numbers],
         )
 
     def permute_dimensions_ignoring_layout(self, permutation: Iterable[SupportsIndex]) -> Shape:
@@ -332,11 +336,7 @@ class Shape(ShapeSizes):
         at = checks.insertion_point(at, self.rank, f" for {self}")
         size = checks.count("size", size, f" for {self}")
         layout = self.layout.insert_dimension(at, size if width is None else width, position)
-        return self.replace(
-            dimensions=(*self.dimensions[:at], size, *self.dimensions[at:]),
-            layout=layout,
-            dynamic_dimensions=(*self.dynamic_dimensions[:at], False, *self.dynamic_dimensions[at:]),
-        )
+        return self._renumbered([*range(at), None, *range(at, self.rank)], layout, size)
 
     def insert_dimensions(self, at: SupportsIndex, sizes: Iterable[SupportsIndex]) -> Shape:
         """Insert several dimensions in front of dimension `at`, the first of them the most major.
@@ -384,12 +384,8 @@ class Shape(ShapeSizes):
         'f32[3,4]{0,1}'
         """
         gone = checks.dimension_numbers(dimensions, self.rank, f" for {self}")
-        kept = [dim for dim in range(self.rank) if dim not in gone]
-        return self.replace(
-            dimensions=[self.dimensions[dim] for dim in kept],
-            layout=self.layout.delete_dimensions(gone),
-            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in kept],
-        )
+        layout = self.layout.delete_dimensions(gone)
+        return self._renumbered([dim for dim in range(self.rank) if dim not in gone], layout)
 
     def delete_dimension(self, dimension: SupportsIndex) -> Shape:
         """Delete one dimension; -1 is the last."""
@@ -408,13 +404,8 @@ class Shape(ShapeSizes):
 
     def drop_degenerate_dimensions(self) -> Shape:
         """Delete the dimensions of size 1 that are not padded."""
-        return self.delete_dimensions(
-            [
-                dim
-                for dim, (size, width) in enumerate(zip(self.dimensions, self.buffer_dimensions))
-                if size == width == 1
-            ]
-        )
+        sizes = enumerate(zip(self.dimensions, self.buffer_dimensions))
+        return self.delete_dimensions([dim for dim, (size, width) in sizes if size == width == 1])
 
     # ---- picture --------------------------------------------------------------------------------------
 
@@ -485,11 +476,7 @@ class Shape(ShapeSizes):
             and self.dynamic_dimensions == other.dynamic_dimensions
         )
 
-    def __hash__(self) -> int:
-        try:
-            return self._hash
-        except AttributeError:  # of a shape that a compiled function made
-            return hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions))
+    __hash__ = ShapeSizes.__hash__
 
     def __str__(self) -> str:
         """The text form, `f32[2,3]{0,1}`: the inverse of `parse_shape`.  A scalar prints without its empty layout."""

@@ -1,8 +1,4 @@
-"""The fields of a shape, whether they fit each other, and what follows from them: sizes, strides, the buffer.
-
-Sizes without a unit count elements; `nbytes` and names with `byte` count bytes.  Sequences over dimensions are
-in logical order unless the name says `minor_to_major`, `major_to_minor` or `physical`.
-"""
+"""The fields of a shape, whether they fit each other, and what follows from them: sizes, strides, the buffer."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from gpulayout.layout.digits import cuts
 from gpulayout.layout.dynamic import UNBOUNDED, checked_dimensions, checked_flags, size_text
 from gpulayout.layout.element_type import ElementType, TorchDType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.frozen import Frozen, cached_property
+from gpulayout.layout.frozen import Keyed, cached_property
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_fields import texts
 from gpulayout.layout.layout_text import as_layout
@@ -30,7 +26,7 @@ _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # `__init__` takes more than the fields
-class ShapeSizes(Frozen):
+class ShapeSizes(Keyed):
     """The fields of a `Shape`, which inherits them, and what follows from them."""
 
     element_type: ElementType
@@ -168,7 +164,31 @@ class ShapeSizes(Frozen):
         data split across memories.  Such shapes can still be parsed, compared and printed.
         XLA: `ValidateLayoutForShape`.
         """
-        check_storage(self.element_type, self.layout, checks.Later(self.__str__))
+        element_type, layout, bits = self.element_type, self.layout, self.layout.element_size_in_bits
+        if bits and bits != 8 * self.itemsize and not (element_type.is_sub_byte and bits == element_type.bits):
+            own = f"{element_type.bits} or " if element_type.is_sub_byte else ""
+            packed = [member for member in ElementType if member.is_sub_byte and member.bits == bits]
+            if element_type is ElementType.PRED:  # a signed type of 1 bit has -1 and 0, so True would become 0
+                packed = [member for member in packed if not member.is_signed]
+            hint = ""
+            if packed:
+                written = checks.either([f"dtype='{member}'" for member in packed])
+                hint = f". Elements of {checks.counted(bits, 'bit')} are {', '.join(packed)}: a move converts to them "
+                hint += f"with {written}"
+            raise LayoutError(
+                f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {self}: "
+                f"{element_type} takes {own}{8 * self.itemsize} bits{hint}"
+            )
+        for name in ("index_type", "pointer_type"):
+            if getattr(layout, name) is not None:
+                raise LayoutError(
+                    f"{name} {getattr(layout, name)} belongs to sparse layouts for {self}: the array is dense"
+                )
+        if layout.split_configs:
+            raise LayoutError(
+                f"split_configs {texts(layout.split_configs)} splits the array across several memories for {self}: "
+                "only an array in one memory can be moved"
+            )
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
@@ -304,8 +324,8 @@ class ShapeSizes(Frozen):
 
     def index_in_bounds(self, index: Iterable[SupportsIndex]) -> bool:
         """True for a logical index of the right rank with 0 <= index[d] < dimensions[d] for every d."""
-        found = checks.whole_numbers("index", index, f" for {self}")
-        return len(found) == self.rank and all(0 <= i < size for i, size in zip(found, self.bounds))
+        coordinates = checks.whole_numbers("index", index, f" for {self}")
+        return len(coordinates) == self.rank and all(0 <= i < size for i, size in zip(coordinates, self.bounds))
 
     # ---- text ------------------------------------------------------------------------------------------
 
@@ -316,8 +336,7 @@ class ShapeSizes(Frozen):
 
 def text_without_layout(element_type: ElementType, dimensions: Sequence[int], flags: Sequence[bool]) -> str:
     """The text of an element type, sizes, and whether each is dynamic: `f32[2,<=3]`."""
-    sizes = map(size_text, dimensions, flags) if True in flags else map(str, dimensions)
-    return f"{element_type}[{','.join(sizes)}]"
+    return f"{element_type}[{','.join(map(size_text, dimensions, flags))}]"
 
 
 # ---- whether dimensions, layout and element type fit each other -----------------------------------------
@@ -378,36 +397,3 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
         raise LayoutError(
             f"{field} {shown} is too large for {text}{layout}: {nbytes} bytes{zeros}, the limit is 2^63-1"
         )
-
-
-def check_storage(element_type: ElementType, layout: Layout, text: checks.Text) -> None:
-    """LayoutError unless one dense buffer can hold elements of this type in this layout; `text` is the shape."""
-    bits = layout.element_size_in_bits
-    if bits and bits != 8 * element_type.itemsize and not (element_type.is_sub_byte and bits == element_type.bits):
-        own = f"{element_type.bits} or " if element_type.is_sub_byte else ""
-        packed = [each for each in ElementType if each.is_sub_byte and each.bits == bits]
-        if element_type is ElementType.PRED:  # a signed type of 1 bit has -1 and 0, so True would become 0
-            packed = [each for each in packed if not each.is_signed]
-        raise LayoutError(
-            f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
-            f"{element_type} takes {own}{8 * element_type.itemsize} bits{_packed_types(packed, bits)}"
-        )
-    for name in ("index_type", "pointer_type"):
-        if getattr(layout, name) is not None:
-            raise LayoutError(
-                f"{name} {getattr(layout, name)} belongs to sparse layouts for {text}: the array is dense"
-            )
-    if layout.split_configs:
-        raise LayoutError(
-            f"split_configs {texts(layout.split_configs)} splits the array across several memories for {text}: "
-            "only an array in one memory can be moved"
-        )
-
-
-def _packed_types(types: list[ElementType], bits: int) -> str:
-    """What to write for elements of fewer bits than a byte, or nothing where no type has so many."""
-    if not types:
-        return ""
-    names = [each.value for each in types]
-    written = checks.either([f"dtype='{name}'" for name in names])
-    return f". Elements of {checks.counted(bits, 'bit')} are {', '.join(names)}: a move converts to them with {written}"

@@ -280,21 +280,21 @@ def layout_of(digits: Sequence[Digit], sizes: Sequence[int], what: str, instead:
 
 def _widened(digits: Sequence[Digit], sizes: Sequence[int], problem: str) -> tuple[list[Digit], dict[Digit, int]]:
     """Digits, most minor first, the highest of each dimension as wide as its gap, and the widths of the others."""
-    found, widths = [], {}
+    widened, widths = [], {}
     for lower, upper in zip(digits, digits[1:]):
         width, rest = divmod(upper.stride, lower.stride)
         if width < lower.extent:
             pair = f"{upper.dim} ({upper.extent}:{upper.stride}) and mode {lower.dim} ({lower.extent}:{lower.stride})"
             raise LayoutError(f"{problem} {pair} overlap or interleave")
         if rest:
-            found.append(lower)
+            widened.append(lower)
             continue
         if lower.step * lower.extent == sizes[lower.dim]:
             lower = lower._replace(extent=width)
         elif width > lower.extent:
             widths[lower] = width
-        found.append(lower)
-    return [*found, digits[-1]], widths
+        widened.append(lower)
+    return [*widened, digits[-1]], widths
 
 
 def _widening_tiles(entries: list[Entry], widths: dict[Digit, int], lowest: int) -> tuple[list[Tile], list[Entry]]:
@@ -307,7 +307,7 @@ def _widening_tiles(entries: list[Entry], widths: dict[Digit, int], lowest: int)
     sizes = [widths.get(entry[0], entry[0].extent) if entry else 1 for entry in entries]
     if lowest > 1:
         sizes[-1] = lowest
-    first = next((place for place, entry in enumerate(entries) if entry and entry[0] in widths), len(entries) - 1)
+    first = next((number for number, entry in enumerate(entries) if entry and entry[0] in widths), len(entries) - 1)
     empty: list[Entry] = [()] * len(sizes[first:])
     return [*tiles, Tile(sizes[first:])], entries[:first] + empty + entries[first:]
 
@@ -363,11 +363,11 @@ def _longest_run(entries: list[Entry], wanted: list[Digit]) -> tuple[list[Entry]
     lower = list(entries)
     after = 0
     for digit in wanted:
-        place = next((n for n in range(after, len(entries)) if entries[n][:1] == (digit,)), None)
-        if place is None:
+        leading = next((number for number in range(after, len(entries)) if entries[number][:1] == (digit,)), None)
+        if leading is None:
             break
-        upper[place], lower[place] = entries[place][:1], entries[place][1:]
-        after = place + 1
+        upper[leading], lower[leading] = entries[leading][:1], entries[leading][1:]
+        after = leading + 1
     return upper, lower
 
 

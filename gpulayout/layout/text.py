@@ -115,10 +115,10 @@ def _usual(text: str) -> Shape | None:
 
     None for other text and for text with an error: the reader says where it is.
     """
-    found = _USUAL.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _USUAL.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return None
-    name, sizes, order = found.groups()
+    name, sizes, order = match.groups()
     try:
         layout = None if order is None else Layout(tuple(map(int, order.split(","))))
         return Shape(ElementType(name), tuple(map(int, sizes.split(","))) if sizes else (), layout)
@@ -182,10 +182,7 @@ def read_shape(reader: Reader, depth: int = 0) -> AnyShape:
     if reader.ahead("("):
         return _tuple(reader, depth)
     if reader.accept_name("b"):
-        reader.mark("(")
-        shape = _array(reader)
-        reader.mark(")")
-        return BufferShape(shape)
+        return BufferShape(reader.enclosed(lambda: _array(reader)))
     return read_leaf(reader)
 
 
@@ -203,11 +200,7 @@ def _tuple(reader: Reader, depth: int) -> TupleShape:
     if depth == MAX_DEPTH:
         raise reader.error(f"more than {MAX_DEPTH} nested tuples")
     reader.mark("(")
-    shapes = []
-    if not reader.ahead(")"):
-        shapes.append(read_shape(reader, depth + 1))
-        while reader.accept(","):
-            shapes.append(read_shape(reader, depth + 1))
+    shapes = reader.listed(lambda: read_shape(reader, depth + 1), ")")
     reader.mark(")")
     return TupleShape(shapes)
 
@@ -225,9 +218,7 @@ def _array(reader: Reader) -> Shape:
     if not reader.accept("["):
         example = f"a scalar is {name}[]" if reader.kind == "end" else f"as in {name}[2,3]"
         raise reader.error(f"expected '[' ({example})")
-    sizes = [] if reader.ahead("]") else [_size(reader)]
-    while reader.accept(","):
-        sizes.append(_size(reader))
+    sizes = reader.listed(lambda: _size(reader), "]")
     if reader.kind == "name" and reader.value.startswith("x"):
         raise reader.error("expected ']' (commas separate sizes, as in f32[2,3])")
     reader.mark("]")
@@ -268,7 +259,7 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
     >>> str(as_shape("f32[2,3]"))
     'f32[2,3]{1,0}'
     """
-    if type(value) is Shape:
+    if isinstance(value, Shape):
         return value
     if isinstance(value, str):
         if "->" in value and is_only_layout(value):
@@ -283,8 +274,6 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
         if value.isidentifier() and value not in list(ElementType):
             raise ShapeTextError(f"{role} {value_text(value)} is not a shape: write one, such as 'f32[2,3]{{0,1}}'")
         return _parsed(value)
-    if isinstance(value, Shape):
-        return value
     raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value)}")
 
 

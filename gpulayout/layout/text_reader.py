@@ -108,19 +108,28 @@ class Reader:
             )
         return value
 
-    def number_list(self, what: str) -> list[int]:
-        """One number or more, with commas between them."""
-        found = [self.number(what)]
+    def listed(self, read: Callable[[], Made], close: str = "") -> list[Made]:
+        """What `read` reads once or more, with commas between; also nothing, where the mark `close` comes next."""
+        if close and self.ahead(close):
+            return []
+        values = [read()]
         while self.accept(","):
-            found.append(self.number(what))
-        return found
+            values.append(read())
+        return values
+
+    def enclosed(self, read: Callable[[], Made]) -> Made:
+        """What `read` reads in parentheses."""
+        self.mark("(")
+        value = read()
+        self.mark(")")
+        return value
 
     def parenthesis(self) -> tuple[str, int]:
         """The raw text in parentheses, which has none inside, and its position."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, found = self._next, NO_PARENTHESES.match(self.text, self._next)
-        close = found.end() if found else start  # it matches empty text too
+        start = self._next
+        close = NO_PARENTHESES.match(self.text, start).end()  # type: ignore[union-attr]  # it matches any text
         if not self.text.startswith(")", close):
             raise self.error("expected ')'", close)
         self.go(close + 1)
@@ -142,8 +151,8 @@ class Reader:
     def error(self, message: str, position: int | None = None) -> ShapeTextError:
         """An error that points at a position, by default that of the next token."""
         position = self.position if position is None else position
-        found = _shown_character(self.text[position]) if position < len(self.text) else "the end"
-        return ShapeTextError(f"{message}, at character {position} ({found}) of {self.shown(position)}", position)
+        next_one = _shown_character(self.text[position]) if position < len(self.text) else "the end"
+        return ShapeTextError(f"{message}, at character {position} ({next_one}) of {self.shown(position)}", position)
 
     def shown(self, position: int) -> str:
         """The text for an error message: of long text only the part around a position."""

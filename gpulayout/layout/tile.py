@@ -7,7 +7,6 @@ the next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 30
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, SupportsIndex
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, numbers_in, of_one_sequence
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
-from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.frozen import Frozen, Sign
 
 
-class Combine(enum.Enum):
+class Combine(Sign):
     """`COMBINE`, written `*` in text: a tile entry that joins a dimension with the next more minor one before the cut.
 
     It is not a number, so arithmetic with it fails.
@@ -34,16 +33,6 @@ class Combine(enum.Enum):
     """
 
     COMBINE = "*"
-
-    def __str__(self) -> str:
-        return "*"
-
-    def __repr__(self) -> str:
-        return "COMBINE"
-
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
-        """Pickled as the name `gpulayout.COMBINE`."""
-        return "COMBINE"
 
 
 COMBINE = Combine.COMBINE
@@ -91,17 +80,16 @@ class Tile(Frozen):
         def __init__(self, dimensions: Iterable[SupportsIndex | Combine | str]) -> None: ...
 
     def __post_init__(self) -> None:
-        given = self.dimensions
-        is_scalar = getattr(given, "shape", None) == ()  # of NumPy, which can be iterated over only by its type
-        if isinstance(given, (str, bytes)) or is_scalar or not isinstance(given, Iterable):
-            found = checks.shown((given,)) if checks.are_sizes((given,)) else None
-            if isinstance(given, str):
-                found = numbers_in(given.removeprefix("T"))
-            hint = f", write {found}" if found else ""
+        values = self.dimensions
+        is_scalar = getattr(values, "shape", None) == ()  # of NumPy, which can be iterated over only by its type
+        if isinstance(values, (str, bytes)) or is_scalar or not isinstance(values, Iterable):
+            sizes_text = checks.shown((values,)) if checks.are_sizes((values,)) else None
+            sizes_text = numbers_in(values.removeprefix("T")) if isinstance(values, str) else sizes_text
+            hint = f", write {sizes_text}" if sizes_text else ""
             raise LayoutTypeError(
-                f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}"
+                f"tile {checks.value_text(values)} is not a sequence of sizes: it is {checks.type_text(values)}{hint}"
             )
-        entries = tuple(COMBINE if isinstance(entry, str) and entry == "*" else entry for entry in given)
+        entries = tuple(COMBINE if isinstance(entry, str) and entry == "*" else entry for entry in values)
         sizes = iter(checks.sizes("tile", [entry for entry in entries if entry is not COMBINE]))
         entries = tuple(entry if entry is COMBINE else next(sizes) for entry in entries)
         if not entries:
@@ -162,11 +150,11 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
 
 def _of_text(text: str) -> str:
     """What to write instead of text such as `T(8,128)(2,1)`."""
-    tiles = re.fullmatch(r"T?((?:\([0-9, ]+\))+)", text[:200])
-    found = [numbers_in(tile) for tile in re.findall(r"\([^()]*\)", tiles[1])] if tiles else []
-    if not found or None in found:
+    match = re.fullmatch(r"T?((?:\([0-9, ]+\))+)", text[:200])
+    tiles = [numbers_in(tile) for tile in re.findall(r"\([^()]*\)", match[1])] if match else []
+    if not tiles or None in tiles:
         return ": write ((8, 128),)"
-    return f": write ({', '.join(map(str, found))}{',' if len(found) == 1 else ''})"
+    return f": write ({', '.join(map(str, tiles))}{',' if len(tiles) == 1 else ''})"
 
 
 def reach(tiles: Iterable[Tile]) -> int:

@@ -325,17 +325,16 @@ def launch_pieces(pieces: Pieces) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces that write something, for one array of all parameters, and how many values of each are in it."""
     pieces = tuple(piece for piece in pieces if piece.move.place_count)
     moves = [piece.move for piece in pieces if isinstance(piece.move, ConvertMove)]
-    sizes = tuple(max(column) + 1 for column in zip(*(_last_places(move) for move in moves)))
+    highest = [  # places of each parameter that a move reads
+        [
+            start + sum((axis.extent - 1) * max(step, 0) for axis, step in zip(move.axes, steps))
+            for start, steps in zip(move.parameter_offsets, move.parameter_strides)
+        ]
+        for move in moves
+    ]
+    sizes = tuple(max(column) + 1 for column in zip(*highest))
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     return tuple(_from(piece, starts) for piece in pieces), sizes
-
-
-def _last_places(move: ConvertMove) -> list[int]:
-    """The highest place of each parameter that a move reads."""
-    return [
-        start + sum((axis.extent - 1) * max(step, 0) for axis, step in zip(move.axes, steps))
-        for start, steps in zip(move.parameter_offsets, move.parameter_strides)
-    ]
 
 
 def _from(piece: Piece, starts: Sequence[int]) -> Piece:

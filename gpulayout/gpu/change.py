@@ -71,9 +71,9 @@ class Change:
         """The macros of a kernel whose axis 0 is `minor`, which may be one of all `axes`."""
         own, others = self.strides_of(minor), [self.strides_of(axis) for axis in axes if axis[2:] != minor[2:]]
         varies = 0
-        for place in range(len(self.starts)):
-            along = ALONG_AXIS_0 * bool(own[place]) | ALONG_OTHERS * any(strides[place] for strides in others)
-            varies |= along << 2 * place
+        for number in range(len(self.starts)):
+            along = ALONG_AXIS_0 * bool(own[number]) | ALONG_OTHERS * any(strides[number] for strides in others)
+            varies |= along << 2 * number
         return (
             *arithmetic_macros(self.arithmetic),
             ("GPL_PARAMETERS", len(self.starts)),

@@ -128,7 +128,7 @@ def _stacked(work: MoveWork, tile: tuple[int, int, int]) -> KernelPlan | None:
     stack = next((axis for axis in others if axis[2:] == steps and not axis.is_padded), None)
     if stack is None or not whole or work.varies:
         return None
-    depth = min(tile_elements(width) // steps[0], shared_elements(width) // (pitch * tile_b), stack.extent)
+    depth = min(ANY_TILE_BYTES // width // steps[0], shared_elements(width) // (pitch * tile_b), stack.extent)
     if depth < 2:
         return None
     groups = Axis(math.ceil(stack.extent / depth), stack.extent, steps[0] * depth, steps[1] * depth)
@@ -208,13 +208,8 @@ def _tiles(
 # ---- sizes of tiles: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
 
 
-def tile_elements(width: int) -> int:
-    """The most elements of a tile in kernels/tile_any.cu."""
-    return ANY_TILE_BYTES // width
-
-
 def shared_elements(width: int) -> int:
-    """Elements of its shared memory: more than a tile, for the pitch."""
+    """Elements of the shared memory of kernels/tile_any.cu: more than a tile, for the pitch."""
     return ANY_SHARED_BYTES // width
 
 
@@ -293,10 +288,10 @@ def flexible_tile(
     step_a, step_b = steps
     run = max(min(256 // width, 128), 16) if width != 2 else 64
     along_a = min(_up(extent_a, step_a), run)
-    along_b = _longest(width, extent_b, step_b, lambda b: pitch(along_a, b) * b, tile_elements(width) // along_a)
+    along_b = _longest(width, extent_b, step_b, lambda b: pitch(along_a, b) * b, ANY_TILE_BYTES // width // along_a)
     if along_b >= extent_b and along_a < extent_a:
         along_a = _longest(
-            width, extent_a, step_a, lambda a: pitch(a, along_b) * along_b, tile_elements(width) // along_b
+            width, extent_a, step_a, lambda a: pitch(a, along_b) * along_b, ANY_TILE_BYTES // width // along_b
         )
     if min(along_a, extent_a) * min(along_b, extent_b) < SMALLEST_TILE:
         return None

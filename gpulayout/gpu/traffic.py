@@ -60,7 +60,7 @@ class Requests(NamedTuple):
         asked = self.lanes * self.access
         starts = range(0, SECTOR, self.start)
         of_run = sum(-(-(start + self.run) // SECTOR) for start in starts) / len(starts)
-        # and the fraction of requests that begin inside a sector that the previous request also touches
+        # a request that begins inside a sector touches one that the request before touches too
         unit = math.gcd(asked, self.run)
         places = range(0, min(self.run, 64 * unit), unit)
         cut = [place > 0 and (start + place) % SECTOR > 0 for start in starts for place in places]

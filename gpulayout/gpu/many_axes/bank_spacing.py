@@ -51,15 +51,6 @@ class Walks(NamedTuple):
         """Entries of the table: 32 lanes and all rows, for both sides."""
         return 2 * LANES + self.read.row_count + self.write.row_count
 
-    def fits(self, width: int) -> bool:
-        """True if the kernel has room for the box and its table, the factors of their sums, and the checks of rows."""
-        walks = self.read, self.write
-        return (
-            BOX_ENTRY_BYTES * self.entries + self.span * width <= BOX_SHARED_BYTES
-            and sum(map(factor_count, walks)) <= BOX_FACTORS
-            and max(map(check_bits, walks)) <= MAX_CHECK_BITS
-        )
-
     @property
     def is_single(self) -> bool:
         """True if a side moves single elements."""
@@ -120,7 +111,9 @@ def box_walks(
 
 
 def _walked(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_WalkedSide]) -> Walks | None:
-    """The walks with these steps; None if the box does not fit in shared memory."""
+    """The walks with these steps; None if the kernel has no room for the box and its table, the factors of their sums,
+    or the checks of rows.
+    """
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
     if span * width > BOX_SHARED_BYTES:
@@ -130,7 +123,12 @@ def _walked(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_WalkedSide]
     # A piece enters shared memory in one access, but leaves it element by element.
     accesses = read.row_count * (REST + ways[0]) + write.row_count * (REST + ways[1] * len(write.apart))
     walks = Walks(box, steps, span, read, write, (max(ways) > FEW, accesses))
-    return walks if walks.fits(width) else None
+    fits = (
+        BOX_ENTRY_BYTES * walks.entries + span * width <= BOX_SHARED_BYTES
+        and factor_count(read) + factor_count(write) <= BOX_FACTORS
+        and max(check_bits(read), check_bits(write)) <= MAX_CHECK_BITS
+    )
+    return walks if fits else None
 
 
 def _side(axes: Sequence[Axis], box: SharedBox, width: int, side: int, phase: int) -> _WalkedSide:
@@ -202,10 +200,10 @@ class _StepSearch:
 
     def steps(self) -> tuple[int, ...]:
         """The steps of all axes, by their numbers; if all cause conflicts, those that cause few."""
-        self._place(0, 1, 0)
+        self._choose(0, 1, 0)
         return self._best
 
-    def _place(self, number: int, room: int, lost: int) -> None:
+    def _choose(self, number: int, room: int, lost: int) -> None:
         """Choose the steps of the order's axes from this number on, the first at least `room`.
 
         lost   conflicts of the axes before
@@ -221,13 +219,13 @@ class _StepSearch:
             self._budget -= 1
             if more:
                 continue
-            self._place(number + 1, step * self._sizes[k], lost)
+            self._choose(number + 1, step * self._sizes[k], lost)
             if not self._fewest or self._budget < 0:
                 return
         more, step = min(attempts)
         self._steps[k] = step
         if 0 < more < self._fewest:
-            self._place(number + 1, step * self._sizes[k], more)
+            self._choose(number + 1, step * self._sizes[k], more)
 
     def _free_steps(self, number: int, room: int) -> Iterable[int]:
         """The steps to try for an axis, from `room` on: whole words, except in the run; the first axis has step 1."""
@@ -255,8 +253,11 @@ def _lost(side: _WalkedSide, sizes: Sequence[int], steps: Sequence[int]) -> int:
             for place in places
         ]
     served, unit = 128 // max(side.width, 4), max(_WORD // side.width, 1)
-    words = [{place // unit for place in places[first : first + served]} for first in range(0, len(places), served)]
-    return sum([len(part) - len({number % served for number in part}) for part in words])
+    if served == LANES:
+        words = {place // unit for place in places}
+        return len(words) - len({number % LANES for number in words})
+    parts = [places[first : first + served] for first in range(0, len(places), served)]
+    return len(places) - sum([len({place % served for place in part}) for part in parts])
 
 
 def _prefix(sizes: Sequence[int], order: Sequence[int], run: int) -> list[int]:

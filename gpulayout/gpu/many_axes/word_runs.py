@@ -104,7 +104,7 @@ class WordBox(NamedTuple):
 
 def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
     """The plan; None if no box fits, or if all take too many instructions for an element."""
-    low, high = (place // work.width for place in work.move.source_span)
+    low, high = (offset // work.width for offset in work.move.source_span)
     # the kernel compares places with both ends of the source, which may be further apart than any offset is long
     bits = offset_bits(work.axes, high - low)
     walk = best_words(work.axes, work.width, bits)

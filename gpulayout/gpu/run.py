@@ -342,7 +342,7 @@ class StepLaunches:
 
     def __init__(self, backend: CudaBackend, steps: Steps) -> None:
         self._backend, self._steps = backend, steps
-        self._starts: dict[tuple[Any, ...], Start] = {}
+        self._start_of_move = functools.cache(backend.start_of_move)
 
     def execute(self, buffer: Any, workspace: Any) -> None:
         """See `PreparedSteps.execute`.  All kernels are compiled before the first launch.
@@ -350,8 +350,8 @@ class StepLaunches:
         When a CUDA graph runs, the workspace of the call that it captured may hold other arrays, so that is an error.
         """
         locate = self._backend.runtime.locate
-        (first, device), (other, _) = locate(buffer), locate(workspace)
-        memory = first, other
+        (buffer_address, device), (workspace_address, _) = locate(buffer), locate(workspace)
+        memory = buffer_address, workspace_address
         if self._backend.is_capturing(device):
             raise BufferError(
                 "a relayout in place cannot be captured in a CUDA graph, because its workspace is given back after the "
@@ -361,11 +361,7 @@ class StepLaunches:
         for step in self._steps:
             for move, from_workspace, source, to_workspace, target in step.copies():
                 addresses = memory[from_workspace] + source, memory[to_workspace] + target
-                key = (move, device, *phases(move, *addresses))
-                start = self._starts.get(key)
-                if start is None:
-                    start = self._starts[key] = self._backend.start_of_move(move, *key[2:], device)
-                launches.append((start, addresses))
+                launches.append((self._start_of_move(move, *phases(move, *addresses), device), addresses))
         for start, addresses in launches:
             start(*addresses)
 

@@ -299,17 +299,14 @@ def flexible_tile(
 
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
-    """The longest side of a tile: the whole extent if it fits, else as many sectors as fit, or else steps."""
+    """The longest side of a tile: the whole extent if it fits, else as many sectors as fit, one at least."""
     whole, cut = _up(extent, step), math.lcm(step, max(SECTOR // width, 1))
     if whole <= most and shared(whole) <= shared_elements(width):
         return whole
-    for unit in (cut, step):
-        size = most // unit * unit
-        while size and shared(size) > shared_elements(width):
-            size -= unit
-        if size:
-            return size
-    return step
+    size = most // cut * cut
+    while shared(size) > shared_elements(width):
+        size -= cut
+    return size
 
 
 def _up(extent: int, step: int) -> int:

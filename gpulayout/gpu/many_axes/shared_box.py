@@ -88,8 +88,7 @@ def boxes(axes: Sequence[Axis], width: int, most: int = 0) -> Iterator[SharedBox
         if key not in costs:
             costs[key] = _cost(axes, sizes, elements, (read, write), sides)
     for key in sorted(costs, key=costs.__getitem__):
-        if costs[key] < math.inf:
-            yield _box(axes, dict(key), sides, costs[key])
+        yield _box(axes, dict(key), sides, costs[key])
 
 
 def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
@@ -181,15 +180,13 @@ def _cost(
     cut_runs: tuple[_CutRun, _CutRun],
     sides: Sequence[_RunSide],
 ) -> float:
-    """Roughly how many times the bytes of a box are moved, 2.25 at best; infinite if more than two axes are cut.
+    """Roughly how many times the bytes of a box are moved, 2.25 at best.
 
     The cost model cannot rank boxes: it needs a launch with finished walks, and here hundreds of boxes are compared to
     find the few that walks are planned for.
     """
-    cut = [k for k, size in sizes.items() if size < axes[k].extent]
-    if len(cut) > 2:
-        return math.inf
-    idle = math.prod([-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut])
+    # at most two axes are cut, one in the run of each side
+    idle = math.prod([-(-axes[k].extent // size) * size / axes[k].extent for k, size in sizes.items()])
     costs = []
     for run, side in zip(cut_runs, sides):
         length = _run_length(axes, sizes, side.order)  # longer if the other side takes more of these axes

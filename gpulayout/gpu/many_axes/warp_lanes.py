@@ -90,11 +90,11 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     together   True when these must be neighbours in shared memory too
     aligned    True when runs begin at sectors, so that rows should too
 
-    >>> way = walk([LaneDigit(64, 1, 1), LaneDigit(2, 1000, 65)], 4, 1, True, True)
-    >>> way.lane_count, way.full, [digit.size for digit in way.rows]
+    >>> walked = walk([LaneDigit(64, 1, 1), LaneDigit(2, 1000, 65)], 4, 1, True, True)
+    >>> walked.lane_count, walked.full, [digit.size for digit in walked.rows]
     (32, 4, [2, 2])
-    >>> way = walk([LaneDigit(49, 1, 1), LaneDigit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
-    >>> way.lane_count, way.last_lanes, way.full, way.row_count
+    >>> walked = walk([LaneDigit(49, 1, 1), LaneDigit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
+    >>> walked.lane_count, walked.last_lanes, walked.full, walked.row_count
     (25, 24, 5, 10)
     """
     apart, left = _accesses(merged(digits), word, together)

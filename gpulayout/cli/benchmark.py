@@ -211,8 +211,8 @@ def jobs(backend: Backend, shape: Shape, logical: Indices, linear: Indices) -> I
 def _kernel(name: str, backend: CudaBackend, shape: Shape, source: AnyArray, out: AnyArray) -> Call:
     """The launch of a conversion that checks its indices.  The flag for the first bad one is never read."""
     program, runtime = conversion(name, shape).program, backend.runtime
-    source_address, device = runtime.place(source)
-    out_address, _ = runtime.place(out)
+    source_address, device = runtime.locate(source)
+    out_address, _ = runtime.locate(out)
     count = out.size if name == "linearize" else source.size
     launch = index_launch(program, count, "raise", (8, True), 8)
     start = runtime.prepare(device, launch)

@@ -4,21 +4,21 @@ Where source and target have different minor axes, kernels/bits_turn.cu and bits
 elements in registers; kernels/bits.cu and bits_any.cu take everything else, slot by slot or in words.
 
 A byte of the source holds neighbours along the source's minor axis, and a byte of the target along the target's.  A
-square block of slots is whole bytes, or whole words, on both sides.  Its rows are read, transposed in registers, and
-written as rows of the target.  A unit is one such byte or word.
+square block of slots is whole words on both sides.  Its rows are read, transposed in registers, and written as rows of
+the target.
 
-    s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in units of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
+    s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in words of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
 
-Distances between blocks must be whole units, so sizes and strides have to be multiples of a unit's slots.
+For bits_turn.cu distances between blocks must be whole words, so sizes and strides are multiples of a word's slots.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
+from gpulayout.gpu.element_width import TARGET, VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, ITEMS, MOST_READ, MOST_WRITTEN, THREADS
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, offset_bits, planned
 from gpulayout.layout.checks import counted
@@ -26,7 +26,7 @@ from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 
-TILE = 8  # units along the target that the lanes of a warp write side by side: a sector of 32 bytes
+GROUP = 8  # words along the target that the lanes of a warp write side by side: a sector of 32 bytes
 AXES = (4, 8, 64)  # compiled numbers of axes: few, since each is compiled for nine pairs of widths
 TURN_AXES = (2, 4, 8)  # those of bits_turn_any.cu, which is compiled for three; more axes are too short for blocks
 _WORD = 4  # bytes that a thread of the transposing kernels writes, and that others read of a packed source
@@ -41,45 +41,29 @@ _TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estim
 _TURN_ANY = Kernel("bits", "bits_turn_any.cu", "gpl_bits_turn_any", shared_bytes=0, is_estimated=False)
 
 
-class _Tiles(NamedTuple):
-    """Tiles of a move in blocks: blocks of a tile along the target, tiles along it, and rows of blocks in all tiles."""
-
-    blocks: int
-    along: int
-    rows: int
-
-
 def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan:
     """The launch.  Buffers of packed elements may begin at any byte."""
-    if plan := _turn_plan(move, source_phase, target_phase):
+    if plan := _turn_plan(move, (source_phase, target_phase)):
         return plan
-    work = MoveWork(move, 1, filled(move.axes), 0, target_phase, (_why(move),))
-    widths = packing_macros(move)
-    if move.is_dense:
-        group = group_bytes(move.source_bits, move.target_bits)
-        head = target_phase % group
-        groups = math.ceil((head + move.bytes_written) / group)
-        plan = planned(
-            work,
-            _DENSE,
-            group,
-            math.ceil(groups / THREADS),
-            MoveFields(move.slots, first=head, second=move.start),
-            variant=widths,
-            reach=move.source_span[1] + _PHASES if move.source_bits == 8 else 0,
-        )
-        steps = move.axes[0].source_stride != 1  # slot by slot; else in words of a packed source, or in vectors
-        plan = replace(plan, reads=Access(1 if steps else VECTOR_BYTES if move.source_bits == 8 else _WORD))
-    else:
-        plan = planned(
-            work,
-            _ANY,
-            1,
-            math.ceil(move.bytes_written / (THREADS * ITEMS)),
-            MoveFields(move.bytes_written, second=move.start),
-            variant=widths,
-        )
-    return replace(plan, axes=move.axes)
+    work, widths = MoveWork(move, 1, filled(move.axes), (0, target_phase), (_why(move),)), packing_macros(move)
+    if not move.is_dense:
+        fields = MoveFields(move.bytes_written, second=move.start)
+        plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), fields, variant=widths)
+        return replace(plan, axes=move.axes)
+    group = group_bytes(move.source_bits, move.target_bits)
+    head = target_phase % group
+    plan = planned(
+        work,
+        _DENSE,
+        group,
+        math.ceil((head + move.bytes_written) / (group * THREADS)),
+        MoveFields(move.slots, first=head, second=move.start),
+        variant=widths,
+        reach=move.source_span[1] + _PHASES if move.source_bits == 8 else 0,
+    )
+    steps = move.axes[0].source_stride != 1  # slot by slot; else in words of a packed source, or in vectors
+    read = 1 if steps else VECTOR_BYTES if move.source_bits == 8 else _WORD
+    return replace(plan, axes=move.axes, reads=Access(read))
 
 
 def filled(axes: tuple[Axis, ...], counts: tuple[int, ...] = AXES) -> tuple[Axis, ...]:
@@ -124,80 +108,107 @@ def _why(move: PackedMove) -> str:
     )
 
 
-def _turn_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
-    """The launch; None if the elements do not move in blocks."""
-    found = source_minor(move)
-    if not found:
+# ---- blocks that are transposed ------------------------------------------------------------------------------------
+
+
+def _turn_plan(move: PackedMove, phases: tuple[int, int]) -> KernelPlan | None:
+    """The launch; None if the elements do not move in blocks.
+
+    They do if both sides are packed, another axis is minor in the source than in the target, and no tail is padded.
+    """
+    minor, *others = move.axes
+    if (
+        move.source_bits != move.target_bits
+        or minor.target_stride != 1
+        or move.slots != math.prod(axis.extent for axis in move.axes)
+    ):
         return None
-    if not (source_phase | target_phase) % _WORD and (plan := _whole_words(move)):
-        return plan
-    others = (axis for axis in move.axes[1:] if axis is not found)
-    return _any_rows(move, (move.axes[0], found, *others), target_phase)
+    source_minor = next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
+    if not source_minor:
+        return None
+    axes = (minor, source_minor, *[axis for axis in others if axis is not source_minor])
+    # A padding element is repeated through a byte.
+    padded = replace(move, pad=bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))]))
+    plan = None if any(phase % _WORD for phase in phases) else _whole_words(padded, axes)
+    return plan or _any_rows(padded, axes, phases[TARGET])
 
 
 def _reason(move: PackedMove, rows: str) -> str:
-    side = 8 * _WORD // move.bits
+    slots = 8 * _WORD // move.bits
     return (
-        f"the minor axes of source and target differ{rows}, so blocks of {side} x {side} elements of "
+        f"the minor axes of source and target differ{rows}, so blocks of {slots} x {slots} elements of "
         f"{counted(move.bits, 'bit')} are transposed in registers"
     )
 
 
-def _pad(move: PackedMove) -> bytes:
-    """The padding element repeated through a byte."""
-    return bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))])
+def _whole_words(move: PackedMove, axes: tuple[Axis, ...]) -> KernelPlan | None:
+    """The launch of a move whose blocks are whole words on both sides; None if they are not.
 
-
-def _whole_words(move: PackedMove) -> KernelPlan | None:
-    """The launch of a move whose blocks are whole words on both sides; None if they are not."""
-    turn = turned(move, 8 * _WORD)
-    if not turn:
+    axes   of the move: the minor axis of the target, that of the source, the others
+    """
+    slots = 8 * _WORD // move.bits
+    minor, source_minor, *others = axes
+    sizes = (*minor[:3], *source_minor[:2], source_minor.target_stride, move.start)
+    if any(number % slots for number in (*sizes, *[stride for axis in others for stride in axis[2:]])):
         return None
-    axes = tiled(turn.axes)
-    blocks = math.prod(axis.extent for axis in axes)
+    blocks = [
+        Axis(minor.extent // slots, minor.bound // slots, minor.source_stride, 1),
+        Axis(source_minor.extent // slots, source_minor.bound // slots, 1, source_minor.target_stride),
+        *[Axis(extent, bound, source // slots, target // slots) for extent, bound, source, target in others],
+    ]
+    axes = _grouped(blocks)
+    total = math.prod(axis.extent for axis in axes)
     plan = planned(
-        MoveWork(replace(move, pad=_pad(move)), _WORD, filled(axes), 0, 0, (_reason(move, ""),)),
+        MoveWork(move, _WORD, filled(axes), (0, 0), (_reason(move, ""),)),
         _TURN,
         _WORD,
-        math.ceil(blocks / THREADS),
-        MoveFields(blocks, first=turn.target_step, second=turn.source_step),
+        math.ceil(total / THREADS),
+        MoveFields(total, first=source_minor.target_stride // slots, second=minor.source_stride // slots),
         variant=packing_macros(move),
         reach=max(move.source_span[1], move.target_span[1]) // _WORD,
     )
     return replace(plan, axes=axes)
 
 
+def _grouped(blocks: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The same loops, with the first split in two: as many words as lanes write side by side stay in it, and the loop
+    over these groups becomes the third.
+    """
+    minor, second, *others = blocks
+    size = max(size for size in range(1, GROUP + 1) if minor.extent % size == 0 == minor.bound % size)
+    groups = Axis(minor.extent // size, minor.bound // size, minor.source_stride * size, minor.target_stride * size)
+    loops = (Axis(size, size, minor.source_stride, minor.target_stride), second, groups, *others)
+    return tuple(loop for loop in loops if loop.extent > 1) or loops[:1]
+
+
 def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> KernelPlan | None:
     """The launch of a move whose rows begin anywhere; None if they are shorter than a word, or fill too little of the
     blocks.
 
-    axes   of the move: the minor axis of the target, that of the source, the others
+    axes   as in `_whole_words`
     """
-    minor, found, *others = axes
-    side, reach = 8 * _WORD // move.bits, move.slots + THREADS * 8 * _WORD
+    minor, source_minor, *others = axes
+    slots, reach = 8 * _WORD // move.bits, move.slots + THREADS * 8 * _WORD
     words_read = words_of_block(move.bits, offset_bits(axes, reach))
-    wide = side * words_read
+    wide = slots * words_read
     # The last slot of a word at which a row begins; a row that begins inside its first word takes up to one more.
-    latest = side - math.gcd(side, target_phase * 8 // move.bits, *(axis.target_stride for axis in axes[1:]))
-    words, across = math.ceil((minor.extent + latest) / side), math.ceil(found.extent / wide)
+    latest = slots - math.gcd(slots, target_phase * 8 // move.bits, *(axis.target_stride for axis in axes[1:]))
+    words, across = math.ceil((minor.extent + latest) / slots), math.ceil(source_minor.extent / wide)
     rows = across * math.prod(axis.extent for axis in others)
-    tiles = _tiles(words, rows)
+    along, down, blocks = _tiles(words, rows)
     if (
-        minor.extent < side
+        minor.extent < slots
         or len(axes) > max(TURN_AXES)
-        or move.slots * MOST_UNFILLED < (words + tiles.along) * tiles.rows * side * wide
+        or move.slots * MOST_UNFILLED < (words + along) * down * slots * wide
     ):
         return None
-    work = MoveWork(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
-    rows_apart = found.target_stride // minor.extent if move.is_dense else 0
+    rows_apart = source_minor.target_stride // minor.extent if move.is_dense else 0
     plan = planned(
-        work.because(_reason(move, " and rows begin inside words")),
+        MoveWork(move, 1, filled(axes, TURN_AXES), (0, 0), (_reason(move, " and rows begin inside words"),)),
         _TURN_ANY,
         _WORD,
-        tiles.along * tiles.rows * tiles.blocks // THREADS,
-        MoveFields(
-            rows, (tiles.along, across), (THREADS // tiles.blocks, tiles.blocks), first=rows_apart, second=move.start
-        ),
+        along * down * blocks // THREADS,
+        MoveFields(rows, (along, across), (THREADS // blocks, blocks), first=rows_apart, second=move.start),
         variant=(*packing_macros(move), ("GPL_WORDS", words_read)),
         reach=reach,
     )
@@ -209,75 +220,15 @@ def words_of_block(bits: int, index_bits: int) -> int:
     return 2 if bits == 4 or (bits == 2 and index_bits == 32) else 1
 
 
-def _tiles(words: int, rows: int) -> _Tiles:
-    """The tiles for rows of `words` words, with the least work.  The blocks of a tile make one word less than they are.
+def _tiles(words: int, rows: int) -> tuple[int, int, int]:
+    """The tiles for rows of `words` words, with the least work: (tiles along the target, rows of blocks in all tiles,
+    blocks of a tile along the target).  The blocks of a tile make one word less than they are.
 
     126 words, 64 rows of blocks: 5 tiles of 32 blocks, 8 rows, make 40 in all; 2 of 64 blocks, 4 rows, make 32.
     """
-    choices = []
+    tiles = []
     for blocks, work in _WORK.items():
-        along, down = math.ceil(words / (blocks - 1)), THREADS // blocks
-        choices.append((along * math.ceil(rows / down) * work, _Tiles(blocks, along, math.ceil(rows / down) * down)))
-    return min(choices)[1]
-
-
-# ---- the blocks that are transposed ----------------------------------------------------------------------------------
-
-
-class Turn(NamedTuple):
-    """A packed move in blocks; strides and steps count units.
-
-    unit_bytes     bytes of a unit
-    side           slots of a unit, and rows of a block
-    axes           loops over blocks: the minor axis of the target, that of the source, and the others, minor first
-    source_step    from a row of a block to the next in the source; target_step likewise
-    """
-
-    unit_bytes: int
-    side: int
-    axes: tuple[Axis, ...]
-    source_step: int
-    target_step: int
-
-
-def source_minor(move: PackedMove) -> Axis | None:
-    """The minor axis of the source, if blocks can be turned: another axis than the minor one of the target, both sides
-    packed, no tail padding.
-    """
-    minor, *others = move.axes
-    if (
-        move.source_bits != move.target_bits
-        or minor.target_stride != 1
-        or move.slots != math.prod(axis.extent for axis in move.axes)
-    ):
-        return None
-    return next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
-
-
-def turned(move: PackedMove, unit_bits: int) -> Turn | None:
-    """The move in blocks; None if its blocks are not whole units, or both sides have the same minor axis."""
-    side = unit_bits // move.bits
-    found = source_minor(move)
-    if not found:
-        return None
-    minor, others = move.axes[0], [axis for axis in move.axes[1:] if axis is not found]
-    sizes = (*minor[:2], *found[:2], minor.source_stride, found.target_stride, move.start)
-    if any(number % side for axis in others for number in axis[2:]) or any(number % side for number in sizes):
-        return None
-    axes = (
-        Axis(minor.extent // side, minor.bound // side, minor.source_stride, 1),
-        Axis(found.extent // side, found.bound // side, 1, found.target_stride),
-        *(Axis(axis.extent, axis.bound, axis.source_stride // side, axis.target_stride // side) for axis in others),
-    )
-    return Turn(unit_bits // 8, side, axes, minor.source_stride // side, found.target_stride // side)
-
-
-def tiled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The same loops, with the first split in two: as many units as lanes write side by side stay in it, and the loop
-    over these groups becomes the third.
-    """
-    minor, second, *others = axes
-    size = max(size for size in range(1, TILE + 1) if minor.extent % size == 0 and minor.bound % size == 0)
-    upper = Axis(minor.extent // size, minor.bound // size, minor.source_stride * size, minor.target_stride * size)
-    loops = (Axis(size, size, minor.source_stride, minor.target_stride), second, upper, *others)
-    return tuple(loop for loop in loops if loop.extent > 1) or loops[:1]
+        along, height = math.ceil(words / (blocks - 1)), THREADS // blocks
+        tall = math.ceil(rows / height)
+        tiles.append((along * tall * work, blocks, (along, tall * height, blocks)))
+    return min(tiles)[-1]

@@ -52,9 +52,9 @@ class Change:
         moved = [[(axis.extent - 1) * abs(step) for step in steps] for axis, steps in zip(self.axes, self.strides)]
         return max((start + sum(column) for start, column in zip(self.starts, zip(*moved))), default=0)
 
-    def bytes_of(self, side: str) -> int:
+    def bytes_of(self, side: int) -> int:
         """Bytes of an element of a side."""
-        return (self.arithmetic.source if side == "source" else self.arithmetic.target).itemsize
+        return (self.arithmetic.source, self.arithmetic.target)[side].itemsize
 
     def strides_of(self, axis: Axis) -> tuple[int, ...]:
         """The strides in the parameters of an axis of a plan: one of the move's, or steps over several of its places.
@@ -71,9 +71,9 @@ class Change:
         """The macros of a kernel whose axis 0 is `minor`, which may be one of all `axes`."""
         own, others = self.strides_of(minor), [self.strides_of(axis) for axis in axes if axis[2:] != minor[2:]]
         varies = 0
-        for place in range(len(self.starts)):
-            along = ALONG_AXIS_0 * bool(own[place]) | ALONG_OTHERS * any(strides[place] for strides in others)
-            varies |= along << 2 * place
+        for number in range(len(self.starts)):
+            along = ALONG_AXIS_0 * bool(own[number]) | ALONG_OTHERS * any(strides[number] for strides in others)
+            varies |= along << 2 * number
         return (
             *arithmetic_macros(self.arithmetic),
             ("GPL_PARAMETERS", len(self.starts)),
@@ -83,14 +83,16 @@ class Change:
 
 def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:
     """The macros of a kernel for this arithmetic."""
-    sides = arithmetic.source, arithmetic.target
-    is_wide = any(side.itemsize == 8 for side in sides)
-    if arithmetic.steps and arithmetic.compute is ElementType.F64:
-        is_wide = True
     return (
         ("GPL_SOURCE_TYPE", type_number(arithmetic.source)),
         ("GPL_TARGET_TYPE", type_number(arithmetic.target)),
         ("GPL_SATURATE", int(arithmetic.saturate)),
         ("GPL_STEPS", steps_number(arithmetic.steps)),
-        ("GPL_CODE_BYTES", 8 if is_wide else 4),
+        ("GPL_CODE_BYTES", 8 if is_wide(arithmetic) else 4),
     )
+
+
+def is_wide(arithmetic: Arithmetic) -> bool:
+    """True if a kernel computes this arithmetic in 64 bits."""
+    widths = arithmetic.source.component.itemsize, arithmetic.target.component.itemsize
+    return 8 in widths or (bool(arithmetic.steps) and arithmetic.compute is ElementType.F64)

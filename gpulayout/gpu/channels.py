@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, as_pixels
+from gpulayout.gpu.element_width import SIDE_NAMES, SOURCE, TARGET, VECTOR_BYTES, MoveWork, as_pixels
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import SHARED_TILE_BYTES, Access, Kernel, KernelPlan, MoveFields, bits_of, planned
 
@@ -30,11 +30,11 @@ def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     channels = pixel.source_stride if to_planes else pixel.target_stride
     if channels < 2 or not (to_planes or to_pixels):
         return None, work
-    given, work = work, as_pixels(work, "source" if to_planes else "target")
-    bits, work = bits_of(work), work._replace(axes=(pixel, channel, *others))
-    if why := _why_not(work, channels, bits, to_planes):
-        return None, given.because(f"{why}, so a warp does not exchange channels between its registers")
-    return _pixels_plan(work, channels, bits, to_planes), given
+    pixels = as_pixels(work, SOURCE if to_planes else TARGET)
+    bits, pixels = bits_of(pixels), pixels._replace(axes=(pixel, channel, *others))
+    if why := _why_not(pixels, channels, bits, to_planes):
+        return None, work.because(f"{why}, so a warp does not exchange channels between its registers")
+    return _pixels_plan(pixels, channels, bits, to_planes), work
 
 
 def _pixels_plan(work: MoveWork, channels: int, bits: int, to_planes: bool) -> KernelPlan:
@@ -51,19 +51,19 @@ def _pixels_plan(work: MoveWork, channels: int, bits: int, to_planes: bool) -> K
         ("GPL_CHUNKS", chunks),
         ("GPL_TO_PLANES", int(to_planes)),
     )
-    pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)  # bytes of an access on each side
+    vector, word = vector_bytes(work.width, channels), max(work.width, 4)  # accesses of the pixels and of the planes
     plan = planned(
         work,
         _CHANNELS,
-        planes if to_planes else pixels,
+        word if to_planes else vector,
         math.ceil(total * LANES / THREADS),
         MoveFields(total, (spans, 1), (chunks * chunk, channels)),
         variant=macros,
     )
     if to_planes:  # channels that have no plane are read and dropped
-        reads = Access(pixels, channel.bound / channels)
+        reads = Access(vector, channel.bound / channels)
         return replace(plan, reads=reads, runs=(channels * pixel.bound, pixel.extent))
-    return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent))
+    return replace(plan, reads=Access(word), runs=(pixel.bound, channels * pixel.extent))
 
 
 def _why_not(work: MoveWork, channels: int, bits: int, to_planes: bool) -> str | None:
@@ -71,24 +71,21 @@ def _why_not(work: MoveWork, channels: int, bits: int, to_planes: bool) -> str |
     width, (pixel, channel, *others) = work.width, work.axes
     vector, word = vector_bytes(width, channels), max(width, 4)
     # elements of the planes may be wider than those of the pixels
-    word_in_memory = work.in_memory("target" if to_planes else "source", word)
+    word_in_memory = work.in_memory(TARGET if to_planes else SOURCE, word)
     if word_in_memory > VECTOR_BYTES:
         return f"{word // width} elements of a plane take {word_in_memory} bytes"
     if registers(width, channels) > most_registers(width, bits):
         return f"{channels} channels of {width} bytes do not fit the registers"
     if not _keeps_lanes_busy(pixel.extent, chunk_pixels(width)):
         return f"rows of {pixel.extent} pixels would leave more than a fifth of all lanes idle"
-    for side, phase, field in (
-        ("source", work.source_phase, "source_stride"),
-        ("target", work.target_phase, "target_stride"),
-    ):
-        is_pixels = (side == "source") == to_planes
-        needed, axes = (vector, others) if is_pixels else (word, [channel, *others])
+    for side, (name, phase) in enumerate(zip(SIDE_NAMES, work.phases)):
+        has_pixels = (side == SOURCE) == to_planes
+        needed, axes = (vector, others) if has_pixels else (word, [channel, *others])
         if phase % needed:
-            return f"the {side} address is {phase} past a multiple of 16, not a multiple of {needed}"
-        for step in (getattr(axis, field) * width for axis in axes):
+            return f"the {name} address is {phase} past a multiple of 16, not a multiple of {needed}"
+        for step in (axis[2 + side] * width for axis in axes):
             if step % needed:
-                return f"the {side} steps by {step} bytes, not a multiple of {needed}"
+                return f"the {name} steps by {step} bytes, not a multiple of {needed}"
     return None
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from gpulayout.gpu.bits import bits_plan, packing_macros
 from gpulayout.gpu.channels import channel_plan
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
-from gpulayout.gpu.element_width import MoveWork, check_whole_elements, convert_work, widened
+from gpulayout.gpu.element_width import SIDE_NAMES, SOURCE, MoveWork, check_whole_elements, convert_work, widened
 from gpulayout.gpu.kernel_numbers import FEW_ITEMS, ITEMS, THREADS
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, grid_of, planned
 from gpulayout.gpu.many_axes.plan import many_axes_plan
@@ -69,34 +69,33 @@ def _strided_plan(work: MoveWork) -> KernelPlan:
     if source_minor is None:
         return _gather(work.because("no axis of the source is contiguous, so elements are read one by one"))
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
-    apart = work.in_memory("source", abs(minor.source_stride) * work.width)
+    apart = work.in_memory(SOURCE, abs(minor.source_stride) * work.width)
     work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
         f"neighbours in the target are {apart} bytes apart in the source, so whole rows cannot be copied"
     )
-    found, work = channel_plan(work)
-    found = found or many_axes_plan(work, tile_plan(work))
-    return found or _gather(
-        work.because(
-            f"the runs of {work.axes[1].extent} and {minor.extent} elements are too short to fill "
-            f"{SMALLEST_TILE} places of shared memory, so elements are moved one by one"
+    plan, work = channel_plan(work)
+    return (
+        plan
+        or many_axes_plan(work, tile_plan(work))
+        or _gather(
+            work.because(
+                f"the runs of {work.axes[1].extent} and {minor.extent} elements are too short to fill "
+                f"{SMALLEST_TILE} places of shared memory, so elements are moved one by one"
+            )
         )
     )
 
 
 def _why_rows(work: MoveWork) -> str:
     """Why the rows do not form a single run."""
-    minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
-    if minor.is_padded or not following:
-        padded = f"padded to {minor.extent * work.width}"
-        return f"rows of {minor.bound * work.width} bytes are {padded}, so they cannot be copied as one run"
-    sides = [
-        (side, stride * work.width)
-        for side, stride in (("source", following.source_stride), ("target", following.target_stride))
-        if stride != minor.extent
-    ]
-    side, step = sides[0] if sides else ("target", minor.extent * work.width)
-    row = f"rows of {minor.extent * work.width} bytes"
-    return f"{row} are {step} bytes apart in the {side}, so they cannot be copied as one run"
+    minor, width = work.axes[0], work.width
+    if minor.is_padded or len(work.axes) == 1:
+        rows = f"rows of {minor.bound * width} bytes are padded to {minor.extent * width}"
+    else:
+        steps = zip(SIDE_NAMES, work.axes[1][2:])
+        name, step = next(((name, step) for name, step in steps if step != minor.extent), ("target", minor.extent))
+        rows = f"rows of {minor.extent * width} bytes are {step * width} bytes apart in the {name}"
+    return f"{rows}, so they cannot be copied as one run"
 
 
 def _gather(work: MoveWork) -> KernelPlan:
@@ -107,8 +106,7 @@ def _gather(work: MoveWork) -> KernelPlan:
 
 def _lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> KernelPlan:
     """The launch for a move that looks up every place."""
-    for side, phase, strides in zip(("source", "target"), (source_phase, target_phase), move.strides):
-        check_whole_elements(move.itemsize, side, phase, strides)
+    check_whole_elements((move.itemsize, move.itemsize), (source_phase, target_phase), move.strides)
     program, packed = move.program, move.target_bits < 8
     head = target_phase % _WORD if packed else 0
     items = math.ceil((head + move.bytes_written) / _WORD) if packed else math.ceil(move.place_count / ITEMS)

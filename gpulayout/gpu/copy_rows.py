@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
+from gpulayout.gpu.element_width import TARGET, VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import CHANGED_ITEMS, ITEMS, SECTOR, SHIFTED_ITEMS, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.parameters import ThreadSteps
@@ -23,19 +23,20 @@ _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
 def copy_plan(work: MoveWork) -> KernelPlan:
     """One contiguous run.  Head and tail are the elements before and after the whole vectors of the target."""
-    load = math.gcd(work.source_phase - work.target_phase, VECTOR_BYTES)
+    source_phase, target_phase = work.phases
+    apart = abs(source_phase - target_phase)
+    load = math.gcd(apart, VECTOR_BYTES)
     if load < VECTOR_BYTES:
-        apart = abs(work.source_phase - work.target_phase)
         differ = f"differ by {apart} modulo 16" if work.change is None else "are not at the same place of a vector"
         work = work.because(f"the two addresses {differ}, so what is written is cut out of two vectors that are read")
     total = work.axes[0].extent
-    head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
+    head = min(-target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
     return planned(
         work,
         _COPY,
         VECTOR_BYTES,
-        math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES, _many(work)))) or 1,
+        math.ceil(chunks / (THREADS * _items(work, load, VECTOR_BYTES))) or 1,
         MoveFields(total, first=head),
         variant=(("GPL_LOAD_BYTES", load),),
     )
@@ -45,18 +46,18 @@ def rows_plan(work: MoveWork) -> KernelPlan:
     """Rows, cut at multiples of the vector.  Long rows may start inside a vector; short rows get one that divides all
     their starts.
     """
-    width, (minor, *others) = work.width, work.axes
+    width, (minor, *others), (source_phase, target_phase) = work.width, work.axes, work.phases
     row_bytes = minor.extent * width
     has_own = work.change is not None and work.change.is_any(minor)
     most = min(VECTOR_BYTES, _MOST_ANY * width) if has_own else VECTOR_BYTES
     # the largest power of two, up to a vector, that divides the starts of all rows of the target, in bytes
-    aligned = math.gcd(VECTOR_BYTES, work.target_phase, *(axis.target_stride * width for axis in others))
+    aligned = math.gcd(VECTOR_BYTES, target_phase, *(axis.target_stride * width for axis in others))
     vector = min(aligned, most)
-    written = work.in_memory("target", vector)
+    written = work.in_memory(TARGET, vector)
     if vector < most and row_bytes >= _LONG_ROW:
         vector = most
         work = work.because(
-            f"rows of the target do not all start at multiples of {work.in_memory('target', most)} bytes, so their "
+            f"rows of the target do not all start at multiples of {work.in_memory(TARGET, most)} bytes, so their "
             "ends are written in parts"
         )
     elif vector < most:
@@ -64,27 +65,21 @@ def rows_plan(work: MoveWork) -> KernelPlan:
             f"rows are short and do not all start at multiples of {2 * written} bytes, so {counted(written, 'byte')} "
             f"{'are' if written > 1 else 'is'} written at a time"
         )
-    apart = [
-        work.source_phase - work.target_phase,
-        *((axis.source_stride - axis.target_stride) * width for axis in others),
-    ]
+    apart = [source_phase - target_phase, *((axis.source_stride - axis.target_stride) * width for axis in others)]
     load = math.gcd(vector, *apart) if work.reads else vector
     if load < vector:
+        # in elements if those of both sides have different sizes
+        multiple = f"{2 * load} bytes" if work.change is None else f"{2 * load // width} elements"
         work = work.because(
-            f"source and target are not always {_apart(work, 2 * load)} apart, so what is written is cut out of "
-            "two vectors that are read, or put together from smaller ones"
+            f"source and target are not always a multiple of {multiple} apart, so what is written is cut out of two "
+            "vectors that are read, or put together from smaller ones"
         )
-    items = SHIFTED_ITEMS if has_own else _items(load, vector, _many(work))
+    items = SHIFTED_ITEMS if has_own else _items(work, load, vector)
     fields = _row_fields(work.axes, width, vector, items, aligned)
     variant: Macros = (("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load))
     if work.change:
         variant = *variant, ("GPL_WHOLE_ROWS", int(aligned >= vector and row_bytes % vector == 0))
     return planned(work, _ROWS, vector, math.ceil(fields.total / THREADS), fields, variant=variant)
-
-
-def _apart(work: MoveWork, nbytes: int) -> str:
-    """A distance between source and target, for a reason: in elements if those of both sides have different sizes."""
-    return f"a multiple of {nbytes} bytes" if work.change is None else f"a multiple of {nbytes // work.width} elements"
 
 
 def _row_fields(axes: Sequence[Axis], width: int, vector: int, items: int, aligned: int) -> MoveFields:
@@ -136,25 +131,21 @@ def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: in
             abs(axis.source_stride),
         )
 
-    found = [(along, 1) for along in range(2, len(axes))]
+    choices = [(along, 1) for along in range(2, len(axes))]
     for along, axis in enumerate(others, 1):
         part, sectors = math.ceil(axis.extent / items), SECTOR // math.gcd(SECTOR, starts[along])
-        found += [(along, part), (along, math.ceil(part / sectors) * sectors)]
-    along, apart = min(found, key=lambda choice: cost(*choice))
+        choices += [(along, part), (along, math.ceil(part / sectors) * sectors)]
+    along, apart = min(choices, key=lambda choice: cost(*choice))
     axis = axes[along]
     return ThreadSteps(along, axis.extent, axis.bound, apart, apart * axis.source_stride, apart * axis.target_stride)
 
 
-def _items(load: int, vector: int, changes: bool = False) -> int:
+def _items(work: MoveWork, load: int, vector: int) -> int:
     """Chunks of one thread: fewer when a chunk is assembled from narrower or shifted reads, more when elements change.
 
-    Then a chunk has fewer bytes on one side, and more of them keep as many under way.
+    Then a chunk has fewer bytes on one side, and more of them keep as many under way.  With 8 or 16 elements in a chunk
+    more chunks do not fit the registers.
     """
     if load < vector:
         return SHIFTED_ITEMS
-    return CHANGED_ITEMS if changes else ITEMS
-
-
-def _many(work: MoveWork) -> bool:
-    """True if elements change, and are few in a chunk: with 8 or 16 of them more chunks do not fit the registers."""
-    return work.change is not None and work.width >= 4
+    return CHANGED_ITEMS if work.change and work.width >= 4 else ITEMS

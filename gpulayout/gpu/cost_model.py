@@ -57,22 +57,20 @@ class LaunchWork(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A launch's time in seconds, the time that each bound alone would take, and the blocks that are resident."""
+    """A launch's time in seconds, and the time that each bound alone would take."""
 
     seconds: float
     bounds: dict[str, float]
-    resident: int
 
     @property
     def binding(self) -> tuple[str, ...]:
         """The bound that takes longest, then those that take nearly as long.
 
-        >>> Prediction(9, {"memory": 7, "instruction issue": 6, "the launch": 2}, 5).binding
+        >>> Prediction(9, {"memory": 7, "instruction issue": 6, "the launch": 2}).binding
         ('memory', 'instruction issue')
         """
-        most = max(self.bounds.values())
-        found = sorted(self.bounds, key=lambda name: -self.bounds[name])
-        return tuple(name for name in found if self.bounds[name] >= NEARLY * most)
+        names = sorted(self.bounds, key=lambda name: -self.bounds[name])
+        return tuple(name for name in names if self.bounds[name] >= NEARLY * self.bounds[names[0]])
 
 
 MEMORY, CACHE, ISSUE = "memory", "the path to the cache", "instruction issue"
@@ -94,9 +92,8 @@ def resident_blocks(work: LaunchWork, device: Device) -> int:
 
 def predicted(work: LaunchWork, device: Device) -> Prediction:
     """The time of a launch on a device that does nothing else, with data that no cache holds."""
-    each = work.blocks / device.multiprocessors  # blocks of one multiprocessor
-    resident = resident_blocks(work, device)
-    together = min(resident, math.ceil(each))
+    blocks = work.blocks / device.multiprocessors  # of one multiprocessor
+    together = min(resident_blocks(work, device), math.ceil(blocks))
     wasted = work.partial * device.partial + work.runs * device.row_bytes
     held = device.l2_bytes * work.written / max(work.read + work.written, 1)  # by the cache, at the end
     moved = work.read + max(work.written - held, 0) + wasted
@@ -110,19 +107,19 @@ def predicted(work: LaunchWork, device: Device) -> Prediction:
     # Memory serves loads and stores in turn, and a block ends when its stores are under way: so the last blocks wait
     # for their loads, and at most for as many bytes of stores.
     ending = min(memory, 2 * work.read / work.blocks / share)
-    begun = max(each - together, 0)  # blocks that begin when another one ends
+    begun = max(blocks - together, 0)  # blocks that begin when another one ends
     steady = begun * steps[-1]
-    ends = sum(mean_values((ending, cache, issue), waiting, together)) * (each - begun) / together
+    ends = sum(mean_values((ending, cache, issue), waiting, together)) * (blocks - begun) / together
     alone = memory + cache + issue + waiting
     cycles = {
-        MEMORY: memory * each,
-        CACHE: cache * each,
-        ISSUE: issue * each,
-        LATENCY: alone * each / together,
-        TAIL: max(ends - (each - begun) * max(memory, cache, issue), 0),
+        MEMORY: memory * blocks,
+        CACHE: cache * blocks,
+        ISSUE: issue * blocks,
+        LATENCY: alone * blocks / together,
+        TAIL: max(ends - (blocks - begun) * max(memory, cache, issue), 0),
     }
     bounds = {name: value / device.clock for name, value in cycles.items()} | {LAUNCH: device.launch}
-    return Prediction((steady + ends) / device.clock + device.launch, bounds, resident)
+    return Prediction((steady + ends) / device.clock + device.launch, bounds)
 
 
 def mean_values(stations: Sequence[float], waiting: float, most: int) -> list[float]:
@@ -135,10 +132,10 @@ def mean_values(stations: Sequence[float], waiting: float, most: int) -> list[fl
     [6529, 3715, 2842, 2451, 2244]
     """
     queues = [0.0] * len(stations)
-    found = []
+    steps = []
     for count in range(1, most + 1):
         stays = [need * (1 + queue) for need, queue in zip(stations, queues)]
         step = (sum(stays) + waiting) / count
         queues = [stay / max(step, 1e-30) for stay in stays]
-        found.append(step)
-    return found
+        steps.append(step)
+    return steps

@@ -76,7 +76,7 @@ class CupyRuntime:
 
         return start
 
-    place = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
+    locate = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
     stream = staticmethod(current_stream)
 
     def upload(self, values: np.ndarray, device: int) -> tuple[Any, int]:
@@ -243,15 +243,12 @@ class CupyBackend(CudaBackend):
     ) -> int | None:
         """Linearize one index array per dimension.  The arrays broadcast, in one pass and without copies."""
         with result.device:
-            can_raise = mode == "raise"
-            # In the other modes the kernel never touches its flag, so any memory will do.
-            flag = (
-                self.runtime.new_flag(result.data.device_id)[0]
-                if can_raise
-                else cupy.ndarray((1,), cupy.uint64, result.data)
-            )
+            if mode == "raise":
+                flag, _ = self.runtime.new_flag(result.data.device_id)
+            else:  # the kernel never touches its flag, so any memory will do
+                flag = cupy.ndarray((1,), cupy.uint64, result.data)
             _broadcast_kernel(program.rank)(*operands, *linearize_scalars(program, mode), result, flag)
-        if not can_raise:
+        if mode != "raise":
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
@@ -322,15 +319,14 @@ def enter_context(device: int) -> None:
 def _compiled(device: int, file: str, kernel: str, macros: Macros) -> cupy.RawKernel:
     """A kernel compiled for the current device.  Threads compile one at a time, so none sees an unfinished kernel."""
     key = (device, kernel, macros)
-    found = _kernels.get(key)
-    if found is None:
+    if key not in _kernels:
         with _compiling:
-            found = _kernels.get(key)
-            if found is None:
-                found = cupy.RawKernel(kernel_text(file), kernel, tuple(f"-D{name}={value}" for name, value in macros))
-                found.compile()
-                _kernels[key] = found
-    return found
+            if key not in _kernels:
+                options = tuple(f"-D{name}={value}" for name, value in macros)
+                compiled = cupy.RawKernel(kernel_text(file), kernel, options)
+                compiled.compile()
+                _kernels[key] = compiled
+    return _kernels[key]
 
 
 @functools.cache
@@ -348,13 +344,13 @@ def _device_of(memory: ForeignMemory, stated: int | None = None) -> int:
         return current
     if current not in _thread.devices:
         enter_context(current)
-    found = runtime.pointerGetAttributes(memory.address)
-    if found.devicePointer != memory.address:
+    attributes = runtime.pointerGetAttributes(memory.address)
+    if attributes.devicePointer != memory.address:
         raise BufferError(f"its address {memory.address:#x} is not CUDA memory")
-    device: int = found.device
+    device: int = attributes.device
     if stated is None or device == stated:
         return device
-    if found.type != runtime.memoryTypeDevice:  # memory that all devices share
+    if attributes.type != runtime.memoryTypeDevice:  # memory that all devices share
         return stated
     raise BufferError(f"it claims to be on cuda:{stated}, but its address {memory.address:#x} is on cuda:{device}")
 
@@ -379,9 +375,9 @@ def current_attributes() -> tuple[str, dict[str, Any]] | None:
 
 def versions() -> dict[str, Any]:
     """The versions of CuPy and CUDA, and the devices, as far as CUDA reports them."""
-    found: dict[str, Any] = {"cupy": cupy.__version__}
+    facts: dict[str, Any] = {"cupy": cupy.__version__}
     with contextlib.suppress(Exception):
         runtime = cupy.cuda.runtime
-        found["cuda_runtime"], found["cuda_driver"] = runtime.runtimeGetVersion(), runtime.driverGetVersion()
-        found["devices"] = [runtime.getDeviceProperties(i)["name"].decode() for i in range(runtime.getDeviceCount())]
-    return found
+        facts["cuda_runtime"], facts["cuda_driver"] = runtime.runtimeGetVersion(), runtime.driverGetVersion()
+        facts["devices"] = [runtime.getDeviceProperties(i)["name"].decode() for i in range(runtime.getDeviceCount())]
+    return facts

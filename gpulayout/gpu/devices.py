@@ -97,8 +97,8 @@ def device_at_hand() -> Device:
     'H100 SXM'
     """
     used = sys.modules.get("gpulayout.gpu.cupy_runtime")
-    found = used.current_attributes() if used else None
-    return device_of(*found) if found else DEVICES[REFERENCE]
+    described = used.current_attributes() if used else None
+    return device_of(*described) if described else DEVICES[REFERENCE]
 
 
 def device_of(name: str, attributes: dict[str, Any]) -> Device:

@@ -21,6 +21,8 @@ from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.packed_move import PackedMove
 
+SOURCE, TARGET = 0, 1  # the sides of a move: axis[2 + side] is an axis's stride on a side
+SIDE_NAMES = "source", "target"
 VECTOR_BYTES = 16  # the widest access of a thread
 MOST_AXES = 32  # with parameters: that fit the 4 KB of kernel parameters; 2^32 elements of two places each way
 
@@ -35,8 +37,7 @@ class MoveWork(NamedTuple):
     move: Move | PackedMove
     width: int
     axes: tuple[Axis, ...]
-    source_phase: int
-    target_phase: int
+    phases: tuple[int, int]
     reasons: tuple[str, ...]
     change: Change | None = None
 
@@ -53,7 +54,7 @@ class MoveWork(NamedTuple):
         """True if the arithmetic has other parameters for other elements."""
         return self.change is not None and self.change.varies
 
-    def in_memory(self, side: str, nbytes: int) -> int:
+    def in_memory(self, side: int, nbytes: int) -> int:
         """What so many bytes of elements take on a side."""
         return nbytes if self.change is None else nbytes // self.width * self.change.bytes_of(side)
 
@@ -63,20 +64,15 @@ def widened(move: Move, source_phase: int, target_phase: int) -> MoveWork:
 
     An f32[8,4] whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
     """
-    width, axes = move.itemsize, move.axes
-    check_whole_elements(width, "source", source_phase, [axis.source_stride for axis in axes])
-    check_whole_elements(width, "target", target_phase, [axis.target_stride for axis in axes])
+    width, axes, phases = move.itemsize, move.axes, (source_phase, target_phase)
+    check_whole_elements((width, width), phases, _strides(axes))
     reason: str | None = ""
-    while axes and width < VECTOR_BYTES:
-        reason = _why_not_double(axes, width, source_phase | target_phase)
-        if reason is not None:
-            break
+    while axes and width < VECTOR_BYTES and (reason := _why_not_double(axes, width, phases)) is None:
         width *= 2
-        axes = _halved(axes, width)
-    axes = tuple(
-        Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes
-    )
-    return MoveWork(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
+        (extent, *_), *others = axes
+        axes = (*[Axis(extent // 2, extent // 2, width, width)] * (extent > 2), *others)
+    axes = tuple(Axis(extent, bound, source // width, target // width) for extent, bound, source, target in axes)
+    return MoveWork(move, width, axes or (Axis(1, 1, 1, 1),), phases, (reason,) if reason else ())
 
 
 def at_a_time(read: int, write: int) -> str:
@@ -89,21 +85,27 @@ def at_a_time(read: int, write: int) -> str:
     return f"{shown} read and written at a time" if read == write else f"{shown} read and {written} written at a time"
 
 
-def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[int]) -> None:
-    """BufferError unless the strides, in bytes, and the address modulo 16 are multiples of the element's `width`."""
-    for stride in strides:
-        if stride % width:
+def check_whole_elements(widths: Iterable[int], phases: tuple[int, int], strides: Iterable[Sequence[int]]) -> None:
+    """BufferError unless each side's strides, in bytes, and its address modulo 16 are multiples of its element."""
+    for side, width, phase, steps in zip(SIDE_NAMES, widths, phases, strides):
+        for stride in steps:
+            if stride % width:
+                raise BufferError(
+                    f"{side}_stride {stride} of the {side} is not a multiple of the element's {width} bytes: "
+                    "a kernel cannot reach such elements"
+                )
+        if phase % width:
             raise BufferError(
-                f"{side}_stride {stride} of the {side} is not a multiple of the element's {width} bytes: "
-                "a kernel cannot reach such elements"
+                f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}"
             )
-    if phase % width:
-        raise BufferError(
-            f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}"
-        )
 
 
-def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:
+def _strides(axes: Sequence[Axis]) -> list[list[int]]:
+    """The strides on both sides."""
+    return [[axis[2 + side] for axis in axes] for side in (SOURCE, TARGET)]
+
+
+def _why_not_double(axes: Sequence[Axis], width: int, phases: tuple[int, int]) -> str | None:
     """Why two neighbouring elements of `width` bytes cannot move as one; None if they can.
 
     Empty if there are no such neighbours because the minor axis is not contiguous on both sides.
@@ -111,25 +113,18 @@ def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None
     minor, wider = axes[0], 2 * width
     if minor[2:] != (width, width):
         return ""
-    odd = next((axis for axis in axes[1:] if axis.source_stride % wider or axis.target_stride % wider), None)
+    odd = next((axis[2:] for axis in axes[1:] if axis.source_stride % wider or axis.target_stride % wider), None)
     if minor.is_padded:
         why = "the minor axis is padded"
     elif minor.extent % 2:
         why = f"the contiguous runs have an odd number of elements, {minor.extent}"
-    elif phases % wider:
+    elif any(phase % wider for phase in phases):
         why = f"an address is not a multiple of {wider}"
     elif odd:
-        why = f"strides {odd.source_stride} and {odd.target_stride} bytes are not multiples of {wider}"
+        why = f"strides {odd[SOURCE]} and {odd[TARGET]} bytes are not multiples of {wider}"
     else:
         return None
     return f"{why}, so elements of {counted(width, 'byte')} do not move two at a time"
-
-
-def _halved(axes: Sequence[Axis], width: int) -> tuple[Axis, ...]:
-    minor = axes[0]
-    if minor.extent == 2:
-        return tuple(axes[1:])
-    return (Axis(minor.extent // 2, minor.bound // 2, width, width), *axes[1:])
 
 
 # ---- elements that change on the way ---------------------------------------------------------------------
@@ -141,40 +136,34 @@ def convert_work(move: ConvertMove, source_phase: int = 0, target_phase: int = 0
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element size.
     """
     move = joined(move.of_parts)
-    given, made = (side.itemsize for side in (move.arithmetic.source, move.arithmetic.target))
-    check_whole_elements(given, "source", source_phase, [axis.source_stride for axis in move.axes])
-    check_whole_elements(made, "target", target_phase, [axis.target_stride for axis in move.axes])
+    read, written = move.arithmetic.source.itemsize, move.arithmetic.target.itemsize
+    check_whole_elements((read, written), (source_phase, target_phase), _strides(move.axes))
     if move.parameter_strides and len(move.axes) > MOST_AXES:
         raise BufferError(f"a move with parameters of {len(move.axes)} axes: a launch has room for {MOST_AXES}")
-    axes = tuple(
-        Axis(axis.extent, axis.extent, axis.source_stride // given, axis.target_stride // made) for axis in move.axes
-    )
+    axes = tuple(Axis(extent, extent, source // read, target // written) for extent, _, source, target in move.axes)
     strides = tuple(zip(*move.parameter_strides)) or ((),) * len(axes)
-    phases = source_phase // given, target_phase // made
+    phases = source_phase // read, target_phase // written
     change = Change(move.arithmetic, axes, strides, move.parameter_offsets, phases)
-    return _work(change, axes or (Axis(1, 1, 1, 1),), max(given, made), move.dimensions)
+    return _work(change, axes or (Axis(1, 1, 1, 1),), max(read, written), move.dimensions)
 
 
-def as_pixels(work: MoveWork, side: str) -> MoveWork:
+def as_pixels(work: MoveWork, side: int) -> MoveWork:
     """The work in elements of this side's type; the same for elements that do not change.
 
     For kernels whose elements are those of one side on both.
     """
     if work.change is None:
         return work
-    return _work(work.change, work.axes, work.change.bytes_of(side), work.move.dimensions)._replace(
-        reasons=work.reasons
-    )
+    width = work.change.bytes_of(side)
+    return _work(work.change, work.axes, width, work.move.dimensions)._replace(reasons=work.reasons)
 
 
 def _work(change: Change, axes: tuple[Axis, ...], width: int, dimensions: tuple[tuple[int, ...], ...]) -> MoveWork:
-    """The work of a move whose sides both have elements of `width` bytes."""
-    in_bytes = tuple(
-        Axis(axis.extent, axis.bound, axis.source_stride * width, axis.target_stride * width) for axis in axes
-    )
-    source, target = (place * width % VECTOR_BYTES for place in change.phases)
-    move = Move(in_bytes, width, bytes(width), dimensions)
-    return MoveWork(move, width, axes, source, target, (), change)
+    """The work of a move with elements of `width` bytes in the source and in the target."""
+    in_bytes = tuple(Axis(extent, bound, source * width, target * width) for extent, bound, source, target in axes)
+    source, target = change.phases
+    phases = source * width % VECTOR_BYTES, target * width % VECTOR_BYTES
+    return MoveWork(Move(in_bytes, width, bytes(width), dimensions), width, axes, phases, (), change)
 
 
 def joined(move: ConvertMove) -> ConvertMove:

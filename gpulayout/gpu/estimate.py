@@ -74,14 +74,14 @@ def estimate(plan: KernelPlan, device: Device | None = None) -> Estimate | None:
         return None
     device = device or device_at_hand()
     low, middle, high = fraction(work, copy_work(work.read + work.written), device)
-    found = predicted(work, device)
+    prediction = predicted(work, device)
     return Estimate(
         device.name,
         min(low, 1),
         min(high, 1),
         min(middle, 1),
-        (found.seconds * middle / high, found.seconds * middle / low),
-        found.binding,
+        (prediction.seconds * middle / high, prediction.seconds * middle / low),
+        prediction.binding,
         sector_fraction(plan),
     )
 
@@ -100,9 +100,10 @@ def fraction(work: LaunchWork, copy: LaunchWork, device: Device) -> tuple[float,
     middle = _ratio(work, copy, device)
     down = up = LAW_ERROR**2
     for field, ends in DOUBTS.items():
-        found = [_ratio(work, copy, device._replace(**{field: getattr(device, field) * end})) - middle for end in ends]
-        down += min(*found, 0) ** 2
-        up += max(*found, 0) ** 2
+        others = [device._replace(**{field: getattr(device, field) * end}) for end in ends]
+        differences = [_ratio(work, copy, other) - middle for other in others]
+        down += min(*differences, 0) ** 2
+        up += max(*differences, 0) ** 2
     return max(middle - math.sqrt(down), middle / 10), middle, middle + math.sqrt(up)
 
 
@@ -110,19 +111,19 @@ def _ratio(work: LaunchWork, copy: LaunchWork, device: Device) -> float:
     return predicted(copy, device).seconds / predicted(work, device).seconds
 
 
-def estimate_text(found: Estimate) -> str:
+def estimate_text(speed: Estimate) -> str:
     """The estimate in one line.
 
     >>> print(estimate_text(Estimate("H100 SXM", 0.62, 0.72, 0.67, (1e-5, 2e-5), ("instruction issue",), 0.98))[35:])
     0.62 to 0.72 of a plain copy (instruction issue binds; memory alone would allow 0.98)
     """
-    words = f"model, not measured, for {found.device}:"
-    if found.binding[0] == LAUNCH:
+    words = f"model, not measured, for {speed.device}:"
+    if speed.binding[0] == LAUNCH:
         return f"{words} the launch takes longer than moving the bytes"
-    bounds = " and ".join(found.binding[:2])
-    alone = "" if found.binding == (MEMORY,) else f"; memory alone would allow {found.memory_alone:.2f}"
-    verb = "binds" if len(found.binding) == 1 else "bind"
-    return f"{words} {found.low:.2f} to {found.high:.2f} of a plain copy ({bounds} {verb}{alone})"
+    bounds = " and ".join(speed.binding[:2])
+    alone = "" if speed.binding == (MEMORY,) else f"; memory alone would allow {speed.memory_alone:.2f}"
+    verb = "binds" if len(speed.binding) == 1 else "bind"
+    return f"{words} {speed.low:.2f} to {speed.high:.2f} of a plain copy ({bounds} {verb}{alone})"
 
 
 # ---- what a launch does ----------------------------------------------------------------------------------
@@ -134,16 +135,15 @@ def launch_work(plan: KernelPlan) -> LaunchWork | None:
     if cost is None or not plan.kind.is_estimated:
         return None
     source, target = requests(plan)
-    given, made = plan.in_memory
-    elements, asked = math.prod(axis.extent for axis in plan.axes), math.prod(axis.bound for axis in plan.axes) * given
+    (read_width, written_width), elements = plan.in_memory, math.prod(axis.extent for axis in plan.axes)
+    asked, written = math.prod(axis.bound for axis in plan.axes) * read_width, elements * written_width
     # an axis with stride 0 reads the same bytes again
-    read = math.prod(axis.bound for axis in plan.axes if axis.source_stride) * given if source else 0
-    written = elements * made
+    read = math.prod(axis.bound for axis in plan.axes if axis.source_stride) * read_width if source else 0
     instructions = cost.instructions(*work_items(plan))
     if plan.arithmetic:
         instructions += arithmetic_instructions(plan.arithmetic) * elements / LANES
     blocks = math.prod(plan.grid)
-    sides = [(side, nbytes) for side, nbytes in ((source, read), (target, written)) if side]
+    traffic = [(target, written)] if source is None else [(source, read), (target, written)]
     return LaunchWork(
         blocks,
         THREADS,
@@ -152,9 +152,10 @@ def launch_work(plan: KernelPlan) -> LaunchWork | None:
         read,
         written,
         (_sectors(source, asked) if source else 0, _sectors(target, written)),
-        sum(_runs(side, nbytes) for side, nbytes in sides),
+        # a run that begins where the one before ends is none
+        sum((nbytes / (asking.run * asking.useful) for asking, nbytes in traffic if asking.step > asking.run), 0.0),
         instructions,
-        sum(nbytes * (side.cost(plan.kind.wasted) - 1) for side, nbytes in sides),
+        sum(nbytes * (asking.cost(plan.kind.wasted) - 1) for asking, nbytes in traffic),
         max(1, math.ceil(asked / (blocks * THREADS) / cost.in_flight)),
     )
 
@@ -177,11 +178,6 @@ def work_items(plan: KernelPlan) -> tuple[int, float, int, float]:
     return warps, whole, dict(plan.macros)["GPL_AXES"], accesses / 2
 
 
-def _sectors(side: Requests, nbytes: float) -> float:
+def _sectors(asking: Requests, nbytes: float) -> float:
     """Sectors that all requests of a side touch."""
-    return nbytes / (side.lanes * side.access * side.useful) * side.sectors
-
-
-def _runs(side: Requests, nbytes: float) -> float:
-    """Runs of a side that do not begin where the one before ends."""
-    return nbytes / (side.run * side.useful) if side.step > side.run else 0.0
+    return nbytes / (asking.lanes * asking.access * asking.useful) * asking.sectors

@@ -46,11 +46,7 @@ def index_launch(program: IndexProgram, count: int, mode: str, given: tuple[int,
     """
     table, scalars = index_table(program), (count, program.size, MODES[mode])
     index_bits = ("GPL_INDEX_BITS", program.index_bits)
-    types = (
-        ("GPL_IN_BYTES", given[0]),
-        ("GPL_IN_SIGNED", int(given[1])),
-        ("GPL_OUT_BYTES", result_bytes),
-    )
+    types = ("GPL_IN_BYTES", given[0]), ("GPL_IN_SIGNED", int(given[1])), ("GPL_OUT_BYTES", result_bytes)
     grid = grid_of(math.ceil(count / (THREADS * ITEMS)))
     if table is None:
         parameters = index_program_struct(program.index_bits, (*scalars, program.has_bounds), program.instructions)
@@ -114,9 +110,9 @@ def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
     if not program.is_dot_product:
         return None
     digits = [
-        IndexDigit(each.bound, each.bound, _stride(each), each.load)
-        for each in program.instructions
-        if each.bound is not None and each.load is not None
+        IndexDigit(bound, bound, _stride(instruction), load)
+        for instruction in program.instructions
+        if (bound := instruction.bound) is not None and (load := instruction.load) is not None
     ]
     return tuple(sorted(digits, key=lambda digit: digit.stride or program.size))
 
@@ -126,43 +122,38 @@ def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
 
     Digits of one place come last.  Nothing is left of the index by then, so no division by 1 is needed.
     """
-    found: list[tuple[int, IndexDigit]] = []
+    with_steps: list[tuple[int, IndexDigit]] = []
     ones: list[IndexDigit] = []
-    for each in program.instructions:
-        place, extent = _place_and_extent(each, program.size)
-        if (
-            not extent
-            or any(add.divisor > 1 for add in each.adds)
-            or program.direction == "delinearize"
-            and each.store is None
-        ):
+    for instruction in program.instructions:
+        step, extent = _step_and_extent(instruction, program.size)
+        _, _, bound, _, store, adds = instruction
+        stored = store is not None or program.direction != "delinearize"
+        if not extent or not stored or any(add.divisor > 1 for add in adds):
             return None
-        digit = IndexDigit(extent, extent if each.bound is None else each.bound, _stride(each), each.store or 0)
-        if each.terms:
-            found.append((place, digit))
+        digit = IndexDigit(extent, extent if bound is None else bound, _stride(instruction), store or 0)
+        if instruction.terms:
+            with_steps.append((step, digit))
         else:
             ones.append(digit)
-    found.sort()
     expected = 1
-    for place, digit in found:
-        if place != expected:
+    for step, digit in sorted(with_steps):
+        if step != expected:
             return None
         expected *= digit.extent
-    return (*(digit for _, digit in found), *ones) if expected >= program.size else None
+    return (*[digit for _, digit in sorted(with_steps)], *ones) if expected >= program.size else None
 
 
-def _place_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
-    """The digit index // place % extent that the terms of an instruction compute; extent 0 if they compute none."""
-    terms = instruction.terms
-    if not terms:
+def _step_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
+    """The digit index // step % extent that the terms of an instruction compute; extent 0 if they compute none."""
+    if not instruction.terms:
         return 0, 1
-    (register, place, weight), *others = terms
+    (register, step, weight), *others = instruction.terms
     if register is not None or weight != 1:
         return 0, 0
     if not others:
-        return place, -(-size // place)
+        return step, -(-size // step)
     extent = -others[0].weight
-    return place, extent if others == [(None, place * extent, -extent)] else 0
+    return step, extent if others == [(None, step * extent, -extent)] else 0
 
 
 def _stride(instruction: Instruction) -> int:
@@ -196,7 +187,7 @@ def linearize_scalars(program: IndexProgram, mode: str) -> tuple[np.uint64, ...]
 
     The program is a dot product, so every instruction loads a coordinate and has a bound.
     """
-    pairs = ((each.bound or 0, each.adds[0].weight if each.adds else 0) for each in program.instructions)
+    pairs = ((instruction.bound or 0, _stride(instruction)) for instruction in program.instructions)
     return (*(np.uint64(number) for pair in pairs for number in pair), np.uint64(MODES[mode]))
 
 
@@ -213,7 +204,7 @@ class IndexLaunches:
     MOST = 16  # kinds that are kept, 1 to 5 KB each; when full, all are dropped
 
     def __init__(self, program: IndexProgram, runtime: Runtime) -> None:
-        self._program, self._runtime, self._place = program, runtime, runtime.place
+        self._program, self._runtime, self._locate = program, runtime, runtime.locate
         self.kinds: dict[Kind, tuple[Start, int, int]] = {}
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
@@ -241,10 +232,10 @@ class IndexLaunches:
         if mode not in REFUSES_NONE:
             return False
         kind, from_address, to_address = self._kind(given, result, mode)
-        found = self.kinds.get(kind)
-        if found is None:
+        known = self.kinds.get(kind)
+        if known is None:
             return False
-        start, given_bytes, result_bytes = found
+        start, given_bytes, result_bytes = known
         if from_address < to_address + result_bytes and to_address < from_address + given_bytes:
             return False
         start(from_address, to_address, 0)
@@ -252,10 +243,10 @@ class IndexLaunches:
 
     def _kind(self, given: Any, result: Any | None, mode: str) -> tuple[Kind, int, int]:
         """The kind of a call, and both addresses; the address of a missing result is 0."""
-        from_address, device = self._place(given)
+        from_address, device = self._locate(given)
         if result is None:
             return (mode, from_address & 7, device, _form(given)), from_address, 0
-        to_address, to_device = self._place(result)
+        to_address, to_device = self._locate(result)
         return (
             (mode, from_address & 7, device, _form(given), to_address & 7, to_device, _form(result)),
             from_address,
@@ -268,21 +259,16 @@ class IndexLaunches:
             if array is None:
                 continue
             width = array.itemsize
-            phase = self._place(array)[0] % width
+            phase = self._locate(array)[0] % width
             if phase:
                 raise BufferError(
                     f"{role} address is {phase} past a multiple of {width}: "
                     f"indices of {width} bytes must be aligned to {width}"
                 )
-        launch = index_launch(
-            self._program,
-            count,
-            mode,
-            (given.itemsize, given.dtype.kind == "i"),
-            8 if result is None else result.itemsize,
-        )
+        index_type, result_bytes = (given.itemsize, given.dtype.kind == "i"), 8 if result is None else result.itemsize
+        launch = index_launch(self._program, count, mode, index_type, result_bytes)
         start = self._runtime.prepare(kind[2], launch)
         if len(self.kinds) >= self.MOST:
             self.kinds.clear()
-        found = self.kinds[kind] = start, given.nbytes, 0 if result is None else result.nbytes
-        return found
+        known = self.kinds[kind] = start, given.nbytes, 0 if result is None else result.nbytes
+        return known

@@ -16,10 +16,9 @@ import math
 import pathlib
 from typing import NamedTuple
 
-from gpulayout.gpu.change import CHANGE_MACROS
+from gpulayout.gpu.change import CHANGE_MACROS, is_wide
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests
-from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.arithmetic import Arithmetic, Operation
 
 TABLE = pathlib.Path(__file__).with_name("kernel_costs.json")
@@ -62,8 +61,8 @@ def cost_of(plan: KernelPlan) -> Cost | None:
     None for a kernel that the table does not know.
     """
     file, macros = key_of(plan)
-    found = {key: cost for key, cost in _table().items() if key[0] == file}
-    return found[min(found, key=lambda key: _apart(dict(key[1]), dict(macros)))] if found else None
+    rows = {key: cost for key, cost in _table().items() if key[0] == file}
+    return rows[min(rows, key=lambda key: _apart(dict(key[1]), dict(macros)))] if rows else None
 
 
 def copy_cost() -> Cost:
@@ -80,7 +79,7 @@ def key_of(plan: KernelPlan) -> Key:
     words["PADDED"] = int(any(axis.is_padded for axis in plan.axes))
     if plan.kind.in_tiles:
         minor = (plan.axes[1].extent * plan.in_memory[0], plan.axes[0].extent * plan.in_memory[1])
-        touch = [side is not None and side.run > row for side, row in zip(requests(plan), minor)]
+        touch = [asked is not None and asked.run > row for asked, row in zip(requests(plan), minor)]
         words["TOUCH"] = touch[0] + 2 * touch[1]
     return plan.file, tuple(sorted(words.items()))
 
@@ -100,19 +99,20 @@ def _apart(one: dict[str, int], other: dict[str, int]) -> float:
 
 @functools.cache
 def _table() -> dict[Key, Cost]:
-    found: dict[Key, Cost] = {}
+    table: dict[Key, Cost] = {}
     for text, (*numbers, whole, partial, axis) in json.loads(TABLE.read_text(encoding="utf-8")).items():
         file, *words = text.split()
         macros = tuple((name, int(value)) for name, value in (word.split("=") for word in words))
         registers, shared_bytes, in_flight = numbers
-        found[file, macros] = Cost(registers, shared_bytes, in_flight, tuple(whole), tuple(partial), axis)
-    return found
+        table[file, macros] = Cost(registers, shared_bytes, in_flight, tuple(whole), tuple(partial), axis)
+    return table
 
 
 # ---- arithmetic on the way -------------------------------------------------------------------------------
 
 STEPS: dict[Operation, float] = {"multiply": 1, "add": 1, "subtract": 1, "divide": 4, "round": 1}
-_WIDE_STEPS: dict[Operation, float] = {"multiply": 1, "add": 1, "subtract": 1, "divide": 25, "round": 1}
+_WIDE_STEPS = STEPS | {"divide": 25}
+_WIDE_TYPES: dict[str, float] = {"f64": 0, "f32": 1}  # to read and to write
 # To and from the float of the steps.  Types that are not here take the general way.
 _READ: dict[str, float] = {"f32": 0, "f64": 0, "u8": 2, "s8": 2, "bf16": 1, "f16": 1.5, "f8e4m3fn": 3, "f8e5m2": 2}
 _WRITE: dict[str, float] = {"f32": 0, "f64": 0, "u8": 2, "s8": 2, "bf16": 2, "f16": 2, "f8e4m3fn": 3, "f8e5m2": 6}
@@ -122,25 +122,21 @@ _INTEGER, _SHORT_FLOAT, _GENERAL = (3.0, 3.0), (9.0, 14.0), (25.0, 45.0)  # to r
 def arithmetic_instructions(arithmetic: Arithmetic) -> float:
     """Instructions of a thread that compute an element, beside those that move it.
 
+    >>> from gpulayout.layout.element_type import ElementType
     >>> from gpulayout.moves.arithmetic import Step
     >>> steps = Step("multiply", 0), Step("add", 1)
     >>> arithmetic_instructions(Arithmetic(ElementType.U8, ElementType.F32, steps=steps))
     4
     """
-    source, target = (side.component for side in (arithmetic.source, arithmetic.target))
-    is_wide = max(source.itemsize, target.itemsize) == 8 or bool(
-        arithmetic.steps and arithmetic.compute is ElementType.F64
-    )
-    steps = _WIDE_STEPS if is_wide else STEPS
-    found = sum(steps[step.operation] for step in arithmetic.steps)
-    read, write = ({"f64": 0.0, "f32": 1.0},) * 2 if is_wide else (_READ, _WRITE)
-    return found + read.get(source, _usual(source, is_wide)[0]) + write.get(target, _usual(target, is_wide)[1])
-
-
-def _usual(element_type: ElementType, is_wide: bool) -> tuple[float, float]:
-    """What reading and writing a type takes that has no entry."""
-    if element_type.is_integral and element_type.itemsize <= 4 and not is_wide:
-        return _INTEGER
-    if element_type.is_floating and element_type.itemsize <= 2 and not is_wide:
-        return _SHORT_FLOAT
-    return _GENERAL
+    wide = is_wide(arithmetic)
+    count = sum((_WIDE_STEPS if wide else STEPS)[step.operation] for step in arithmetic.steps)
+    ends = zip((arithmetic.source.component, arithmetic.target.component), (_READ, _WRITE))
+    for number, (element_type, listed) in enumerate(ends):
+        if element_type.is_integral and element_type.itemsize <= 4 and not wide:
+            usual = _INTEGER
+        elif element_type.is_floating and element_type.itemsize <= 2 and not wide:
+            usual = _SHORT_FLOAT
+        else:
+            usual = _GENERAL
+        count += (_WIDE_TYPES if wide else listed).get(element_type, usual[number])
+    return count

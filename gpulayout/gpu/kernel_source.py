@@ -11,7 +11,7 @@ from gpulayout.gpu.kernel_numbers import defines
 _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 # In a wheel, then in a checkout or an editable install.  The search is for the *file*, since another project may
 # install a folder of the same name.
-_PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
+_FOLDERS = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 
 
 @functools.cache  # reading a file takes longer than planning a launch
@@ -27,9 +27,9 @@ def kernel_text(file_name: str) -> str:
 
 def raw_text(file_name: str) -> str:
     """A kernel file as it is."""
-    for place in _PLACES:
-        if (place / file_name).is_file():
-            return (place / file_name).read_text(encoding="utf-8")
+    for folder in _FOLDERS:
+        if (folder / file_name).is_file():
+            return (folder / file_name).read_text(encoding="utf-8")
     raise FileNotFoundError(
-        f"kernel {file_name} is in neither {_PLACES[0]} nor {_PLACES[1]}: the installation is incomplete"
+        f"kernel {file_name} is in neither {_FOLDERS[0]} nor {_FOLDERS[1]}: the installation is incomplete"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.gpu.change import Change
-from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.element_width import SOURCE, TARGET, MoveWork
 from gpulayout.gpu.parameters import ChangeWords, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.arithmetic import Arithmetic
@@ -150,7 +150,7 @@ def planned(
         *variant,
         *(change.macros(loops[0], (*axes, *loops)) if change else ()),
     )
-    low, high = (place // work.width for place in work.move.source_span)
+    low, high = (offset // work.width for offset in work.move.source_span)
     scalars = fields.total, fields.first, fields.second, low, high
     pieces = fields.steps or fields.tile or (1, 1)
     words = _change_words(change, axes, loops, fields.steps) if change else None
@@ -167,7 +167,7 @@ def planned(
         fields.tile,
         work.reasons,
         Access(vector),
-        in_memory=(work.in_memory("source", work.width), work.in_memory("target", work.width)),
+        in_memory=(work.in_memory(SOURCE, work.width), work.in_memory(TARGET, work.width)),
         arithmetic=change.arithmetic if change else None,
         operands=int(change is not None and bool(change.starts)),
     )
@@ -204,8 +204,8 @@ def reaches(axes: Sequence[Axis]) -> list[int]:
     >>> reaches([Axis(3, 3, -10, 1), Axis(5, 5, 100, 3)])
     [15, 400, -20, 14, 0]
     """
-    found = [math.prod(axis.extent for axis in axes)]
-    for strides in ([axis.source_stride for axis in axes], [axis.target_stride for axis in axes]):
-        moved = [(axis.extent - 1) * stride for axis, stride in zip(axes, strides)]
-        found += [sum(each for each in moved if each > 0), sum(each for each in moved if each < 0)]
-    return found
+    numbers = [math.prod(axis.extent for axis in axes)]
+    for side in (SOURCE, TARGET):
+        offsets = [(axis.extent - 1) * axis[2 + side] for axis in axes]
+        numbers += [sum(max(offset, 0) for offset in offsets), sum(min(offset, 0) for offset in offsets)]
+    return numbers

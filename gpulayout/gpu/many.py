@@ -7,6 +7,7 @@ small move that has no other to share with.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -122,10 +123,7 @@ def small_move(move: AnyMove, source_phase: int, target_phase: int) -> SmallMove
 
 
 def _launch(width: int, variant: int, part: Sequence[tuple[int, SmallMove]]) -> SharedLaunch:
-    blocks, first_blocks = 0, []
-    for _, small in part:
-        first_blocks.append(blocks)
-        blocks += small.blocks
+    *first_blocks, blocks = itertools.accumulate((small.blocks for _, small in part), initial=0)
     macros = (("GPL_ELEMENT_BYTES", width), ("GPL_INDEX_BITS", 32), ("GPL_AXES", variant), ("GPL_JOBS", JOBS[variant]))
     jobs = [job_struct(small.pad, small.total, small.axes, variant) for _, small in part]
     template = many_struct(first_blocks, jobs, JOBS[variant])

@@ -149,8 +149,7 @@ def move_struct(
     else:
         for value in tile:
             words += divisor(value, 32)  # numbers inside a tile are small even in 64-bit builds
-    for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
-        words += [*divisor(extent, bits), bound, source_stride, target_stride]
+    words += _axis_words(_filled(axes, (1, 1, 0, 0)), bits)
     address = b""
     if change and change.first:
         address = bytes(16)
@@ -161,10 +160,12 @@ def move_struct(
 
 def job_struct(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
     """The bytes of a `GplJob` of `variant` axes; its two pointers, the first 16 bytes, are 0."""
-    words = [total]
-    for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
-        words += [*divisor(extent, 32), bound, source_stride, target_stride]
+    words = [total, *_axis_words([*axes, *[(1, 1, 0, 0)] * (variant - len(axes))], 32)]
     return _aligned(bytes(16) + _pattern(pad) + _words(words, 32), 8)
+
+
+def _axis_words(axes: Sequence[tuple[int, int, int, int]], bits: int) -> list[int]:
+    return [word for extent, *others in axes for word in (*divisor(extent, bits), *others)]
 
 
 def many_struct(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
@@ -200,13 +201,13 @@ def box_struct(
     """
     firsts = [0, LANES, 2 * LANES, 2 * LANES + sides[0][0].rows]
     data, factors = b"", b""
-    for (side, _, _), first in zip(sides, firsts[2:]):
-        counts, ends = side[:4], (side.checked, side.limits, side.guards, *side.scales)
-        data += struct.pack("<10I", *counts, first, *ends)
-    for first, (low, own) in zip(firsts, [*(lanes for _, lanes, _ in sides), *(rows for _, _, rows in sides)]):
+    for ((*counts, checked, limits, guards, scales), _, _), first in zip(sides, firsts[2:]):
+        data += struct.pack("<10I", *counts, first, checked, limits, guards, *scales)
+    (_, *reading), (_, *writing) = sides
+    for first, (low, own) in zip(firsts, (reading[0], writing[0], reading[1], writing[1])):
         data += struct.pack("<5I", first, *divisor(low, 32), len(factors) // BOX_ENTRY_BYTES)
         for offset, shared, check in own:
-            factors += _words((offset,), bits) + struct.pack("<2I", shared, check) + bytes(12 - bits // 8 - 4)
+            factors += _words((offset,), bits) + struct.pack("<2I", shared, check) + bytes(8 - bits // 8)
     entries = firsts[-1] + sides[1][0].rows
     data += struct.pack("<4I", *apart, *[0] * (4 - len(apart)))
     data += struct.pack("<4I", entries, entries * BOX_ENTRY_BYTES, len(steps), kind)
@@ -247,12 +248,10 @@ def index_table_struct(
     extents = [max(extent, 1) for extent, _, _, _ in digits]
     padded = any(bound < extent for extent, bound, _, _ in digits)
     low, *low_magic = reciprocal(math.prod(extents[:low_digits]), 64)
-    head = (
-        _words([count, size], 64) + _words([len(digits), mode, padded, low_digits], 32) + _words([-low, *low_magic], 64)
-    )
+    data = struct.pack("<2Q4I", count, size, len(digits), mode, padded, low_digits) + _words([-low, *low_magic], 64)
     for (_, bound, stride, row), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
-        head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, row * count], 64)
-    return head
+        data += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, row * count], 64)
+    return data
 
 
 def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequence[Instruction]) -> bytes:
@@ -262,18 +261,13 @@ def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequen
     scalars   count, size, mode, and 1 if sums may exceed their bounds
     """
     count, size, mode, has_bounds = scalars
-    return struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0) + _instructions(
-        bits, instructions, count
-    )
+    head = struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0)
+    return head + _instructions(bits, instructions, count)
 
 
 def lookup_struct(bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence[Instruction]) -> bytes:
     """The bytes of a `GplLookup`; scalars are total, head, and 1 if the target has its own strides."""
-    return (
-        _pattern(pad)
-        + struct.pack("<Q4I", *scalars[:2], scalars[2], len(instructions), 0)
-        + _instructions(bits, instructions, 1)
-    )
+    return _pattern(pad) + struct.pack("<Q4I", *scalars, len(instructions), 0) + _instructions(bits, instructions, 1)
 
 
 def _instructions(bits: int, instructions: Sequence[Instruction], row_length: int) -> bytes:
@@ -281,8 +275,7 @@ def _instructions(bits: int, instructions: Sequence[Instruction], row_length: in
 
     Rows of coordinates are `row_length` apart.
     """
-    terms: list[tuple[int | None, int, int]] = []
-    data = b""
+    data = terms = b""
     for load, sums, bound, register, store, adds in instructions:
         row = (store if load is None else load) or 0
         data += struct.pack(
@@ -295,17 +288,11 @@ def _instructions(bits: int, instructions: Sequence[Instruction], row_length: in
             load is not None,
             store is not None,
         )
-        terms += [*sums, *[(None, *quotient) for quotient in adds]]
-    words = b"".join(_term(bits, *term) for term in terms)
-    return data.ljust(24 * MOST_INSTRUCTIONS, b"\0") + words.ljust((bits // 4 + 8) * MOST_TERMS, b"\0")
-
-
-def _term(bits: int, register: int | None, divisor: int, weight: int) -> bytes:
-    """A `GplTerm`."""
-    _, multiplier, shift = reciprocal(divisor, bits)
-    return _words([multiplier, weight], bits) + struct.pack(
-        "<2I", 0 if register is None else register + 1, NO_DIVISION if divisor == 1 else shift
-    )
+        for source, divided_by, weight in [*sums, *[(None, *quotient) for quotient in adds]]:  # `GplTerm`s
+            _, multiplier, shift = reciprocal(divided_by, bits)
+            numbers = 0 if source is None else source + 1, NO_DIVISION if divided_by == 1 else shift
+            terms += _words([multiplier, weight], bits) + struct.pack("<2I", *numbers)
+    return data.ljust(24 * MOST_INSTRUCTIONS, b"\0") + terms.ljust((bits // 4 + 8) * MOST_TERMS, b"\0")
 
 
 def _pattern(pad: bytes) -> bytes:

@@ -58,13 +58,13 @@ class CudaBackend(abc.ABC):
         """See `Backend.array`."""
 
     def address(self, array: Any) -> int:
-        return self.runtime.place(array)[0]
+        return self.runtime.locate(array)[0]
 
     def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: Any) -> Any:
         """See `Backend.temporary`.  When a CUDA graph runs, the memory of the call that it captured may hold other
         arrays.
         """
-        if self.is_capturing(self.runtime.place(like)[1]):
+        if self.is_capturing(self.runtime.locate(like)[1]):
             raise BufferError(
                 "a call with arithmetic cannot be captured in a CUDA graph if it needs temporary arrays, because their "
                 "memory is given back after the call: run it before the capture"
@@ -89,22 +89,18 @@ class CudaBackend(abc.ABC):
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
         """As `start_of_move`, for several pieces; small ones share launches."""
         requests = [
-            JobMove(
-                "",
-                piece.move,
-                *phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset),
-            )
-            for piece in pieces
+            JobMove("", move, *phases(move, source_phase + source_offset, target_phase + target_offset))
+            for move, source_offset, target_offset in pieces
         ]
         plan = many_plan(tuple(requests))
-        alone = [self.start_of_move(*requests[place][1:], device) for place in plan.alone]
+        alone = [self.start_of_move(*requests[number][1:], device) for number in plan.alone]
 
-        def start(source: int, target: int) -> None:
+        def start_all(source: int, target: int) -> None:
             addresses = [(source + piece.source_offset, target + piece.target_offset) for piece in pieces]
-            for begin, given in self._starts(plan, alone, addresses, device):
-                begin(*given)
+            for start, arguments in self._starts(plan, alone, addresses, device):
+                start(*arguments)
 
-        return start
+        return start_all
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """See `Backend.prepare_jobs`.  Small moves share launches."""
@@ -117,23 +113,22 @@ class CudaBackend(abc.ABC):
                 addresses.append((source + source_offset, target + target_offset))
                 requests.append(JobMove(job.label, move, *phases(move, *addresses[-1])))
                 owners.append(job)
-        device = self.runtime.place(jobs[0].target)[1]
+        device = self.runtime.locate(jobs[0].target)[1]
         plan = (_kept_plan if len(requests) <= MOST_MOVES_KEPT else many_plan)(tuple(requests))
-        alone = [self._start_of_job(owners[place], requests[place], device) for place in plan.alone]
+        alone = [self._start_of_job(owners[number], requests[number], device) for number in plan.alone]
         starts = self._starts(plan, alone, addresses, device)
 
         def start_all() -> None:
-            for start, given in starts:
-                start(*given)
+            for start, arguments in starts:
+                start(*arguments)
 
         return start_all
 
     def _start_of_job(self, job: PreparedJob, request: JobMove, device: int) -> Start:
         """The start of a piece of a job that gets its own launch."""
         if len(job.prepared.pieces) == 1:
-            prepared: Any = job.prepared  # this backend's own: a `MoveLaunches`
-            start: Start = prepared.start_between(job.source, job.target)
-            return start
+            prepared: MoveLaunches = job.prepared  # this backend's own
+            return prepared.start_between(job.source, job.target)
         return self.start_of_move(*request[1:], device)
 
     def _starts(
@@ -142,11 +137,10 @@ class CudaBackend(abc.ABC):
         """The launches of a plan for moves between these addresses, each with its arguments."""
         starts: list[tuple[Start, tuple[int, ...]]] = []
         for shared in plan.shared:
-            parameters = shared.parameters([addresses[place] for place in shared.members])
+            parameters = shared.parameters([addresses[number] for number in shared.members])
             launch = Launch(shared.file, shared.kernel, shared.macros, shared.grid, parameters, 0)
             starts.append((self.runtime.prepare(device, launch), ()))
-        starts += [(start, addresses[place]) for start, place in zip(alone, plan.alone)]
-        return starts
+        return starts + [(start, addresses[number]) for start, number in zip(alone, plan.alone)]
 
     def prepare_steps(self, steps: Steps) -> StepLaunches:
         return StepLaunches(self, steps)
@@ -171,7 +165,7 @@ class MoveLaunches:
     MOST = 64  # kinds that are kept, about 2 KB each, 6 KB for kernels of 64 axes; when full, all are dropped
 
     def __init__(self, backend: CudaBackend, pieces: Pieces) -> None:
-        self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
+        self.pieces, self._backend, self._locate = pieces, backend, backend.runtime.locate
         self.kinds: dict[Kind, tuple[Start, int, int]] = {}
         # keyed by the source only: shape and dtype of the new target, and the start
         self._made: dict[Kind, tuple[tuple[int, ...], np.dtype, Start]] = {}
@@ -199,14 +193,13 @@ class MoveLaunches:
         """The target of a call of a kind that passed every check, as `Again`; None for other kinds."""
         if target is None:
             return self._again_anew(source)
-        (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
+        (from_address, from_device), (to_address, to_device) = self._locate(source), self._locate(target)
         # As in `_kind`, without calling it: this is the path of every repeated call.
-        found = self.kinds.get(
-            (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target))
-        )
-        if found is None:
+        kind = (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target))
+        known = self.kinds.get(kind)
+        if known is None:
             return None
-        start, below, above = found
+        start, below, above = known
         if below < to_address - from_address < above:
             return None
         start(from_address, to_address)
@@ -214,13 +207,13 @@ class MoveLaunches:
 
     def _again_anew(self, source: Any) -> Any:
         """As `again`, into new memory, which passes every check and overlaps nothing."""
-        from_address, device = self._place(source)
+        from_address, device = self._locate(source)
         made = self._made.get((from_address & 15, device, _form(source)))
         if made is None:
             return None
         shape, dtype, start = made
         target = self._backend.empty(shape, dtype, source)
-        to_address, _ = self._place(target)
+        to_address, _ = self._locate(target)
         if to_address & 15:
             self.execute(source, target)
         else:
@@ -229,7 +222,7 @@ class MoveLaunches:
 
     def _kind(self, source: Any, target: Any) -> tuple[Kind, int, int]:
         """The kind of a call, and both addresses."""
-        (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
+        (from_address, from_device), (to_address, to_device) = self._locate(source), self._locate(target)
         return (
             (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)),
             from_address,
@@ -244,8 +237,8 @@ class MoveLaunches:
         if len(self.kinds) >= self.MOST:
             self.kinds.clear()
             self._made.clear()
-        found = self.kinds[kind] = start, *_overlapping(source, target)
-        return found
+        known = self.kinds[kind] = start, *_overlapping(source, target)
+        return known
 
     def _start(self, from_address: int, to_address: int, device: int) -> Start:
         """The start of all pieces, between addresses that are these modulo 16."""
@@ -272,20 +265,18 @@ class ConvertLaunches:
     def starts(self, source_phase: int, target_phase: int, device: int) -> list[Start]:
         """The start of every launch between arrays at these addresses, given modulo 16."""
         key = source_phase, target_phase, device
-        found = self._starts.get(key)
-        if found is None:
+        starts = self._starts.get(key)
+        if starts is None:
             if len(self._starts) >= self.MOST:
                 self._starts.clear()
-            found = self._starts[key] = [
-                self.backend.start_of_move(
-                    move,
-                    (source_phase + source_offset) % 16 if move.element_count else 0,
-                    (target_phase + target_offset) % 16,
-                    device,
-                )
-                for move, source_offset, target_offset in self.pieces
+            addresses = [
+                (source_phase + piece.source_offset, target_phase + piece.target_offset) for piece in self.pieces
             ]
-        return found
+            starts = self._starts[key] = [
+                self.backend.start_of_move(piece.move, *phases(piece.move, *between), device)
+                for piece, between in zip(self.pieces, addresses)
+            ]
+        return starts
 
 
 class BoundLaunches(MoveLaunches):
@@ -296,7 +287,7 @@ class BoundLaunches(MoveLaunches):
         self._shared = shared
 
         def values() -> np.ndarray:
-            return np.concatenate([given.ravel()[:size] for given, size in zip(parameters(), shared.sizes)])
+            return np.concatenate([array.ravel()[:size] for array, size in zip(parameters(), shared.sizes)])
 
         self._parameters = Parameters(values, shared.backend.uploads, shared.backend.runtime) if shared.sizes else None
 
@@ -324,18 +315,17 @@ class BoundLaunches(MoveLaunches):
 def launch_pieces(pieces: Pieces) -> tuple[Pieces, tuple[int, ...]]:
     """The pieces that write something, for one array of all parameters, and how many values of each are in it."""
     pieces = tuple(piece for piece in pieces if piece.move.place_count)
-    moves = [piece.move for piece in pieces if isinstance(piece.move, ConvertMove)]
-    sizes = tuple(max(column) + 1 for column in zip(*(_last_places(move) for move in moves)))
+    highest = [  # places of each parameter that a move reads
+        [
+            start + sum((axis.extent - 1) * max(step, 0) for axis, step in zip(move.axes, steps))
+            for start, steps in zip(move.parameter_offsets, move.parameter_strides)
+        ]
+        for move, *_ in pieces
+        if isinstance(move, ConvertMove)
+    ]
+    sizes = tuple(max(column) + 1 for column in zip(*highest))
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     return tuple(_from(piece, starts) for piece in pieces), sizes
-
-
-def _last_places(move: ConvertMove) -> list[int]:
-    """The highest place of each parameter that a move reads."""
-    return [
-        start + sum((axis.extent - 1) * max(step, 0) for axis, step in zip(move.axes, steps))
-        for start, steps in zip(move.parameter_offsets, move.parameter_strides)
-    ]
 
 
 def _from(piece: Piece, starts: Sequence[int]) -> Piece:
@@ -352,15 +342,16 @@ class StepLaunches:
 
     def __init__(self, backend: CudaBackend, steps: Steps) -> None:
         self._backend, self._steps = backend, steps
-        self._starts: dict[tuple[Any, ...], Start] = {}
+        self._start_of_move = functools.cache(backend.start_of_move)
 
     def execute(self, buffer: Any, workspace: Any) -> None:
         """See `PreparedSteps.execute`.  All kernels are compiled before the first launch.
 
         When a CUDA graph runs, the workspace of the call that it captured may hold other arrays, so that is an error.
         """
-        place = self._backend.runtime.place
-        (*_, device), memory = place(buffer), (place(buffer)[0], place(workspace)[0])
+        locate = self._backend.runtime.locate
+        (buffer_address, device), (workspace_address, _) = locate(buffer), locate(workspace)
+        memory = buffer_address, workspace_address
         if self._backend.is_capturing(device):
             raise BufferError(
                 "a relayout in place cannot be captured in a CUDA graph, because its workspace is given back after the "
@@ -370,11 +361,7 @@ class StepLaunches:
         for step in self._steps:
             for move, from_workspace, source, to_workspace, target in step.copies():
                 addresses = memory[from_workspace] + source, memory[to_workspace] + target
-                key = (move, device, *phases(move, *addresses))
-                start = self._starts.get(key)
-                if start is None:
-                    start = self._starts[key] = self._backend.start_of_move(move, *key[2:], device)
-                launches.append((start, addresses))
+                launches.append((self._start_of_move(move, *phases(move, *addresses), device), addresses))
         for start, addresses in launches:
             start(*addresses)
 

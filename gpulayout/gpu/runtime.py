@@ -12,7 +12,6 @@ A struct whose first words are addresses too is different in each start.  Then a
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -56,7 +55,7 @@ class ArgumentBlocks:
     def __init__(self, pointers: int, parameters: bytes, operands: int = 0) -> None:
         self._pointers, self._has_operands = pointers, operands > 0
         self._struct = ctypes.create_string_buffer(parameters, len(parameters))
-        self.pack, self.first = _packer(pointers + operands), 8 * (pointers + 1)
+        self.pack, self.first = struct.Struct(f"={pointers + operands}Q").pack_into, 8 * (pointers + 1)
         self.free: list[Block] = []
         self.take: Callable[[], Block] = self.free.pop
         self.give_back: Callable[[Block], None] = self.free.append
@@ -70,15 +69,9 @@ class ArgumentBlocks:
         if self._has_operands:
             ctypes.memmove(start + 8 * own, self._struct, size)
             start_of_struct = start + 8 * own
-        pointers = [start + self.first + 8 * place for place in range(self._pointers)]
+        pointers = [start + self.first + 8 * number for number in range(self._pointers)]
         words[: self._pointers + 1] = [*pointers, start_of_struct]
         return words, start
-
-
-@functools.cache
-def _packer(count: int) -> Callable[..., None]:
-    """What writes so many words."""
-    return struct.Struct(f"={count}Q").pack_into
 
 
 Start = Callable[..., None]  # starts a prepared launch; called with the addresses for its pointers
@@ -94,7 +87,7 @@ class Runtime(Protocol):
         """
         ...
 
-    def place(self, array: Any, /) -> tuple[int, int]:
+    def locate(self, array: Any, /) -> tuple[int, int]:
         """The device address of an array's first element, and the number of its device."""
         ...
 

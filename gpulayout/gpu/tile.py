@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork, at_a_time
+from gpulayout.gpu.element_width import SIDE_NAMES, SOURCE, TARGET, VECTOR_BYTES, MoveWork, at_a_time
 from gpulayout.gpu.kernel_numbers import (
     ALIGN,
     ANY_SHARED_BYTES,
@@ -38,14 +38,15 @@ SMALLEST_TILE = THREADS  # places that make a tile worth a block: one for each t
 def tile_plan(work: MoveWork) -> KernelPlan | None:
     """The plan; None if a tile would be too small.  The work's axes are b, a, then the others."""
     b, a = work.axes[:2]
-    narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
+    narrow = _misaligned(work, SOURCE, b) or _misaligned(work, TARGET, a)
     if narrow:
         return _words(work, narrow) or _flexible(work, narrow)
     if work.change and work.change.is_any(b) and work.width < _WORD:
         return _flexible(work, "elements have parameters of their own, which take registers")
-    if not fixed_tile_fits(work.width, a.extent, b.extent):
-        return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
     tile_a, tile_b = FIXED_TILES[work.width]
+    # each extent must fill at least half of the fixed tiles that it is cut into
+    if any(2 * extent < _up(extent, size) for extent, size in ((a.extent, tile_a), (b.extent, tile_b))):
+        return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
     # a tile may have places of pad, or chunks of 16 bytes that are cut by a bound or an extent
     per_chunk = VECTOR_BYTES // work.width
     ragged = any(axis.is_padded for axis in work.axes) or bool(a.bound % per_chunk or b.extent % per_chunk)
@@ -62,12 +63,12 @@ def _words(work: MoveWork, why: str) -> KernelPlan | None:
         return None
     if any(_dense(work)) and _access_bytes(work) == (_WORD, _WORD):
         return None
-    tile_a, tile_b = word_tile(width, _step(work, "source", b))
-    lead, aligned = _aligned(work, tile_b, _WORD)
+    tile_a, tile_b = word_tile(width, _step(work, SOURCE, b))
+    lead, align = _aligned(work, tile_b, _WORD)
     if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
         return None
     because = work.because(f"{why}, so {at_a_time(_WORD, _WORD)}")
-    plan = _tiles(because, _TILE_WORDS, _WORD, (tile_b, tile_a), 1, aligned, lead=lead)
+    plan = _tiles(because, _TILE_WORDS, _WORD, (tile_b, tile_a), 1, (("GPL_ALIGN", align),), lead)
     # the runs of words do not depend on the phases
     return replace(plan, runs=(min(word_tile(width, _WORD)[0], a.extent), min(tile_b, b.extent)))
 
@@ -79,77 +80,67 @@ def _flexible(work: MoveWork, why: str) -> KernelPlan | None:
     # The runs of a side are cut into its accesses: along its minor axis, or along the other axis if rows touch.
     step_a = 1 if dense_read else math.lcm(read, write if dense_write else width) // width
     step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width
-    found = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width, dense_write)
+    tile = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width, dense_write)
     if not dense_read and not dense_write:
-        found = full_tile(width, a.extent, b.extent) or found
-    if not found:
+        tile = full_tile(width, a.extent, b.extent) or tile
+    if not tile:
         return None
-    tile_a, tile_b, pitch = found
+    tile_a, tile_b, pitch = tile
     is_full = (tile_a, tile_b) == FULL_TILES.get(width)
-    stack = _stack(work, found) if read == write == width and not is_full else None
-    if stack:
-        return _stacked(work.because(f"{why}, so {at_a_time(read, write)}"), (tile_b, tile_a), pitch, *stack)
     if write < read:
-        why = _misaligned(work, "target", a) or why
-    because = work.because(f"{why}, so {at_a_time(read, write)}")
-    lead, aligned = _aligned(work, tile_b, 1) if is_full and not work.change else (0, _align(1))
-    plan = _tiles(because, _TILE_ANY, write, (tile_b, tile_a), pitch, (*_accesses(read, write), *aligned), lead)
+        why = _misaligned(work, TARGET, a) or why
+    work = work.because(f"{why}, so {at_a_time(read, write)}")
+    if read == write == width and not is_full and (plan := _stacked(work, tile)):
+        return plan
+    lead, align = _aligned(work, tile_b, 1) if is_full and not work.change else (0, 1)
+    plan = _tiles(work, _TILE_ANY, write, (tile_b, tile_a), pitch, _any_macros(read, write, align), lead)
     return replace(plan, reads=Access(read))
 
 
-def _aligned(work: MoveWork, tile_b: int, least: int) -> tuple[int, Macros]:
-    """Tiles whose rows of the target begin at sectors: (places by which the first may begin before b = 0, macros).
+def _aligned(work: MoveWork, tile_b: int, least: int) -> tuple[int, int]:
+    """Where rows of tiles begin in the target: (places by which the first may begin before b = 0, a multiple of so many
+    bytes).  Best are sectors.
 
     The cache reads and writes a sector for each tile that writes part of it.  If there are few such sectors, tiles
     begin at multiples of `least` bytes: a tile has rows whole or long, or rows begin at multiples of 16 bytes anyhow.
     So do tiles of single bytes with 64-bit offsets, which leave no registers for 31 more rows.
     """
-    step, width = _step(work, "target", work.axes[1]), work.width
+    step, width = _step(work, TARGET, work.axes[1]), work.width
     lead = max(least - step, 0) // width
     few = step >= VECTOR_BYTES or work.axes[0].extent + lead <= tile_b or tile_b * width >= _LONG_RUN
     if few or (width == 1 and bits_of(work) == 64):
-        return lead, _align(least)
-    return max(ALIGN - step, 0) // width, _align(ALIGN)
+        return lead, least
+    return max(ALIGN - step, 0) // width, ALIGN
 
 
-def _align(nbytes: int) -> Macros:
-    return (("GPL_ALIGN", nbytes),)
+def _any_macros(read: int, write: int, align: int) -> Macros:
+    return ("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write), ("GPL_ALIGN", align)
 
 
-def _accesses(read: int, write: int) -> Macros:
-    return ("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)
+def _stacked(work: MoveWork, tile: tuple[int, int, int]) -> KernelPlan | None:
+    """The plan for a stack of small matrices, several in each tile; None if there is no stack.
 
-
-def _stack(work: MoveWork, tile: tuple[int, int, int]) -> tuple[int, int] | None:
-    """(which axis, how many of its places) one tile holds of a stack of small matrices; None if there is no stack.
-
-    The matrices touch on both sides, and so do their rows.
+    The matrices touch on both sides, and so do their rows.  The struct's third axis counts tiles, its bound matrices.
     """
-    if work.varies:
-        return None
-    (b, a), (tile_a, tile_b, pitch) = work.axes[:2], tile
+    (b, a, *others), (tile_a, tile_b, pitch), width = work.axes, tile, work.width
     whole = b.source_stride == a.extent == a.bound == tile_a and a.target_stride == b.extent == b.bound == tile_b
-    depth = min(tile_elements(work.width) // (tile_a * tile_b), shared_elements(work.width) // (pitch * tile_b))
-    for k, axis in enumerate(work.axes[2:], 2):
-        if axis.source_stride == axis.target_stride == tile_a * tile_b and axis.bound == axis.extent:
-            depth = min(depth, axis.extent)
-            return (k, depth) if whole and depth > 1 else None
-    return None
-
-
-def _stacked(work: MoveWork, tile: tuple[int, int], pitch: int, k: int, depth: int) -> KernelPlan:
-    """Tiles of `depth` matrices each: the struct's third axis counts tiles, and its bound matrices."""
-    axis = work.axes[k]
-    groups = Axis(math.ceil(axis.extent / depth), axis.extent, axis.source_stride * depth, axis.target_stride * depth)
-    axes = (*work.axes[:2], groups, *(other for n, other in enumerate(work.axes[2:], 2) if n != k))
-    total = math.prod(other.extent for other in axes[2:])
+    steps = tile_a * tile_b, tile_a * tile_b
+    stack = next((axis for axis in others if axis[2:] == steps and not axis.is_padded), None)
+    if stack is None or not whole or work.varies:
+        return None
+    depth = min(ANY_TILE_BYTES // width // steps[0], shared_elements(width) // (pitch * tile_b), stack.extent)
+    if depth < 2:
+        return None
+    groups = Axis(math.ceil(stack.extent / depth), stack.extent, steps[0] * depth, steps[1] * depth)
+    axes = (b, a, groups, *[axis for axis in others if axis is not stack])
+    total = math.prod(axis.extent for axis in axes[2:])
     plan = planned(
         work._replace(axes=axes),
         _TILE_ANY,
-        work.width,
+        width,
         total,
-        MoveFields(total, tile=tile, first=depth, second=pitch),
-        variant=(*_accesses(work.width, work.width), *_align(1)),
+        MoveFields(total, tile=(tile_b, tile_a), first=depth, second=pitch),
+        variant=_any_macros(width, width, 1),
         reach=max(reaches(work.axes)),
     )
     return replace(plan, axes=work.axes)
@@ -169,31 +160,32 @@ def _access_bytes(work: MoveWork) -> tuple[int, int]:
     """Bytes that a lane reads and writes at once in a tile of any size."""
     b, a = work.axes[:2]
     (dense_read, dense_write), width = _dense(work), work.width
-    steps = _step(work, "source", None if dense_read else b), _step(work, "target", None if dense_write else a)
+    steps = _step(work, SOURCE, None if dense_read else b), _step(work, TARGET, None if dense_write else a)
     read, write = (_WORD if width < _WORD <= step else width for step in steps)
     return read, write
 
 
-def _starts(work: MoveWork, side: str, across: Axis | None) -> dict[str, int]:
-    """The address and the strides, in bytes, that add up to the starts of a side's runs; the keys describe them.
+def _starts(work: MoveWork, side: int, across: Axis | None) -> list[int]:
+    """The address and the strides, in bytes, that add up to the starts of a side's runs.
 
     `across` is the axis from one run to the next in a tile.
     """
-    phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
-    strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
-    return {f"the {side} address is {phase} past a multiple of 16": phase} | {
-        f"the {side} steps by {stride} bytes, not a multiple of 16": stride for stride in strides
-    }
+    axes = work.axes[2:] if across is None else (across, *work.axes[2:])
+    return [work.phases[side], *[axis[2 + side] * work.width for axis in axes]]
 
 
-def _misaligned(work: MoveWork, side: str, across: Axis) -> str | None:
+def _misaligned(work: MoveWork, side: int, across: Axis) -> str | None:
     """Why the runs of a side do not all start at multiples of 16 bytes; None if they do."""
-    return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
+    phase, *strides = _starts(work, side, across)
+    if phase % VECTOR_BYTES:
+        return f"the {SIDE_NAMES[side]} address is {phase} past a multiple of 16"
+    odd = next((stride for stride in strides if stride % VECTOR_BYTES), None)
+    return None if odd is None else f"the {SIDE_NAMES[side]} steps by {odd} bytes, not a multiple of 16"
 
 
-def _step(work: MoveWork, side: str, across: Axis | None) -> int:
+def _step(work: MoveWork, side: int, across: Axis | None) -> int:
     """Bytes: all runs of a side begin at multiples of this, a power of two up to 16."""
-    return math.gcd(VECTOR_BYTES, *_starts(work, side, across).values())
+    return math.gcd(VECTOR_BYTES, *_starts(work, side, across))
 
 
 def _tiles(
@@ -216,13 +208,8 @@ def _tiles(
 # ---- sizes of tiles: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
 
 
-def tile_elements(width: int) -> int:
-    """The most elements of a tile in kernels/tile_any.cu."""
-    return ANY_TILE_BYTES // width
-
-
 def shared_elements(width: int) -> int:
-    """Elements of its shared memory: more than a tile, for the pitch."""
+    """Elements of the shared memory of kernels/tile_any.cu: more than a tile, for the pitch."""
     return ANY_SHARED_BYTES // width
 
 
@@ -248,13 +235,6 @@ def pitch_of(width: int, along_a: int, along_b: int, access: int = 1, touches: b
     unit = max(word // access, 1)
     pitch = -(-along_a // unit)
     return (pitch + (pitch % 2 == 0)) * unit
-
-
-def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
-    """True when each extent fills at least half of the fixed tiles that it is cut into."""
-    return all(
-        2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width])
-    )
 
 
 def full_tile(width: int, extent_a: int, extent_b: int) -> tuple[int, int, int] | None:
@@ -308,14 +288,10 @@ def flexible_tile(
     step_a, step_b = steps
     run = max(min(256 // width, 128), 16) if width != 2 else 64
     along_a = min(_up(extent_a, step_a), run)
-    along_b = _longest(width, extent_b, step_b, lambda b: pitch(along_a, b) * b, tile_elements(width) // along_a)
+    along_b = _longest(width, extent_b, step_b, lambda b: pitch(along_a, b) * b, ANY_TILE_BYTES // width // along_a)
     if along_b >= extent_b and along_a < extent_a:
         along_a = _longest(
-            width,
-            extent_a,
-            step_a,
-            lambda a: pitch(a, along_b) * along_b,
-            tile_elements(width) // along_b,
+            width, extent_a, step_a, lambda a: pitch(a, along_b) * along_b, ANY_TILE_BYTES // width // along_b
         )
     if min(along_a, extent_a) * min(along_b, extent_b) < SMALLEST_TILE:
         return None
@@ -323,17 +299,14 @@ def flexible_tile(
 
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
-    """The longest side of a tile: the whole extent if it fits, else as many sectors as fit, or else steps."""
+    """The longest side of a tile: the whole extent if it fits, else as many sectors as fit, one at least."""
     whole, cut = _up(extent, step), math.lcm(step, max(SECTOR // width, 1))
     if whole <= most and shared(whole) <= shared_elements(width):
         return whole
-    for unit in (cut, step):
-        size = most // unit * unit
-        while size and shared(size) > shared_elements(width):
-            size -= unit
-        if size:
-            return size
-    return step
+    size = most // cut * cut
+    while shared(size) > shared_elements(width):
+        size -= cut
+    return size
 
 
 def _up(extent: int, step: int) -> int:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.element_width import SOURCE, TARGET
 from gpulayout.gpu.kernel_numbers import LANES, SECTOR
 from gpulayout.gpu.launch import Access, KernelPlan
 
@@ -59,17 +60,14 @@ class Requests(NamedTuple):
         asked = self.lanes * self.access
         starts = range(0, SECTOR, self.start)
         of_run = sum(-(-(start + self.run) // SECTOR) for start in starts) / len(starts)
-        apart = asked / self.run * of_run + self._cut_sectors(asked)
+        # a request that begins inside a sector touches one that the request before touches too
+        unit = math.gcd(asked, self.run)
+        places = range(0, min(self.run, 64 * unit), unit)
+        cut = [place > 0 and (start + place) % SECTOR > 0 for start in starts for place in places]
+        apart = asked / self.run * of_run + sum(cut) / len(cut)
         together = asked / self.run * self.step / SECTOR + 1 if self.run < asked else apart
         most = self.lanes * -(-self.access // SECTOR) if self.start >= self.access else math.inf
         return max(min(apart, together, math.ceil(self.span / SECTOR), most), self.ideal)
-
-    def _cut_sectors(self, asked: int) -> float:
-        """The fraction of requests that begin inside a sector that the previous request also touches."""
-        step = math.gcd(asked, self.run)
-        places = range(0, min(self.run, 64 * step), step)
-        begun = [place and (start + place) % SECTOR for start in range(0, SECTOR, self.start) for place in places]
-        return sum(map(bool, begun)) / len(begun)
 
     @property
     def excess(self) -> float:
@@ -90,29 +88,28 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
     An address that is a multiple of 16 counts as a multiple of 32, since that is what allocators return.
     """
     reads = all(axis.bound for axis in plan.axes)
-    return _side(plan, "source", source_phase) if reads else None, _side(plan, "target", target_phase)
+    return _requests(plan, SOURCE, source_phase) if reads else None, _requests(plan, TARGET, target_phase)
 
 
-def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
-    number, field = ("source", "target").index(side), f"{side}_stride"
-    width, strides = plan.in_memory[number], [getattr(axis, field) for axis in plan.axes]
-    sizes = [axis.bound if side == "source" else axis.extent for axis in plan.axes]
-    access, useful = plan.reads if side == "source" else Access(plan.vector_bytes)
+def _requests(plan: KernelPlan, side: int, phase: int) -> Requests:
+    width, strides = plan.in_memory[side], [axis[2 + side] for axis in plan.axes]
+    sizes = [axis.bound if side == SOURCE else axis.extent for axis in plan.axes]
+    access, useful = plan.reads if side == SOURCE else Access(plan.vector_bytes)
     access = access * width // plan.element_bytes
     if plan.runs:
-        run = plan.runs[number]
+        run = plan.runs[side]
         steps = [abs(stride) for stride in strides if abs(stride) >= run]
         steps += [run] * (run < math.prod(sizes))
     else:
-        run, steps = _run(plan, sizes, strides, number)
+        run, steps = _run(plan, sizes, strides, side)
     start = math.gcd(SECTOR, phase, *(step * width for step in steps))
     if -1 in strides:  # a reversed run ends where the buffer begins
         start = width
     if plan.kind.in_vectors or access > width:  # accesses are aligned even if runs are not
         start = max(start, min(access, SECTOR))
-    if side == "target":
+    if side == TARGET:
         start = max(start, dict(plan.macros).get("GPL_ALIGN", 1))
-    lanes = min(plan.lanes[number], math.ceil(math.prod(sizes) * width / access))
+    lanes = min(plan.lanes[side], math.ceil(math.prod(sizes) * width / access))
     run_bytes = run * width
     if not steps:  # a single run: every request but the last is full
         run_bytes = -(-run_bytes // (lanes * access)) * lanes * access
@@ -126,17 +123,17 @@ def sector_fraction(plan: KernelPlan) -> float:
 
     Both sides count equally.
     """
-    sides = [side.cost(plan.kind.wasted) for side in requests(plan) if side]
-    return len(sides) / sum(sides)
+    costs = [asked.cost(plan.kind.wasted) for asked in requests(plan) if asked]
+    return len(costs) / sum(costs)
 
 
-def _run(plan: KernelPlan, sizes: Sequence[int], strides: Sequence[int], number: int) -> tuple[int, list[int]]:
+def _run(plan: KernelPlan, sizes: Sequence[int], strides: Sequence[int], side: int) -> tuple[int, list[int]]:
     """The elements of a run, and the distances between starts of runs, that of the next one first."""
     # the axes in the order in which lanes follow them, and how far each reaches in one block
     block = [axis.extent for axis in plan.axes]
     order: Sequence[int] = range(len(block))
     if plan.kind.in_tiles and plan.tile:
-        order = (1, 0) if number == 0 else (0, 1)
+        order = (1, 0) if side == SOURCE else (0, 1)
         block = [min(size, extent) for size, extent in zip(plan.tile, block)] + [1] * (len(block) - 2)
     run = 1
     steps: list[int] = []

@@ -52,13 +52,13 @@ class Uploads:
         if values.nbytes > self.MOST_BYTES or stream.ptr == PER_THREAD:
             return self._new(values, device, stream)
         key = values.tobytes(), device, stream.ptr
-        found = self._small.get(key)
-        if found is None:
-            found = self._new(values, device, stream)
+        upload = self._small.get(key)
+        if upload is None:
+            upload = self._new(values, device, stream)
             if len(self._small) >= self.MOST:
                 self._small.clear()
-            self._small[key] = found
-        return found
+            self._small[key] = upload
+        return upload
 
     def _new(self, values: np.ndarray, device: int, stream: Any) -> Upload:
         memory, address = self._runtime.upload(values, device)
@@ -94,10 +94,10 @@ class Parameters:
 
     def _copy(self, device: int, stream: Any) -> Upload:
         values = self._values()
-        found = self._uploads.copy(values, device, stream)
+        upload = self._uploads.copy(values, device, stream)
         most = min(self.MOST, self.MOST_BYTES // values.nbytes)
         if most and stream.ptr != PER_THREAD:
             if len(self._copies) >= most:
                 self._copies.clear()
-            self._copies[device, stream.ptr] = found
-        return found
+            self._copies[device, stream.ptr] = upload
+        return upload

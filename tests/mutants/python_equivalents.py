@@ -12,12 +12,12 @@ EQUIVALENTS = {
      'is_cut = size != axis.extent'):
         "a box is never larger than its axis",
     ("gpulayout/gpu/many_axes/shared_box.py",
-     'return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if short % word == 0 else 1)',
-     'return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if not short % word == 0 else 1)'):
+     'rows += 1 / (word if short % word == 0 else 1)  # a lane moves a word where it can',
+     'rows += 1 / (word if not short % word == 0 else 1)  # a lane moves a word where it can'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/shared_box.py",
-     'covered = stride * (axes[k].bound if side == "source" else extent)',
-     'covered = stride * (axes[k].bound if not side == "source" else extent)'):
+     'covered = stride * (axes[k].bound if side == SOURCE else extent)',
+     'covered = stride * (axes[k].bound if not side == SOURCE else extent)'):
         _CHOICE,
     ("gpulayout/moves/regions.py",
      'if extent > period and (start < step or within or size % step):',

@@ -52,7 +52,7 @@ class SimtRuntime:
 
         return start
 
-    def place(self, array):
+    def locate(self, array):
         return array.__array_interface__["data"][0], 0
 
     def stream(self, device):

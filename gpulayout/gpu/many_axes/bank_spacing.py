@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.element_width import SOURCE, TARGET
 from gpulayout.gpu.kernel_numbers import BANKS, BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
 from gpulayout.gpu.many_axes.shared_box import SharedBox, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import (
@@ -35,7 +36,7 @@ class Walks(NamedTuple):
     box       whose places they are
     steps     in shared memory, from one coordinate of each axis to the next, in elements
     span      elements of shared memory
-    ways      lanes that access different words of one bank: 1 without conflicts
+    cost      (True if bank conflicts are frequent, accesses to shared memory and what rows take besides)
     """
 
     box: SharedBox
@@ -43,21 +44,12 @@ class Walks(NamedTuple):
     span: int
     read: Walk
     write: Walk
-    ways: float
+    cost: tuple[bool, float]
 
     @property
     def entries(self) -> int:
         """Entries of the table: 32 lanes and all rows, for both sides."""
         return 2 * LANES + self.read.row_count + self.write.row_count
-
-    def fits(self, width: int) -> bool:
-        """True if the kernel has room for the box and its table, the factors of their sums, and the checks of rows."""
-        sides = self.read, self.write
-        return (
-            BOX_ENTRY_BYTES * self.entries + self.span * width <= BOX_SHARED_BYTES
-            and sum(map(factor_count, sides)) <= BOX_FACTORS
-            and max(map(check_bits, sides)) <= MAX_CHECK_BITS
-        )
 
     @property
     def is_single(self) -> bool:
@@ -67,16 +59,11 @@ class Walks(NamedTuple):
     @property
     def has_few_conflicts(self) -> bool:
         """True if bank conflicts are rare."""
-        return self.ways <= FEW
-
-    @property
-    def efficiency(self) -> float:
-        """The fraction of active lanes, on the side where it is smaller."""
-        return min(self.read.efficiency, self.write.efficiency)
+        return not self.cost[0]
 
 
 class _WalkedSide(NamedTuple):
-    """A side's axes in its order, their digits without the steps, and the other arguments of `walk`."""
+    """A side's axes in its order, the elements of its runs, its digits without steps, and the arguments of `walk`."""
 
     axes: tuple[int, ...]
     run: int
@@ -103,19 +90,19 @@ def box_walks(
     phases    addresses modulo 16 of the source and of the target
     operands  for each axis, the stride in the parameters of arithmetic on the way; none if they have one value each
     """
-    cut = cut_axes(axes, box)
-    sides = [_side(axes, box, cut, width, side, phase) for side, phase in zip(("source", "target"), phases)]
+    source, target = (_side(axes, box, width, side, phases[side]) for side in (SOURCE, TARGET))
     if operands:  # the target's lanes and rows find their parameters, element by element
-        digits = [digit._replace(operand=operands[k]) for k, digit in zip(sides[1].axes, sides[1].digits)]
-        sides[1] = sides[1]._replace(digits=tuple(digits), word=1)
+        digits = [digit._replace(operand=operands[k]) for k, digit in zip(target.axes, target.digits)]
+        target = target._replace(digits=tuple(digits), word=1)
     best: Walks | None = None
-    least = (True, math.inf)
-    for number, steps in enumerate(_steps(box, sides)):
-        found, cost = _tried(box, steps, sides)
-        if cost < least:
-            best, least = found, cost
+    for number, steps in enumerate(_steps(box, (source, target))):
+        walks = _walked(box, steps, (source, target))
+        if walks and (best is None or walks.cost < best.cost):
+            best = walks
         if number == 0:  # keeps the run of the source, the next that of the target
-            is_enough = best is not None and best.has_few_conflicts and best.efficiency > _GOOD
+            is_enough = (
+                best is not None and best.has_few_conflicts and min(best.read.efficiency, best.write.efficiency) > _GOOD
+            )
         else:  # a box that does not fit with the smallest steps fits with no others
             is_enough = best is None or best.has_few_conflicts or number > _TRIES
         if is_enough:
@@ -123,32 +110,32 @@ def box_walks(
     return best
 
 
-def _tried(
-    box: SharedBox, steps: tuple[int, ...], sides: Sequence[_WalkedSide]
-) -> tuple[Walks | None, tuple[bool, float]]:
-    """The walks with these steps, and their cost; any walk without bank conflicts is cheaper than one with them.
-
-    None and an infinite cost if the box does not fit in shared memory.
+def _walked(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_WalkedSide]) -> Walks | None:
+    """The walks with these steps; None if the kernel has no room for the box and its table, the factors of their sums,
+    or the checks of rows.
     """
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
     if span * width > BOX_SHARED_BYTES:
-        return None, (True, math.inf)
+        return None
     read, write = (side.walked(steps) for side in sides)
     ways = conflict_ways(read, width), conflict_ways(write, width)
-    found = Walks(box, steps, span, read, write, max(ways))
-    if not found.fits(width):
-        return None, (True, math.inf)
     # A piece enters shared memory in one access, but leaves it element by element.
-    cost = read.row_count * (REST + ways[0]) + write.row_count * (REST + ways[1] * len(write.apart))
-    return found, (not found.has_few_conflicts, cost)
+    accesses = read.row_count * (REST + ways[0]) + write.row_count * (REST + ways[1] * len(write.apart))
+    walks = Walks(box, steps, span, read, write, (max(ways) > FEW, accesses))
+    fits = (
+        BOX_ENTRY_BYTES * walks.entries + span * width <= BOX_SHARED_BYTES
+        and factor_count(read) + factor_count(write) <= BOX_FACTORS
+        and max(check_bits(read), check_bits(write)) <= MAX_CHECK_BITS
+    )
+    return walks if fits else None
 
 
-def _side(axes: Sequence[Axis], box: SharedBox, cut: list[int], width: int, side: str, phase: int) -> _WalkedSide:
-    reads, word = side == "source", max(_WORD // width, 1)
-    strides = [axis.source_stride if reads else axis.target_stride for axis in axes]
-    digits = []
-    for k in box.read if reads else box.write:
+def _side(axes: Sequence[Axis], box: SharedBox, width: int, side: int, phase: int) -> _WalkedSide:
+    reads, word, cut = side == SOURCE, max(_WORD // width, 1), cut_axes(axes, box)
+    strides, digits = [axis[2 + side] for axis in axes], []
+    order, run = (box.read, box.source_run) if reads else (box.write, box.target_run)
+    for k in order:
         axis, size = axes[k], box.sizes[k]
         bound = axis.bound if reads else axis.extent
         is_cut = size < axis.extent
@@ -162,7 +149,6 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: list[int], width: int, side
     aligned = all(
         step * width % 32 == 0 for step in [*between, *(stride for stride in strides if abs(stride) * width >= 128)]
     )
-    order, run = (box.read, box.source_run) if reads else (box.write, box.target_run)
     return _WalkedSide(order, run, tuple(digits), width, word if words else 1, reads, aligned)
 
 
@@ -179,7 +165,7 @@ def _steps(box: SharedBox, sides: Sequence[_WalkedSide]) -> Iterator[tuple[int, 
     for side, other in (sides, sides[::-1]):
         run = _prefix(box.sizes, side.axes, min(side.run, BANKS))
         orders.append([*run, *(k for k in other.axes if k not in run)])
-        yield _StepSearch(box.sizes, orders[-1], len(run), sides).found()
+        yield _StepSearch(box.sizes, orders[-1], len(run), sides).steps()
     unit = max(_WORD // sides[0].width, 1)
     first = len(_prefix(box.sizes, sides[0].axes, min(sides[0].run, BANKS)))
     for gaps in itertools.product(range(0, 16 * unit, 4 * unit), range(0, 4 * unit, unit)):
@@ -212,12 +198,12 @@ class _StepSearch:
         self._best = tuple(self._steps)
         self._fewest: float = math.inf
 
-    def found(self) -> tuple[int, ...]:
+    def steps(self) -> tuple[int, ...]:
         """The steps of all axes, by their numbers; if all cause conflicts, those that cause few."""
-        self._place(0, 1, 0)
+        self._choose(0, 1, 0)
         return self._best
 
-    def _place(self, number: int, room: int, lost: int) -> None:
+    def _choose(self, number: int, room: int, lost: int) -> None:
         """Choose the steps of the order's axes from this number on, the first at least `room`.
 
         lost   conflicts of the axes before
@@ -225,21 +211,21 @@ class _StepSearch:
         if number == len(self._order):
             self._best, self._fewest = tuple(self._steps), lost
             return
-        k, tried = self._order[number], []
+        k, attempts = self._order[number], []
         for step in self._free_steps(number, room):
             self._steps[k] = step
             more = sum([_lost(side, self._sizes, self._steps) for side in self._sides])
-            tried.append((more, step))
+            attempts.append((more, step))
             self._budget -= 1
             if more:
                 continue
-            self._place(number + 1, step * self._sizes[k], lost)
+            self._choose(number + 1, step * self._sizes[k], lost)
             if not self._fewest or self._budget < 0:
                 return
-        more, step = min(tried)
+        more, step = min(attempts)
         self._steps[k] = step
         if 0 < more < self._fewest:
-            self._place(number + 1, step * self._sizes[k], more)
+            self._choose(number + 1, step * self._sizes[k], more)
 
     def _free_steps(self, number: int, room: int) -> Iterable[int]:
         """The steps to try for an axis, from `room` on: whole words, except in the run; the first axis has step 1."""
@@ -276,13 +262,13 @@ def _lost(side: _WalkedSide, sizes: Sequence[int], steps: Sequence[int]) -> int:
 
 def _prefix(sizes: Sequence[int], order: Sequence[int], run: int) -> list[int]:
     """The axes that make a run of this length."""
-    found, length = [], 1
+    prefix, length = [], 1
     for k in order:
         if length >= run:
             break
-        found.append(k)
+        prefix.append(k)
         length *= sizes[k]
-    return found
+    return prefix
 
 
 def _stepped(sizes: Sequence[int], order: Sequence[int], gaps: dict[int, int]) -> tuple[int, ...]:

@@ -27,24 +27,23 @@ _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
-def many_axes_plan(work: MoveWork, found: KernelPlan | None) -> KernelPlan | None:
-    """A tile of more axes, if that makes longer runs; else `found`, the tile of two axes or None."""
+def many_axes_plan(work: MoveWork, of_two: KernelPlan | None) -> KernelPlan | None:
+    """A tile of more axes, if that makes longer runs; else `of_two`, the tile of two axes or None."""
     shortest, fills = 0, True
-    if found and found.tile:
-        sizes = [min(size, axis.extent) for size, axis in zip(found.tile, found.axes)]
-        shortest = min(runs(found.axes, [*sizes, *[1] * (len(found.axes) - 2)])) * work.width
+    if of_two and of_two.tile:
+        sizes = [min(size, axis.extent) for size, axis in zip(of_two.tile, of_two.axes)]
+        shortest = min(runs(of_two.axes, [*sizes, *[1] * (len(of_two.axes) - 2)])) * work.width
         fills = math.prod(sizes) >= _FEW_PLACES or math.prod(sizes) * work.width >= _FEW_BYTES
     if shortest >= _RUN_BYTES and fills or len(work.axes) > _MOST_AXES:
-        return found
-    walks = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest, work.change)
+        return of_two
+    walks = best_box(work.axes, work.width, work.phases, shortest, work.change)
     if not walks:
-        return found
-    why = (
-        f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile"
-    )
+        return of_two
+    short = f"a tile of two axes would have runs of {shortest} bytes"
+    why = short if of_two and fills else "two axes do not fill a tile"
     plan = words_plan(work, why) if walks.is_single and not work.change else None
     plan = plan or _box_plan(work, walks, why)
-    return plan if len(plan.parameters) <= MAX_STRUCT_BYTES else found
+    return plan if len(plan.parameters) <= MAX_STRUCT_BYTES else of_two
 
 
 def best_box(
@@ -96,32 +95,25 @@ def box_operands(axes: Sequence[Axis], box: SharedBox, change: Change | None) ->
 
 def _box_plan(work: MoveWork, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
-    width, box, sides = work.width, walks.box, (walks.read, walks.write)
+    width, box, both = work.width, walks.box, (walks.read, walks.write)
     loops, steps = box_loops(work.axes, box), [(0, 0)]
     if not work.varies:  # else parameters may change from box to box
         outer, steps = boxes_of_a_block(loops.outer, loops.boxes)
         loops = loops._replace(outer=outer)
     read, write = (
         RunAccess(run, len(walk.apart) * width, run, walk.lane_count)
-        for run, walk in zip((box.source_run, box.target_run), sides)
+        for run, walk in zip((box.source_run, box.target_run), both)
     )
     rows = FEW_ROWS if work.change and work.change.starts else BOX_ROWS[width]
     tables = box_struct(
         bits_of(work),
-        [box_side(walk, loops.tile, width) for walk in sides],
+        [box_side(walk, loops.tile, width) for walk in both],
         [place * width for place in walks.write.apart],
         steps,
-        max(walk.kind(rows) for walk in sides),
+        max(walk.kind(rows) for walk in both),
     )
-    return box_launch(
-        work,
-        _TILE_ND,
-        loops,
-        (read, write),
-        tables,
-        why=why,
-        variant=(("GPL_READ_BYTES", read.nbytes), ("GPL_WRITE_BYTES", write.nbytes)),
-    )
+    variant = ("GPL_READ_BYTES", read.nbytes), ("GPL_WRITE_BYTES", write.nbytes)
+    return box_launch(work, _TILE_ND, loops, (read, write), tables, why=why, variant=variant)
 
 
 def boxes_of_a_block(outer: Sequence[Axis], total: int) -> tuple[list[Axis], list[tuple[int, int]]]:

@@ -6,12 +6,13 @@ is a sequence of axis numbers, minor first.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import MoveWork, at_a_time
+from gpulayout.gpu.element_width import SOURCE, TARGET, MoveWork, at_a_time
 from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_SHARED_BYTES, LANES, SECTOR, THREADS
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, MoveFields, planned
 from gpulayout.gpu.runtime import Macros
@@ -46,12 +47,11 @@ class SharedBox(NamedTuple):
 
 
 class _RunSide(NamedTuple):
-    """One side of a move: absolute strides, the axes of its runs, the elements of a sector and of a lane's access."""
+    """One side of a move: absolute strides, the axes of its runs, and the elements of a sector."""
 
     strides: tuple[int, ...]
     order: tuple[int, ...]
     sector: int
-    access: int
 
 
 class _CutRun(NamedTuple):
@@ -73,31 +73,22 @@ def boxes(axes: Sequence[Axis], width: int, most: int = 0) -> Iterator[SharedBox
     >>> next(boxes(axes, 4))[:3] == ((2,) * 10, tuple(range(9, -1, -1)), tuple(range(10)))
     True
     """
-    sides = [_side(axes, side, width) for side in ("source", "target")]
+    sides = [_side(axes, side, width) for side in (SOURCE, TARGET)]
     if not all(side.order for side in sides):
         return
-    most = most or _most_elements(sides, width)
+    most = most or _most_elements(axes, sides, width)
     reads, writes = (_runs(axes, side, width, most) for side in sides)
-    found: dict[tuple[tuple[int, int], ...], float] = {}
-    for read in reads:
-        for write in writes:
-            if read.sizes.keys().isdisjoint(write.sizes):
-                elements = read.length * write.length
-                if elements > most or elements < _SMALLEST:
-                    continue
-                sizes = read.sizes | write.sizes
-            else:
-                sizes = read.sizes | {k: max(size, read.sizes.get(k, 1)) for k, size in write.sizes.items()}
-                elements = math.prod(sizes.values())
-            if not _SMALLEST <= elements <= most or len(sizes) > MAX_BOX_AXES:
-                continue
-            key = tuple(sorted(sizes.items()))
-            if key in found:
-                continue
-            found[key] = _cost(axes, sizes, elements, (read, write), sides, width)
-    for key in sorted(found, key=found.__getitem__):
-        if found[key] < math.inf:
-            yield _box(axes, dict(key), sides, found[key])
+    costs: dict[tuple[tuple[int, int], ...], float] = {}
+    for read, write in itertools.product(reads, writes):
+        sizes = read.sizes | {k: max(size, read.sizes.get(k, 1)) for k, size in write.sizes.items()}
+        elements = math.prod(sizes.values())
+        if not _SMALLEST <= elements <= most or len(sizes) > MAX_BOX_AXES:
+            continue
+        key = tuple(sorted(sizes.items()))
+        if key not in costs:
+            costs[key] = _cost(axes, sizes, elements, (read, write), sides)
+    for key in sorted(costs, key=costs.__getitem__):
+        yield _box(axes, dict(key), sides, costs[key])
 
 
 def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
@@ -106,8 +97,8 @@ def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
     >>> runs([Axis(100, 100, 3, 1), Axis(3, 3, 1, 100)], (50, 3))
     (150, 50)
     """
-    found = dict(enumerate(sizes))
-    source, target = (_run_length(axes, found, _side(axes, side, 1).order) for side in ("source", "target"))
+    numbered = dict(enumerate(sizes))
+    source, target = (_run_length(axes, numbered, _side(axes, side, 1).order) for side in (SOURCE, TARGET))
     return source, target
 
 
@@ -119,34 +110,28 @@ def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
     )[:2]
 
 
-def _most_elements(sides: Sequence[_RunSide], width: int) -> int:
+def _most_elements(axes: Sequence[Axis], sides: Sequence[_RunSide], width: int) -> int:
     """How many elements fit in shared memory beside the table of both sides' rows, such as 4320 of 4 bytes."""
-    rows = sum([1 / side.access for side in sides]) / _ROW
-    return int((BOX_SHARED_BYTES - 2 * LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
+    word, rows = max(4 // width, 1), 0.0
+    for side in sides:
+        short = math.prod([axis.extent for axis, stride in zip(axes, side.strides) if stride % word])
+        rows += 1 / (word if short % word == 0 else 1)  # a lane moves a word where it can
+    return int((BOX_SHARED_BYTES - 2 * LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * (rows / _ROW)))
 
 
-def _side(axes: Sequence[Axis], side: str, width: int) -> _RunSide:
-    strides = tuple([abs(axis.source_stride if side == "source" else axis.target_stride) for axis in axes])
-    word = max(4 // width, 1)
-    short = math.prod([axis.extent for axis, stride in zip(axes, strides) if stride % word])
-    return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if short % word == 0 else 1)
-
-
-def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple[int, ...]:
-    """The axes of a side that make runs, minor first, up to the first gap that is longer than what it separates."""
-    order: list[int] = []
-    covered = 0.5
+def _side(axes: Sequence[Axis], side: int, width: int) -> _RunSide:
+    """A side; runs end at the first gap that is longer than what it separates."""
+    strides, order, covered = tuple([abs(axis[2 + side]) for axis in axes]), [], 0.5
     moving = [(strides[k], axis.extent, k) for k, axis in enumerate(axes) if axis.extent > 1 and strides[k]]
     for stride, extent, k in sorted(moving):
         if stride > 2 * covered:
             break
         order.append(k)
-        covered = stride * (axes[k].bound if side == "source" else extent)
-    return tuple(order)
+        covered = stride * (axes[k].bound if side == SOURCE else extent)
+    return _RunSide(strides, tuple(order), max(SECTOR // width, 1))
 
 
 def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_RunSide], cost: float) -> SharedBox:
-    """The box of these sizes."""
     read, write = (  # axes of stride 0 come last
         tuple(sorted(sizes, key=lambda k: (side.strides[k] or math.inf, axes[k].extent))) for side in sides
     )
@@ -166,9 +151,9 @@ def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int
 
 def _runs(axes: Sequence[Axis], side: _RunSide, width: int, most: int) -> list[_CutRun]:
     """The sizes whose runs come closest to `_RUN_BYTES`, and those that fill a box on their own."""
-    found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
-    short = sum(length * width < _RUN_BYTES for _, length in found)
-    kept = [*found[max(short - 4, 0) : short + 6], *found[short + 6 :][-3:]]
+    cuts = sorted(_cuts(axes, side.order, most), key=lambda cut: cut[1])
+    short = sum(length * width < _RUN_BYTES for _, length in cuts)
+    kept = [*cuts[max(short - 4, 0) : short + 6], *cuts[short + 6 :][-3:]]
     return [_CutRun(sizes, length, _sectors(axes, sizes, length, side)) for sizes, length in kept]
 
 
@@ -192,21 +177,18 @@ def _cost(
     axes: Sequence[Axis],
     sizes: dict[int, int],
     elements: int,
-    chosen: tuple[_CutRun, _CutRun],
+    cut_runs: tuple[_CutRun, _CutRun],
     sides: Sequence[_RunSide],
-    width: int,
 ) -> float:
-    """Roughly how many times the bytes of a box are moved, 2.25 at best; infinite if more than two axes are cut.
+    """Roughly how many times the bytes of a box are moved, 2.25 at best.
 
     The cost model cannot rank boxes: it needs a launch with finished walks, and here hundreds of boxes are compared to
     find the few that walks are planned for.
     """
-    cut = [k for k, size in sizes.items() if size < axes[k].extent]
-    if len(cut) > 2:
-        return math.inf
-    idle = math.prod([-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut])
+    # at most two axes are cut, one in the run of each side
+    idle = math.prod([-(-axes[k].extent // size) * size / axes[k].extent for k, size in sizes.items()])
     costs = []
-    for run, side in zip(chosen, sides):
+    for run, side in zip(cut_runs, sides):
         length = _run_length(axes, sizes, side.order)  # longer if the other side takes more of these axes
         costs.append(run.cost if length == run.length else _sectors(axes, sizes, length, side))
     return idle * (costs[0] + _WRITE_WEIGHT * costs[1]) + 96 / elements
@@ -214,23 +196,19 @@ def _cost(
 
 def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _RunSide) -> float:
     """Sectors that a run touches, relative to the fewest possible: one more if runs do not begin and end at sectors."""
-    aligned = length % side.sector == 0 and starts_are_multiples(axes, sizes, side.strides, side.order, side.sector)
+    aligned = length % side.sector == 0 and _begin_at_sectors(axes, sizes, side)
     return 1 + (side.sector / 8 if aligned else side.sector) / length
 
 
-def starts_are_multiples(
-    axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int], order: Sequence[int], unit: int
-) -> bool:
-    """True when all runs of a side begin at multiples of `unit` elements, because all steps outside a run are."""
-    within: set[int] = set()
-    for k in order:
+def _begin_at_sectors(axes: Sequence[Axis], sizes: dict[int, int], side: _RunSide) -> bool:
+    """True when all runs of a side begin at sectors, because all steps outside a run are whole sectors."""
+    steps = dict(enumerate(side.strides))
+    for k in side.order:
+        step = steps.pop(k) * sizes.get(k, 1)
         if sizes.get(k, 1) < axes[k].extent:
-            if strides[k] * sizes.get(k, 1) % unit:
-                return False
-            within.add(k)
+            steps[k] = step
             break
-        within.add(k)
-    return all(stride % unit == 0 for k, stride in enumerate(strides) if k not in within)
+    return all(step % side.sector == 0 for step in steps.values())
 
 
 # ---- launches --------------------------------------------------------------------------------------------
@@ -281,8 +259,8 @@ def box_loops(axes: Sequence[Axis], box: SharedBox) -> BoxLoops:
     A box of 50 x 3 x 1 places: 2 pieces of axis 0, the whole axis 1.  Axis 2 is outside, but no other axis is cut, so
     its places are the pieces of the second one.
     >>> axes = [Axis(100, 100, 3, 1), Axis(3, 3, 1, 100), Axis(7, 7, 300, 300)]
-    >>> found = box_loops(axes, SharedBox((50, 3, 1), (1, 0), (0, 1), 150, 50, 1))
-    >>> found.counts, found.tile, found.outer, found.boxes
+    >>> loops = box_loops(axes, SharedBox((50, 3, 1), (1, 0), (0, 1), 150, 50, 1))
+    >>> loops.counts, loops.tile, loops.outer, loops.boxes
     ((2, 7), (50, 1), [], 14)
     """
     numbers = cut_axes(axes, box)
@@ -301,7 +279,7 @@ def box_launch(
     work: MoveWork,
     kernel: Kernel,
     loops: BoxLoops,
-    sides: tuple[RunAccess, RunAccess],
+    accesses: tuple[RunAccess, RunAccess],
     tables: bytes,
     *,
     why: str,
@@ -310,12 +288,12 @@ def box_launch(
 ) -> KernelPlan:
     """The plan of a launch that moves boxes.
 
-    sides    reading and writing
-    tables   the bytes of the parameter struct after its `GplMove`
-    why      why a tile of two axes is not enough
+    accesses   reading and writing
+    tables     the bytes of the parameter struct after its `GplMove`
+    why        why a tile of two axes is not enough
     """
-    box, (read, write) = loops.box, sides
-    source, target = (side.in_box * work.width for side in sides)
+    box, (read, write) = loops.box, accesses
+    source, target = read.in_box * work.width, write.in_box * work.width
     work = work.because(
         f"{why}, so a box over {len(box.write)} axes is moved: its runs are of {source} bytes in the source, of "
         f"{target} in the target, and {at_a_time(read.nbytes, write.nbytes)}"

@@ -90,22 +90,22 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     together   True when these must be neighbours in shared memory too
     aligned    True when runs begin at sectors, so that rows should too
 
-    >>> found = walk([LaneDigit(64, 1, 1), LaneDigit(2, 1000, 65)], 4, 1, True, True)
-    >>> found.lane_count, found.full, [digit.size for digit in found.rows]
+    >>> walked = walk([LaneDigit(64, 1, 1), LaneDigit(2, 1000, 65)], 4, 1, True, True)
+    >>> walked.lane_count, walked.full, [digit.size for digit in walked.rows]
     (32, 4, [2, 2])
-    >>> found = walk([LaneDigit(49, 1, 1), LaneDigit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
-    >>> found.lane_count, found.last_lanes, found.full, found.row_count
+    >>> walked = walk([LaneDigit(49, 1, 1), LaneDigit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
+    >>> walked.lane_count, walked.last_lanes, walked.full, walked.row_count
     (25, 24, 5, 10)
     """
     apart, left = _accesses(merged(digits), word, together)
     best: Walk | None = None
     least = (True, math.inf)
     for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
-        found = _laid_out(order, apart, aligned)
-        ways = conflict_ways(found, width)
-        cost = ways > FEW, found.row_count * (REST + ways)
+        laid_out = _laid_out(order, apart, aligned)
+        ways = conflict_ways(laid_out, width)
+        cost = ways > FEW, laid_out.row_count * (REST + ways)
         if best is None or cost < least:
-            best, least = found, cost
+            best, least = laid_out, cost
         if best.efficiency >= _POOR and ways == 1:
             break
     assert best is not None  # there is at least one order
@@ -162,16 +162,16 @@ def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) 
 
 def merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     """The digits; those that are contiguous both on the side and in shared memory become one."""
-    found: list[LaneDigit] = []
+    joined: list[LaneDigit] = []
     for digit in digits:
-        if found:
-            size, stride, step, *_, operand = last = found[-1]
+        if joined:
+            size, stride, step, *_, operand = below = joined[-1]
             follows = digit.stride == size * stride and digit.step == size * step and digit.operand == size * operand
-            if follows and digit.bound is None is last.bound:
-                found[-1] = LaneDigit(size * digit.size, stride, step, operand=operand)
+            if follows and digit.bound is None is below.bound:
+                joined[-1] = LaneDigit(size * digit.size, stride, step, operand=operand)
                 continue
-        found.append(digit)
-    return found
+        joined.append(digit)
+    return joined
 
 
 def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple[int, ...], list[LaneDigit]]:
@@ -187,19 +187,17 @@ def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple
         apart = [place + coordinate * digit.step for coordinate in range(size) for place in apart]
         missing, stride = missing // size, stride * size
         left = left[1:] if size == digit.size else [digit.part(digit.size // size, size), *left[1:]]
-    starts = (digit.step if together else 0 for digit in left)
     if (
         missing > 1
-        or together
-        and apart != list(range(word))
         or any(digit.stride % word for digit in left)
-        or any(start % word for start in starts)
+        or together
+        and (apart != list(range(word)) or any(digit.step % word for digit in left))
     ):
         return (0,), digits
     return tuple(apart), left
 
 
-def conflict_ways(found: Walk, width: int) -> float:
+def conflict_ways(walk: Walk, width: int) -> float:
     """The most lanes that access different words of one bank, averaged over the parts of a row served together.
 
     Elements smaller than a word may start anywhere in it.  If rows do, this is the average over all these starts.
@@ -209,9 +207,9 @@ def conflict_ways(found: Walk, width: int) -> float:
     """
     served, word = 128 // max(width, 4), max(4 // width, 1)  # lanes that fill all banks, elements of a bank
     places = [0]
-    for digit in found.lanes:
+    for digit in walk.lanes:
         places = [place + coordinate * digit.step for coordinate in range(digit.size) for place in places]
-    starts = range(word) if any(digit.step % word for digit in found.rows) else range(1)
+    starts = range(word) if any(digit.step % word for digit in walk.rows) else range(1)
     total = parts = 0
     for start in starts:
         for first in range(0, len(places), served):
@@ -255,8 +253,8 @@ def check_bits(walk: Walk) -> int:
 
 def factor_count(walk: Walk) -> int:
     """Factors of the lanes and the rows of a walk."""
-    counts = (([digit.size for digit in digits], _low([digit.size for digit in digits])) for digits in walk[:2])
-    return sum(low + -(-math.prod(sizes) // low) for sizes, low in counts)
+    both = ([digit.size for digit in digits] for digits in (walk.lanes, walk.rows))
+    return sum(low + -(-math.prod(sizes) // low) for sizes, low in ((sizes, _low(sizes)) for sizes in both))
 
 
 def _fields(walk: Walk) -> _Fields:
@@ -271,9 +269,18 @@ def _fields(walk: Walk) -> _Fields:
 
 
 def _part(digits: Sequence[LaneDigit], fields: _Fields, width: int) -> BoxPart:
-    count, low = math.prod(digit.size for digit in digits), _low([digit.size for digit in digits])
-    numbers = (*range(low), *range(0, count, low))
-    return BoxPart(low, tuple(_factor(number, digits, fields, width) for number in numbers))
+    sizes = [digit.size for digit in digits]
+    low, factors = _low(sizes), []
+    for number in (*range(low), *range(0, math.prod(sizes), low)):
+        offset = shared = check = 0
+        for digit in digits:
+            number, coordinate = divmod(number, digit.size)
+            offset += coordinate * digit.stride
+            shared += coordinate * (digit.step * width + (digit.operand << 16))
+            if digit.bound is not None:
+                check += coordinate * digit.unit << fields[digit.axis][0]
+        factors.append(BoxFactor(offset, shared & 2**32 - 1, check))
+    return BoxPart(low, tuple(factors))
 
 
 def _low(sizes: Sequence[int]) -> int:
@@ -284,19 +291,8 @@ def _low(sizes: Sequence[int]) -> int:
     >>> _low([3, 3, 3, 3]), _low([2, 2, 2, 2, 2, 2]), _low([23])
     (9, 8, 4)
     """
-    count, found, below = math.prod(sizes), [1], 1
+    count, lows, below = math.prod(sizes), [1], 1
     for k, size in enumerate(sizes):
-        found += [below * part for part in range(1, size + 1) if size % part == 0 or k == len(sizes) - 1]
+        lows += [below * part for part in range(1, size + 1) if size % part == 0 or k == len(sizes) - 1]
         below *= size
-    return min(found, key=lambda low: (low + -(-count // low), low))
-
-
-def _factor(number: int, digits: Sequence[LaneDigit], fields: _Fields, width: int) -> BoxFactor:
-    offset = shared = check = 0
-    for digit in digits:
-        number, coordinate = divmod(number, digit.size)
-        offset += coordinate * digit.stride
-        shared += coordinate * (digit.step * width + (digit.operand << 16))
-        if digit.bound is not None:
-            check += coordinate * digit.unit << fields[digit.axis][0]
-    return BoxFactor(offset, shared & 2**32 - 1, check)
+    return min(lows, key=lambda low: (low + -(-count // low), low))

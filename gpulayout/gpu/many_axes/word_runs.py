@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpulayout.gpu.element_width import MoveWork
+from gpulayout.gpu.element_width import SOURCE, TARGET, MoveWork
 from gpulayout.gpu.kernel_numbers import BANKS, BOX_WORDS_MOST, LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
 from gpulayout.gpu.many_axes.shared_box import RunAccess, SharedBox, box_launch, box_loops, boxes, cut_axes
@@ -86,8 +86,8 @@ class WordBox(NamedTuple):
         """The pieces that number the runs, the smallest stride first, and an uneven one last: a box without some of
         its coordinates has fewer runs, with the same numbers.
         """
-        found = [k for k in range(len(self.pieces)) if k not in self.runs[side]]
-        return sorted(found, key=lambda k: (self.pieces[k].uneven != UNCUT, abs(self.pieces[k].strides[side])))
+        numbers = [k for k in range(len(self.pieces)) if k not in self.runs[side]]
+        return sorted(numbers, key=lambda k: (self.pieces[k].uneven != UNCUT, abs(self.pieces[k].strides[side])))
 
     @property
     def instructions(self) -> float:
@@ -104,7 +104,7 @@ class WordBox(NamedTuple):
 
 def words_plan(work: MoveWork, why: str) -> KernelPlan | None:
     """The plan; None if no box fits, or if all take too many instructions for an element."""
-    low, high = (place // work.width for place in work.move.source_span)
+    low, high = (offset // work.width for offset in work.move.source_span)
     # the kernel compares places with both ends of the source, which may be further apart than any offset is long
     bits = offset_bits(work.axes, high - low)
     walk = best_words(work.axes, work.width, bits)
@@ -132,13 +132,13 @@ def best_words(axes: Sequence[Axis], width: int, bits: int) -> WordBox | None:
     if width > 2:
         return None
     most, entry = (WORD_SHARED_BYTES - 16 * WORD * LANES) // width, bits // 4  # bytes of the table for a run
-    found = [each for box in itertools.islice(boxes(axes, width, most), _BOXES) for each in walks(axes, box)]
+    unplaced = [walk for box in itertools.islice(boxes(axes, width, most), _BOXES) for walk in walks(axes, box)]
     failed: set[tuple[int, int]] = set()  # lengths of runs; other sizes of the box hardly change their banks
-    for each in sorted(found, key=lambda each: each.instructions):
-        lengths = each.length(0), each.length(1)
+    for walk in sorted(unplaced, key=lambda walk: walk.instructions):
+        lengths = walk.length(0), walk.length(1)
         if lengths in failed:
             continue
-        placed = _placed(each, width, entry)
+        placed = _placed(walk, width, entry)
         if placed and placed.ways <= _MOST_WAYS:
             return placed
         if placed:
@@ -153,23 +153,22 @@ def walks(axes: Sequence[Axis], box: SharedBox) -> Iterator[WordBox]:
     if any(axes[k].bound < axes[k].extent for k in box.read):
         return
     uneven = {k: number for number, k in enumerate(cut_axes(axes, box)) if axes[k].extent % box.sizes[k]}
-    for source in _run_sizes(axes, box, box.read, "source_stride"):
-        for target in _run_sizes(axes, box, box.write, "target_stride"):
-            if any(source[k] != target[k] for k in source.keys() & target.keys()):
-                continue
-            if len(uneven) == 2 and any(uneven.keys().isdisjoint(run) for run in (source, target)):
-                continue
-            found = _unplaced(axes, box, uneven, source, target)
-            if len(found.pieces) <= RUN_DIGITS:
-                yield found
+    for source, target in itertools.product(*(list(_run_sizes(axes, box, side)) for side in (SOURCE, TARGET))):
+        if any(source[k] != target[k] for k in source.keys() & target.keys()):
+            continue
+        if len(uneven) == 2 and any(uneven.keys().isdisjoint(run) for run in (source, target)):
+            continue
+        walk = _unplaced(axes, box, uneven, source, target)
+        if len(walk.pieces) <= RUN_DIGITS:
+            yield walk
 
 
-def _run_sizes(axes: Sequence[Axis], box: SharedBox, order: Sequence[int], field: str) -> Iterator[dict[int, int]]:
+def _run_sizes(axes: Sequence[Axis], box: SharedBox, side: int) -> Iterator[dict[int, int]]:
     """Runs of a side: its minor axes whole, and perhaps a part of the next one that divides it."""
     sizes: dict[int, int] = {}
     length = 1
-    for k in order:
-        if getattr(axes[k], field) != length:
+    for k in box.write if side else box.read:
+        if axes[k][2 + side] != length:
             return
         for part in range(2, box.sizes[k]):
             even = axes[k].extent % box.sizes[k] == 0 == box.sizes[k] % part
@@ -221,8 +220,8 @@ def _placed(walk: WordBox, width: int, entry: int) -> WordBox | None:
     lanes = _lanes(walk.length(1))
     spread = [k for k in walk.runs[1] if k not in walk.runs[0]]
     gaps = [0] * len(walk.pieces)
-    tried = _turned(walk, gaps, lanes, width, range(5, -1, -1))
-    best, tries, turns = tried[0], 0, {5, tried[0].turn}
+    best = _turned(walk, gaps, lanes, width, range(5, -1, -1))
+    tries, turns = 0, {5, best.turn}
     if not _fits(best, width, entry):
         return None
     for k in spread:
@@ -231,11 +230,11 @@ def _placed(walk: WordBox, width: int, entry: int) -> WordBox | None:
                 return best
             tries += 1
             wider = [*gaps[:k], gap, *gaps[k + 1 :]]
-            found = _turned(walk, wider, lanes, width, turns)[0]
-            if not _fits(found, width, entry):
+            placed = _turned(walk, wider, lanes, width, turns)
+            if not _fits(placed, width, entry):
                 return None
-            if found.ways < best.ways:
-                best, gaps = found, wider
+            if placed.ways < best.ways:
+                best, gaps = placed, wider
     return best
 
 
@@ -258,16 +257,17 @@ def table_sizes(walk: WordBox, entry: int) -> tuple[int, int, int, int]:
 
 def _turned(
     walk: WordBox, gaps: Sequence[int], lanes: npt.NDArray[np.int64], width: int, turns: Iterable[int]
-) -> list[WordBox]:
-    """The walk with these gaps and each turn, the one with the fewest bank conflicts first."""
+) -> WordBox:
+    """The walk with these gaps and the turn that causes the fewest bank conflicts."""
     steps, span = _steps(walk, gaps)
-    found: list[WordBox] = []
+    best = walk = walk._replace(steps=steps, span=span, ways=math.inf)
     for turn in turns:
-        each = walk._replace(steps=steps, span=span, turn=turn)
-        found.append(each._replace(ways=conflict_ways(each, lanes, width)))
-        if found[-1].ways <= FEW:
+        ways = conflict_ways(walk._replace(turn=turn), lanes, width)
+        if ways < best.ways:
+            best = walk._replace(turn=turn, ways=ways)
+        if ways <= FEW:
             break
-    return sorted(found, key=lambda each: each.ways)
+    return best
 
 
 def _steps(walk: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
@@ -327,18 +327,14 @@ def _walk_struct(walk: WordBox, width: int, bits: int, together: int) -> bytes:
         (walk.run_count(1), _digits(walk, walk.others(1), 1, width)),
         (walk.length(1), _digits(walk, walk.runs[1], 1, width)),
     ]
-    below = [-sum(min(reached, 0) for reached in _reaches(walk, side)) for side in (0, 1)]
-    after = sum(max(reached, 0) for reached in _reaches(walk, 0)) + 2 * WORD
-    reach = (*[-(-elements // WORD) * WORD for elements in below], after)
+    # how far the pieces reach from the box's first element, backwards and forwards
+    offsets = [[(piece.size - 1) * piece.strides[side] for piece in walk.pieces] for side in (SOURCE, TARGET)]
+    below = [-(sum(min(offset, 0) for offset in one) // WORD) * WORD for one in offsets]
+    reach = (*below, sum(max(offset, 0) for offset in offsets[SOURCE]) + 2 * WORD)
     tables = itertools.accumulate(table_sizes(walk, bits // 4))
-    per_place = [number for side in (0, 1) for each in _per_place(walk, side) for number in each]
+    per_place = [number for side in (SOURCE, TARGET) for counts in _per_place(walk, side) for number in counts]
     scalars = [walk.length(0), walk.parts, walk.turn, together, *tables, *per_place]
     return words_struct(bits, numbers, reach, scalars)
-
-
-def _reaches(walk: WordBox, side: int) -> list[int]:
-    """How far each piece reaches from the box's first element, backwards where that is negative."""
-    return [(piece.size - 1) * piece.strides[side] for piece in walk.pieces]
 
 
 def _digits(walk: WordBox, order: Sequence[int], side: int, width: int) -> list[RunDigit]:
@@ -349,12 +345,12 @@ def _digits(walk: WordBox, order: Sequence[int], side: int, width: int) -> list[
 
 def _per_place(walk: WordBox, side: int) -> list[tuple[int, int]]:
     """(elements of a run, runs) of a place, for both axes that may be cut; one of the numbers is 0."""
-    found = [(0, 0)] * 2
+    counts = [(0, 0)] * 2
     for number, order in enumerate((walk.runs[side], walk.others(side))):
         length = 1
         for k in order:
             piece = walk.pieces[k]
             if piece.uneven != UNCUT:
-                found[piece.uneven] = (0, length) if number else (length, 0)
+                counts[piece.uneven] = (0, length) if number else (length, 0)
             length *= piece.size
-    return found
+    return counts

@@ -32,12 +32,10 @@ class MovePlan(Protocol):
     @property
     def move(self) -> AnyMove:
         """The move to execute."""
-        ...
 
     @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
-        ...
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each.
@@ -47,11 +45,9 @@ class MovePlan(Protocol):
 
     def describe(self) -> str:
         """The plan in words."""
-        ...
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
-        ...
 
 
 class NativePlan(NamedTuple):

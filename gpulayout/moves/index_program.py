@@ -37,7 +37,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
+from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce, keeps_hash
 
 # What fits the 4 KB of kernel parameters; registers are a thread's local memory.
 MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
@@ -90,6 +90,7 @@ class Instruction(NamedTuple):
     adds: tuple[Quotient, ...]
 
 
+@keeps_hash
 @dataclass(frozen=True)
 class IndexProgram(Frozen):
     """One index conversion, as instructions in the order of execution.
@@ -103,13 +104,6 @@ class IndexProgram(Frozen):
     rank: int
     size: int
     reach: int
-
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:  # cached: every call looks a program up
-        return hash((self.direction, self.instructions, self.rank, self.size, self.reach))
 
     @property
     def index_bits(self) -> int:

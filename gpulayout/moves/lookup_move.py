@@ -19,7 +19,7 @@ from typing import ClassVar
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_program import IndexProgram, place_program
-from gpulayout.moves.move import Axis, span
+from gpulayout.moves.move import Axis, keeps_hash, span
 from gpulayout.moves.packed_move import SlotMove
 from gpulayout.moves.placement import Placement
 
@@ -28,6 +28,7 @@ class NotInRegions(Exception):
     """Why a move cannot be cut into regions in which both sides are strided."""
 
 
+@keeps_hash
 @dataclass(frozen=True)
 class LookupMove(SlotMove):
     """A move that looks up every place.  Immutable and hashable.
@@ -58,16 +59,8 @@ class LookupMove(SlotMove):
     dimensions: ClassVar[tuple[tuple[int, ...], ...]] = ()
     has_loops: ClassVar[bool] = False
 
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:
-        return hash((self.program, self.packing, self.pad, self.source_span, self.target_span))
-
     @property
     def place_count(self) -> int:
-        """Places of the target that are written, padding included."""
         return self.program.size
 
     @property

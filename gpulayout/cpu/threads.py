@@ -122,6 +122,16 @@ def share(work: Work, count: int, least: int, threads: int | None = None) -> Non
         crew.judge(waited - sum(call.helped))
 
 
+def share_chunks(work: Work, count: int, size: int, threads: int) -> None:
+    """Call work(begin, end) for chunks of `size` items, of which the last may have fewer, as `share` does."""
+
+    def do(first: int, last: int) -> None:
+        for begin in range(first * size, min(last * size, count), size):
+            work(begin, min(begin + size, count))
+
+    share(do, -(-count // size), 1, threads)
+
+
 def _portions(count: int, least: int, threads: int) -> deque[tuple[int, int]]:
     """The portions of 0..count-1.  They get smaller towards the middle, where threads meet: each takes half of what is
     left for it, so that all end at about the same time.

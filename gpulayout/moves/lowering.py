@@ -22,7 +22,9 @@ the steps of both ways.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -83,15 +85,15 @@ class _Steps:
 def _to_buffer(shape: Shape) -> list[_Sized]:
     """The steps from a logical array to a buffer of `shape`, as the law of tiles says them."""
     check_lowered(shape)
-    found = _Steps(shape.dimensions, shape.padding_bytes)
+    steps = _Steps(shape.dimensions, shape.padding_bytes)
     order = shape.layout.major_to_minor
-    found.add(Permute(order))
-    found.add(Pad(tuple([shape.buffer_dimensions[dim] for dim in order]), found.fill))
+    steps.add(Permute(order))
+    steps.add(Pad(tuple([shape.buffer_dimensions[dim] for dim in order]), steps.fill))
     for tile in shape.layout.tiles:
-        found.cut(tile)
-    found.add(Reshape((math.prod(found.sizes),)))
-    found.add(Pad((shape.buffer_size,), found.fill))
-    return found.placed
+        steps.cut(tile)
+    steps.add(Reshape((math.prod(steps.sizes),)))
+    steps.add(Pad((shape.buffer_size,), steps.fill))
+    return steps.placed
 
 
 def check_lowered(shape: Shape) -> None:
@@ -151,12 +153,10 @@ def merged(steps: Sequence[Step], sizes: Sizes) -> Steps:
     >>> merged(steps, (24,))
     ()
     """
-    found = list(steps)
-    while True:
-        smaller = _merged_once(found, sizes)
-        if smaller is None:
-            return tuple(found)
-        found = smaller
+    fewer: list[Step] | None = list(steps)
+    while fewer is not None:
+        steps, fewer = fewer, _merged_once(fewer, sizes)
+    return tuple(steps)
 
 
 def _merged_once(steps: list[Step], sizes: Sizes) -> list[Step] | None:
@@ -166,9 +166,9 @@ def _merged_once(steps: list[Step], sizes: Sizes) -> list[Step] | None:
         after = sizes_after(step, before)
         for width, rule in ((1, _simpler), (2, _pair), (3, _triple)):
             window = steps[at : at + width]
-            found = rule(window, before) if len(window) == width else None
-            if found is not None:
-                return [*steps[:at], *found, *steps[at + width :]]
+            fewer = rule(window, before) if len(window) == width else None
+            if fewer is not None:
+                return [*steps[:at], *fewer, *steps[at + width :]]
         before = after
     return None
 
@@ -191,10 +191,9 @@ def _pair(window: Sequence[Step], sizes: Sizes) -> list[Step] | None:
         return [Permute(tuple([one.axes[axis] for axis in other.axes]))]
     if isinstance(one, Slice) and isinstance(other, Permute):
         return [other, Slice(sizes_after(other, one.sizes))]
-    is_one = (isinstance(one, Reshape) and isinstance(other, Reshape)) or (
-        isinstance(one, Slice) and isinstance(other, Slice)
-    )
-    return [other] if is_one or (isinstance(one, Pad) and isinstance(other, Pad) and one.fill == other.fill) else None
+    if type(one) is not type(other) or (isinstance(one, Pad) and isinstance(other, Pad) and one.fill != other.fill):
+        return None
+    return [other]
 
 
 def _triple(window: Sequence[Step], sizes: Sizes) -> list[Step] | None:
@@ -233,7 +232,8 @@ def common_refinement(one: Sizes, other: Sizes) -> tuple[Sizes, list[list[int]],
     """
     if 0 in one:
         return None
-    steps = [_strides(sizes) for sizes in (one, other)]
+    # The product of all sizes, then the stride of each axis in C order, down to 1: [24, 12, 1] for (2, 12).
+    steps = [list(itertools.accumulate(reversed(sizes), operator.mul, initial=1))[::-1] for sizes in (one, other)]
     bounds = sorted({bound for strides in steps for bound in strides})
     if any(upper % lower for lower, upper in zip(bounds, bounds[1:])):
         return None
@@ -243,14 +243,6 @@ def common_refinement(one: Sizes, other: Sizes) -> tuple[Sizes, list[list[int]],
         [list(range(number[upper], number[lower])) for upper, lower in zip(strides, strides[1:])] for strides in steps
     )
     return fine, of_one, of_other
-
-
-def _strides(sizes: Sizes) -> list[int]:
-    """The product of all sizes, then the stride of each axis in C order, down to 1: [24, 12, 1] for (2, 12)."""
-    found = [1]
-    for size in reversed(sizes):
-        found.append(found[-1] * size)
-    return found[::-1]
 
 
 def _with_fewer_axes(one: Reshape, middle: Permute, other: Reshape) -> list[Step] | None:

@@ -63,7 +63,6 @@ class NativePlan(NamedTuple):
 
     @property
     def most_threads(self) -> int:
-        """The most threads that speed the move up."""
         return min(int(self.compiled.describe()["most_threads"]), MOST_THREADS)
 
     def execute(
@@ -74,15 +73,12 @@ class NativePlan(NamedTuple):
         target_offset: int,
         parameters: Sequence[np.ndarray] = (),
     ) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
         self.compiled.run(source, source_offset, target, target_offset, self.threads, *parameters)
 
     def describe(self) -> str:
-        """The plan in words."""
         return self.words(self.move, self.compiled.describe())
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
         return {"engine": "native", **self.compiled.describe()}
 
 

@@ -43,11 +43,9 @@ class PackedPlan(NamedTuple):
 
     @property
     def most_threads(self) -> int:
-        """The most threads that speed the move up."""
         return min(max(-(-self.move.slots // self.chunk), 1), MOST_THREADS)
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
         move, per = self.move, 8 // self.move.target_bits
 
         def move_chunk(begin: int, end: int) -> None:
@@ -63,13 +61,11 @@ class PackedPlan(NamedTuple):
         share_chunks(move_chunk, move.slots, self.chunk, self.threads)
 
     def describe(self) -> str:
-        """The plan in words."""
         text = f"chunks of up to {counted(min(self.chunk, self.move.slots), 'element')}"
         text += ", unpacked to bytes" if self.move.source_bits < 8 else ", copied"
         return text + ", then packed" * (self.move.target_bits < 8)
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
         return {"chunk": self.chunk}
 
 
@@ -151,7 +147,6 @@ class LookupPlan(NamedTuple):
 
     @property
     def most_threads(self) -> int:
-        """The most threads that speed the move up."""
         return max(self.move.place_count // (SHARE if self.compiled is None else NATIVE_SHARE), 1)
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
@@ -189,12 +184,10 @@ class LookupPlan(NamedTuple):
         return _in_eights(min(BLOCK, SCRATCH_BYTES // threads // place_bytes))
 
     def describe(self) -> str:
-        """The plan in words."""
         text = f"{counted(self.move.place_count, 'place')} looked up one by one"
         return text + ", then packed" if self.move.target_bits < 8 else text
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
         return {"looked_up": True} if self.compiled is None else {"engine": "native", "looked_up": True}
 
 

@@ -63,13 +63,13 @@ def parameter_side(dimensions: Sequence[int], blocks: Sequence[int]) -> SideTabl
     >>> parameter_side((4, 300, 3), (0, 128, 1)).table.digits
     (Digit(dim=1, step=128, extent=3, stride=3), Digit(dim=2, step=1, extent=3, stride=1))
     """
-    found, stride = [], 1
+    digits, stride = [], 1
     for dim in reversed(range(len(dimensions))):
         size = -(-dimensions[dim] // blocks[dim]) if blocks[dim] else 1
         if size > 1:
-            found.append(Digit(dim, blocks[dim], size, stride))
+            digits.append(Digit(dim, blocks[dim], size, stride))
             stride *= size
-    return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
+    return SideTable(StrideTable(tuple(reversed(digits)), tuple(dimensions), 0), 1)
 
 
 def convert_stages(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Blocks) -> Stages:

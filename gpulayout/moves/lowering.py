@@ -26,7 +26,6 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -35,32 +34,19 @@ from gpulayout.moves.lowered import Lowered, Pad, Permute, Reshape, Sizes, Slice
 from gpulayout.moves.move import MAX_AXES, check_same_array, check_storable
 
 
-class _Sized(NamedTuple):
-    """A step with the sizes before it, so that it can be undone."""
-
-    step: Step
-    before: Sizes
-
-    def undone(self) -> Step:
-        step, before = self
-        if isinstance(step, Permute):
-            return Permute(tuple(sorted(range(len(step.axes)), key=step.axes.__getitem__)))
-        return Slice(before) if isinstance(step, Pad) else Reshape(before)
-
-
 class _Steps:
     """Collects the steps from a logical array to its buffer."""
 
     def __init__(self, sizes: Sizes, fill: bytes):
         self.sizes, self.fill = sizes, fill
-        self.placed: list[_Sized] = []
+        self.steps: list[Step] = []
 
     def add(self, step: Step) -> None:
         """One step more; those that change nothing are left out."""
         after = sizes_after(step, self.sizes)
         is_idle = step.axes == tuple(range(len(after))) if isinstance(step, Permute) else after == self.sizes
         if not is_idle:
-            self.placed.append(_Sized(step, self.sizes))
+            self.steps.append(step)
             self.sizes = after
 
     def cut(self, tile: Tile) -> None:
@@ -82,7 +68,7 @@ class _Steps:
         self.add(Permute((*range(first), *range(first, last, 2), *range(first + 1, last, 2))))
 
 
-def _to_buffer(shape: Shape) -> list[_Sized]:
+def _to_buffer(shape: Shape) -> list[Step]:
     """The steps from a logical array to a buffer of `shape`, as the law of tiles says them."""
     check_lowered(shape)
     steps = _Steps(shape.dimensions, shape.padding_bytes)
@@ -93,7 +79,7 @@ def _to_buffer(shape: Shape) -> list[_Sized]:
         steps.cut(tile)
     steps.add(Reshape((math.prod(steps.sizes),)))
     steps.add(Pad((shape.buffer_size,), steps.fill))
-    return steps.placed
+    return steps.steps
 
 
 def check_lowered(shape: Shape) -> None:
@@ -109,7 +95,7 @@ def check_lowered(shape: Shape) -> None:
 
 def lowered_pack(shape: Shape) -> Lowered:
     """From a logical array to a buffer of `shape`."""
-    return _lowered(shape, shape.dimensions, [placed.step for placed in _to_buffer(shape)])
+    return _lowered(shape, shape.dimensions, _to_buffer(shape))
 
 
 def lowered_unpack(shape: Shape, length: int | None = None) -> Lowered:
@@ -120,13 +106,21 @@ def lowered_unpack(shape: Shape, length: int | None = None) -> Lowered:
 def lowered_relayout(source: Shape, target: Shape, length: int | None = None) -> Lowered:
     """From a buffer of `source`, with as many elements as given, to a buffer of `target`: the same logical array."""
     check_same_array(source, target)
-    steps = [*_from_buffer(source), *(placed.step for placed in _to_buffer(target))]
+    steps = [*_from_buffer(source), *_to_buffer(target)]
     return _lowered(target, (source.buffer_size if length is None else length,), steps)
 
 
 def _from_buffer(shape: Shape) -> list[Step]:
     """The steps from a buffer that may be longer than `shape` needs."""
-    return [Slice((shape.buffer_size,)), *(placed.undone() for placed in reversed(_to_buffer(shape)))]
+    back: list[Step] = []
+    sizes = shape.dimensions
+    for step in _to_buffer(shape):
+        if isinstance(step, Permute):
+            back.append(Permute(tuple(sorted(range(len(step.axes)), key=step.axes.__getitem__))))
+        else:
+            back.append(Slice(sizes) if isinstance(step, Pad) else Reshape(sizes))
+        sizes = sizes_after(step, sizes)
+    return [Slice((shape.buffer_size,)), *reversed(back)]
 
 
 def _lowered(shape: Shape, sizes: Sizes, steps: Sequence[Step]) -> Lowered:

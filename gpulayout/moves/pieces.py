@@ -106,9 +106,9 @@ def cut(shape: Shape, parts: Iterable[tuple[Region, bool]]) -> tuple[list[Region
     return copies, fills
 
 
-def in_order(shape: Shape, found: Iterable[Piece]) -> Pieces:
+def in_order(shape: Shape, written: Iterable[Piece]) -> Pieces:
     """The pieces that copy elements, then those that fill padding, each kind largest first."""
-    order = sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count))
+    order = sorted(written, key=lambda piece: (not piece.move.element_count, -piece.move.place_count))
     if not order:  # the target has no places
         order.append(Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),))))
     return tuple(order)
@@ -123,7 +123,7 @@ def joined(shape: Shape, regions: Iterable[Region]) -> list[StridedPiece]:
 
     1000 elements cut into 7 tiles of 128 and a remainder of 104 become one run again if the tiles are contiguous.
     """
-    found: list[StridedPiece] = []
+    wholes: list[StridedPiece] = []
     starts: dict[Offsets, list[int]] = {}
     ends: dict[Offsets, list[int]] = {}
     for piece in sorted((_strided_piece(shape, part) for part in regions), key=lambda piece: piece.target_offset):
@@ -131,17 +131,17 @@ def joined(shape: Shape, regions: Iterable[Region]) -> list[StridedPiece]:
             *ends.get(piece[1:], ()),
             *(number for begin in _offsets(piece, -1) for number in starts.get(begin, ())),
         ]
-        number, whole = len(found), piece
+        number, whole = len(wholes), piece
         for before in near:
-            longer = _continued(found[before], piece)
+            longer = _continued(wholes[before], piece)
             if longer:
                 number, whole = before, longer
                 break
-        found[number : number + 1] = [whole]
+        wholes[number : number + 1] = [whole]
         starts.setdefault(whole[1:], []).append(number)
         for end in _offsets(whole, 1):
             ends.setdefault(end, []).append(number)
-    return found
+    return wholes
 
 
 def _strided_piece(shape: Shape, part: Region) -> StridedPiece:

@@ -43,8 +43,12 @@ class InParts:
     """A step that reads and writes each of its parts once, and has `at_once` of them in the workspace."""
 
     count: Any
-    part_bytes: Any
+    read: Any  # of a step by slabs: the move of one to the workspace
     at_once: int = 1
+
+    @property
+    def part_bytes(self) -> int:
+        return int(self.read.bytes_written)
 
     @property
     def workspace(self) -> int:
@@ -74,11 +78,6 @@ class SlabReorders(InParts):
 
     def __str__(self) -> str:
         return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order"
-
-    @property
-    def part_bytes(self) -> int:
-        """Bytes of a slab."""
-        return self.read.bytes_written
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """For each slab: a read into the workspace, and a write to the place where it was."""
@@ -114,11 +113,6 @@ class Chain(InParts):
     @property
     def count(self) -> int:
         return math.prod(count for count, _, _ in self.loops)
-
-    @property
-    def part_bytes(self) -> int:
-        """Bytes of a slab."""
-        return self.read.bytes_written
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The first slab to the workspace; each of the others to the place that its predecessor left; the first slab to
@@ -158,12 +152,10 @@ class Swaps(InParts):
 
     @property
     def count(self) -> int:
-        """Parts."""
         return math.prod(-(-axis.extent // size) for axis, size in zip(self.axes, self.sizes))
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of the largest part."""
         return math.prod(self.sizes) * self.itemsize
 
     @property
@@ -215,7 +207,6 @@ class BlockCycles(InParts):
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a block."""
         return self.block.bytes_read
 
     @property
@@ -286,7 +277,6 @@ class Leftover:
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of what is kept."""
         return self.move.bytes_read
 
     @property

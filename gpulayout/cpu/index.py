@@ -128,8 +128,8 @@ def steps_of(program: IndexProgram) -> tuple[RowStep, ...]:
     writer = _RowWriter(program)
     if program.direction != "linearize":
         writer.steps.append(RowStep(LOAD, LINEAR, bound=program.size))
-    for each in program.instructions:
-        writer.write(each)
+    for instruction in program.instructions:
+        writer.write(instruction)
     if program.direction != "delinearize":
         writer.steps.append(RowStep(STORE, number=writer.linear.row))
     if program.direction == "lookup":

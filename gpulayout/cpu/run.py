@@ -65,7 +65,7 @@ class HostMoves:
             return None
         [(plan, *_)] = self._plans(1)
         parameters = self._parameters() if isinstance(plan.move, ConvertMove) else ()
-        if sum(each.nbytes for each in parameters) > MOST_KEPT:
+        if sum(numbers.nbytes for numbers in parameters) > MOST_KEPT:
             return None
         threads = thread_count if self._is_large else None
         call = self.compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads, *parameters)
@@ -150,10 +150,9 @@ class HostLane:
         return contextlib.nullcontext()
 
     def upload(self, places: slice) -> None:
-        """See `Lane.upload`."""
+        """See `Lane.upload`, and `Lane.download`."""
 
-    def download(self, places: slice) -> None:
-        """See `Lane.download`."""
+    download = upload
 
     def wait(self) -> None:
         """See `Lane.wait`."""

@@ -141,4 +141,4 @@ def steps_number(steps: Sequence[Step]) -> int:
     '0o501'
     """
     codes = [OPERATIONS[step.operation] | (step.parameter or 0) << 3 for step in steps]
-    return sum(code << 5 * place for place, code in enumerate(codes))
+    return sum(code << 5 * number for number, code in enumerate(codes))

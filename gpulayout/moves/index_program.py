@@ -113,19 +113,21 @@ class IndexProgram(Frozen):
     @property
     def has_bounds(self) -> bool:
         """True when a sum can exceed its bound: some places hold no element."""
-        return any(each.bound is not None and each.load is None for each in self.instructions)
+        return any(instruction.bound is not None and instruction.load is None for instruction in self.instructions)
 
     @cached_property
     def is_dot_product(self) -> bool:
         """True when the linear index is the sum of coordinates times strides, without a division."""
         return self.direction == "linearize" and all(
-            each.load is not None and all(add.divisor == 1 for add in each.adds) for each in self.instructions
+            instruction.load is not None and all(add.divisor == 1 for add in instruction.adds)
+            for instruction in self.instructions
         )
 
     @property
     def registers(self) -> int:
         """The largest number of values that are kept at the same time."""
-        return 1 + max((each.register for each in self.instructions if each.register is not None), default=-1)
+        registers = (instruction.register for instruction in self.instructions)
+        return 1 + max((register for register in registers if register is not None), default=-1)
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ def _check_digits(table: StrideTable, shape: Shape) -> None:
 
 def _check_program(program: IndexProgram, shape: Shape) -> None:
     """LayoutError for a program that does not fit in kernel parameters."""
-    terms = sum(len(each.terms) + len(each.adds) for each in program.instructions)
+    terms = sum(len(instruction.terms) + len(instruction.adds) for instruction in program.instructions)
     for count, limit, what in (
         (len(program.instructions), MOST_INSTRUCTIONS, "numbers"),
         (terms, MOST_TERMS, "quotients"),

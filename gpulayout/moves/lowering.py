@@ -208,8 +208,7 @@ def _joined_permutes(one: Permute, middle: Reshape, other: Permute, sizes: Sizes
         return None
     fine, of_one, of_other = parts
     # The parts of each axis, in the order before the first permute and in that after the second.
-    places = {axis: place for place, axis in enumerate(one.axes)}
-    before = [part for axis in range(len(sizes)) for part in of_one[places[axis]]]
+    before = [part for axis in range(len(sizes)) for part in of_one[one.axes.index(axis)]]
     after = [part for axis in other.axes for part in of_other[axis]]
     result = sizes_after(other, middle.sizes)
     axes = tuple([before.index(part) for part in after])
@@ -232,7 +231,7 @@ def common_refinement(one: Sizes, other: Sizes) -> tuple[Sizes, list[list[int]],
     if any(upper % lower for lower, upper in zip(bounds, bounds[1:])):
         return None
     fine = tuple([upper // lower for lower, upper in zip(bounds, bounds[1:])][::-1])
-    number = {bound: len(fine) - place for place, bound in enumerate(bounds)}
+    number = {bound: len(fine) - position for position, bound in enumerate(bounds)}
     of_one, of_other = (
         [list(range(number[upper], number[lower])) for upper, lower in zip(strides, strides[1:])] for strides in steps
     )

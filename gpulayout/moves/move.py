@@ -192,17 +192,13 @@ def check_same_array(source: Shape, target: Shape) -> None:
 
 def check_same_dimensions(source: Shape, target: Shape) -> None:
     """LayoutError unless both shapes have the same dimensions."""
-    if source.dimensions != target.dimensions:
-        raise LayoutError(
-            f"target {target} is not the same logical array as source {source}: {_difference(source, target)}"
-        )
-
-
-def _difference(source: Shape, target: Shape) -> str:
-    if source.rank != target.rank:
-        return f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
-    dim = next(d for d in range(source.rank) if source.dimensions[d] != target.dimensions[d])
-    return f"dimension {dim} is {target.dimensions[dim]}, not {source.dimensions[dim]}"
+    if source.dimensions == target.dimensions:
+        return
+    difference = f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
+    if source.rank == target.rank:
+        sizes = enumerate(zip(source.dimensions, target.dimensions))
+        difference = next(f"dimension {dim} is {other}, not {size}" for dim, (size, other) in sizes if size != other)
+    raise LayoutError(f"target {target} is not the same logical array as source {source}: {difference}")
 
 
 def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:

@@ -124,20 +124,9 @@ def packed_move(
     """
     slots = unit.place_count if slots is None else slots
     may_fit = slots == unit.place_count and not (unit.element_count and (start or big[0] != big[1]))
-    return (
-        may_fit
-        and _in_whole_bytes(unit, source_bits, target_bits)
-        or PackedMove(
-            _reaching(unit.axes, slots),
-            slots,
-            source_bits,
-            target_bits,
-            _pad(unit, source_bits, target_bits),
-            unit.dimensions,
-            start,
-            *big,
-        )
-    )
+    in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if may_fit else None
+    axes, pad = _reaching(unit.axes, slots), _pad(unit, source_bits, target_bits)
+    return in_bytes or PackedMove(axes, slots, source_bits, target_bits, pad, unit.dimensions, start, *big)
 
 
 def _pad(unit: Move, source_bits: int, target_bits: int) -> bytes:

@@ -146,11 +146,9 @@ def joined(shape: Shape, regions: Iterable[Region]) -> list[StridedPiece]:
 
 def _strided_piece(shape: Shape, part: Region) -> StridedPiece:
     """The move of a region whose two rows are the places in the source and in the target, in bytes or slots."""
-    (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
-    loops = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
-    order = sorted(range(len(loops)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))
-    axes, made_of = coalesce([loops[loop] for loop in order], [part.dimensions[loop] for loop in order])
-    return StridedPiece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), source_offset, target_offset)
+    loops = [(Axis(extent, extent, *steps), dimensions) for extent, steps, dimensions in part.loops()]
+    axes, made_of = coalesce([axis for axis, _ in loops], [dimensions for _, dimensions in loops])
+    return StridedPiece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), *[row[0] for row in part.rows])
 
 
 def _offsets(piece: StridedPiece, direction: int) -> Iterator[Offsets]:

@@ -84,12 +84,13 @@ class Runs(NamedTuple):
         """
         if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous:
             raise BufferError(f"memory has dtype {memory.dtype} and shape {memory.shape}: runs are of 1-D uint8")
+        if not self.run_count:
+            return np.lib.stride_tricks.as_strided(memory, (0, 0), (1, 1))
         end = self.offset + self.length + sum((count - 1) * stride for count, stride in self.loops)
-        if self.run_count and end > memory.size:
+        if end > memory.size:
             raise BufferError(f"memory has {memory.size} bytes, but the last run ends at {end}")
-        shape = (*(count for count, _ in self.loops), self.length) if self.run_count else (0, 0)
-        strides = (*(stride for _, stride in self.loops), 1) if self.run_count else (1, 1)
-        return np.lib.stride_tricks.as_strided(memory[self.offset :] if self.run_count else memory, shape, strides)
+        counts, strides = zip(*self.loops, (self.length, 1))
+        return np.lib.stride_tricks.as_strided(memory[self.offset :], counts, strides)
 
 
 def runs_of(levels: Iterable[tuple[int, int]], offset: int, bits: int) -> Runs:

@@ -82,9 +82,9 @@ class SlabReorders(InParts):
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """For each slab: a read into the workspace, and a write to the place where it was."""
         for number in range(first, self.count, every):
-            place = self.offset + number * self.part_bytes
-            yield Copy(self.read, False, place, True, 0)
-            yield Copy(self.write, True, 0, False, place)
+            offset = self.offset + number * self.part_bytes
+            yield Copy(self.read, False, offset, True, 0)
+            yield Copy(self.write, True, 0, False, offset)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Chain(InParts):
         the place that the last one left.
         """
         turn, left = -1 if self.backwards else 1, -1
-        for place in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
-            read, write = (sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2))
+        for slab in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
+            read, write = (sum(number * loop[side] for number, loop in zip(slab, self.loops)) for side in (1, 2))
             if left < 0:
                 yield Copy(self.read, False, read, True, 0)
             else:

@@ -338,7 +338,7 @@ def _last_places(move: ConvertMove) -> list[int]:
     ]
 
 
-def _from(piece: Piece, starts: Sequence[int]) -> Piece:
+def _from(piece: Piece[AnyMove], starts: Sequence[int]) -> Piece[AnyMove]:
     """The piece, whose parameters begin at these places of one array."""
     move = piece.move
     if not isinstance(move, ConvertMove):

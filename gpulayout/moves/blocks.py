@@ -127,7 +127,7 @@ class BoxGrid:
             return 0, 0
         if last < size:
             return first, last
-        return first, self.source.end_of(dim, self.source.leads[dim]) if first else self.source.widths[dim]
+        return first, self.source.end_of(dim) if first else self.source.widths[dim]
 
     def _fill(self, number: int) -> BlockShapes:
         """A block of the tail."""

@@ -108,10 +108,9 @@ class Boxes:
     widths: tuple[int, ...]
     leads: tuple[Lead | None, ...]
 
-    def end_of(self, dim: int, lead: Lead | None) -> int:
+    def end_of(self, dim: int) -> int:
         """The first coordinate where a dimension may be cut after its last element."""
-        align = lead.align if lead else self.widths[dim]
-        return min(rounded(self.shape.dimensions[dim], align), self.widths[dim])
+        return min(rounded(self.shape.dimensions[dim], self.align[dim]), self.widths[dim])
 
     @property
     def align(self) -> tuple[int, ...]:
@@ -191,7 +190,7 @@ def boxes(shape: Shape, *, reads: bool = False) -> Boxes:
     if reads:
         for dim, lead in enumerate(kept):
             if lead:
-                end, stride = whole.end_of(dim, lead), table.digits[lead.position].stride
+                end, stride = whole.end_of(dim), table.digits[lead.position].stride
                 gap = (lead.extent - lead.values(end)) * stride * shape.bits_per_element // 8
                 if lead.position + 1 == len(table.digits) or gap > MOST_GAP:
                     widths[dim] = end

@@ -106,12 +106,10 @@ def _pieces(source: Placement, target: Placement, arithmetic: Arithmetic, parame
     """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
     copies, fills = cut(target.shape, target.parts((source.table, *parameters)))
     filling = joined(target.shape, [part._replace(rows=(part.rows[0], part.rows[-1])) for part in fills])
-    return in_order(
-        target.shape, [*(_piece(arithmetic, part) for part in copies), *(Piece(*as_fill(fill)) for fill in filling)]
-    )
+    return in_order(target.shape, [*(_piece(arithmetic, part) for part in copies), *map(as_fill, filling)])
 
 
-def _piece(arithmetic: Arithmetic, part: Region) -> Piece:
+def _piece(arithmetic: Arithmetic, part: Region) -> Piece[ConvertMove]:
     """The move of a region whose rows are the places in the source, in the parameters and in the target."""
     starts, loops = [row[0] for row in part.rows], part.loops()
     axes = tuple(Axis(extent, extent, steps[0], steps[-1]) for extent, steps, _ in loops)

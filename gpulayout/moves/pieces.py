@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import ConvertMove
@@ -34,26 +34,21 @@ AnyMove = Move | PackedMove | LookupMove | ConvertMove
 Offsets = tuple[int, int]
 
 
-class Piece(NamedTuple):
+KindOfMove = TypeVar("KindOfMove", bound=AnyMove, covariant=True)
+
+
+class Piece(NamedTuple, Generic[KindOfMove]):
     """A move between two buffers, and where it begins in them; offsets in bytes."""
 
-    move: AnyMove
+    move: KindOfMove
     source_offset: int = 0
     target_offset: int = 0
 
 
-Pieces = tuple[Piece, ...]
-
-
-class StridedPiece(NamedTuple):
-    """A piece before it is joined with others and converted to whole bytes.
-
-    Offsets and strides count bytes, or slots when a side is packed.
-    """
-
-    move: Move
-    source_offset: int = 0
-    target_offset: int = 0
+Pieces = tuple[Piece[AnyMove], ...]
+# A piece before it is joined with others and converted to whole bytes: offsets and strides count slots when a side is
+# packed.
+StridedPiece = Piece[Move]
 
 
 def pieces(read: Placement, write: Placement) -> Pieces:
@@ -76,7 +71,7 @@ def pieces(read: Placement, write: Placement) -> Pieces:
         if min(bits) < 8:
             units = [*copies, *map(as_fill, fills)]
             return in_order(write.shape, _packed(units, bits, big, write.shape.buffer_size))
-        return in_order(write.shape, map(Piece._make, absorbed(copies, fills)))
+        return in_order(write.shape, absorbed(copies, fills))
     except NotInRegions as why:
         return (Piece(lookup(read, write, why)),)
 
@@ -106,7 +101,7 @@ def cut(shape: Shape, parts: Iterable[tuple[Region, bool]]) -> tuple[list[Region
     return copies, fills
 
 
-def in_order(shape: Shape, written: Iterable[Piece]) -> Pieces:
+def in_order(shape: Shape, written: Iterable[Piece[AnyMove]]) -> Pieces:
     """The pieces that copy elements, then those that fill padding, each kind largest first."""
     order = sorted(written, key=lambda piece: (not piece.move.element_count, -piece.move.place_count))
     if not order:  # the target has no places
@@ -148,7 +143,7 @@ def _strided_piece(shape: Shape, part: Region) -> StridedPiece:
     """The move of a region whose two rows are the places in the source and in the target, in bytes or slots."""
     loops = [(Axis(extent, extent, *steps), dimensions) for extent, steps, dimensions in part.loops()]
     axes, made_of = coalesce([axis for axis, _ in loops], [dimensions for _, dimensions in loops])
-    return StridedPiece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), *[row[0] for row in part.rows])
+    return Piece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), *[row[0] for row in part.rows])
 
 
 def _offsets(piece: StridedPiece, direction: int) -> Iterator[Offsets]:
@@ -235,7 +230,7 @@ def as_fill(piece: StridedPiece) -> StridedPiece:
 
 def _packed(
     units: Iterable[StridedPiece], bits: tuple[int, int], big: tuple[bool, bool], places: int
-) -> Iterator[Piece]:
+) -> Iterator[Piece[Move | PackedMove]]:
     """Pieces in bytes, from pieces in slots that write each of so many places once.
 
     Raises NotInRegions if two pieces with elements would write the same byte.
@@ -286,8 +281,5 @@ def _with_whole_bytes(unit: StridedPiece, per: int) -> StridedPiece | None:
     left = max(runs.extent - skipped, 0)
     grown = runs._replace(extent=-(-left // per) * per, bound=max(runs.bound - skipped, 0))
     dimensions = unit.move.dimensions if len(axes) > len(others) else ((), *unit.move.dimensions)
-    return StridedPiece(
-        replace(unit.move, axes=(grown, *others), dimensions=dimensions),
-        unit.source_offset,
-        unit.target_offset + skipped,
-    )
+    move = replace(unit.move, axes=(grown, *others), dimensions=dimensions)
+    return unit._replace(move=move, target_offset=unit.target_offset + skipped)

@@ -139,7 +139,8 @@ def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
     for_kernel   LayoutError for a program that does not fit in kernel parameters
     """
     table, builder = _checked_table(shape, for_kernel), _Builder()
-    sums = builder.linearized(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
+    builder.values += [_Value(size, load=dim, is_checked=True) for dim, size in enumerate(table.dimensions)]
+    sums = builder.linearized(table, builder.values)
     return builder.program("linearize", sums, shape, is_limited=for_kernel and not table.is_strided)
 
 
@@ -277,15 +278,12 @@ class _Builder:
             _check_program(program, shape)
         return program
 
-    def loaded(self, dim: int, size: int) -> _Value:
-        """A given coordinate."""
-        return self._new(_Value(size, load=dim, is_checked=True))
-
     def linearized(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
         """The terms of the linear index; adds the table's numbers as values."""
         values = list(coordinates)
         for digits, size in zip(table.numbers, table.sizes[len(table.dimensions) :]):
-            values.append(self._new(_Value(size, terms=_terms_of(digits, values))))
+            values.append(_Value(size, terms=_terms_of(digits, values)))
+            self.values.append(values[-1])
         return _terms_of(table.digits, values)
 
     def delinearized(self, table: StrideTable) -> list[_Value]:
@@ -327,10 +325,6 @@ class _Builder:
             register = registers.get(value)
             instructions.append(Instruction(value.load, tuple(terms), bound, register, value.store, adds[value]))
         return tuple(instructions)
-
-    def _new(self, value: _Value) -> _Value:
-        self.values.append(value)
-        return value
 
     def _write_sums_out(self) -> None:
         """Inline the terms of each value that is never divided by more than 1, so that it needs no register."""

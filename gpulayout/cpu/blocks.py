@@ -69,7 +69,6 @@ class BlockPlan:
 
     @property
     def most_threads(self) -> int:
-        """The most threads that speed the move up."""
         return min(max(self.block_count // max(self.least, 1), 1), MOST_THREADS)
 
     def share(self, write: Callable[[Box], None]) -> None:
@@ -83,11 +82,9 @@ class BlockPlan:
         share(work, len(boxes), self.least, self.threads)
 
     def describe(self) -> str:
-        """The plan in words."""
         return "one block" if self.block == self.extents else f"cache blocks of {tile_text(self.block)}"
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
         block = self.block[::-1] if self.block != self.extents else None
         return {"cache_block": block, "threads": self.most_threads}
 
@@ -147,7 +144,6 @@ class StridedPlan(BlockPlan):
         return self.move.axes[self.itemsize > self.move.itemsize :][::-1]
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
         move, elements, word = self.move, self.elements, word_of(self.itemsize)
         bounds = tuple([axis.bound for axis in elements])
         strides = tuple([axis.target_stride for axis in reversed(move.axes)])
@@ -168,7 +164,6 @@ class StridedPlan(BlockPlan):
         self.share(write)
 
     def describe(self) -> str:
-        """The plan in words."""
         is_whole = self.block == self.extents
         text = f"one np.copyto over {counted(len(self.elements), 'axis')}" if is_whole else super().describe()
         text += ", padding filled first" if self.move.is_padded else ""

@@ -35,11 +35,9 @@ def described_caches(folder: Path) -> Caches:
     A machine without a third level copies from memory what its second level does not hold, so there the third is as
     small as the second.
     """
-    found = dict(filter(None, map(_described, sorted(folder.glob("index*")))))
-    if not found:
-        return DEFAULT
-    first, second = found.get(1, DEFAULT.first), found.get(2, DEFAULT.second)
-    return Caches(first, second, found.get(3, second if 2 in found else DEFAULT.third))
+    levels = dict(filter(None, map(_described, sorted(folder.glob("index*")))))
+    second = levels.get(2, DEFAULT.second)
+    return Caches(levels.get(1, DEFAULT.first), second, levels.get(3, second if 2 in levels else DEFAULT.third))
 
 
 def _described(entry: Path) -> tuple[int, int] | None:

@@ -15,8 +15,7 @@ from gpulayout.cpu import native
 from gpulayout.cpu.blocks import strided_plan_of
 from gpulayout.cpu.caches import machine_caches
 from gpulayout.cpu.convert import numpy_convert_plan
-from gpulayout.cpu.lookup import lookup_plan_of
-from gpulayout.cpu.packed_run import numpy_packed_plan
+from gpulayout.cpu.lookup import lookup_plan_of, numpy_packed_plan
 from gpulayout.cpu.threads import MOST_THREADS
 from gpulayout.layout.checks import counted
 from gpulayout.moves.arithmetic import ConvertMove, steps_number, type_number
@@ -32,12 +31,10 @@ class MovePlan(Protocol):
     @property
     def move(self) -> AnyMove:
         """The move to execute."""
-        ...
 
     @property
     def most_threads(self) -> int:
         """The most threads that speed the move up."""
-        ...
 
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each.
@@ -47,11 +44,9 @@ class MovePlan(Protocol):
 
     def describe(self) -> str:
         """The plan in words."""
-        ...
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values."""
-        ...
 
 
 class NativePlan(NamedTuple):
@@ -68,7 +63,6 @@ class NativePlan(NamedTuple):
 
     @property
     def most_threads(self) -> int:
-        """The most threads that speed the move up."""
         return min(int(self.compiled.describe()["most_threads"]), MOST_THREADS)
 
     def execute(
@@ -79,15 +73,12 @@ class NativePlan(NamedTuple):
         target_offset: int,
         parameters: Sequence[np.ndarray] = (),
     ) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
         self.compiled.run(source, source_offset, target, target_offset, self.threads, *parameters)
 
     def describe(self) -> str:
-        """The plan in words."""
         return self.words(self.move, self.compiled.describe())
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain values."""
         return {"engine": "native", **self.compiled.describe()}
 
 
@@ -124,10 +115,6 @@ def as_json(move: AnyMove) -> dict[str, Any] | None:
 # ---- the engine, by the kind of move ---------------------------------------------------------------------------------
 
 
-def _compiled_move(module: ModuleType, move: Move) -> Any:
-    return module.Plan(move.axes, move.itemsize, move.pad)
-
-
 # What a kernel does with the elements of a box, by its name.
 _WORDS = {
     "any": "one element at a time",
@@ -141,12 +128,12 @@ _WORDS = {
 }
 
 
-def _move_words(move: Move, found: dict[str, Any]) -> str:
-    text = f"{counted(found['boxes'], 'box')} of {found['along_target']}x{found['along_source']} places"
-    text += f" of {counted(found['element_bytes'], 'byte')}, {_WORDS[found['kernel']]}"
-    text += ", through a scratch tile" if found["scratch_bytes"] else ""
-    text += ", written around the caches" if found["streams"] else ""
-    return text + (f", and {counted(found['fills'], 'fill')} of padding" if found["fills"] else "")
+def _move_words(move: Move, plan: dict[str, Any]) -> str:
+    text = f"{counted(plan['boxes'], 'box')} of {plan['along_target']}x{plan['along_source']} places"
+    text += f" of {counted(plan['element_bytes'], 'byte')}, {_WORDS[plan['kernel']]}"
+    text += ", through a scratch tile" if plan["scratch_bytes"] else ""
+    text += ", written around the caches" if plan["streams"] else ""
+    return text + (f", and {counted(plan['fills'], 'fill')} of padding" if plan["fills"] else "")
 
 
 def _compiled_convert(module: ModuleType, move: ConvertMove) -> Any:
@@ -159,21 +146,17 @@ def _compiled_convert(module: ModuleType, move: ConvertMove) -> Any:
     return module.convert_plan(axes, *numbers, types.saturate, parts.parameter_offsets)
 
 
-def _convert_words(move: ConvertMove, found: dict[str, Any]) -> str:
-    text = f"{move.arithmetic.form} in {counted(found['boxes'], 'box')} of {counted(found['box'], 'element')}"
-    text += ", gathered before" if found["gathers"] else ""
-    text += ", scattered after" if found["scatters"] else ""
-    return text + (", written around the caches" if found["streams"] else "")
+def _convert_words(move: ConvertMove, plan: dict[str, Any]) -> str:
+    text = f"{move.arithmetic.form} in {counted(plan['boxes'], 'box')} of {counted(plan['box'], 'element')}"
+    text += ", gathered before" if plan["gathers"] else ""
+    text += ", scattered after" if plan["scatters"] else ""
+    return text + (", written around the caches" if plan["streams"] else "")
 
 
-def _compiled_packed(module: ModuleType, move: PackedMove) -> Any:
-    return module.packed_plan(move.axes, move.slots, move.start, *move.packing, move.pad[0])
-
-
-def _packed_words(move: PackedMove, found: dict[str, Any]) -> str:
-    ways = ["unpacked"] * (move.source_bits < 8) + ["moved as bytes"] * found["turns"]
-    ways += ["packed"] * (move.target_bits < 8)
-    return f"{counted(found['boxes'], 'box')} of up to {counted(found['most'], 'place')}, {', '.join(ways)}"
+def _packed_words(move: PackedMove, plan: dict[str, Any]) -> str:
+    stages = ["unpacked"] * (move.source_bits < 8) + ["moved as bytes"] * plan["turns"]
+    stages += ["packed"] * (move.target_bits < 8)
+    return f"{counted(plan['boxes'], 'box')} of up to {counted(plan['most'], 'place')}, {', '.join(stages)}"
 
 
 # By the kind of move: NumPy's planner; how the engine plans it, and its plan in words.
@@ -183,7 +166,10 @@ _NUMPY: dict[type, Callable[[Any, int], MovePlan]] = {
     ConvertMove: numpy_convert_plan,
 }
 _NATIVE: dict[type, tuple[Callable[[ModuleType, Any], Any], Callable[[Any, dict[str, Any]], str]]] = {
-    Move: (_compiled_move, _move_words),
-    PackedMove: (_compiled_packed, _packed_words),
+    Move: (lambda module, move: module.Plan(move.axes, move.itemsize, move.pad), _move_words),
+    PackedMove: (
+        lambda module, move: module.packed_plan(move.axes, move.slots, move.start, *move.packing, move.pad[0]),
+        _packed_words,
+    ),
     ConvertMove: (_compiled_convert, _convert_words),
 }

@@ -47,7 +47,6 @@ class ConvertPlan(BlockPlan):
         target_offset: int,
         parameters: Sequence[np.ndarray] = (),
     ) -> None:
-        """Move between two arrays; offsets are bytes from the first element of each."""
         move, types, axes = self.move, self.move.arithmetic, self.move.axes[::-1]
         strides = tuple([axis.source_stride for axis in axes]), tuple([axis.target_stride for axis in axes])
         views = [
@@ -67,7 +66,6 @@ class ConvertPlan(BlockPlan):
         self.share(write)
 
     def describe(self) -> str:
-        """The plan in words."""
         return f"{self.move.arithmetic.form} in {super().describe()}"
 
 

@@ -128,8 +128,8 @@ def steps_of(program: IndexProgram) -> tuple[RowStep, ...]:
     writer = _RowWriter(program)
     if program.direction != "linearize":
         writer.steps.append(RowStep(LOAD, LINEAR, bound=program.size))
-    for each in program.instructions:
-        writer.write(each)
+    for instruction in program.instructions:
+        writer.write(instruction)
     if program.direction != "delinearize":
         writer.steps.append(RowStep(STORE, number=writer.linear.row))
     if program.direction == "lookup":
@@ -171,8 +171,8 @@ class HostConversion:
             if compiled is None:
                 compiled = self._compiled = native_program(module, self._steps, self._program.index_bits)
             threads = thread_count() if given.shape[-1] > ALONE else 1
-            found: int | None = compiled.convert(given, result, _MODES[mode], checked, threads)
-            return found
+            offender: int | None = compiled.convert(given, result, _MODES[mode], checked, threads)
+            return offender
         if result is not None:
             result = result.reshape(-1, given.shape[-1]) if given.shape[-1] else None
         return self._by_numpy(given if is_logical else given[None], result, mode, checked)

@@ -27,8 +27,8 @@ class BadNativeChoice(ValueError):
 
 def module() -> ModuleType | None:
     """The extension; None where it is turned off or cannot be used.  BadNativeChoice as `missing`."""
-    found = None if _turned_off() else loaded()
-    return found if isinstance(found, ModuleType) else None
+    extension = _turned_off() or loaded()
+    return extension if isinstance(extension, ModuleType) else None
 
 
 def missing() -> str:
@@ -36,10 +36,8 @@ def missing() -> str:
 
     BadNativeChoice when GPULAYOUT_NATIVE counts and is neither 0 nor 1.
     """
-    if reason := _turned_off():
-        return reason
-    found = loaded()
-    return found if isinstance(found, str) else ""
+    reason = _turned_off() or loaded()
+    return reason if isinstance(reason, str) else ""
 
 
 def engine() -> str:

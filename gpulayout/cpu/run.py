@@ -12,7 +12,7 @@ import numpy as np
 from gpulayout.cpu.choose_plan import MovePlan, NativePlan, plan_of
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.threads import SCRATCH_BYTES, share, thread_count
-from gpulayout.cpu.views import word_of
+from gpulayout.cpu.views import array_at, word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.arithmetic import ConvertMove
@@ -65,7 +65,7 @@ class HostMoves:
             return None
         [(plan, *_)] = self._plans(1)
         parameters = self._parameters() if isinstance(plan.move, ConvertMove) else ()
-        if sum(each.nbytes for each in parameters) > MOST_KEPT:
+        if sum(numbers.nbytes for numbers in parameters) > MOST_KEPT:
             return None
         threads = thread_count if self._is_large else None
         call = self.compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads, *parameters)
@@ -85,12 +85,10 @@ def _planned(pieces: Pieces, threads: int) -> Planned:
     thousands of pieces.
     """
     plans: dict[AnyMove, MovePlan] = {}
-    found = []
-    for move, source_offset, target_offset in pieces:
+    for move, *_ in pieces:
         if move not in plans:
             plans[move] = plan_of(move, threads)
-        found.append((plans[move], source_offset, target_offset))
-    return tuple(found)
+    return tuple([(plans[move], source_offset, target_offset) for move, source_offset, target_offset in pieces])
 
 
 class HostSteps:
@@ -152,30 +150,12 @@ class HostLane:
         return contextlib.nullcontext()
 
     def upload(self, places: slice) -> None:
-        """See `Lane.upload`."""
+        """See `Lane.upload`, and `Lane.download`."""
 
-    def download(self, places: slice) -> None:
-        """See `Lane.download`."""
+    download = upload
 
     def wait(self) -> None:
         """See `Lane.wait`."""
-
-
-class _Described:
-    """Foreign memory in the form that NumPy reads, with elements of opaque bytes where NumPy does not know their type.
-
-    Arrays over it keep this object alive, and with it the owner of the memory.
-    """
-
-    def __init__(self, memory: ForeignMemory):
-        self.owner = memory.owner
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": memory.shape,
-            "strides": memory.strides,
-            "typestr": memory.dtype.str if memory.dtype.isbuiltin == 1 else f"|V{memory.dtype.itemsize}",
-            "data": (memory.address, memory.read_only),
-        }
 
 
 class NumpyBackend:
@@ -191,8 +171,10 @@ class NumpyBackend:
     def adopt(self, memory: ForeignMemory) -> np.ndarray:
         if not memory.size:  # empty memory may have no address
             return np.empty(memory.shape, memory.dtype)
-        found: np.ndarray = np.asarray(_Described(memory))
-        return found if found.dtype == memory.dtype else found.view(memory.dtype)
+        address, shape, strides, dtype, read_only, owner, *_ = memory
+        typestr = dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}"  # of opaque bytes: NumPy reads no others
+        array = array_at(address, read_only, shape, strides, typestr, owner)
+        return array if array.dtype == dtype else array.view(dtype)
 
     def array(
         self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: object = None

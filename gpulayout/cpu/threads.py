@@ -50,35 +50,24 @@ class BadThreadCount(ValueError):
 
 def thread_count() -> int:
     """How many threads share a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS counts and is not a number."""
-    return _chosen() or _wanted() or _usable_cores()
+    return _count_and_reason()[0]
 
 
 def reason_of_count() -> str:
     """Where the number of `thread_count` comes from.  Raises as it does."""
-    if _chosen():
-        return "chosen by use_threads"
-    return f"chosen by {VARIABLE}" if _wanted() else "the cores that this process may use"
+    return _count_and_reason()[1]
 
 
-def _chosen() -> int | None:
+def _count_and_reason() -> tuple[int, str]:
     choice = choices.current()
-    return choice.value if choice else None
-
-
-def _wanted() -> int | None:
-    """The number in GPULAYOUT_NUM_THREADS."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
-        return None
+    if choice and choice.value:
+        return choice.value, "chosen by use_threads"
+    if not (wanted := os.environ.get(VARIABLE)):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return cores or 1, "the cores that this process may use"
     if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= MOST_THREADS):
         raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {MOST_THREADS}")
-    return int(wanted)
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return int(wanted), f"chosen by {VARIABLE}"
 
 
 # ---- sharing -------------------------------------------------------------------------------------------------------
@@ -120,6 +109,16 @@ def share(work: Work, count: int, least: int, threads: int | None = None) -> Non
     elif HAS_CLOCK:
         waited = perf_counter() - begin - (thread_time() - begin_work)
         crew.judge(waited - sum(call.helped))
+
+
+def share_chunks(work: Work, count: int, size: int, threads: int) -> None:
+    """Call work(begin, end) for chunks of `size` items, of which the last may have fewer, as `share` does."""
+
+    def do(first: int, last: int) -> None:
+        for begin in range(first * size, min(last * size, count), size):
+            work(begin, min(begin + size, count))
+
+    share(do, -(-count // size), 1, threads)
 
 
 def _portions(count: int, least: int, threads: int) -> deque[tuple[int, int]]:

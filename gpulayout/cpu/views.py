@@ -26,11 +26,12 @@ def strided_view(
         return np.ndarray(shape, word, array.T, offset, strides)
     # `np.ndarray` takes only contiguous buffers.  A strided logical array is viewed through its address.
     address, read_only = array.__array_interface__["data"]
-    interface = {
-        "version": 3,
-        "data": (address + offset, read_only),
-        "shape": shape,
-        "strides": strides,
-        "typestr": word.str,
-    }
-    return np.asarray(SimpleNamespace(__array_interface__=interface, owner=array))
+    return array_at(address + offset, read_only, shape, strides, word.str, array)
+
+
+def array_at(
+    address: int, read_only: bool, shape: tuple[int, ...], strides: tuple[int, ...] | None, typestr: str, owner: object
+) -> np.ndarray:
+    """An array over memory at an address, which is valid while `owner` is alive; strides in bytes, None for C order."""
+    interface = {"version": 3, "data": (address, read_only), "shape": shape, "strides": strides, "typestr": typestr}
+    return np.asarray(SimpleNamespace(__array_interface__=interface, owner=owner))

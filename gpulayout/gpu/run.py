@@ -328,7 +328,7 @@ def launch_pieces(pieces: Pieces) -> tuple[Pieces, tuple[int, ...]]:
     return tuple(_from(piece, starts) for piece in pieces), sizes
 
 
-def _from(piece: Piece, starts: Sequence[int]) -> Piece:
+def _from(piece: Piece[AnyMove], starts: Sequence[int]) -> Piece[AnyMove]:
     """The piece, whose parameters begin at these places of one array."""
     move = piece.move
     if not isinstance(move, ConvertMove):

@@ -49,15 +49,15 @@ def share_bytes(a: Any, b: Any, distance: int) -> bool:
 
 def _steps(array: Any) -> list[tuple[int, int]]:
     """(step in bytes, how often at most) of the axes, with neighbours joined where no gap lies between."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for step, size in sorted(
         (abs(stride), size) for size, stride in zip(array.shape, array.strides) if size > 1 and stride
     ):
-        if found and step == found[-1][0] * (found[-1][1] + 1):
-            step, below = found.pop()
+        if joined and step == joined[-1][0] * (joined[-1][1] + 1):
+            step, below = joined.pop()
             size *= below + 1
-        found.append((step, size - 1))
-    return found
+        joined.append((step, size - 1))
+    return joined
 
 
 def _is_reached(total: int, counts: dict[int, int]) -> bool:
@@ -119,10 +119,10 @@ def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], 
     files: dict[tuple[object, ...], tuple[list[int], list[int], list[int]]] = {}
     if len(owners) > 1 and max(owners) >= first_written:
         for number, owner in owners.items():
-            found = _map(*owner)
-            if found and (found.shared or number < first_written):
-                low, high = (address - found.start + found.offset for address in byte_bounds(arrays[number]))
-                for values, value in zip(files.setdefault(found.file, ([], [], [])), (number, low, high)):
+            mapped = _map(*owner)
+            if mapped and (mapped.shared or number < first_written):
+                low, high = (address - mapped.start + mapped.offset for address in byte_bounds(arrays[number]))
+                for values, value in zip(files.setdefault(mapped.file, ([], [], [])), (number, low, high)):
                     values.append(value)
     return list(files.values())
 
@@ -152,12 +152,12 @@ _known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
 def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
     """The part of a file that is mapped; None for anonymous memory, or if it cannot be determined."""
     start = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
-    found = _known.get(owner)
-    if found is None or found.start != start:
-        found = listed_map(start) or named_map(start, named)
-        if found:
-            _known[owner] = found
-    return found
+    mapped = _known.get(owner)
+    if mapped is None or mapped.start != start:
+        mapped = listed_map(start) or named_map(start, named)
+        if mapped:
+            _known[owner] = mapped
+    return mapped
 
 
 def listed_map(start: int) -> Map | None:

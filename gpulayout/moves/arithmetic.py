@@ -20,14 +20,13 @@ Padding of the target is not part of it: other moves fill that.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.frozen import Frozen, cached_property
-from gpulayout.moves.move import Axis, span
+from gpulayout.moves.move import Axis, LoopMove, keeps_hash
 
 Operation = Literal["multiply", "add", "subtract", "divide", "round"]
 
@@ -43,6 +42,7 @@ class Step(NamedTuple):
     parameter: int | None = None
 
 
+@keeps_hash
 @dataclass(frozen=True)
 class Arithmetic(Frozen):
     """What happens to each element.  Its parameters are arrays of type `compute` and not part of it.
@@ -59,13 +59,6 @@ class Arithmetic(Frozen):
     steps: tuple[Step, ...] = ()
     form: str = "cast"
 
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:  # cached: each call looks its arithmetic up
-        return hash((self.source, self.target, self.saturate, self.steps, self.form))
-
     @cached_property
     def compute(self) -> ElementType:
         """The type C of the steps and of the parameters."""
@@ -75,8 +68,9 @@ class Arithmetic(Frozen):
         return ElementType.F64 if wide else ElementType.F32
 
 
+@keeps_hash
 @dataclass(frozen=True)
-class ConvertMove(Frozen):
+class ConvertMove(LoopMove):
     """A coalesced move with arithmetic.  Immutable and hashable.
 
     axes                minor first in the target, strides in bytes of either side; none has padding
@@ -92,31 +86,14 @@ class ConvertMove(Frozen):
     parameter_offsets: tuple[int, ...] = ()
     dimensions: tuple[tuple[int, ...], ...] = ()
 
-    stride_unit: ClassVar = "byte"
-    has_loops: ClassVar = True
-    is_padded: ClassVar = False
-
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:
-        return hash((self.axes, self.arithmetic, self.parameter_strides, self.parameter_offsets))
-
     @property
     def itemsize(self) -> int:
         """Bytes of an element of the target."""
         return self.arithmetic.target.itemsize
 
-    @cached_property
-    def element_count(self) -> int:
-        """Elements that are read; each is written once."""
-        return math.prod(axis.extent for axis in self.axes)
-
     @property
-    def place_count(self) -> int:
-        """Places of the target that are written: one for each element."""
-        return self.element_count
+    def place_bits(self) -> tuple[int, int]:
+        return 8 * self.arithmetic.source.itemsize, 8 * self.itemsize
 
     @property
     def of_parts(self) -> ConvertMove:
@@ -127,24 +104,6 @@ class ConvertMove(Frozen):
         parts = Axis(2, 2, source.component.itemsize, target.component.itemsize)
         arithmetic = replace(self.arithmetic, source=source.component, target=target.component)
         return ConvertMove((parts, *self.axes), arithmetic, dimensions=((), *self.dimensions))
-
-    @property
-    def bytes_read(self) -> int:
-        return self.element_count * self.arithmetic.source.itemsize
-
-    @property
-    def bytes_written(self) -> int:
-        return self.element_count * self.itemsize
-
-    @cached_property
-    def source_span(self) -> tuple[int, int]:
-        """Byte offsets from the first element of the source: lowest read, and one past the highest."""
-        return span([(axis.extent, axis.source_stride) for axis in self.axes], self.arithmetic.source.itemsize)
-
-    @cached_property
-    def target_span(self) -> tuple[int, int]:
-        """Byte offsets from the first element of the target: lowest written, and one past the highest."""
-        return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
 
 
 @functools.cache
@@ -182,4 +141,4 @@ def steps_number(steps: Sequence[Step]) -> int:
     '0o501'
     """
     codes = [OPERATIONS[step.operation] | (step.parameter or 0) << 3 for step in steps]
-    return sum(code << 5 * place for place, code in enumerate(codes))
+    return sum(code << 5 * number for number, code in enumerate(codes))

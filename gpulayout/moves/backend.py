@@ -36,7 +36,6 @@ class Prepared(Protocol):
 
         Both arrays have passed every check; `is_new` means that the target was allocated for this call.
         """
-        ...
 
     def known_call(
         self, source: Any, target: Any, make: Make | None, tensors: Any = None, writes: Any = None
@@ -49,7 +48,6 @@ class Prepared(Protocol):
         make      None if the target was given, as others will be
         tensors   the engine's `Tensors`, if both are such; then writes(target) comes before a given target is written
         """
-        ...
 
 
 class PreparedArithmetic(Protocol):
@@ -61,7 +59,6 @@ class PreparedArithmetic(Protocol):
         `parameters` is called when their numbers are needed: on a CPU in every call.  The source and the target of a
         call may be the same memory, if each element has the same place in both.
         """
-        ...
 
 
 class PreparedSteps(Protocol):
@@ -69,7 +66,6 @@ class PreparedSteps(Protocol):
 
     def execute(self, buffer: AnyArray, workspace: AnyArray) -> None:
         """Execute all steps on 1-D arrays of bytes.  Errors are raised before the first one."""
-        ...
 
 
 class PreparedJob(NamedTuple):
@@ -92,11 +88,9 @@ class PreparedConversion(Protocol):
         mode      only "raise" and "mark" look for indices that cannot be converted
         checked   True if an earlier call without a result found none
         """
-        ...
 
     def again(self, given: AnyArray, result: AnyArray, mode: Mode) -> bool:
         """Execute a call without checks, if an equivalent call has passed them; else return False."""
-        ...
 
 
 class Lane(Protocol):
@@ -111,19 +105,15 @@ class Lane(Protocol):
 
     def running(self) -> AbstractContextManager[object]:
         """A context in which launches go to this lane."""
-        ...
 
     def upload(self, places: slice) -> None:
         """Copy these bytes of `host` to the same places of `device`."""
-        ...
 
     def download(self, places: slice) -> None:
         """Copy these bytes of `device` to the same places of `host`."""
-        ...
 
     def wait(self) -> None:
         """Wait until everything that the lane got is done."""
-        ...
 
 
 LinearizeBroadcast = Callable[[IndexProgram, Sequence[AnyArray], AnyArray, Mode], "int | None"]
@@ -148,11 +138,9 @@ class Backend(Protocol):
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """The memory of another library's array.  May raise any exception if this backend cannot use that memory."""
-        ...
 
     def adopt(self, memory: ForeignMemory) -> AnyArray:
         """Foreign memory as an array of this backend, without a copy."""
-        ...
 
     def array(
         self,
@@ -162,55 +150,42 @@ class Backend(Protocol):
         like: AnyArray | None = None,
     ) -> AnyArray:
         """A new array of plain Python values, on the device of `like` or else on the current one."""
-        ...
 
     def on_device_of(self, array: AnyArray) -> AbstractContextManager[object]:
         """A context in which array operations run on the device of this array."""
-        ...
 
     def held(self, dtype: np.dtype) -> np.dtype:
         """The dtype of this backend's arrays of such elements: the same, or the unsigned integer of its width."""
-        ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: AnyArray | None = None) -> AnyArray:
         """An uninitialised array in C order, on the device of `like` or else on the current one."""
-        ...
 
     def temporary(self, shape: tuple[int, ...], dtype: np.dtype, like: AnyArray) -> AnyArray:
         """As `empty`, for memory that is given back after the call.  BufferError where that is too early."""
-        ...
 
     def zeros(self, length: int, dtype: np.dtype, align: int) -> AnyArray:
         """A 1-D array of zeros on the current device, at an address that is a multiple of `align` bytes."""
-        ...
 
     def device(self, array: AnyArray) -> str:
         """Where an array lives: "cpu" or "cuda:0"."""
-        ...
 
     def address(self, array: AnyArray) -> int:
         """The address of the element whose coordinates are all 0."""
-        ...
 
     def strided(self, array: AnyArray, shape: tuple[int, ...], strides: tuple[int, ...]) -> AnyArray:
         """A view of the same memory with other strides, in bytes."""
-        ...
 
     def contiguous(self, array: AnyArray) -> AnyArray:
         """The array as `PreparedConversion.convert` reads it: a C-contiguous copy where the backend needs one."""
-        ...
 
     def prepare(self, pieces: Pieces) -> Prepared:
         """These pieces, ready to run any number of times and from any thread."""
-        ...
 
     def prepare_arithmetic(self, pieces: Pieces) -> PreparedArithmetic:
         """These pieces, some of which are `ConvertMove`s, ready to run any number of times and from any thread."""
-        ...
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """A function that executes all these jobs, on arrays of one device.  Errors are raised here, before it runs."""
-        ...
 
     def lanes(
         self, count: int, host_bytes: int, device_bytes: int, like: AnyArray | None = None
@@ -219,17 +194,13 @@ class Backend(Protocol):
 
         They begin after what the current stream has got so far.  However the context ends, it waits for all of them.
         """
-        ...
 
     def prepare_steps(self, steps: Steps) -> PreparedSteps:
         """The steps of a relayout in place, ready to run any number of times and from any thread."""
-        ...
 
     def prepare_conversion(self, program: IndexProgram) -> PreparedConversion:
         """The program, ready to run any number of times and from any thread."""
-        ...
 
     @property
     def linearize_broadcast(self) -> LinearizeBroadcast | None:
         """None for a backend that needs the index arrays stacked."""
-        ...

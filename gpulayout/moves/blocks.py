@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpulayout.layout.errors import LayoutError
@@ -100,8 +100,8 @@ class BoxGrid:
         """The coordinates of a box.  Boxes that follow one another in the target have consecutive numbers."""
         intervals = [(0, 0)] * len(self.sizes)
         for dim in self.target.shape.layout.minor_to_major:
-            number, place = divmod(number, self.counts[dim])
-            first = place * self.sizes[dim]
+            number, coordinate = divmod(number, self.counts[dim])
+            first = coordinate * self.sizes[dim]
             intervals[dim] = first, min(first + self.sizes[dim], self.target.widths[dim])
         return tuple(intervals)
 
@@ -127,7 +127,7 @@ class BoxGrid:
             return 0, 0
         if last < size:
             return first, last
-        return first, self.source.end_of(dim, self.source.leads[dim]) if first else self.source.widths[dim]
+        return first, self.source.end_of(dim) if first else self.source.widths[dim]
 
     def _fill(self, number: int) -> BlockShapes:
         """A block of the tail."""
@@ -217,8 +217,9 @@ def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
     def limited(length: int, other: int) -> BoxGrid:
         """With runs of these lengths, in the source and in the target."""
         wanted = zip(least, map(min, reading.sizes_for(length), source.dimensions), writing.sizes_for(other))
-        sizes = tuple(rounded(max(unit, read, written), unit) for unit, read, written in wanted)
-        return BoxGrid(reading, writing, target, tuple(map(min, sizes, map(_at_least_1, writing.widths))), max_bytes)
+        sizes = [rounded(max(unit, read, written), unit) for unit, read, written in wanted]
+        within = tuple([min(size, max(width, 1)) for size, width in zip(sizes, writing.widths)])
+        return BoxGrid(reading, writing, target, within, max_bytes)
 
     whole = limited(max_bytes, max_bytes)
     if whole.block_bytes <= max_bytes:  # what the search would end with, 90 steps earlier
@@ -243,11 +244,7 @@ def _least(reading: Boxes, writing: Boxes, dim: int) -> int:
     """
     unit = writing.align[dim]
     elements = max(rounded(reading.shape.dimensions[dim], unit), unit)
-    return min(math.lcm(reading.align[dim], unit), elements, _at_least_1(writing.widths[dim]))
-
-
-def _at_least_1(width: int) -> int:
-    return max(width, 1)
+    return min(math.lcm(reading.align[dim], unit), elements, max(writing.widths[dim], 1))
 
 
 def _longest(fits: Callable[[int], bool], most: int) -> int:
@@ -262,10 +259,10 @@ def _longest(fits: Callable[[int], bool], most: int) -> int:
 def _balanced(grid: BoxGrid, least: Sequence[int]) -> BoxGrid:
     """The same number of blocks, of about equal sizes."""
     sizes = tuple(
-        min(rounded(-(-_at_least_1(width) // max(count, 1)), unit), size)
+        min(rounded(-(-max(width, 1) // max(count, 1)), unit), size)
         for width, count, unit, size in zip(grid.target.widths, grid.counts, least, grid.sizes)
     )
-    return BoxGrid(grid.source, grid.target, grid.whole_target, sizes, grid.max_bytes)
+    return replace(grid, sizes=sizes)
 
 
 # ---- two passes ------------------------------------------------------------------------------------------------
@@ -288,8 +285,8 @@ def passes(source: Shape, target: Shape, max_bytes: int) -> tuple[tuple[Shape, S
     if scratch is not None:
         two = (source, scratch), (scratch, target)
         with contextlib.suppress(LayoutError):  # tiles that both sides have in common may be larger than those of one
-            grids = [box_grid(*each, max_bytes) for each in two]
-            if min(min(each.source_run_bytes, each.target_run_bytes) for each in grids) >= 2 * shortest:
+            grids = [box_grid(*sides, max_bytes) for sides in two]
+            if min(min(grid.source_run_bytes, grid.target_run_bytes) for grid in grids) >= 2 * shortest:
                 return two
     if refused:
         raise refused
@@ -315,7 +312,7 @@ def scratch_shape(source: Shape, target: Shape, max_bytes: int, *, packed: bool 
     slabs = [_slab(side, max_bytes, bits) for side in sides]
     tile = []
     for dim, size in enumerate(source.dimensions):
-        unit = math.lcm(*(each.align[dim] for each in sides if packed or each.leads[dim]))
+        unit = math.lcm(*(side.align[dim] for side in sides if packed or side.leads[dim]))
         unit = math.lcm(unit, 8 // min(bits, 8)) if dim == source.layout.minor_to_major[0] else unit
         wanted = min(size, *(slab[dim] for slab in slabs))
         parts = -(-size // max(wanted // unit * unit, unit))
@@ -337,8 +334,8 @@ def _slab(side: Boxes, max_bytes: int, bits: int) -> tuple[int, ...]:
     """
     own = side.shape.bits_per_element
     most = max(max_bytes * 15 * own // (16 * (own + bits)), 1)
-    return side.sizes_for(_longest(lambda length: _box_bytes(side, side.sizes_for(length)) <= most, most))
 
+    def fits(length: int) -> bool:
+        return side.nbytes([(0, min(size, width)) for size, width in zip(side.sizes_for(length), side.widths)]) <= most
 
-def _box_bytes(side: Boxes, sizes: Sequence[int]) -> int:
-    return side.nbytes([(0, min(size, width)) for size, width in zip(sizes, side.widths)])
+    return side.sizes_for(_longest(fits, most))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.layout.digits import StrideTable, table_of
@@ -106,12 +106,11 @@ class Boxes:
     shape: Shape
     table: StrideTable
     widths: tuple[int, ...]
-    leads: tuple[Lead | None, ...] = field(default=())
+    leads: tuple[Lead | None, ...]
 
-    def end_of(self, dim: int, lead: Lead | None) -> int:
+    def end_of(self, dim: int) -> int:
         """The first coordinate where a dimension may be cut after its last element."""
-        align = lead.align if lead else self.widths[dim]
-        return min(rounded(self.shape.dimensions[dim], align), self.widths[dim])
+        return min(rounded(self.shape.dimensions[dim], self.align[dim]), self.widths[dim])
 
     @property
     def align(self) -> tuple[int, ...]:
@@ -190,9 +189,11 @@ def boxes(shape: Shape, *, reads: bool = False) -> Boxes:
     widths = list(shape.buffer_dimensions)
     if reads:
         for dim, lead in enumerate(kept):
-            ends = whole.end_of(dim, lead)
-            if lead and (lead.position + 1 == len(table.digits) or _gap(whole, dim, lead, ends) > MOST_GAP):
-                widths[dim] = ends
+            if lead:
+                end, stride = whole.end_of(dim), table.digits[lead.position].stride
+                gap = (lead.extent - lead.values(end)) * stride * shape.bits_per_element // 8
+                if lead.position + 1 == len(table.digits) or gap > MOST_GAP:
+                    widths[dim] = end
     return Boxes(shape, table, tuple(widths), tuple(kept))
 
 
@@ -211,7 +212,7 @@ def _needs(table: StrideTable, per_byte: int) -> list[int]:
 
 def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lead | None:
     """The way of a dimension to its most major digit; None if the dimension is never cut."""
-    value, place, path = dim, -1, list[tuple[int, int]]()
+    value, position, path = dim, -1, list[tuple[int, int]]()
     sums = (*table.numbers, table.digits)
     while value < len(table.dimensions) + len(table.numbers):
         shares = [
@@ -222,15 +223,15 @@ def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lea
         ]
         if not shares:
             return None
-        step, into, place = max(shares)
-        path.append((step, sums[into][place].stride))
+        step, into, position = max(shares)
+        path.append((step, sums[into][position].stride))
         value = len(table.dimensions) + into
-    align = needs[place]
+    align = needs[position]
     for step, stride in [(path[-1][0], 1), *reversed(path[:-1])]:
         align = step * (align // math.gcd(align, stride))
     if not align:
         return None
-    return Lead(place, tuple(path), align, width, table.digits[place].extent)
+    return Lead(position, tuple(path), align, width, table.digits[position].extent)
 
 
 def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:
@@ -245,16 +246,10 @@ def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:
     if lead.align >= whole.widths[dim]:
         return False
     width, layout = lead.align * PRIME, whole.shape.layout
-    extents = whole.extents([(0, each) for each in whole.widths])
+    extents = whole.extents([(0, width) for width in whole.widths])
     extents[lead.position] = lead.places(width) // whole.table.digits[lead.position].stride
     widths = [*whole.widths[:dim], width, *whole.widths[dim + 1 :]]
     digits = table_of(whole.shape.dimensions, widths, layout.major_to_minor, layout.tiles).digits
     return [digit[:3] for digit in digits if digit.extent != 1] == [
         (digit.dim, digit.step, extent) for digit, extent in zip(whole.table.digits, extents) if extent != 1
     ]
-
-
-def _gap(whole: Boxes, dim: int, lead: Lead, first: int) -> int:
-    """Bytes of padding in a row, from a coordinate to the end of the dimension."""
-    digit = whole.table.digits[lead.position]
-    return (lead.extent - lead.values(first)) * digit.stride * whole.shape.bits_per_element // 8

@@ -63,13 +63,13 @@ def parameter_side(dimensions: Sequence[int], blocks: Sequence[int]) -> SideTabl
     >>> parameter_side((4, 300, 3), (0, 128, 1)).table.digits
     (Digit(dim=1, step=128, extent=3, stride=3), Digit(dim=2, step=1, extent=3, stride=1))
     """
-    found, stride = [], 1
+    digits, stride = [], 1
     for dim in reversed(range(len(dimensions))):
         size = -(-dimensions[dim] // blocks[dim]) if blocks[dim] else 1
         if size > 1:
-            found.append(Digit(dim, blocks[dim], size, stride))
+            digits.append(Digit(dim, blocks[dim], size, stride))
             stride *= size
-    return SideTable(StrideTable(tuple(reversed(found)), tuple(dimensions), 0), 1)
+    return SideTable(StrideTable(tuple(reversed(digits)), tuple(dimensions), 0), 1)
 
 
 def convert_stages(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Blocks) -> Stages:
@@ -105,17 +105,14 @@ def _through_dense(side: Placement) -> tuple[bool, ...]:
 def _pieces(source: Placement, target: Placement, arithmetic: Arithmetic, parameters: Sequence[SideTable]) -> Pieces:
     """The pieces of one pass, the largest first, then the fills.  Raises NotInRegions if there are too many."""
     copies, fills = cut(target.shape, target.parts((source.table, *parameters)))
-    filling = joined(target.shape, [part.with_rows((part.rows[0], part.rows[-1])) for part in fills])
-    return in_order(
-        target.shape, [*(_piece(arithmetic, part) for part in copies), *(Piece(*as_fill(fill)) for fill in filling)]
-    )
+    filling = joined(target.shape, [part._replace(rows=(part.rows[0], part.rows[-1])) for part in fills])
+    return in_order(target.shape, [*(_piece(arithmetic, part) for part in copies), *map(as_fill, filling)])
 
 
-def _piece(arithmetic: Arithmetic, part: Region) -> Piece:
+def _piece(arithmetic: Arithmetic, part: Region) -> Piece[ConvertMove]:
     """The move of a region whose rows are the places in the source, in the parameters and in the target."""
-    starts, *columns = zip(*part.rows)
-    loops = sorted(zip(part.extents, columns, part.dimensions), key=lambda loop: (abs(loop[1][-1]), loop[0]))
+    starts, loops = [row[0] for row in part.rows], part.loops()
     axes = tuple(Axis(extent, extent, steps[0], steps[-1]) for extent, steps, _ in loops)
     strides = tuple(tuple(steps[1 + number] for _, steps, _ in loops) for number in range(len(starts) - 2))
-    move = ConvertMove(axes, arithmetic, strides, starts[1:-1], tuple(dimensions for *_, dimensions in loops))
+    move = ConvertMove(axes, arithmetic, strides, tuple(starts[1:-1]), tuple(dimensions for *_, dimensions in loops))
     return Piece(move, starts[0], starts[-1])

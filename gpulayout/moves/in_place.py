@@ -329,5 +329,5 @@ def _size(extent: int, most: int, spare: int) -> int:
 
 def _largest_divisor(number: int, most: int) -> int:
     """The largest divisor up to `most`, of those that are at most MOST_DIVISORS or an extent divided by one of them."""
-    small = [each for each in range(1, min(math.isqrt(number), MOST_DIVISORS) + 1) if number % each == 0]
-    return max(each for low in small for each in (low, number // low) if each <= most)
+    small = [divisor for divisor in range(1, min(math.isqrt(number), MOST_DIVISORS) + 1) if number % divisor == 0]
+    return max(divisor for low in small for divisor in (low, number // low) if divisor <= most)

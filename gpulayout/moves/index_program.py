@@ -37,7 +37,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen, cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
+from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce, keeps_hash
 
 # What fits the 4 KB of kernel parameters; registers are a thread's local memory.
 MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
@@ -90,6 +90,7 @@ class Instruction(NamedTuple):
     adds: tuple[Quotient, ...]
 
 
+@keeps_hash
 @dataclass(frozen=True)
 class IndexProgram(Frozen):
     """One index conversion, as instructions in the order of execution.
@@ -104,13 +105,6 @@ class IndexProgram(Frozen):
     size: int
     reach: int
 
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:  # cached: every call looks a program up
-        return hash((self.direction, self.instructions, self.rank, self.size, self.reach))
-
     @property
     def index_bits(self) -> int:
         """32 when all linear indices of both sides fit 31 bits, else 64."""
@@ -119,19 +113,21 @@ class IndexProgram(Frozen):
     @property
     def has_bounds(self) -> bool:
         """True when a sum can exceed its bound: some places hold no element."""
-        return any(each.bound is not None and each.load is None for each in self.instructions)
+        return any(instruction.bound is not None and instruction.load is None for instruction in self.instructions)
 
     @cached_property
     def is_dot_product(self) -> bool:
         """True when the linear index is the sum of coordinates times strides, without a division."""
         return self.direction == "linearize" and all(
-            each.load is not None and all(add.divisor == 1 for add in each.adds) for each in self.instructions
+            instruction.load is not None and all(add.divisor == 1 for add in instruction.adds)
+            for instruction in self.instructions
         )
 
     @property
     def registers(self) -> int:
         """The largest number of values that are kept at the same time."""
-        return 1 + max((each.register for each in self.instructions if each.register is not None), default=-1)
+        registers = (instruction.register for instruction in self.instructions)
+        return 1 + max((register for register in registers if register is not None), default=-1)
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
@@ -142,23 +138,18 @@ def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
 
     for_kernel   LayoutError for a program that does not fit in kernel parameters
     """
-    table, builder = _checked_table(shape), _Builder()
-    if for_kernel:
-        _check_digits(table, shape)
-    sums = builder.linearized(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
-    program = IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size)
-    return _checked(program, shape, table.is_strided) if for_kernel else program
+    table, builder = _checked_table(shape, for_kernel), _Builder()
+    builder.values += [_Value(size, load=dim, is_checked=True) for dim, size in enumerate(table.dimensions)]
+    sums = builder.linearized(table, builder.values)
+    return builder.program("linearize", sums, shape, is_limited=for_kernel and not table.is_strided)
 
 
 def delinearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
     """Linear index to logical index; `for_kernel` as above."""
-    table, builder = _checked_table(shape), _Builder()
-    if for_kernel:
-        _check_digits(table, shape)
+    table, builder = _checked_table(shape, for_kernel), _Builder()
     for dim, value in enumerate(builder.delinearized(table)):
         value.store = dim
-    program = IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size)
-    return _checked(program, shape, table.is_strided) if for_kernel else program
+    return builder.program("delinearize", {}, shape, is_limited=for_kernel and not table.is_strided)
 
 
 def convert_program(source: Shape, target: Shape) -> IndexProgram:
@@ -172,17 +163,7 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
         sums = _weighted(builder.delinearized(table), strides)
     else:
         sums = builder.linearized(tables[1], builder.delinearized(tables[0]))
-    return _checked(
-        IndexProgram(
-            "convert_linear",
-            builder.instructions(sums),
-            source.rank,
-            source.buffer_size,
-            max(source.buffer_size, target.buffer_size),
-        ),
-        source,
-        is_strided,
-    )
+    return builder.program("convert_linear", sums, source, target.buffer_size, is_limited=not is_strided)
 
 
 def place_program(
@@ -202,13 +183,7 @@ def place_program(
         sums = _weighted(coordinates, source)
     for value, stride in zip(coordinates, target_strides):
         value.store = stride or None
-    return _checked(
-        IndexProgram(
-            "lookup", builder.instructions(sums), numbered.rank, numbered.buffer_size, max(reach, numbered.buffer_size)
-        ),
-        numbered,
-        False,
-    )
+    return builder.program("lookup", sums, numbered, reach)
 
 
 def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequence[int]]:
@@ -233,7 +208,7 @@ def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequ
 # ---- limits --------------------------------------------------------------------------------------------------------
 
 
-def _checked_table(shape: Shape) -> StrideTable:
+def _checked_table(shape: Shape, for_kernel: bool = False) -> StrideTable:
     """The stride table; LayoutError when it has too many numbers, since building the program takes quadratic time."""
     table = stride_table(shape)
     if not table.is_strided and len(table.sizes) > MOST_VALUES:
@@ -241,6 +216,8 @@ def _checked_table(shape: Shape) -> StrideTable:
             f"{shape} has {len(table.sizes)} dimensions and numbers: "
             f"{MOST_VALUES} is the limit for index conversion of tiled layouts"
         )
+    if for_kernel:
+        _check_digits(table, shape)
     return table
 
 
@@ -250,13 +227,9 @@ def _check_digits(table: StrideTable, shape: Shape) -> None:
         raise LayoutError(f"{shape} has {len(table.digits)} digits: {MAX_AXES} is the limit for index conversion")
 
 
-def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProgram:
-    """The program; LayoutError if it does not fit in kernel parameters.  Kernels take strided tables as digits, not as
-    programs.
-    """
-    if is_strided:
-        return program
-    terms = sum(len(each.terms) + len(each.adds) for each in program.instructions)
+def _check_program(program: IndexProgram, shape: Shape) -> None:
+    """LayoutError for a program that does not fit in kernel parameters."""
+    terms = sum(len(instruction.terms) + len(instruction.adds) for instruction in program.instructions)
     for count, limit, what in (
         (len(program.instructions), MOST_INSTRUCTIONS, "numbers"),
         (terms, MOST_TERMS, "quotients"),
@@ -266,7 +239,6 @@ def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProg
             raise LayoutError(
                 f"{shape} needs {count} {what}: {limit} is the limit for index conversion of tiled layouts"
             )
-    return program
 
 
 # ---- sums of quotients ---------------------------------------------------------------------------------------------
@@ -292,15 +264,26 @@ class _Builder:
     def __init__(self) -> None:
         self.values: list[_Value] = []
 
-    def loaded(self, dim: int, size: int) -> _Value:
-        """A given coordinate."""
-        return self._new(_Value(size, load=dim, is_checked=True))
+    def program(
+        self, direction: str, sums: _Sum, shape: Shape, reach: int = 0, *, is_limited: bool = True
+    ) -> IndexProgram:
+        """The program of what was collected, for places of `shape`; its result is the linear index `sums`.
+
+        is_limited   LayoutError if it does not fit in kernel parameters.  Kernels take strided tables as digits, not as
+                     programs
+        """
+        size = shape.buffer_size
+        program = IndexProgram(direction, self._instructions(sums), shape.rank, size, max(reach, size))
+        if is_limited:
+            _check_program(program, shape)
+        return program
 
     def linearized(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
         """The terms of the linear index; adds the table's numbers as values."""
         values = list(coordinates)
         for digits, size in zip(table.numbers, table.sizes[len(table.dimensions) :]):
-            values.append(self._new(_Value(size, terms=_terms_of(digits, values))))
+            values.append(_Value(size, terms=_terms_of(digits, values)))
+            self.values.append(values[-1])
         return _terms_of(table.digits, values)
 
     def delinearized(self, table: StrideTable) -> list[_Value]:
@@ -317,42 +300,31 @@ class _Builder:
         self.values += values[rank:][::-1] + values[:rank]
         return values[:rank]
 
-    def instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
+    def _instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
         """The instructions.  A value that later ones need gets a register, which is freed after its last use."""
         self._write_sums_out()
-        places = {value: place for place, value in enumerate(self.values)}
-        last_use = {of: place for value, place in places.items() for of, _ in value.terms}
+        numbers = {value: number for number, value in enumerate(self.values)}
+        last_use = {of: number for value, number in numbers.items() for of, _ in value.terms}
         adds = {
             value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value))
-            for value in places
+            for value in numbers
         }
         registers: dict[_Value | None, int] = {}
-        found = []
-        for value, place in places.items():
+        instructions = []
+        for value, number in numbers.items():
             if value.load is None and not (
                 value.is_checked or value.store is not None or adds[value] or value in last_use
             ):
                 continue
             terms = [Term(registers.get(of), divisor, weight) for (of, divisor), weight in value.terms.items()]
             terms.sort(key=lambda term: (term.register is not None, term))
-            registers = {kept: register for kept, register in registers.items() if last_use[kept] > place}
+            registers = {kept: register for kept, register in registers.items() if last_use[kept] > number}
             if value in last_use:
                 registers[value] = min(set(range(len(registers) + 1)) - set(registers.values()))
-            found.append(
-                Instruction(
-                    value.load,
-                    tuple(terms),
-                    value.size if value.is_checked else None,
-                    registers.get(value),
-                    value.store,
-                    adds[value],
-                )
-            )
-        return tuple(found)
-
-    def _new(self, value: _Value) -> _Value:
-        self.values.append(value)
-        return value
+            bound = value.size if value.is_checked else None
+            register = registers.get(value)
+            instructions.append(Instruction(value.load, tuple(terms), bound, register, value.store, adds[value]))
+        return tuple(instructions)
 
     def _write_sums_out(self) -> None:
         """Inline the terms of each value that is never divided by more than 1, so that it needs no register."""
@@ -382,8 +354,9 @@ def _terms_of(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
 def _add_quotients(terms: _Sum, value: tuple[_Value | None, int], step: int, extent: int, weight: int) -> None:
     """Add value // step % extent * weight as quotients, except those whose divisor the value never reaches."""
     number, size = value
-    _add(terms, (number, step), weight if step < size else 0)
-    _add(terms, (number, step * extent), -extent * weight if step * extent < size else 0)
+    for divisor, factor in (step, weight), (step * extent, -extent * weight):
+        if divisor < size:
+            _add(terms, (number, divisor), factor)
 
 
 def _add(terms: _Sum, term: tuple[_Value | None, int], weight: int) -> None:

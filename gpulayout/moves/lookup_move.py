@@ -19,7 +19,7 @@ from typing import ClassVar
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_program import IndexProgram, place_program
-from gpulayout.moves.move import Axis, span
+from gpulayout.moves.move import Axis, keeps_hash, span
 from gpulayout.moves.packed_move import SlotMove
 from gpulayout.moves.placement import Placement
 
@@ -28,6 +28,7 @@ class NotInRegions(Exception):
     """Why a move cannot be cut into regions in which both sides are strided."""
 
 
+@keeps_hash
 @dataclass(frozen=True)
 class LookupMove(SlotMove):
     """A move that looks up every place.  Immutable and hashable.
@@ -58,16 +59,8 @@ class LookupMove(SlotMove):
     dimensions: ClassVar[tuple[tuple[int, ...], ...]] = ()
     has_loops: ClassVar[bool] = False
 
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:
-        return hash((self.program, self.packing, self.pad, self.source_span, self.target_span))
-
     @property
     def place_count(self) -> int:
-        """Places of the target that are written, padding included."""
         return self.program.size
 
     @property
@@ -83,11 +76,10 @@ class LookupMove(SlotMove):
     @cached_property
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Places of the source, and of the target, are sums of multiples of these; () when the source is packed."""
-        instructions = self.program.instructions
-        target_strides = tuple(each.store for each in instructions if each.store is not None)
-        return tuple(
-            add.weight for each in instructions for add in each.adds
-        ) if self.source_bits >= 8 else (), target_strides
+        instructions = self.program.instructions if self.source_bits >= 8 else ()
+        source = tuple([add.weight for instruction in instructions for add in instruction.adds])
+        stores = [instruction.store for instruction in self.program.instructions]
+        return source, tuple([store for store in stores if store is not None])
 
 
 def lookup(read: Placement, write: Placement, why: object) -> LookupMove:
@@ -103,19 +95,10 @@ def lookup(read: Placement, write: Placement, why: object) -> LookupMove:
         for (low, high), side in ((source_span, read), (target_span, write))
     )
     unit = max(read.bits // 8, 1)  # the bytes of a place, or 1 slot
-    shape = write.shape
-    return LookupMove(
-        place_program(shape, source, unit, target_strides, reach),
-        read.bits,
-        write.bits,
-        shape.padding_bytes,
-        shape.element_count,
-        source_span,
-        target_span,
-        str(why),
-        read.is_big,
-        write.is_big,
-    )
+    shape, bits, big = write.shape, (read.bits, write.bits), (read.is_big, write.is_big)
+    program = place_program(shape, source, unit, target_strides, reach)
+    pad, count = shape.padding_bytes, shape.element_count
+    return LookupMove(program, *bits, pad, count, source_span, target_span, str(why), *big)
 
 
 def _places(side: Placement) -> tuple[Shape | tuple[int, ...], tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import constant_in_graphs
-from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_jax, run_in_torch
+from gpulayout.moves.lowered_run import PlainStep, PlainSteps, is_jax, is_torch, run_in_jax, run_in_torch
 
 Sizes = tuple[int, ...]
 
@@ -184,9 +185,7 @@ def run_lowered(lowered: Lowered, array: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)  # as planning is kept
 def _jax_steps(lowered: Lowered) -> PlainSteps:
-    return tuple(
-        [(type(step).__name__.lower(), step[0], step.fill if isinstance(step, Pad) else None) for step in lowered.steps]
-    )
+    return tuple([_plain(step, lambda fill: fill) for step in lowered.steps])
 
 
 @constant_in_graphs
@@ -196,18 +195,20 @@ def _plain_steps(element_type: ElementType, steps: Any, as_integers: bool) -> Pl
 
 def plain_steps(lowered: Lowered, as_integers: bool) -> PlainSteps:
     """The steps as plain tuples, with Python's own numbers."""
-    return tuple([_plain(step, lowered.element_type.dtype, as_integers) for step in lowered.steps])
+
+    def number(fill: bytes) -> Any:
+        if as_integers:
+            return int.from_bytes(fill, sys.byteorder, signed=len(fill) == 2)
+        dtype = lowered.element_type.dtype
+        value = np.frombuffer(fill, dtype)[0]
+        return value.item() if dtype.type.__module__ == "numpy" else float(value)
+
+    return tuple([_plain(step, number) for step in lowered.steps])
 
 
-def _plain(step: Step, dtype: np.dtype[Any], as_integers: bool) -> tuple[str, Sizes, Any]:
-    if isinstance(step, Permute):
-        return "permute", step.axes, None
-    if not isinstance(step, Pad):
-        return type(step).__name__.lower(), step.sizes, None
-    if as_integers:
-        return "pad", step.sizes, int.from_bytes(step.fill, sys.byteorder, signed=len(step.fill) == 2)
-    number = np.frombuffer(step.fill, dtype)[0]
-    return "pad", step.sizes, number.item() if dtype.type.__module__ == "numpy" else float(number)
+def _plain(step: Step, number: Callable[[bytes], Any]) -> PlainStep:
+    """A step as its name, its sizes or axes, and what `number` makes of the bytes that fill."""
+    return type(step).__name__.lower(), step[0], number(step.fill) if isinstance(step, Pad) else None
 
 
 def _run_by_array_api(lowered: Lowered, array: Any) -> Any:

@@ -170,12 +170,9 @@ def run_in_jax(steps: PlainSteps, array: Any) -> Any:
     """
     if not steps:
         return array
-    return _as_integers(steps)(array) if _is_float_of_8_bits(array.dtype) else _run_in_lax(steps, array)
-
-
-def _is_float_of_8_bits(kind: Any) -> bool:
-    numpy = sys.modules["jax"].numpy
-    return bool(kind.itemsize == 1 and numpy.issubdtype(kind, numpy.floating) and numpy.finfo(kind).bits == 8)
+    numpy, kind = sys.modules["jax"].numpy, array.dtype
+    is_narrow = kind.itemsize == 1 and numpy.issubdtype(kind, numpy.floating) and numpy.finfo(kind).bits == 8
+    return _as_integers(steps)(array) if is_narrow else _run_in_lax(steps, array)
 
 
 @functools.lru_cache(maxsize=1024)  # JAX keeps what it traced by the function

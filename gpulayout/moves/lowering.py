@@ -22,9 +22,10 @@ the steps of both ways.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -33,32 +34,19 @@ from gpulayout.moves.lowered import Lowered, Pad, Permute, Reshape, Sizes, Slice
 from gpulayout.moves.move import MAX_AXES, check_same_array, check_storable
 
 
-class _Sized(NamedTuple):
-    """A step with the sizes before it, so that it can be undone."""
-
-    step: Step
-    before: Sizes
-
-    def undone(self) -> Step:
-        step, before = self
-        if isinstance(step, Permute):
-            return Permute(tuple(sorted(range(len(step.axes)), key=step.axes.__getitem__)))
-        return Slice(before) if isinstance(step, Pad) else Reshape(before)
-
-
 class _Steps:
     """Collects the steps from a logical array to its buffer."""
 
     def __init__(self, sizes: Sizes, fill: bytes):
         self.sizes, self.fill = sizes, fill
-        self.placed: list[_Sized] = []
+        self.steps: list[Step] = []
 
     def add(self, step: Step) -> None:
         """One step more; those that change nothing are left out."""
         after = sizes_after(step, self.sizes)
         is_idle = step.axes == tuple(range(len(after))) if isinstance(step, Permute) else after == self.sizes
         if not is_idle:
-            self.placed.append(_Sized(step, self.sizes))
+            self.steps.append(step)
             self.sizes = after
 
     def cut(self, tile: Tile) -> None:
@@ -80,18 +68,18 @@ class _Steps:
         self.add(Permute((*range(first), *range(first, last, 2), *range(first + 1, last, 2))))
 
 
-def _to_buffer(shape: Shape) -> list[_Sized]:
+def _to_buffer(shape: Shape) -> list[Step]:
     """The steps from a logical array to a buffer of `shape`, as the law of tiles says them."""
     check_lowered(shape)
-    found = _Steps(shape.dimensions, shape.padding_bytes)
+    steps = _Steps(shape.dimensions, shape.padding_bytes)
     order = shape.layout.major_to_minor
-    found.add(Permute(order))
-    found.add(Pad(tuple([shape.buffer_dimensions[dim] for dim in order]), found.fill))
+    steps.add(Permute(order))
+    steps.add(Pad(tuple([shape.buffer_dimensions[dim] for dim in order]), steps.fill))
     for tile in shape.layout.tiles:
-        found.cut(tile)
-    found.add(Reshape((math.prod(found.sizes),)))
-    found.add(Pad((shape.buffer_size,), found.fill))
-    return found.placed
+        steps.cut(tile)
+    steps.add(Reshape((math.prod(steps.sizes),)))
+    steps.add(Pad((shape.buffer_size,), steps.fill))
+    return steps.steps
 
 
 def check_lowered(shape: Shape) -> None:
@@ -107,7 +95,7 @@ def check_lowered(shape: Shape) -> None:
 
 def lowered_pack(shape: Shape) -> Lowered:
     """From a logical array to a buffer of `shape`."""
-    return _lowered(shape, shape.dimensions, [placed.step for placed in _to_buffer(shape)])
+    return _lowered(shape, shape.dimensions, _to_buffer(shape))
 
 
 def lowered_unpack(shape: Shape, length: int | None = None) -> Lowered:
@@ -118,13 +106,21 @@ def lowered_unpack(shape: Shape, length: int | None = None) -> Lowered:
 def lowered_relayout(source: Shape, target: Shape, length: int | None = None) -> Lowered:
     """From a buffer of `source`, with as many elements as given, to a buffer of `target`: the same logical array."""
     check_same_array(source, target)
-    steps = [*_from_buffer(source), *(placed.step for placed in _to_buffer(target))]
+    steps = [*_from_buffer(source), *_to_buffer(target)]
     return _lowered(target, (source.buffer_size if length is None else length,), steps)
 
 
 def _from_buffer(shape: Shape) -> list[Step]:
     """The steps from a buffer that may be longer than `shape` needs."""
-    return [Slice((shape.buffer_size,)), *(placed.undone() for placed in reversed(_to_buffer(shape)))]
+    back: list[Step] = []
+    sizes = shape.dimensions
+    for step in _to_buffer(shape):
+        if isinstance(step, Permute):
+            back.append(Permute(tuple(sorted(range(len(step.axes)), key=step.axes.__getitem__))))
+        else:
+            back.append(Slice(sizes) if isinstance(step, Pad) else Reshape(sizes))
+        sizes = sizes_after(step, sizes)
+    return [Slice((shape.buffer_size,)), *reversed(back)]
 
 
 def _lowered(shape: Shape, sizes: Sizes, steps: Sequence[Step]) -> Lowered:
@@ -151,12 +147,10 @@ def merged(steps: Sequence[Step], sizes: Sizes) -> Steps:
     >>> merged(steps, (24,))
     ()
     """
-    found = list(steps)
-    while True:
-        smaller = _merged_once(found, sizes)
-        if smaller is None:
-            return tuple(found)
-        found = smaller
+    fewer: list[Step] | None = list(steps)
+    while fewer is not None:
+        steps, fewer = fewer, _merged_once(fewer, sizes)
+    return tuple(steps)
 
 
 def _merged_once(steps: list[Step], sizes: Sizes) -> list[Step] | None:
@@ -166,9 +160,9 @@ def _merged_once(steps: list[Step], sizes: Sizes) -> list[Step] | None:
         after = sizes_after(step, before)
         for width, rule in ((1, _simpler), (2, _pair), (3, _triple)):
             window = steps[at : at + width]
-            found = rule(window, before) if len(window) == width else None
-            if found is not None:
-                return [*steps[:at], *found, *steps[at + width :]]
+            fewer = rule(window, before) if len(window) == width else None
+            if fewer is not None:
+                return [*steps[:at], *fewer, *steps[at + width :]]
         before = after
     return None
 
@@ -191,10 +185,9 @@ def _pair(window: Sequence[Step], sizes: Sizes) -> list[Step] | None:
         return [Permute(tuple([one.axes[axis] for axis in other.axes]))]
     if isinstance(one, Slice) and isinstance(other, Permute):
         return [other, Slice(sizes_after(other, one.sizes))]
-    is_one = (isinstance(one, Reshape) and isinstance(other, Reshape)) or (
-        isinstance(one, Slice) and isinstance(other, Slice)
-    )
-    return [other] if is_one or (isinstance(one, Pad) and isinstance(other, Pad) and one.fill == other.fill) else None
+    if type(one) is not type(other) or (isinstance(one, Pad) and isinstance(other, Pad) and one.fill != other.fill):
+        return None
+    return [other]
 
 
 def _triple(window: Sequence[Step], sizes: Sizes) -> list[Step] | None:
@@ -215,8 +208,7 @@ def _joined_permutes(one: Permute, middle: Reshape, other: Permute, sizes: Sizes
         return None
     fine, of_one, of_other = parts
     # The parts of each axis, in the order before the first permute and in that after the second.
-    places = {axis: place for place, axis in enumerate(one.axes)}
-    before = [part for axis in range(len(sizes)) for part in of_one[places[axis]]]
+    before = [part for axis in range(len(sizes)) for part in of_one[one.axes.index(axis)]]
     after = [part for axis in other.axes for part in of_other[axis]]
     result = sizes_after(other, middle.sizes)
     axes = tuple([before.index(part) for part in after])
@@ -233,24 +225,17 @@ def common_refinement(one: Sizes, other: Sizes) -> tuple[Sizes, list[list[int]],
     """
     if 0 in one:
         return None
-    steps = [_strides(sizes) for sizes in (one, other)]
+    # The product of all sizes, then the stride of each axis in C order, down to 1: [24, 12, 1] for (2, 12).
+    steps = [list(itertools.accumulate(reversed(sizes), operator.mul, initial=1))[::-1] for sizes in (one, other)]
     bounds = sorted({bound for strides in steps for bound in strides})
     if any(upper % lower for lower, upper in zip(bounds, bounds[1:])):
         return None
     fine = tuple([upper // lower for lower, upper in zip(bounds, bounds[1:])][::-1])
-    number = {bound: len(fine) - place for place, bound in enumerate(bounds)}
+    number = {bound: len(fine) - position for position, bound in enumerate(bounds)}
     of_one, of_other = (
         [list(range(number[upper], number[lower])) for upper, lower in zip(strides, strides[1:])] for strides in steps
     )
     return fine, of_one, of_other
-
-
-def _strides(sizes: Sizes) -> list[int]:
-    """The product of all sizes, then the stride of each axis in C order, down to 1: [24, 12, 1] for (2, 12)."""
-    found = [1]
-    for size in reversed(sizes):
-        found.append(found[-1] * size)
-    return found[::-1]
 
 
 def _with_fewer_axes(one: Reshape, middle: Permute, other: Reshape) -> list[Step] | None:

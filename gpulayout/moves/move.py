@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
@@ -26,6 +26,17 @@ from gpulayout.layout.shape import Shape
 # and no shape has 2^63 bytes, so there are at most 62 axes.
 MAX_AXES = 64
 MOST_SIZES = 128  # dimensions and tile sizes together: planning nests one loop in the other
+
+T = TypeVar("T")
+
+
+def keeps_hash(of: type[T]) -> type[T]:
+    """A frozen dataclass whose instances compute their hash once: calls and launches look them up."""
+    kept = cached_property(of.__hash__)
+    kept.__set_name__(of, "_kept_hash")
+    of._kept_hash = kept  # type: ignore[attr-defined]
+    of.__hash__ = lambda self: self._kept_hash  # type: ignore[method-assign, attr-defined]
+    return of
 
 
 class Axis(NamedTuple):
@@ -41,8 +52,57 @@ class Axis(NamedTuple):
         return self.bound < self.extent
 
 
+class BaseMove(Frozen):
+    """What moves of all kinds share."""
+
+    place_bits: Any  # bits of a place in the source, and in the target
+    place_count: Any  # places of the target that are written, padding included
+    element_count: Any  # elements that are read; each is written once
+
+    stride_unit: ClassVar[str] = "byte"  # the unit of the strides
+    has_loops: ClassVar[bool] = True  # the axes describe the whole move
+
+    @property
+    def is_padded(self) -> bool:
+        """True when some places are padding."""
+        return bool(self.element_count < self.place_count)
+
+    @property
+    def bytes_read(self) -> int:
+        return int(-(-self.element_count * self.place_bits[0] // 8))
+
+    @property
+    def bytes_written(self) -> int:
+        return int(-(-self.place_count * self.place_bits[1] // 8))
+
+
+class LoopMove(BaseMove):
+    """A move whose axes are loops over places."""
+
+    axes: tuple[Axis, ...]
+
+    @cached_property
+    def place_count(self) -> int:
+        return math.prod(axis.extent for axis in self.axes)
+
+    @cached_property
+    def element_count(self) -> int:
+        return math.prod(axis.bound for axis in self.axes)
+
+    @cached_property
+    def source_span(self) -> tuple[int, int]:
+        """Byte offsets from the first element of the source: lowest read, and one past the highest."""
+        return span([(axis.bound, axis.source_stride) for axis in self.axes], self.place_bits[0] // 8)
+
+    @cached_property
+    def target_span(self) -> tuple[int, int]:
+        """Byte offsets from the first place of the target: lowest written, and one past the highest."""
+        return span([(axis.extent, axis.target_stride) for axis in self.axes], self.place_bits[1] // 8)
+
+
+@keeps_hash
 @dataclass(frozen=True)
-class Move(Frozen):
+class Move(LoopMove):
     """A coalesced move: everything that a backend needs to know.  Immutable and hashable.
 
     axes        minor first in the target; empty for a single element
@@ -56,48 +116,9 @@ class Move(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
 
-    stride_unit: ClassVar = "byte"  # the unit of the strides
-    has_loops: ClassVar = True  # the axes describe the whole move
-
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:  # cached: the launches of a list are looked up by all its moves
-        return hash((self.axes, self.itemsize, self.pad, self.dimensions))
-
-    @cached_property
-    def place_count(self) -> int:
-        """Places of the target that are written, padding included."""
-        return math.prod(axis.extent for axis in self.axes)
-
-    @cached_property
-    def element_count(self) -> int:
-        """Elements that are read; each is written once."""
-        return math.prod(axis.bound for axis in self.axes)
-
-    @cached_property
-    def is_padded(self) -> bool:
-        """True when some places are padding."""
-        return self.element_count < self.place_count
-
     @property
-    def bytes_read(self) -> int:
-        return self.element_count * self.itemsize
-
-    @property
-    def bytes_written(self) -> int:
-        return self.place_count * self.itemsize
-
-    @cached_property
-    def source_span(self) -> tuple[int, int]:
-        """Byte offsets from the first element of the source: lowest read, and one past the highest."""
-        return span([(axis.bound, axis.source_stride) for axis in self.axes], self.itemsize)
-
-    @cached_property
-    def target_span(self) -> tuple[int, int]:
-        """Byte offsets from the first place of the target: lowest written, and one past the highest."""
-        return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
+    def place_bits(self) -> tuple[int, int]:
+        return 8 * self.itemsize, 8 * self.itemsize
 
 
 def coalesce(
@@ -171,17 +192,13 @@ def check_same_array(source: Shape, target: Shape) -> None:
 
 def check_same_dimensions(source: Shape, target: Shape) -> None:
     """LayoutError unless both shapes have the same dimensions."""
-    if source.dimensions != target.dimensions:
-        raise LayoutError(
-            f"target {target} is not the same logical array as source {source}: {_difference(source, target)}"
-        )
-
-
-def _difference(source: Shape, target: Shape) -> str:
-    if source.rank != target.rank:
-        return f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
-    dim = next(d for d in range(source.rank) if source.dimensions[d] != target.dimensions[d])
-    return f"dimension {dim} is {target.dimensions[dim]}, not {source.dimensions[dim]}"
+    if source.dimensions == target.dimensions:
+        return
+    difference = f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
+    if source.rank == target.rank:
+        sizes = enumerate(zip(source.dimensions, target.dimensions))
+        difference = next(f"dimension {dim} is {other}, not {size}" for dim, (size, other) in sizes if size != other)
+    raise LayoutError(f"target {target} is not the same logical array as source {source}: {difference}")
 
 
 def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:

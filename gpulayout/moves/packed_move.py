@@ -15,23 +15,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from gpulayout.layout.frozen import Frozen, cached_property
-from gpulayout.moves.move import Axis, Move, coalesce, span
+from gpulayout.layout.frozen import cached_property
+from gpulayout.moves.move import Axis, BaseMove, LoopMove, Move, coalesce, keeps_hash, span
 
 
-class SlotMove(Frozen):
+class SlotMove(BaseMove):
     """What packed moves and look-ups share: places of so many bits on either side, which can be packed."""
 
     source_bits: int
     target_bits: int
     source_big: bool
     target_big: bool
-    place_count: Any
-    element_count: Any
 
     stride_unit: ClassVar[str] = "place"
+
+    @property
+    def place_bits(self) -> tuple[int, int]:
+        return self.source_bits, self.target_bits
 
     @property
     def packing(self) -> tuple[int, int, bool, bool]:
@@ -43,22 +45,10 @@ class SlotMove(Frozen):
         """Bits of an element."""
         return min(self.source_bits, self.target_bits)
 
-    @property
-    def is_padded(self) -> bool:
-        """True when some places are padding."""
-        return bool(self.element_count < self.place_count)
 
-    @property
-    def bytes_read(self) -> int:
-        return int(-(-self.element_count * self.source_bits // 8))
-
-    @property
-    def bytes_written(self) -> int:
-        return int(-(-self.place_count * self.target_bits // 8))
-
-
+@keeps_hash
 @dataclass(frozen=True)
-class PackedMove(SlotMove):
+class PackedMove(SlotMove, LoopMove):
     """A coalesced move with a packed side.  Immutable and hashable.
 
     axes          minor first in the target, strides in slots
@@ -83,24 +73,9 @@ class PackedMove(SlotMove):
     source_big: bool = False
     target_big: bool = False
 
-    has_loops: ClassVar[bool] = True
-
-    def __hash__(self) -> int:
-        return self._kept_hash
-
-    @cached_property
-    def _kept_hash(self) -> int:
-        return hash((self.axes, self.slots, self.dimensions, self.pad, self.start, self.packing))
-
     @property
     def place_count(self) -> int:
-        """Places of the target that are written, padding included."""
         return self.slots
-
-    @cached_property
-    def element_count(self) -> int:
-        """Elements that are read; each is written once."""
-        return math.prod(axis.bound for axis in self.axes)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -149,20 +124,9 @@ def packed_move(
     """
     slots = unit.place_count if slots is None else slots
     may_fit = slots == unit.place_count and not (unit.element_count and (start or big[0] != big[1]))
-    return (
-        may_fit
-        and _in_whole_bytes(unit, source_bits, target_bits)
-        or PackedMove(
-            _reaching(unit.axes, slots),
-            slots,
-            source_bits,
-            target_bits,
-            _pad(unit, source_bits, target_bits),
-            unit.dimensions,
-            start,
-            *big,
-        )
-    )
+    in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if may_fit else None
+    axes, pad = _reaching(unit.axes, slots), _pad(unit, source_bits, target_bits)
+    return in_bytes or PackedMove(axes, slots, source_bits, target_bits, pad, unit.dimensions, start, *big)
 
 
 def _pad(unit: Move, source_bits: int, target_bits: int) -> bytes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import ConvertMove
@@ -34,26 +34,21 @@ AnyMove = Move | PackedMove | LookupMove | ConvertMove
 Offsets = tuple[int, int]
 
 
-class Piece(NamedTuple):
+KindOfMove = TypeVar("KindOfMove", bound=AnyMove, covariant=True)
+
+
+class Piece(NamedTuple, Generic[KindOfMove]):
     """A move between two buffers, and where it begins in them; offsets in bytes."""
 
-    move: AnyMove
+    move: KindOfMove
     source_offset: int = 0
     target_offset: int = 0
 
 
-Pieces = tuple[Piece, ...]
-
-
-class StridedPiece(NamedTuple):
-    """A piece before it is joined with others and converted to whole bytes.
-
-    Offsets and strides count bytes, or slots when a side is packed.
-    """
-
-    move: Move
-    source_offset: int = 0
-    target_offset: int = 0
+Pieces = tuple[Piece[AnyMove], ...]
+# A piece before it is joined with others and converted to whole bytes: offsets and strides count slots when a side is
+# packed.
+StridedPiece = Piece[Move]
 
 
 def pieces(read: Placement, write: Placement) -> Pieces:
@@ -76,7 +71,7 @@ def pieces(read: Placement, write: Placement) -> Pieces:
         if min(bits) < 8:
             units = [*copies, *map(as_fill, fills)]
             return in_order(write.shape, _packed(units, bits, big, write.shape.buffer_size))
-        return in_order(write.shape, map(Piece._make, absorbed(copies, fills)))
+        return in_order(write.shape, absorbed(copies, fills))
     except NotInRegions as why:
         return (Piece(lookup(read, write, why)),)
 
@@ -106,9 +101,9 @@ def cut(shape: Shape, parts: Iterable[tuple[Region, bool]]) -> tuple[list[Region
     return copies, fills
 
 
-def in_order(shape: Shape, found: Iterable[Piece]) -> Pieces:
+def in_order(shape: Shape, written: Iterable[Piece[AnyMove]]) -> Pieces:
     """The pieces that copy elements, then those that fill padding, each kind largest first."""
-    order = sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count))
+    order = sorted(written, key=lambda piece: (not piece.move.element_count, -piece.move.place_count))
     if not order:  # the target has no places
         order.append(Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),))))
     return tuple(order)
@@ -123,7 +118,7 @@ def joined(shape: Shape, regions: Iterable[Region]) -> list[StridedPiece]:
 
     1000 elements cut into 7 tiles of 128 and a remainder of 104 become one run again if the tiles are contiguous.
     """
-    found: list[StridedPiece] = []
+    wholes: list[StridedPiece] = []
     starts: dict[Offsets, list[int]] = {}
     ends: dict[Offsets, list[int]] = {}
     for piece in sorted((_strided_piece(shape, part) for part in regions), key=lambda piece: piece.target_offset):
@@ -131,26 +126,24 @@ def joined(shape: Shape, regions: Iterable[Region]) -> list[StridedPiece]:
             *ends.get(piece[1:], ()),
             *(number for begin in _offsets(piece, -1) for number in starts.get(begin, ())),
         ]
-        number, whole = len(found), piece
+        number, whole = len(wholes), piece
         for before in near:
-            longer = _continued(found[before], piece)
+            longer = _continued(wholes[before], piece)
             if longer:
                 number, whole = before, longer
                 break
-        found[number : number + 1] = [whole]
+        wholes[number : number + 1] = [whole]
         starts.setdefault(whole[1:], []).append(number)
         for end in _offsets(whole, 1):
             ends.setdefault(end, []).append(number)
-    return found
+    return wholes
 
 
 def _strided_piece(shape: Shape, part: Region) -> StridedPiece:
     """The move of a region whose two rows are the places in the source and in the target, in bytes or slots."""
-    (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
-    loops = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
-    order = sorted(range(len(loops)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))
-    axes, made_of = coalesce([loops[loop] for loop in order], [part.dimensions[loop] for loop in order])
-    return StridedPiece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), source_offset, target_offset)
+    loops = [(Axis(extent, extent, *steps), dimensions) for extent, steps, dimensions in part.loops()]
+    axes, made_of = coalesce([axis for axis, _ in loops], [dimensions for _, dimensions in loops])
+    return Piece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), *[row[0] for row in part.rows])
 
 
 def _offsets(piece: StridedPiece, direction: int) -> Iterator[Offsets]:
@@ -237,7 +230,7 @@ def as_fill(piece: StridedPiece) -> StridedPiece:
 
 def _packed(
     units: Iterable[StridedPiece], bits: tuple[int, int], big: tuple[bool, bool], places: int
-) -> Iterator[Piece]:
+) -> Iterator[Piece[Move | PackedMove]]:
     """Pieces in bytes, from pieces in slots that write each of so many places once.
 
     Raises NotInRegions if two pieces with elements would write the same byte.
@@ -288,8 +281,5 @@ def _with_whole_bytes(unit: StridedPiece, per: int) -> StridedPiece | None:
     left = max(runs.extent - skipped, 0)
     grown = runs._replace(extent=-(-left // per) * per, bound=max(runs.bound - skipped, 0))
     dimensions = unit.move.dimensions if len(axes) > len(others) else ((), *unit.move.dimensions)
-    return StridedPiece(
-        replace(unit.move, axes=(grown, *others), dimensions=dimensions),
-        unit.source_offset,
-        unit.target_offset + skipped,
-    )
+    move = replace(unit.move, axes=(grown, *others), dimensions=dimensions)
+    return unit._replace(move=move, target_offset=unit.target_offset + skipped)

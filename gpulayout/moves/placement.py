@@ -10,7 +10,9 @@ So pack, unpack, relayout and transpose are one operation.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -121,11 +123,7 @@ _descending = functools.lru_cache(maxsize=128)(Layout.descending)
 
 def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """Byte strides of an array in C order."""
-    found, stride = [], itemsize
-    for size in reversed(dimensions):
-        found.append(stride)
-        stride *= size
-    return tuple(reversed(found))
+    return tuple(itertools.accumulate(reversed(dimensions), operator.mul, initial=itemsize))[-2::-1]
 
 
 def view_strides(shape: Shape) -> tuple[int, ...]:

@@ -29,8 +29,10 @@ class Region(NamedTuple):
     rows: tuple[Row, ...]
     dimensions: tuple[tuple[int, ...], ...]
 
-    def with_rows(self, rows: Sequence[Row]) -> Region:
-        return self._replace(rows=tuple(rows))
+    def loops(self) -> list[tuple[int, Row, tuple[int, ...]]]:
+        """Extent, steps in every row, and dimensions of each loop, in the order of the last row."""
+        loops = zip(self.extents, list(zip(*self.rows))[1:], self.dimensions)
+        return sorted(loops, key=lambda loop: (abs(loop[1][-1]), loop[0]))
 
     def part(self, loop: int, first: int, last: int) -> Region:
         """The region from coordinate `first` of a loop up to, not including, `last`."""
@@ -204,7 +206,7 @@ class SideTable(NamedTuple):
             for share in shares:
                 parts = _digit_moved(parts, first + value, first + share.into, share.step, share.stride)
         for part in parts:
-            yield part.with_rows((*part.rows[:first], self.place(part.rows[-1])))
+            yield part._replace(rows=(*part.rows[:first], self.place(part.rows[-1])))
 
     def place(self, linear: Row) -> Row:
         """The place in memory of a linear index."""
@@ -248,12 +250,12 @@ def _with_places_of_all(
 ) -> Iterator[Region]:
     """Regions whose rows are the places in each of the sides, then the other rows."""
     groups = [side.rows_before_cuts(coordinates, 1 + len(whole.extents)) for side in sides]
-    parts: Iterable[Region] = (fused(whole.with_rows((*others, *itertools.chain.from_iterable(groups)))),)
+    parts: Iterable[Region] = (fused(whole._replace(rows=(*others, *itertools.chain.from_iterable(groups)))),)
     first = len(others) + sum(map(len, groups))
     for side, group in zip(reversed(sides), reversed(groups)):
         first += 1 - len(group)  # the rows before this side's, with the places of the sides after it in front
         placed = side.with_places(parts, first - 1)
-        parts = (part.with_rows((part.rows[-1], *part.rows[:-1])) for part in placed)
+        parts = (part._replace(rows=(part.rows[-1], *part.rows[:-1])) for part in placed)
     yield from parts
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpulayout.moves.move import Axis, coalesce
+
 
 class Runs(NamedTuple):
     """Runs of equal length within a large buffer, in bytes.
@@ -55,11 +57,11 @@ class Runs(NamedTuple):
             Only the runs ``first`` to ``last - 1``: the offsets of many short runs take more memory than the runs.
         """
         numbers = np.arange(first, self.run_count if last is None else last, dtype=np.int64)
-        found = np.full(numbers.size, self.offset, np.int64)
+        starts = np.full(numbers.size, self.offset, np.int64)
         for count, stride in reversed(self.loops):
             numbers, digits = np.divmod(numbers, max(count, 1))
-            found += digits * stride
-        return found
+            starts += digits * stride
+        return starts
 
     def of(self, memory: np.ndarray) -> np.ndarray:
         """The runs as a view of the large buffer: one axis for every loop, and the bytes of a run last.
@@ -82,12 +84,13 @@ class Runs(NamedTuple):
         """
         if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous:
             raise BufferError(f"memory has dtype {memory.dtype} and shape {memory.shape}: runs are of 1-D uint8")
+        if not self.run_count:
+            return np.lib.stride_tricks.as_strided(memory, (0, 0), (1, 1))
         end = self.offset + self.length + sum((count - 1) * stride for count, stride in self.loops)
-        if self.run_count and end > memory.size:
+        if end > memory.size:
             raise BufferError(f"memory has {memory.size} bytes, but the last run ends at {end}")
-        shape = (*(count for count, _ in self.loops), self.length) if self.run_count else (0, 0)
-        strides = (*(stride for _, stride in self.loops), 1) if self.run_count else (1, 1)
-        return np.lib.stride_tricks.as_strided(memory[self.offset :] if self.run_count else memory, shape, strides)
+        counts, strides = zip(*self.loops, (self.length, 1))
+        return np.lib.stride_tricks.as_strided(memory[self.offset :], counts, strides)
 
 
 def runs_of(levels: Iterable[tuple[int, int]], offset: int, bits: int) -> Runs:
@@ -100,15 +103,7 @@ def runs_of(levels: Iterable[tuple[int, int]], offset: int, bits: int) -> Runs:
     >>> runs_of([(3, 1), (4, 10), (2, 40)], 5, 32)
     Runs(offset=20, length=12, loops=((8, 40),))
     """
-    length, loops = 1, list[tuple[int, int]]()
-    for extent, stride in levels:
-        if extent == 1:
-            continue
-        if not loops and stride == length:
-            length *= extent
-        elif loops and stride == loops[-1][0] * loops[-1][1]:
-            loops[-1] = loops[-1][0] * extent, loops[-1][1]
-        else:
-            loops.append((extent, stride))
-    in_bytes = tuple((count, stride * bits // 8) for count, stride in reversed(loops))
+    axes, _ = coalesce([Axis(extent, extent, stride, stride) for extent, stride in levels])
+    length, loops = (axes[0].extent, axes[1:]) if axes and axes[0].target_stride == 1 else (1, axes)
+    in_bytes = tuple((axis.extent, axis.target_stride * bits // 8) for axis in reversed(loops))
     return Runs(offset * bits // 8, -(-length * bits // 8), in_bytes)

@@ -43,8 +43,12 @@ class InParts:
     """A step that reads and writes each of its parts once, and has `at_once` of them in the workspace."""
 
     count: Any
-    part_bytes: Any
+    read: Any  # of a step by slabs: the move of one to the workspace
     at_once: int = 1
+
+    @property
+    def part_bytes(self) -> int:
+        return int(self.read.bytes_written)
 
     @property
     def workspace(self) -> int:
@@ -75,17 +79,12 @@ class SlabReorders(InParts):
     def __str__(self) -> str:
         return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order"
 
-    @property
-    def part_bytes(self) -> int:
-        """Bytes of a slab."""
-        return self.read.bytes_written
-
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """For each slab: a read into the workspace, and a write to the place where it was."""
         for number in range(first, self.count, every):
-            place = self.offset + number * self.part_bytes
-            yield Copy(self.read, False, place, True, 0)
-            yield Copy(self.write, True, 0, False, place)
+            offset = self.offset + number * self.part_bytes
+            yield Copy(self.read, False, offset, True, 0)
+            yield Copy(self.write, True, 0, False, offset)
 
 
 @dataclass(frozen=True)
@@ -115,18 +114,13 @@ class Chain(InParts):
     def count(self) -> int:
         return math.prod(count for count, _, _ in self.loops)
 
-    @property
-    def part_bytes(self) -> int:
-        """Bytes of a slab."""
-        return self.read.bytes_written
-
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The first slab to the workspace; each of the others to the place that its predecessor left; the first slab to
         the place that the last one left.
         """
         turn, left = -1 if self.backwards else 1, -1
-        for place in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
-            read, write = (sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2))
+        for slab in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
+            read, write = (sum(number * loop[side] for number, loop in zip(slab, self.loops)) for side in (1, 2))
             if left < 0:
                 yield Copy(self.read, False, read, True, 0)
             else:
@@ -158,12 +152,10 @@ class Swaps(InParts):
 
     @property
     def count(self) -> int:
-        """Parts."""
         return math.prod(-(-axis.extent // size) for axis, size in zip(self.axes, self.sizes))
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of the largest part."""
         return math.prod(self.sizes) * self.itemsize
 
     @property
@@ -215,7 +207,6 @@ class BlockCycles(InParts):
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a block."""
         return self.block.bytes_read
 
     @property
@@ -286,7 +277,6 @@ class Leftover:
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of what is kept."""
         return self.move.bytes_read
 
     @property

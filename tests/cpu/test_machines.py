@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import blocks, packed_run, run
+from gpulayout.cpu import blocks, lookup, run
 from gpulayout.cpu.choose_plan import plan_of
 from tests import reference_arithmetic as model
 from tests.cpu.test_plan import pack_and_back, random_array
@@ -38,7 +38,7 @@ def work_for_many_threads(monkeypatch):
     """Moves of some microseconds are planned as if they took milliseconds, in chunks of some hundred elements."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(blocks, "SHARE_BYTES", 4096)
-    monkeypatch.setattr(packed_run, "CHUNK", 512)
+    monkeypatch.setattr(lookup, "CHUNK", 512)
 
 
 def shape_of(element_type, dimensions, order, widths) -> gl.Shape:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import native, packed_run
+from gpulayout.cpu import lookup, native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
@@ -256,7 +256,7 @@ TURNED = [
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
 def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):
     """Sizes of whole bytes, some of whole words, and odd ones, in many chunks."""
-    monkeypatch.setattr(packed_run, "CHUNK", 2000)
+    monkeypatch.setattr(lookup, "CHUNK", 2000)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
     packed = f"E({BITS[name]})"
     source = gl.parse_shape(name + dimensions % packed)
@@ -272,7 +272,7 @@ def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensi
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 def test_bits_after_the_last_element_are_0_for_any_pad(executor, monkeypatch, plans_anew, name):
     """The last of several chunks ends inside a byte."""
-    monkeypatch.setattr(packed_run, "CHUNK", 64)
+    monkeypatch.setattr(lookup, "CHUNK", 64)
     packed = f"E({BITS[name]})"
     for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
         source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")
@@ -286,7 +286,7 @@ def test_bits_after_the_last_element_are_0_for_any_pad(executor, monkeypatch, pl
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 def test_higher_bits_of_elements_are_not_packed(executor, monkeypatch, plans_anew, name):
     """Elements that lie as they are packed, and others; higher bits in no byte, in a single one, or in most."""
-    monkeypatch.setattr(packed_run, "CHUNK", 64)
+    monkeypatch.setattr(lookup, "CHUNK", 64)
     bits, count = BITS[name], 64 * 6 + 21
     low = packed_reference.values(count, bits).astype(np.uint8)
     one = low.copy()
@@ -363,10 +363,10 @@ def test_chunks_of_a_large_move_into_tiles(engine):
 def test_a_broken_twin_is_caught(numpy_alone):
     """The twin puts the first element into the high bits in both directions, which a round trip does not reveal."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
-    pack, look_up = packed_run.packed, packed_run.slots_at
+    pack, look_up = lookup.packed, lookup.slots_at
 
-    swapped = mock.patch.object(packed_run, "packed", lambda values, bits, big: pack(values, bits, not big))
-    turned = mock.patch.object(packed_run, "slots_at", lambda *where: look_up(*where[:-1], not where[-1]))
+    swapped = mock.patch.object(lookup, "packed", lambda values, bits, big: pack(values, bits, not big))
+    turned = mock.patch.object(lookup, "slots_at", lambda *where: look_up(*where[:-1], not where[-1]))
     with swapped, turned:
         packed = gl.pack(array, shape)
         assert gl.unpack(packed, shape).tobytes() == array.tobytes()

@@ -36,8 +36,8 @@ EQUIVALENTS = {
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
         "no coordinate of an axis of one place is multiplied by its stride",
     ("gpulayout/cpu/lookup.py",
-     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place',
-     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # any readable place'):
+     'places[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place',
+     'places[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # any readable place'):
         "any place of the source will do, and the number of one before the first counts from the end",
     ("gpulayout/cpu/index.py",
      'SHARE = 1 << 18  # the fewest indices that justify another thread',

@@ -287,12 +287,10 @@ def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
     columns = COLUMNS + GPU_COLUMNS * with_gpu
     order = [row for name in ("numpy", "native") for row in rows if row.backend == name]
     on_cpu = {(row.shape, row.name): row for row in order}  # by the engine if there is one
-    cells = [
-        [f"  {row.name:11}  {LABELS[row.backend]:6}", *(text(row, on_cpu[row.shape, row.name]) for *_, text in columns)]
-        for row in rows
-    ]
-    firsts, seconds = ["", *(first for first, *_ in columns)], ["", *(second for _, second, _ in columns)]
-    head, above, *lines = aligned(seconds, [firsts, *cells], left=("",))
+    table = [["", "", *(f"  {row.name:11}  {LABELS[row.backend]:6}" for row in rows)]]
+    for above, name, text in columns:
+        table.append([name, above, *(text(row, on_cpu[row.shape, row.name]) for row in rows)])
+    head, above, *lines = aligned(table, left=("",))
     yield from (above, head, "-" * len(head))
     for shape, group in itertools.groupby(zip(rows, lines), key=lambda pair: pair[0].shape):
         yield shape

@@ -96,44 +96,33 @@ def print_columns(
     is folded there: if a row is too wide, the columns of `below` get a second line, indented, which may be of any
     length.  Columns of `left` hold text; the others hold numbers.
     """
+    table = list(zip(columns, *rows))
     if not sys.stdout.isatty():
-        lines = aligned(columns, [[cell or "-" for cell in row] for row in rows], left)
+        lines = aligned([[cell or "-" for cell in column] for column in table], left)
     else:
-        full = [number for number in range(len(columns)) if any(row[number] for row in rows)]
-        cells = [[clipped(row[number], MOST_CELL) for number in full] for row in rows]
-        lines = _fitted([columns[number] for number in full], cells, left, below)
+        full = [[clipped(cell, MOST_CELL) for cell in column] for column in table if any(column[1:])]
+        lines = _fitted(full, left, below)
     click.echo("\n".join(["", *lines, ""]))
 
 
-def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
-    """A line for the names of the columns, and one for every row."""
-    widths = [max(map(len, column)) for column in zip(columns, *rows)]
-    alignments = ["<" if column in left else ">" for column in columns]
-    return [
-        "  ".join(f"{cell:{align}{width}}" for cell, align, width in zip(line, alignments, widths)).rstrip()
-        for line in (columns, *rows)
-    ]
+def aligned(columns: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
+    """The lines of a table of columns, each of which begins with its name."""
+    padded = []
+    for column in columns:
+        width = max(map(len, column))
+        padded.append([cell.ljust(width) if column[0] in left else cell.rjust(width) for cell in column])
+    return ["  ".join(line).rstrip() for line in zip(*padded)] or [""]
 
 
-def _fitted(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]
-) -> list[str]:
+def _fitted(columns: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]) -> list[str]:
     """The lines of a table on a terminal: two for every row if one is too wide."""
-    lines = aligned(columns, rows, left)
-    if max(map(len, lines)) > shutil.get_terminal_size().columns:
-        first = [number for number, column in enumerate(columns) if column not in below]
-        second = [number for number, column in enumerate(columns) if column in below]
-        upper, lower = (
-            aligned([columns[n] for n in part], [[row[n] for n in part] for row in rows], left)
-            for part in (first, second)
-        )
-        return [
-            upper[0],
-            f"    {lower[0]}",
-            _rule(upper),
-            *(line for pair in zip(upper[1:], lower[1:]) for line in (pair[0], f"    {pair[1]}")),
-        ]
-    return [lines[0], _rule(lines), *lines[1:]]
+    lines = aligned(columns, left)
+    if max(map(len, lines)) <= shutil.get_terminal_size().columns:
+        return [lines[0], _rule(lines), *lines[1:]]
+    upper = aligned([column for column in columns if column[0] not in below], left)
+    lower = aligned([column for column in columns if column[0] in below], left)
+    heads, *pairs = ((line, f"    {more}") for line, more in itertools.zip_longest(upper, lower, fillvalue=""))
+    return [*heads, _rule(upper), *itertools.chain.from_iterable(pairs)]
 
 
 def _rule(lines: Sequence[str]) -> str:

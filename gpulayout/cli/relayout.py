@@ -245,32 +245,32 @@ class FileMove:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
-            return print_json(self._as_json(plan, route, seconds), err=aside)
+            values = {
+                "input": str(self.source),
+                "output": str(self.target),
+                "output_dimensions": plan.header.dimensions,
+                "output_order": "F" if plan.header.fortran_order else "C",
+                "output_format": "plain bytes" if plan.plain else "npy",
+                "dry_run": seconds is None,
+                "seconds": seconds,
+                "passes": [pass_as_json(blocks) for blocks in route.passes],
+                "plan": plan_as_json(plan.relayout),
+            }
+            return print_json(values, err=aside)
         text = "\n".join(self._lines(plan, route, seconds))
         if aside:
             click.echo(text, err=True)
         else:
             print_remark(text)
 
-    def _as_json(self, plan: FilePlan, route: Route, seconds: float | None) -> dict[str, Any]:
-        return {
-            "input": str(self.source),
-            "output": str(self.target),
-            "output_dimensions": plan.header.dimensions,
-            "output_order": "F" if plan.header.fortran_order else "C",
-            "output_format": "plain bytes" if plan.plain else "npy",
-            "dry_run": seconds is None,
-            "seconds": seconds,
-            "passes": [pass_as_json(blocks) for blocks in route.passes],
-            "plan": plan_as_json(plan.relayout),
-        }
-
     def _lines(self, plan: FilePlan, route: Route, seconds: float | None) -> list[str]:
         source, target = plan.relayout.source, plan.relayout.target
         name = output_name(self.target)
+        order = ", Fortran order" if plan.header.fortran_order else ""
+        kind = "plain bytes" if plan.plain else f"dimensions {plan.header.dimensions}{order}"
         lines = [
             f"{printable(plan.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
-            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(plan)}",
+            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {kind}",
         ]
         if seconds is None:
             explained = plan.relayout.explain(max_bytes=block_limit(self.memory))
@@ -281,13 +281,6 @@ class FileMove:
             back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
             lines.append(f"back to an N-d array:  {printable(shlex.join(back))}")
         return lines
-
-
-def _kind(plan: FilePlan) -> str:
-    """What the new file holds."""
-    if plan.plain:
-        return "plain bytes"
-    return f"dimensions {plan.header.dimensions}{', Fortran order' if plan.header.fortran_order else ''}"
 
 
 def _passes(route: Route) -> list[str]:

@@ -194,6 +194,8 @@ def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:
     sizes = zip(labels, shape.dimensions, shape.dynamic_dimensions)
     padding, padding_bytes = shape.buffer_size - shape.element_count, shape.nbytes - shape.unpadded_nbytes
     wasted = f"{counted(padding, 'place')}, {counted(padding_bytes, 'byte')}, {padding / max(shape.buffer_size, 1):.1%}"
+    tiles = clipped("".join(map(str, shape.layout.tiles)), 100)
+    physical = _listed([str(size) for size in shape.physical_dimensions], " x ")
     never_moved = ""
     try:
         shape.validate_layout()
@@ -202,7 +204,7 @@ def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:
     facts = [
         ("element type", f"{shape.element_type} ({shape.dtype.name}), {width}"),
         ("order", _order(shape, labels)),
-        ("tiles", _tiles(shape) if shape.is_tiled else ""),
+        ("tiles", f"{tiles}: memory is {physical} places" if shape.is_tiled else ""),
         ("elements", str(shape.element_count)),
         ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
         ("dynamic sizes", _listed([f"{label} is at most {size}" for label, size, dynamic in sizes if dynamic], ", ")),
@@ -225,11 +227,6 @@ def _order(shape: Shape, labels: Sequence[str]) -> str:
     major_first = _listed([labels[dim] for dim in shape.layout.major_to_minor], ", ")
     before = "before tiles, " if shape.is_tiled else ""  # T(8,128)(2,1) makes y the fastest of {1,0}
     return f"{before}{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
-
-
-def _tiles(shape: Shape) -> str:
-    texts = [str(size) for size in shape.physical_dimensions]
-    return f"{clipped(''.join(map(str, shape.layout.tiles)), 100)}: memory is {_listed(texts, ' x ')} places"
 
 
 def _print_dimensions(shape: Shape, labels: Sequence[str]) -> None:

@@ -36,17 +36,13 @@ def plan_picture(source: Shape, target: Shape, facts: Sequence[str], names: Sequ
 def plan_text(figure: PlanFigure, glyphs: Glyphs, width: int) -> str:
     """The picture of a plan as text: instead of arrows, the target names the places of the source."""
     lines = wrapped([f"{figure.source.shape} -> {figure.target.shape}", *figure.facts], width)
-    for title, side in (("source:", figure.source), ("target, with places of the source:", _with_sources(figure))):
-        if side.strip:
-            pad = padding_mark(side.shape, glyphs.ellipsis)
-            lines += ["", title, draw_strip(side, pad=pad, glyphs=glyphs, width=width)]
-    return "\n".join(lines)
-
-
-def _with_sources(figure: PlanFigure) -> Figure:
-    """The target, with the place of the source instead of the name of every element."""
     strip = (cell and replace(cell, text=str(figure.source_of.get(cell.place, ""))) for cell in figure.target.strip)
-    return replace(figure.target, strip=tuple(strip))
+    target = replace(figure.target, strip=tuple(strip))
+    for title, buffer in (("source:", figure.source), ("target, with places of the source:", target)):
+        if buffer.strip:
+            pad = padding_mark(buffer.shape, glyphs.ellipsis)
+            lines += ["", title, draw_strip(buffer, pad=pad, glyphs=glyphs, width=width)]
+    return "\n".join(lines)
 
 
 # ---- what it shows --------------------------------------------------------------------------------------------

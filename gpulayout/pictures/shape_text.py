@@ -63,9 +63,9 @@ def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINA
     lines = [clipped(title, width), *wrapped(more, width)]
     if figure.reason:
         return "\n".join([*lines, f"({figure.reason})"])
-    marks = [
-        f"{_sample(mark.kind, figure, glyphs)} {mark.text}".strip() for mark in legend(figure) if mark.kind != "color"
-    ]
+    samples = {f"gl-tile{level}": glyphs.junctions[30 * _weight(figure, level)] for level in (1, 2)}
+    samples["padding"] = glyphs.hatch
+    marks = [f"{samples.get(mark.kind, '')} {mark.text}".strip() for mark in legend(figure) if mark.kind != "color"]
     grid = draw_grid(figure, glyphs=glyphs, width=width)
     strip = draw_strip(figure, pad=padding_mark(figure.shape, glyphs.ellipsis), glyphs=glyphs, width=width)
     return "\n".join([*lines, "", grid, "", strip, *wrapped(marks, width)])
@@ -74,12 +74,6 @@ def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINA
 def wrapped(texts: Iterable[str], width: int) -> list[str]:
     """Texts in lines that fit."""
     return [line for text in texts for line in textwrap.wrap(text, width)]
-
-
-def _sample(kind: str, figure: Figure, glyphs: Glyphs) -> str:
-    """What a mark of the legend looks like."""
-    weight = {f"gl-tile{level}": _weight(figure, level) for level in (1, 2)}
-    return glyphs.hatch if kind == "padding" else glyphs.junctions[30 * weight[kind]] if kind in weight else ""
 
 
 def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:

@@ -193,8 +193,7 @@ class Cells:
         self.blocks = tile_blocks(shape)
         self.row = row_length(self.table)
         self.widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
-        several = [block for block in self.blocks if block < shape.buffer_size]
-        self.color_length = several[0] if several else self.row
+        self.color_length = next((block for block in self.blocks if block < shape.buffer_size), self.row)
         longest_index = len(_index_text([size - 1 for size in shape.dimensions]))
         self.has_numbers = not len(elements) and longest_index > _LONGEST_INDEX
 

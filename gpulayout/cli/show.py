@@ -115,11 +115,7 @@ def show(
         figure = figure_of(shape, names=labels, room=PAGE)
         write_page(page(figure, shape_as_json(shape)), str(shape), html, overwrite=overwrite)
     elif as_json:
-        values = shape_as_json(shape)
-        if header is not None:
-            file = {name: getattr(header, name) for name in ("name", "dtype", "dimensions", "fortran_order")}
-            values["file"] = file | {"dtype": header.dtype.str}
-        print_json(values)
+        print_json(shape_as_json(shape) | ({} if header is None else {"file": _header_as_json(header)}))
     else:
         _print(shape, header, labels)
 
@@ -185,6 +181,11 @@ def shape_as_json(shape: Shape) -> dict[str, Any]:
         "padding_count": shape.buffer_size - shape.element_count,
         "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
     }
+
+
+def _header_as_json(header: Header) -> dict[str, Any]:
+    values = {name: getattr(header, name) for name in ("name", "dtype", "dimensions", "fortran_order")}
+    return values | {"dtype": header.dtype.str}
 
 
 def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:

@@ -88,10 +88,10 @@ def _hint(text: str, or_layout: bool, in_show: bool) -> str:
 def _shape_in(name: str) -> str:
     """The shape of the array in a .npy file, or an example for a file that has none."""
     try:
-        found, _ = shape_of_file(Path(name))
+        shape, _ = shape_of_file(Path(name))
     except (FileError, OSError, ValueError):
         return "u8[480,640,3]"
-    return str(found).partition("{")[0] if found.layout.is_descending else str(found)
+    return str(shape).partition("{")[0] if shape.layout.is_descending else str(shape)
 
 
 def shape_of_file(file: File) -> tuple[Shape, Header]:
@@ -120,10 +120,10 @@ def read_type(text: str) -> ElementType:
 def read_numbers(text: str) -> float | list[float]:
     """A number, or several with commas between them: one for each index of the last dimension."""
     try:
-        found = [float(each) for each in text.split(",")]
+        numbers = [float(number) for number in text.split(",")]
     except ValueError:
         raise click.BadParameter(f"{printable(text)!r} is not a number, or several such as 0.5,1,2") from None
-    return found if len(found) > 1 else found[0]
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 ARITHMETIC: tuple[Decorator, ...] = (

@@ -69,11 +69,6 @@ def on_host(result: Any) -> np.ndarray[Any, np.dtype[Any]]:
     return np.asarray(result.get() if hasattr(result, "get") else result)
 
 
-def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) -> float:
-    """The median time of a call, see `medians_in_turns`."""
-    return medians_in_turns([call], xp, repeats=repeats)[0]
-
-
 def medians_in_turns(calls: Sequence[Callable[[], object]], xp: ModuleType, *, repeats: int) -> list[float]:
     """The median times of calls that take turns, so that a slow spell of the machine hits all of them.
 
@@ -90,11 +85,10 @@ def medians_in_turns(calls: Sequence[Callable[[], object]], xp: ModuleType, *, r
     return [statistics.median(times) for times in zip(*rounds)]
 
 
-def copy_seconds(nbytes: int, xp: ModuleType, *, repeats: int) -> float:
-    """The median time of a plain copy that reads nbytes / 2 and writes nbytes / 2."""
-    source = xp.ones(max(nbytes // 2, 1), xp.uint8)
-    target = xp.zeros_like(source)
-    return median_seconds(lambda: xp.copyto(target, source), xp, repeats=repeats)
+def print_verdict(equal: Sequence[bool], all_right: str, expected: str) -> None:
+    """Say that all results are right, or how many differ from what was expected."""
+    wrong = equal.count(False)
+    click.echo(all_right if not wrong else f"{wrong} of {len(equal)} results differ from {expected}.")
 
 
 def _host_seconds(call: Callable[[], object], xp: ModuleType) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpulayout.choices.backends import gpu_versions, host_backend
 from gpulayout.cli.arguments import read_shape
-from gpulayout.cli.backends import array_module, backends_here, medians_in_turns, on_host
+from gpulayout.cli.backends import array_module, backends_here, medians_in_turns, on_host, print_verdict
 from gpulayout.cli.failures import Failure
 from gpulayout.cli.output import aligned, json_option, print_json
 from gpulayout.cpu import native
@@ -43,7 +43,7 @@ SHAPES = (
 COUNT, REPEATS = 1 << 21, 7
 Call = Callable[[], Any]
 Indices = NDArray[np.int64]
-STEP = 1_000_003  # a prime: consecutive places are far apart
+STEP = 1_000_003  # a prime: consecutive indices are far apart
 
 
 @click.group(short_help="Time index conversion on the GPU and the CPU.")
@@ -116,8 +116,8 @@ def _rows(shape: Shape, count: int, backends: list[Backend]) -> Iterator[Row]:
 
 def _row(job: IndexJob, backend: Backend, shape: Shape, name: str) -> Row:
     """The median times of a job, after a check of its results."""
-    equal, calls = job.is_equal(), job.calls()
-    seconds = dict(zip(calls, medians_in_turns(list(calls.values()), array_module(backend), repeats=REPEATS)))
+    equal, calls = job.is_equal(), list(job.calls.values())
+    seconds = dict(zip(job.calls, medians_in_turns(calls, array_module(backend), repeats=REPEATS)))
     return Row(str(shape), job.name, name, equal, **seconds)
 
 
@@ -125,12 +125,9 @@ def _print_rows(rows: list[Row], count: int, missing: str | None) -> None:
     click.echo(f"{count} indices (int64) in each array.  Milliseconds, medians of {REPEATS} calls.\n")
     for line in table_lines(rows, with_gpu=not missing):
         click.echo(line)
-    wrong = sum(not row.equal for row in rows)
-    click.echo(
-        "\nEvery result equals NumPy's; for tiles, which NumPy lacks, delinearize undoes linearize."
-        if not wrong
-        else f"\n{wrong} of {len(rows)} results differ from the expected indices."
-    )
+    click.echo()
+    all_right = "Every result equals NumPy's; for tiles, which NumPy lacks, delinearize undoes linearize."
+    print_verdict([row.equal for row in rows], all_right, "the expected indices")
     if reason := native.missing():
         click.echo(f"No native rows: {reason}")
     if missing:
@@ -142,12 +139,12 @@ def _print_rows(rows: list[Row], count: int, missing: str | None) -> None:
 
 @dataclass(frozen=True)
 class IndexJob:
-    """One conversion of an index array on one backend: calls that each do all of it, and the right result.
+    """One conversion of an index array on one backend: the right result, and calls that each do all of it, by name.
 
     warm      checks every index and writes into `out`; a pass that only checks comes first, so that an index out of
               bounds leaves `out` as it was
     fresh     checks every index and makes a new array, as most people call it
-    plain     what NumPy or CuPy does for `fresh`; None for tiles
+    plain     what NumPy or CuPy does for `fresh`; not for tiles
     kernel    on a GPU, the one launch of `fresh` alone, into `out`: it is not waited for
     to_gpu    copies the indices to the GPU, into memory made before
     from_gpu  copies `out` back
@@ -156,56 +153,50 @@ class IndexJob:
     name: str
     out: AnyArray
     expected: Indices
-    warm: Call
-    fresh: Call
-    plain: Call | None
-    kernel: Call | None = None
-    to_gpu: Call | None = None
-    from_gpu: Call | None = None
-
-    def calls(self) -> dict[str, Call]:
-        """The calls that this job has, by name."""
-        names = ("warm", "fresh", "plain", "kernel", "to_gpu", "from_gpu")
-        return {name: call for name in names if (call := getattr(self, name)) is not None}
+    calls: dict[str, Call]
 
     def is_equal(self) -> bool:
         """True when every call gives the expected indices."""
-        for call in (self.warm, self.fresh, self.plain, self.kernel):
-            self.out.fill(-1)  # or a call that writes nothing would leave the last one's result
-            if call and not np.array_equal(on_host(call()), self.expected):
+        for name, call in self.calls.items():
+            if name == "to_gpu":
+                continue
+            if name != "from_gpu":  # which copies what the kernel has left
+                self.out.fill(-1)  # or a call that writes nothing would leave the last one's result
+            if not np.array_equal(on_host(call()), self.expected):
                 return False
-        return self.from_gpu is None or np.array_equal(self.from_gpu(), self.expected)
+        return True
 
 
 def index_arrays(shape: Shape, count: int) -> tuple[Indices, Indices]:
     """`count` logical indices of a shape, (rank, count), and their linear indices, (count,)."""
     if not shape.rank or not shape.element_count:
         raise Failure(f"{shape} has no {'elements' if shape.rank else 'dimensions'}, so it has no indices to convert")
-    places = np.arange(count, dtype=np.int64) % shape.element_count * STEP % shape.element_count
-    logical = delinearize(places, shape.with_layout(None))
+    numbers = np.arange(count, dtype=np.int64) % shape.element_count * STEP % shape.element_count
+    logical = delinearize(numbers, shape.with_layout(None))
     return logical, linearize(logical, shape)
 
 
 def jobs(backend: Backend, shape: Shape, logical: Indices, linear: Indices) -> Iterator[IndexJob]:
     """Both directions on one backend."""
-    for name, convert, given, expected in (
+    for name, convert, indices, expected in (
         ("linearize", linearize, logical, linear),
         ("delinearize", delinearize, linear, logical),
     ):
-        source, out = (backend.empty(array.shape, array.dtype) for array in (given, expected))
-        warm, fresh = partial(convert, source, shape, out=out), partial(convert, source, shape)
-        job = IndexJob(name, out, expected, warm, fresh, _plain(name, backend, shape, source))
+        source, out = (backend.empty(array.shape, array.dtype) for array in (indices, expected))
+        calls: dict[str, Call] = {
+            "warm": partial(convert, source, shape, out=out),
+            "fresh": partial(convert, source, shape),
+        }
+        if plain := _plain(name, backend, shape, source):
+            calls["plain"] = plain
         if isinstance(backend, CudaBackend):
-            source.set(given)
-            job = replace(
-                job,
-                kernel=_kernel(name, backend, shape, source, out),
-                to_gpu=partial(source.set, given),
-                from_gpu=partial(out.get, out=np.empty_like(expected)),
-            )
+            calls["kernel"] = _kernel(name, backend, shape, source, out)
+            calls["to_gpu"] = partial(source.set, indices)
+            calls["from_gpu"] = partial(out.get, out=np.empty_like(expected))
+            source.set(indices)
         else:
-            np.copyto(source, given)
-        yield job
+            np.copyto(source, indices)
+        yield IndexJob(name, out, expected, calls)
 
 
 def _kernel(name: str, backend: CudaBackend, shape: Shape, source: AnyArray, out: AnyArray) -> Call:
@@ -238,8 +229,8 @@ def _plain(name: str, backend: Backend, shape: Shape, source: AnyArray) -> Call 
         return partial(xp.ravel_multi_index, rows, widths, mode="raise")
 
     def unravel() -> tuple[AnyArray, ...]:
-        found = xp.unravel_index(source, widths)
-        return tuple(found[major_to_minor.index(dim)] for dim in range(shape.rank))
+        rows = xp.unravel_index(source, widths)
+        return tuple(rows[major_to_minor.index(dim)] for dim in range(shape.rank))
 
     return unravel
 
@@ -296,12 +287,10 @@ def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
     columns = COLUMNS + GPU_COLUMNS * with_gpu
     order = [row for name in ("numpy", "native") for row in rows if row.backend == name]
     on_cpu = {(row.shape, row.name): row for row in order}  # by the engine if there is one
-    cells = [
-        [f"  {row.name:11}  {LABELS[row.backend]:6}", *(text(row, on_cpu[row.shape, row.name]) for *_, text in columns)]
-        for row in rows
-    ]
-    firsts, seconds = ["", *(first for first, *_ in columns)], ["", *(second for _, second, _ in columns)]
-    head, above, *lines = aligned(seconds, [firsts, *cells], left=("",))
+    table = [["", "", *(f"  {row.name:11}  {LABELS[row.backend]:6}" for row in rows)]]
+    for above, name, text in columns:
+        table.append([name, above, *(text(row, on_cpu[row.shape, row.name]) for row in rows)])
+    head, above, *lines = aligned(table, left=("",))
     yield from (above, head, "-" * len(head))
     for shape, group in itertools.groupby(zip(rows, lines), key=lambda pair: pair[0].shape):
         yield shape

@@ -17,6 +17,9 @@ from gpulayout.layout.shape import Shape
 
 WIDTH = 76  # columns of text beside the names of the facts
 COLUMNS = ("layout", "confirmed by", "what it is")
+JSON_NAMES = (
+    "name summary about owner version source judge judged_by confirmed sizes types choices stored refuses usual kernels"
+).split()
 
 
 @click.command(short_help="List the layouts of known kernels, or show one of them.")
@@ -41,20 +44,19 @@ def catalogue(name: str | None, as_json: bool) -> None:
     if name is None:
         _list(entries(), as_json)
         return
-    found_by_words = () if set(":[(") & set(name) else _with_words(name.lower().split())
-    if found_by_words:
-        _list(found_by_words, as_json)
+    if matches := () if set(":[(") & set(name) else _with_words(name.lower().split()):
+        _list(matches, as_json)
         return
     try:
-        found, shape = _named(name)
+        entry, shape = _named(name)
     except LayoutError as error:
         raise click.BadParameter(printable(str(error)), param_hint="'[NAME|WORDS]'") from None
     if as_json:
         facts = {} if shape is None else shape_as_json(shape)
         taken = ("shape", "buffer_size", "nbytes", "padding_nbytes")
-        print_json(entry_as_json(found) | {name: facts[name] for name in taken if facts})
+        print_json(entry_as_json(entry) | {name: facts[name] for name in taken if facts})
     else:
-        _show(found, shape)
+        _show(entry, shape)
 
 
 def _named(text: str) -> tuple[Entry, Shape | None]:
@@ -79,11 +81,11 @@ def _facts(entry: Entry) -> str:
     return text.replace("tensorrt-llm", "tensorrt-llm trtllm trt-llm")
 
 
-def _list(found: tuple[Entry, ...], as_json: bool) -> None:
+def _list(listed: tuple[Entry, ...], as_json: bool) -> None:
     if as_json:
-        print_json([entry_as_json(entry) for entry in found])
+        print_json([entry_as_json(entry) for entry in listed])
         return
-    rows = [(entry.call, entry.judge if entry.confirmed else "unconfirmed", entry.summary) for entry in found]
+    rows = [(entry.call, entry.judge if entry.confirmed else "unconfirmed", entry.summary) for entry in listed]
     print_columns(COLUMNS, rows, left=COLUMNS, below=())
 
 
@@ -123,21 +125,5 @@ def _show(entry: Entry, shape: Shape | None) -> None:
 
 def entry_as_json(entry: Entry) -> dict[str, Any]:
     """An entry as plain values."""
-    return {
-        "name": entry.name,
-        "summary": entry.summary,
-        "about": entry.about,
-        "owner": entry.owner,
-        "version": entry.version,
-        "source": entry.source,
-        "judge": entry.judge,
-        "judged_by": entry.judged_by,
-        "confirmed": entry.confirmed,
-        "sizes": [size._asdict() for size in entry.sizes],
-        "dtypes": entry.types,
-        "choices": [choice._asdict() for choice in entry.choices],
-        "stored": entry.stored,
-        "refuses": entry.refuses,
-        "usual": entry.usual,
-        "kernels": entry.kernels,
-    }
+    values = {"dtypes" if name == "types" else name: getattr(entry, name) for name in JSON_NAMES}
+    return values | {name: [row._asdict() for row in values[name]] for name in ("sizes", "choices")}

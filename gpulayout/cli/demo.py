@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from gpulayout.calls.packing import pack, unpack
 from gpulayout.calls.relayout import relayout
 from gpulayout.choices.backends import host_backend
-from gpulayout.cli.backends import array_module, backends_here, copy_seconds, median_seconds, on_host
-from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
+from gpulayout.cli.backends import array_module, backends_here, medians_in_turns, on_host, print_verdict
+from gpulayout.cli.output import glyphs, json_option, print_json, print_table
 from gpulayout.cpu import native
 from gpulayout.indices.indexing import delinearize, linearize
 from gpulayout.layout.layout import Layout
@@ -85,20 +86,14 @@ def demo(quick: bool, as_json: bool) -> None:
     strips = {text: strip_of(text) for text in EXAMPLE}
     if not as_json:
         _print_example(strips)
-    timings = [timing for backend in backends for timing in _timings(backend, QUICK if quick else FULL)]
+    sizes = QUICK if quick else FULL
+    timings = [timing for backend in backends for timing in _timings(backend, sizes)]
     ok = strips == EXAMPLE and all(timing.equal for timing in timings)
     if as_json:
-        print_json(
-            {
-                "ok": ok,
-                "example": strips,
-                "engine": engine,
-                "gpu_missing": missing,
-                "timings": [asdict(timing) for timing in timings],
-            }
-        )
+        values = [asdict(timing) for timing in timings]
+        print_json({"ok": ok, "example": strips, "engine": engine, "gpu_missing": missing, "timings": values})
     else:
-        _print_timings(timings, QUICK if quick else FULL)
+        _print_timings(timings, sizes)
         click.echo(f"On the CPU: {engine}")
         click.echo(f"No GPU rows: {missing}" if missing else "On the GPU: cupy")
     if not ok:
@@ -126,42 +121,30 @@ def _print_example(strips: dict[str, str]) -> None:
 
 def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
     """All jobs on one backend, each checked against plain NumPy before it is timed."""
-    xp = array_module(backend)
-    here = jobs(backend, xp, sizes)
-    if xp is np:
-        return [_timing(job, job, backend, sizes) for job in here]
-    return [_timing(job, plain, backend, sizes) for job, plain in zip(here, jobs(host_backend(), np, sizes))]
+    if backend is host_backend():
+        return [_timing(job, job, backend, sizes) for job in jobs(backend, sizes)]
+    return [_timing(*pair, backend, sizes) for pair in zip(jobs(backend, sizes), jobs(host_backend(), sizes))]
 
 
 def _timing(job: DemoJob, plain: DemoJob, backend: Backend, sizes: Sizes) -> Timing:
     xp = array_module(backend)
     equal = np.array_equal(on_host(job.run()), on_host(plain.peer()))
-    seconds = median_seconds(job.run, xp, repeats=sizes.repeats)
-    copy = copy_seconds(job.nbytes, xp, repeats=sizes.repeats)
-    return Timing(
-        job.name,
-        backend.name,
-        equal,
-        seconds,
-        job.nbytes / seconds,
-        copy / seconds,
-        job.peer_name,
-        median_seconds(job.peer, xp, repeats=sizes.repeats),
-    )
+    copied = xp.ones(job.nbytes // 2, xp.uint8)
+    copy = partial(xp.copyto, xp.zeros_like(copied), copied)
+    seconds, peer, whole = medians_in_turns([job.run, job.peer, copy], xp, repeats=sizes.repeats)
+    return Timing(job.name, backend.name, equal, seconds, job.nbytes / seconds, whole / seconds, job.peer_name, peer)
 
 
 def _print_timings(timings: list[Timing], sizes: Sizes) -> None:
-    height, width, channels = sizes.picture
-    rows, columns = sizes.matrix
+    pixels, matrix = (" x ".join(map(str, size)) for size in (sizes.picture, sizes.matrix))
+    megabytes = 4 * math.prod(sizes.matrix) / 1e6
     click.echo(
-        f"\nA picture of {height} x {width} x {channels} bytes, a float32 matrix of {rows} x {columns} "
-        f"({4 * rows * columns / 1e6:.1f} MB), {sizes.indices} indices."
+        f"\nA picture of {pixels} bytes, a float32 matrix of {matrix} ({megabytes:.1f} MB), {sizes.indices} indices."
     )
     several = len({timing.backend for timing in timings}) > 1
-    headers = ["gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check"]
-    table = new_table(*headers, left=("gpulayout", "on", "plain code", "check"))
-    for timing in timings:
-        table.add_row(
+    columns = ("gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check")
+    cells = [
+        (
             timing.name,
             *[timing.backend] * several,
             f"{timing.seconds * 1e3:.3g}",
@@ -171,13 +154,10 @@ def _print_timings(timings: list[Timing], sizes: Sizes) -> None:
             f"{timing.peer_seconds * 1e3:.3g}",
             "equal" if timing.equal else "[red]DIFFERS[/red]",
         )
-    print_table(table)
-    wrong = sum(not timing.equal for timing in timings)
-    click.echo(
-        "Every result equals plain NumPy's."
-        if not wrong
-        else f"{wrong} of {len(timings)} results differ from plain NumPy's."
-    )
+        for timing in timings
+    ]
+    print_table(columns, cells, left=("gpulayout", "on", "plain code", "check"))
+    print_verdict([timing.equal for timing in timings], "Every result equals plain NumPy's.", "plain NumPy's")
     click.echo("GB/s: bytes read and written.  of copy: speed against a plain copy of the same number of bytes.")
 
 
@@ -210,71 +190,52 @@ def picture(dimensions: tuple[int, int, int]) -> NDArray[np.uint8]:
     return pixels
 
 
-def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[DemoJob]:
-    """All jobs on one backend, made one at a time so that few arrays are alive.  `xp` is numpy or cupy."""
+def jobs(backend: Backend, sizes: Sizes) -> Iterator[DemoJob]:
+    """All jobs on one backend, made one at a time so that few arrays are alive."""
+
+    def relayout_of(values: AnyArray, target: Shape) -> Callable[..., AnyArray]:
+        return partial(relayout, values.reshape(-1), target.with_layout(None), target)
+
+    xp = array_module(backend)
     pixels = backend.array(picture(sizes.picture), None)
     planes = Shape("u8", sizes.picture, Layout.from_major_to_minor((2, 0, 1)))
-    yield _relayout_job(
-        "RGB to planes", "copyto", pixels, planes, lambda out: xp.copyto(out, pixels.transpose(2, 0, 1)), xp
-    )
-    yield _to_four_channels(pixels, xp)
+    yield _into_buffer("RGB to planes", relayout_of(pixels, planes), pixels, planes, xp)
+    wide = (*sizes.picture[:2], 4)  # a fourth channel of padding that holds the highest u8, an opaque alpha
+    rgba = Shape("u8", sizes.picture, Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
+    yield _into_buffer("RGB to RGBA", relayout_of(pixels, rgba), pixels, rgba, xp, filler=255)
     rows, columns = sizes.matrix
     different = np.arange(rows * columns, dtype=np.float32)  # for up to 2^24 elements
     values = backend.array(different.reshape(rows, columns), None)
     transposed = Shape("f32", sizes.matrix, Layout.ascending(2))
-    yield _relayout_job("rows to columns", "copyto", values, transposed, lambda out: xp.copyto(out, values.T), xp)
+    yield _into_buffer("rows to columns", relayout_of(values, transposed), values, transposed, xp)
     pitched = Shape("f32", sizes.matrix, Layout((1, 0), padded_dimensions=(rows, columns + PITCH)))
-    yield _to_padded_pitch(values, pitched, xp)
+    yield _into_buffer("pack to a pitch", partial(pack, values, pitched), values, pitched, xp, filler=0)
     yield _from_padded_pitch(values, pitched, xp)
     yield from _index_jobs(Shape("u8", sizes.picture), sizes.indices, xp)
 
 
-def _to_four_channels(pixels: AnyArray, xp: ModuleType) -> DemoJob:
-    """A fourth channel of padding that holds the highest u8, an opaque alpha."""
-    wide = (*pixels.shape[:2], 4)
-    target = Shape("u8", pixels.shape, Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
-
-    def fill(channels: AnyArray) -> None:
-        xp.copyto(channels[..., :3], pixels)
-        channels[..., 3] = 255
-
-    return _relayout_job("RGB to RGBA", "copyto, fill", pixels, target, fill, xp)
-
-
-def _relayout_job(
-    name: str, peer_name: str, values: AnyArray, target: Shape, fill: Callable[[AnyArray], object], xp: ModuleType
-) -> DemoJob:
-    """The relayout of a C-ordered array."""
-    run = partial(relayout, values.reshape(-1), target.with_layout(None), target)
-    return _into_buffer(name, peer_name, run, values, target, fill, xp)
-
-
-def _to_padded_pitch(values: AnyArray, pitched: Shape, xp: ModuleType) -> DemoJob:
-    columns = values.shape[1]
-
-    def fill(wide: AnyArray) -> None:
-        xp.copyto(wide[:, :columns], values)
-        wide[:, columns:] = 0
-
-    return _into_buffer("pack to a pitch", "copyto, fill", partial(pack, values, pitched), values, pitched, fill, xp)
-
-
 def _into_buffer(
     name: str,
-    peer_name: str,
     run: Callable[..., AnyArray],
     values: AnyArray,
     target: Shape,
-    fill: Callable[[AnyArray], object],
     xp: ModuleType,
+    *,
+    filler: int | None = None,
 ) -> DemoJob:
-    """A job that turns values into a buffer; `fill` writes the same into an array whose C order is the target's."""
+    """A job that turns values into a buffer; if it pads, then at the end of the target's most minor dimension."""
     out, expected = (xp.empty(target.buffer_size, target.dtype) for _ in range(2))
+    order = target.layout.major_to_minor
+    wide, turned = expected.reshape([target.buffer_dimensions[dim] for dim in order]), values.transpose(order)
+    width = turned.shape[-1]
 
     def peer() -> AnyArray:
-        fill(expected.reshape([target.buffer_dimensions[dim] for dim in target.layout.major_to_minor]))
+        xp.copyto(wide[..., :width], turned)
+        if filler is not None:
+            wide[..., width:] = filler
         return expected
 
+    peer_name = "copyto" if filler is None else "copyto, fill"
     return DemoJob(name, peer_name, partial(run, out=out), peer, values.nbytes + target.nbytes)
 
 
@@ -293,8 +254,8 @@ def _index_jobs(shape: Shape, count: int, xp: ModuleType) -> Iterator[DemoJob]:
     # The step is coprime to the size: it visits distant places, and each once before any twice.
     places = xp.arange(count, dtype=xp.int64) * 1_000_003 % shape.element_count
     sizes, nbytes = shape.dimensions, places.nbytes * (1 + shape.rank)
-    there, plain = partial(delinearize, places, shape), partial(xp.unravel_index, places, sizes)
-    yield DemoJob("delinearize", "unravel_index", there, plain, nbytes)
+    peer = partial(xp.unravel_index, places, sizes)
+    yield DemoJob("delinearize", "unravel_index", partial(delinearize, places, shape), peer, nbytes)
     indices = delinearize(places, shape)
-    back, plain = partial(linearize, indices, shape), partial(xp.ravel_multi_index, tuple(indices), sizes, mode="raise")
-    yield DemoJob("linearize", "ravel_multi_index", back, plain, nbytes)
+    peer = partial(xp.ravel_multi_index, tuple(indices), sizes, mode="raise")
+    yield DemoJob("linearize", "ravel_multi_index", partial(linearize, indices, shape), peer, nbytes)

@@ -87,79 +87,70 @@ def explain(
       gpulayout explain 'u8[224,224,3]' 'h w c -> c h w' --dtype f32 --scale 0.5 --shift 1,2,3
     """
     with failures_in_one_line(TypeError):
-        found = plan(source, target, names=names_for(source, names), **options)
+        relayout = plan(source, target, names=names_for(source, names), **options)
     if html and as_json:
         raise click.UsageError("give one of --html and --json")
     if html and (memory is not None or in_place):
         raise click.UsageError(f"give one of --html and {'--in-place' if in_place else '--memory'}")
     if overwrite and html is None:
         raise click.UsageError("--overwrite needs --html FILE")
+    gpu = DEVICES[device]
     if html:
-        figure = plan_figure(found.source, found.target, picture_facts(found.pieces, found.request.stages), found.names)
-        text = plan_page(figure, plan_as_json(found, DEVICES[device]))
-        return write_page(text, f"{found.source} -> {found.target}", html, overwrite=overwrite)
+        facts = picture_facts(relayout.pieces, relayout.request.stages)
+        figure = plan_figure(relayout.source, relayout.target, facts, relayout.names)
+        text = plan_page(figure, plan_as_json(relayout, gpu))
+        return write_page(text, f"{relayout.source} -> {relayout.target}", html, overwrite=overwrite)
     limit = None if memory is None else block_limit(memory)
-    within = found.in_place() if in_place else None
+    within = relayout.in_place() if in_place else None
     if as_json:
-        with in_words_of(memory):
-            cut = (
-                {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
-            )
-        steps = {} if within is None else {"in_place": within.as_json()}
-        print_json(plan_as_json(found, DEVICES[device]) | cut | steps)
-        return
+        values: dict[str, Any] = {}
+        if limit is not None:
+            with in_words_of(memory):
+                values["passes"] = [pass_as_json(once.blocks(limit)) for once in relayout.passes(limit)]
+        if within is not None:
+            values["in_place"] = within.as_json()
+        return print_json(plan_as_json(relayout, gpu) | values)
     with in_words_of(memory):
-        blocks = [] if limit is None else explain_blocks(found.source, found.target, limit)
-    click.echo(_text(found, DEVICES[device]))
-    if within is not None:
-        click.echo(within.explain())
-    if blocks:
-        click.echo("\n".join(blocks))
+        blocks = [] if limit is None else explain_blocks(relayout.source, relayout.target, limit)
+    click.echo("\n".join([_text(relayout, gpu), *([] if within is None else [within.explain()]), *blocks]))
 
 
-def _text(found: Plan, device: Device | None) -> str:
+def _text(relayout: Plan, device: Device | None) -> str:
     """What the plan explains about itself, for a device."""
-    return str(
-        explained(found.pieces, found.source, found.target, device, names=found.names, stages=found.request.stages)
-    )
+    stages = relayout.request.stages
+    return explained(relayout.pieces, relayout.source, relayout.target, device, names=relayout.names, stages=stages)
 
 
 def pass_as_json(blocks: Blocks) -> dict[str, int]:
     """How a pass over files is cut, as plain values."""
-    return {
-        "blocks": len(blocks),
-        "block_bytes": blocks.block_bytes,
-        "source_run_bytes": blocks.source_run_bytes,
-        "target_run_bytes": blocks.target_run_bytes,
-        "bytes_read": blocks.bytes_read,
-        "bytes_written": blocks.bytes_written,
-    }
+    names = ("block_bytes", "source_run_bytes", "target_run_bytes", "bytes_read", "bytes_written")
+    return {"blocks": len(blocks)} | {name: getattr(blocks, name) for name in names}
 
 
-def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
+def plan_as_json(relayout: Plan, device: Device | None = None) -> dict[str, Any]:
     """A plan as plain values.
 
     Axes, kernel and NumPy's work are those of the largest piece.  Axes and tile sizes come in the target's order, minor
     first (of channels: pixels first).  Strides are in bytes, or in slots where packed elements do not move as whole
     bytes.
     """
-    move, kernel = found.move, kernel_plan(found.move)
+    move, kernel = relayout.move, kernel_plan(relayout.move)
     names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
     return {
-        "source": str(found.source),
-        "target": str(found.target),
-        "bytes_read": found.bytes_read,
-        "bytes_written": found.bytes_written,
-        "element_count": found.source.element_count,
-        "place_count": found.target.buffer_size,
-        "itemsize": found.source.itemsize,
-        "pieces": len(found.pieces),
+        "source": str(relayout.source),
+        "target": str(relayout.target),
+        "bytes_read": relayout.bytes_read,
+        "bytes_written": relayout.bytes_written,
+        "element_count": relayout.source.element_count,
+        "place_count": relayout.target.buffer_size,
+        "itemsize": relayout.source.itemsize,
+        "pieces": len(relayout.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "arithmetic": None if found.request.stages is None else arithmetic_text(found.request.stages),
+        "arithmetic": None if relayout.request.stages is None else arithmetic_text(relayout.request.stages),
         "engine": native.engine() if move.place_count else None,
         "cpu": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),
-        "text": _text(found, device),
+        "text": _text(relayout, device),
     }
 
 
@@ -171,9 +162,10 @@ def _traffic(kernel: KernelPlan, device: Device | None) -> dict[str, Any]:
     if not kernel.kind.is_estimated:
         return {}
     expected = estimate(kernel, device=device)
-    sides = zip(("read", "written"), requests(kernel))
+    accesses = zip(("read", "written"), requests(kernel))
+    sectors = {name: access and {"touched": access.sectors, "ideal": access.ideal} for name, access in accesses}
     return {
-        "sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},
+        "sectors_per_request": sectors,
         "expected_fraction_of_copy": expected.middle if expected else sector_fraction(kernel),
         "model": expected.as_json() if expected else None,
     }

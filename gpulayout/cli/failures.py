@@ -147,16 +147,16 @@ _KEYWORD = re.compile(
 )
 
 
-def _as_option(found: re.Match[str]) -> str:
-    if found["memory"] is not None:
-        return f"--memory {found['memory']}"
-    if found["regex"] is not None:
-        return f"--assume '{found['regex']}={found['kind']}'"
-    if found["name"] == "divide":
+def _as_option(match: re.Match[str]) -> str:
+    if match["memory"] is not None:
+        return f"--memory {match['memory']}"
+    if match["regex"] is not None:
+        return f"--assume '{match['regex']}={match['kind']}'"
+    if match["name"] == "divide":
         return "--divide"
-    if found["name"] is not None:
-        return f"--{found['name']} {found['value']}"
-    return "call gl.relayout_file with an array" if found[0].startswith("reshape") else found[0]
+    if match["name"] is not None:
+        return f"--{match['name']} {match['value']}"
+    return "call gl.relayout_file with an array" if match[0].startswith("reshape") else match[0]
 
 
 def printable(text: str) -> str:

@@ -49,47 +49,50 @@ def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bo
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2    fails: it is padding
     """
     if from_linear:
-        found = [_from_linear(_parse_linear(text), shape) for text in numbers]
+        conversions = [_from_linear(text, shape) for text in numbers]
     else:
         if len(numbers) == shape.rank > 1 and all(re.fullmatch(_NUMBER, text) for text in numbers):
             raise click.UsageError(f"{shape} has {shape.rank} dimensions: write {','.join(numbers)}")
         indices = [_parse_logical(text) for text in numbers]
-        found = [Conversion(index, linearize(index, shape), False) for index in indices]
+        conversions = [Conversion(index, linearize(index, shape), False) for index in indices]
     if as_json:
-        print_json([_as_json(conversion, shape) for conversion in found])
+        print_json([_as_json(conversion, shape) for conversion in conversions])
     else:
-        for conversion in found:
+        for conversion in conversions:
             click.echo(_as_text(conversion, shape, from_linear))
-    if any(conversion.is_padding for conversion in found):
+    if any(conversion.is_padding for conversion in conversions):
         raise click.exceptions.Exit(1)
 
 
-def _from_linear(place: int, shape: Shape) -> Conversion:
+def _from_linear(text: str, shape: Shape) -> Conversion:
+    if not re.fullmatch(_NUMBER, text):
+        raise click.UsageError(f"{text[:60]!r} is not a linear index: write one integer")
+    place = int(text)
     delinearize(place, shape, padding="mark")  # IndexError for a place outside the buffer
     table = stride_table(shape)
     return Conversion(table.index_of(place), place, table.is_padding(place))
 
 
-def _as_json(found: Conversion, shape: Shape) -> dict[str, Any]:
-    byte, bit = byte_and_bit(shape, found.linear)
+def _as_json(conversion: Conversion, shape: Shape) -> dict[str, Any]:
+    byte, bit = byte_and_bit(shape, conversion.linear)
     return {
-        "index": None if found.is_padding else found.index,
-        "linear": found.linear,
+        "index": None if conversion.is_padding else conversion.index,
+        "linear": conversion.linear,
         "byte_offset": byte,
         "bit_offset": bit,
-        "padding": found.is_padding,
+        "padding": conversion.is_padding,
     }
 
 
-def _as_text(found: Conversion, shape: Shape, from_linear: bool) -> str:
-    logical = ",".join(map(str, found.index)) or "()"
-    byte, bit = byte_and_bit(shape, found.linear)
+def _as_text(conversion: Conversion, shape: Shape, from_linear: bool) -> str:
+    logical = ",".join(map(str, conversion.index)) or "()"
+    byte, bit = byte_and_bit(shape, conversion.linear)
     where = f"    (byte {byte}{f', from bit {bit} on' if shape.is_packed else ''})"
     if not from_linear:
-        return f"{logical} -> {found.linear}{where}"
-    if not found.is_padding:
-        return f"{found.linear} -> {logical}{where}"
-    return f"{found.linear} -> padding: {stride_table(shape).why_padding(found.linear)}"
+        return f"{logical} -> {conversion.linear}{where}"
+    if not conversion.is_padding:
+        return f"{conversion.linear} -> {logical}{where}"
+    return f"{conversion.linear} -> padding: {stride_table(shape).why_padding(conversion.linear)}"
 
 
 def _parse_logical(text: str) -> tuple[int, ...]:
@@ -97,9 +100,3 @@ def _parse_logical(text: str) -> tuple[int, ...]:
     if not match:
         raise click.UsageError(f"{text[:60]!r} is not an index: write integers separated by commas, such as 1,2")
     return tuple(map(int, match[1].split(","))) if match[1] else ()
-
-
-def _parse_linear(text: str) -> int:
-    if not re.fullmatch(_NUMBER, text):
-        raise click.UsageError(f"{text[:60]!r} is not a linear index: write one integer")
-    return int(text)

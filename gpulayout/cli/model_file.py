@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,15 +30,15 @@ from gpulayout.requests.arithmetic import SIMPLE
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
-def model_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of a command that models have; a usage error for others that are given."""
+def model_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command that models have; a usage error for others that have a value."""
     known = {field.name for field in fields(ModelMove)}
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in known and value not in (None, False):
             part = name if name in FLAGS else f"{name}=..."
             advice = f": write --tensor '.*weight=... ; {part}'" if name in SIMPLE else ""
             raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
-    return {name: value for name, value in given.items() if name in known}
+    return {name: value for name, value in options.items() if name in known}
 
 
 def check_says_nothing_for_one_array(
@@ -47,45 +47,41 @@ def check_says_nothing_for_one_array(
     """A usage error for options of one array beside two files that are models."""
     if not are_models(source, target):
         return
-    for option, given, instead in (
+    for option, value, instead in (
         ("from", from_, "its tensors have shapes of their own"),
         ("to", to, f"write --tensor '.*={to}'"),
         ("unpack", unpack, "gpulayout unpack makes arrays of its tensors"),
     ):
-        if given:
+        if value:
             raise click.UsageError(f"--{option} is for one array, not for a model: {instead}")
 
 
 def model_rules(
-    tensor: Sequence[str],
-    maps: Sequence[str],
-    rename: Sequence[str],
-    assume: Sequence[str],
-    dtype: ElementType | None,
+    texts: Mapping[str, Sequence[str]], dtype: ElementType | None
 ) -> tuple[tuple[RuleSet, ...], Assumptions]:
-    """What --tensor, --map, --rename and --assume say.
+    """What the texts of --tensor, --map, --rename and --assume say.
 
     Usage errors are for what no file can make right.  What a file of rules or a model makes wrong is a failure.
     """
-    _pairs("tensor", "WHAT", tensor)
-    rules = [*tensor, *(Path(each) if each.endswith(".toml") else each for each in maps)]
+    _pairs("tensor", "WHAT", texts["tensor"])
+    rules = [*texts["tensor"], *(Path(name) if name.endswith(".toml") else name for name in texts["map"])]
     try:
         check_dtype(dtype)
-        sets = rule_sets(rules, _pairs("rename", "TEXT", rename))
-        return sets, assumptions(_pairs("assume", "KIND", assume), sets)
+        sets = rule_sets(rules, _pairs("rename", "TEXT", texts["rename"]))
+        return sets, assumptions(_pairs("assume", "KIND", texts["assume"]), sets)
     except (LayoutError, TypeError) as error:
         raise click.UsageError(printable(with_options(str(error)))) from None
 
 
 def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     """The texts of an option, each cut at its `=`."""
-    found = []
+    pairs = []
     for text in texts:
         regex, equals, value = split_at_equals(text)
         if not equals:
             raise click.BadParameter(f"{printable(text)!r} is not REGEX={what}", param_hint=f"'--{option}'")
-        found.append((regex, value))
-    return found
+        pairs.append((regex, value))
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -135,28 +131,27 @@ class ModelMove:
                     "bytes_read": work.bytes_read,
                     "bytes_written": work.bytes_written,
                     "unmatched_rules": plan.unmatched,
-                    "tensors": [each._asdict() for each in tensors],
+                    "tensors": [tensor._asdict() for tensor in tensors],
                 }
             )
         if seconds is None:
             rows = [
                 (
-                    printable(each.name),
-                    each.before,
-                    each.after if each.after != each.before else "",
-                    printable(each.new_name or "") if each.new_name != each.name else "",
-                    "" if each.kind is None else f"{each.kind} ({each.known_by})",
-                    "left out" if each.new_name is None else "moved" if each.moved else "copied",
+                    printable(tensor.name),
+                    tensor.before,
+                    tensor.after if tensor.after != tensor.before else "",
+                    printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
+                    "" if tensor.kind is None else f"{tensor.kind} ({tensor.known_by})",
+                    "left out" if tensor.new_name is None else "moved" if tensor.moved else "copied",
                 )
-                for each in tensors
+                for tensor in tensors
             ]
             print_columns(COLUMNS, rows, left=COLUMNS, below=("new name",))
+        moved = f"{summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
         lines = [
-            f"{printable(str(self.target))}  {summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
+            f"{printable(str(self.target))}  {moved}",
+            *map(printable, taken_as(plan.changes)),
+            *(f"fits no tensor: {printable(rule)}" for rule in plan.unmatched),
+            "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk",
         ]
-        lines += map(printable, taken_as(plan.changes))
-        lines += [f"fits no tensor: {printable(each)}" for each in plan.unmatched]
-        lines.append(
-            "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk"
-        )
         print_remark("\n".join(lines))

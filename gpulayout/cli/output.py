@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -48,20 +48,20 @@ def print_json(value: object, *, err: bool = False) -> None:
 
 
 def _json_parts(value: object) -> Iterator[str]:
-    if not isinstance(value, dict) or not any(isinstance(each, Iterator) for each in value.values()):
+    if not isinstance(value, dict) or not any(isinstance(member, Iterator) for member in value.values()):
         yield _indented(value, 0)
         return
     before = "{"
-    for key, each in value.items():
+    for key, member in value.items():
         yield f"{before}\n  {json.dumps(key)}: "
-        if isinstance(each, Iterator):
-            items = (f"\n    {_indented(item, 4)}" for item in each)
+        if isinstance(member, Iterator):
+            items = (f"\n    {_indented(item, 4)}" for item in member)
             first = next(items, None)
             yield "[]" if first is None else f"[{first}"
             yield from (f",{item}" for item in items)
             yield "" if first is None else "\n  ]"
         else:
-            yield _indented(each, 2)
+            yield _indented(member, 2)
         before = ","
     yield "\n}"
 
@@ -87,19 +87,6 @@ def write_page(text: str, what: str, path: File, *, overwrite: bool) -> None:
     print_remark(f"{printable(str(path))}  {clipped(what, 200)}  {len(content)} bytes; open it in a browser")
 
 
-def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
-    """A table without borders.  Columns named in `left` hold text, which may fold; the others hold numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column,
-            justify="left" if column in left else "right",
-            no_wrap=column not in left,
-            overflow="fold" if column in left else "ellipsis",
-        )
-    return table
-
-
 def print_columns(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str], below: Sequence[str]
 ) -> None:
@@ -109,44 +96,33 @@ def print_columns(
     is folded there: if a row is too wide, the columns of `below` get a second line, indented, which may be of any
     length.  Columns of `left` hold text; the others hold numbers.
     """
+    table = list(zip(columns, *rows))
     if not sys.stdout.isatty():
-        lines = aligned(columns, [[cell or "-" for cell in row] for row in rows], left)
+        lines = aligned([[cell or "-" for cell in column] for column in table], left)
     else:
-        full = [number for number in range(len(columns)) if any(row[number] for row in rows)]
-        cells = [[clipped(row[number], MOST_CELL) for number in full] for row in rows]
-        lines = _fitted([columns[number] for number in full], cells, left, below)
+        full = [[clipped(cell, MOST_CELL) for cell in column] for column in table if any(column[1:])]
+        lines = _fitted(full, left, below)
     click.echo("\n".join(["", *lines, ""]))
 
 
-def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
-    """A line for the names of the columns, and one for every row."""
-    widths = [max(map(len, column)) for column in zip(columns, *rows)]
-    sides = ["<" if column in left else ">" for column in columns]
-    return [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths)).rstrip()
-        for line in (columns, *rows)
-    ]
+def aligned(columns: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
+    """The lines of a table of columns, each of which begins with its name."""
+    padded = []
+    for column in columns:
+        width = max(map(len, column))
+        padded.append([cell.ljust(width) if column[0] in left else cell.rjust(width) for cell in column])
+    return ["  ".join(line).rstrip() for line in zip(*padded)] or [""]
 
 
-def _fitted(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]
-) -> list[str]:
+def _fitted(columns: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]) -> list[str]:
     """The lines of a table on a terminal: two for every row if one is too wide."""
-    lines = aligned(columns, rows, left)
-    if max(map(len, lines)) > shutil.get_terminal_size().columns:
-        first = [number for number, column in enumerate(columns) if column not in below]
-        second = [number for number, column in enumerate(columns) if column in below]
-        upper, lower = (
-            aligned([columns[n] for n in part], [[row[n] for n in part] for row in rows], left)
-            for part in (first, second)
-        )
-        return [
-            upper[0],
-            f"    {lower[0]}",
-            _rule(upper),
-            *(line for pair in zip(upper[1:], lower[1:]) for line in (pair[0], f"    {pair[1]}")),
-        ]
-    return [lines[0], _rule(lines), *lines[1:]]
+    lines = aligned(columns, left)
+    if max(map(len, lines)) <= shutil.get_terminal_size().columns:
+        return [lines[0], _rule(lines), *lines[1:]]
+    upper = aligned([column for column in columns if column[0] not in below], left)
+    lower = aligned([column for column in columns if column[0] in below], left)
+    heads, *pairs = ((line, f"    {more}") for line, more in itertools.zip_longest(upper, lower, fillvalue=""))
+    return [*heads, _rule(upper), *itertools.chain.from_iterable(pairs)]
 
 
 def _rule(lines: Sequence[str]) -> str:
@@ -154,8 +130,21 @@ def _rule(lines: Sequence[str]) -> str:
     return ("─" if glyphs() is UNICODE else "-") * max(map(len, lines))
 
 
-def print_table(table: Table) -> None:
-    """A table, in colour on a terminal unless NO_COLOR is set (which also drops bold and dim)."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = (), caption: str | None = None
+) -> None:
+    """A table without borders, in colour on a terminal unless NO_COLOR is set (which also drops bold and dim).
+
+    Columns of `left` hold text, which may fold; the others hold numbers.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption)
+    for column in columns:
+        if column in left:
+            table.add_column(column, overflow="fold")
+        else:
+            table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     terminal = sys.stdout.isatty()
     plain = not terminal or bool(os.environ.get("NO_COLOR"))
     console = Console(color_system=None if plain else "auto", width=None if terminal else WIDTH, highlight=False)

@@ -40,10 +40,7 @@ OPTIONS: tuple[Decorator, ...] = (
     click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever their names."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
     click.option(
-        "--memory",
-        metavar="SIZE",
-        type=read_memory,
-        help="Such as 512M; by default a quarter of what is free.",
+        "--memory", metavar="SIZE", type=read_memory, help="Such as 512M; by default a quarter of what is free."
     ),
     click.option(
         "--scratch",
@@ -93,11 +90,7 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
 @with_all(
     *FILES,
     click.option(
-        "--from",
-        "from_",
-        metavar="SHAPE",
-        type=read_shape_or_layout,
-        help="The shape of the buffer, with its layout.",
+        "--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="The shape of the buffer, with its layout."
     ),
     *OPTIONS,
 )
@@ -135,14 +128,9 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
         "--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN.npy is a buffer of this shape."
     ),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
-    click.option("--map", "maps", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
+    click.option("--map", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
-    click.option(
-        "--assume",
-        metavar="REGEX=KIND",
-        multiple=True,
-        help="In a model: what layers are.",
-    ),
+    click.option("--assume", metavar="REGEX=KIND", multiple=True, help="In a model: what layers are."),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
     *OPTIONS,
 )
@@ -152,10 +140,6 @@ def relayout(
     to: Shape | str | None,
     unpack: bool,
     from_: Shape | str | None,
-    tensor: tuple[str, ...],
-    maps: tuple[str, ...],
-    rename: tuple[str, ...],
-    assume: tuple[str, ...],
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
@@ -174,22 +158,16 @@ def relayout(
       gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch --dtype bf16
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
+    texts = {name: options.pop(name) for name in ("tensor", "map", "rename", "assume")}
     if is_about_model(source, target, to, unpack, from_):
         dtype = options.pop("dtype")
         move = ModelMove(source, target, **model_options(options))
-        rules, assumed = model_rules(tensor, maps, rename, assume, dtype)
+        rules, assumed = model_rules(texts, dtype)
         return move.run(plan_relayout, sets=rules, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
     if not options["raw"]:
         check_says_nothing_for_one_array(source, target, to, unpack, from_)
-    only_models = {
-        "tensor": tensor,
-        "map": maps,
-        "rename": rename,
-        "assume": assume,
-        "allow-unmatched": allow_unmatched,
-    }
-    for name, given in only_models.items():
-        if given:
+    for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
+        if value:
             raise click.UsageError(
                 f"--{name} is for a model, whose name ends in .safetensors or .safetensors.index.json"
             )
@@ -246,12 +224,16 @@ class FileMove:
         with open_source(self.source, from_, raw=self.raw) as source:
             with failures_in_one_line(TypeError):  # of types that do not suit the arithmetic
                 plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
-            way = sensible_route(plan.relayout, self.memory, self.scratch)
-            seconds = None if self.dry_run else self._execute(plan, way)
+            route = sensible_route(plan.relayout, self.memory, self.scratch)
+            seconds = None
+            if not self.dry_run:
+                shown = shown_progress(quiet=self.quiet, as_json=self.as_json)
+                with says_what_is_missing(self.target), shown as progress:
+                    seconds = move(plan, self.target, route, progress, overwrite=self.overwrite, note=print_note)
         if self.quiet:
             return
         try:
-            self._report(plan, way, seconds)
+            self._report(plan, route, seconds)
         except OSError as error:
             if self.dry_run:
                 raise
@@ -259,49 +241,41 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _execute(self, plan: FilePlan, way: Route) -> float:
-        """Move the elements.  Returns seconds, with the time to write them to disk."""
-        with (
-            says_what_is_missing(self.target),
-            shown_progress(quiet=self.quiet, as_json=self.as_json) as progress,
-        ):
-            return move(plan, self.target, way, progress, overwrite=self.overwrite, note=print_note)
-
-    def _report(self, plan: FilePlan, way: Route, seconds: float | None) -> None:
+    def _report(self, plan: FilePlan, route: Route, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
-            return print_json(self._as_json(plan, way, seconds), err=aside)
-        text = "\n".join(self._lines(plan, way, seconds))
+            values = {
+                "input": str(self.source),
+                "output": str(self.target),
+                "output_dimensions": plan.header.dimensions,
+                "output_order": "F" if plan.header.fortran_order else "C",
+                "output_format": "plain bytes" if plan.plain else "npy",
+                "dry_run": seconds is None,
+                "seconds": seconds,
+                "passes": [pass_as_json(blocks) for blocks in route.passes],
+                "plan": plan_as_json(plan.relayout),
+            }
+            return print_json(values, err=aside)
+        text = "\n".join(self._lines(plan, route, seconds))
         if aside:
             click.echo(text, err=True)
         else:
             print_remark(text)
 
-    def _as_json(self, plan: FilePlan, way: Route, seconds: float | None) -> dict[str, Any]:
-        return {
-            "input": str(self.source),
-            "output": str(self.target),
-            "output_dimensions": plan.header.dimensions,
-            "output_order": "F" if plan.header.fortran_order else "C",
-            "output_format": "plain bytes" if plan.plain else "npy",
-            "dry_run": seconds is None,
-            "seconds": seconds,
-            "passes": [pass_as_json(blocks) for blocks in way.passes],
-            "plan": plan_as_json(plan.relayout),
-        }
-
-    def _lines(self, plan: FilePlan, way: Route, seconds: float | None) -> list[str]:
+    def _lines(self, plan: FilePlan, route: Route, seconds: float | None) -> list[str]:
         source, target = plan.relayout.source, plan.relayout.target
         name = output_name(self.target)
+        order = ", Fortran order" if plan.header.fortran_order else ""
+        kind = "plain bytes" if plan.plain else f"dimensions {plan.header.dimensions}{order}"
         lines = [
             f"{printable(plan.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
-            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(plan)}",
+            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {kind}",
         ]
         if seconds is None:
             explained = plan.relayout.explain(max_bytes=block_limit(self.memory))
-            return [*lines, f"\n{explained}\n", *_passes(way), "dry run: nothing was written"]
-        lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(way)]
+            return [*lines, f"\n{explained}\n", *_passes(route), "dry run: nothing was written"]
+        lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(route)]
         if not plan.is_array and isinstance(self.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
             back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
@@ -309,20 +283,13 @@ class FileMove:
         return lines
 
 
-def _kind(plan: FilePlan) -> str:
-    """What the new file holds."""
-    if plan.plain:
-        return "plain bytes"
-    return f"dimensions {plan.header.dimensions}{', Fortran order' if plan.header.fortran_order else ''}"
-
-
-def _passes(way: Route) -> list[str]:
+def _passes(route: Route) -> list[str]:
     """How the move was cut; nothing if it was not."""
-    if way.scratch is None and len(way.passes[0]) < 2:
+    if route.scratch is None and len(route.passes[0]) < 2:
         return []
     return [
-        f"{f'pass {number}' if way.scratch else 'one pass'} in {counted(len(blocks), 'block')} of at most "
+        f"{f'pass {number}' if route.scratch else 'one pass'} in {counted(len(blocks), 'block')} of at most "
         f"{counted(blocks.block_bytes, 'byte')}, runs of {counted(blocks.source_run_bytes, 'byte')} read and of "
         f"{counted(blocks.target_run_bytes, 'byte')} written"
-        for number, blocks in enumerate(way.passes, 1)
+        for number, blocks in enumerate(route.passes, 1)
     ]

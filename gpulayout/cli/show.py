@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
-from rich.table import Table
 
 from gpulayout.cli.arguments import FILE_NAME, names_for, names_option, read_shape_or_file, shape_of_file
 from gpulayout.cli.failures import printable
@@ -15,7 +14,6 @@ from gpulayout.cli.output import (
     glyphs,
     html_option,
     json_option,
-    new_table,
     overwrite_option,
     print_json,
     print_table,
@@ -25,7 +23,7 @@ from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.codegen.code import Language, code
 from gpulayout.files.npy import Header
 from gpulayout.files.standard_streams import File
-from gpulayout.layout.checks import clipped, counted
+from gpulayout.layout.checks import clipped, counted, inverse
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
@@ -41,7 +39,7 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
 @click.command(short_help="Show order, strides, bytes and padding, with a picture.")
-@click.argument("given", metavar="[SHAPE|FILE.npy]", type=read_shape_or_file, required=False)
+@click.argument("subject", metavar="[SHAPE|FILE.npy]", type=read_shape_or_file, required=False)
 @names_option
 @html_option
 @overwrite_option
@@ -57,7 +55,7 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
 @json_option
 def show(
-    given: Shape | File | None,
+    subject: Shape | File | None,
     names: str | None,
     html: File | None,
     overwrite: bool,
@@ -90,26 +88,26 @@ def show(
       gpulayout show 'f32[16,256]{1,0:T(8,128)}' --code cuda --name tiles
       gpulayout show --hlo compiled.txt --sort waste
     """
-    if (given is None) == (program is None):
+    if (subject is None) == (program is None):
         raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
     one_shape = "a SHAPE or a FILE.npy"
-    for option, value, needed, found in (
+    for option, value, needed, needed_value in (
         ("--top", most, "--hlo FILE", program),
         ("--sort", sort, "--hlo FILE", program),
         ("--name", name, "--code", language),
-        ("--code", language, one_shape, given),
-        ("--html", html, one_shape, given),
-        ("--names", names, one_shape, given),
+        ("--code", language, one_shape, subject),
+        ("--html", html, one_shape, subject),
+        ("--names", names, one_shape, subject),
         ("--overwrite", overwrite or None, "--html FILE", html),
     ):
-        if value is not None and found is None:
+        if value is not None and needed_value is None:
             raise click.UsageError(f"{option} needs {needed}")
     if sum(map(bool, (language, html, as_json))) > 1:
         raise click.UsageError("give one of --code, --html and --json")
     if program is not None:
         return show_hlo(program, sort or "bytes", most or 20, as_json)
-    assert given is not None
-    shape, header = (given, None) if isinstance(given, Shape) else shape_of_file(given)
+    assert subject is not None
+    shape, header = (subject, None) if isinstance(subject, Shape) else shape_of_file(subject)
     labels = named_dimensions(names_for(shape, names), shape.rank, shape)
     if language:
         click.echo(_code(shape, language, name), nl=False)
@@ -143,7 +141,7 @@ def _print(shape: Shape, header: Header | None, labels: Sequence[str]) -> None:
         click.echo(f"{name:<13} {value}")
     if not shape.rank:
         return
-    print_table(_dimension_table(shape, labels))
+    _print_dimensions(shape, labels)
     chars, width = glyphs(), drawing_width()
     figure = figure_of(shape, names=labels, room=TERMINAL._replace(width=width))
     below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
@@ -186,52 +184,36 @@ def shape_as_json(shape: Shape) -> dict[str, Any]:
 
 
 def _header_as_json(header: Header) -> dict[str, Any]:
-    return {
-        "name": header.name,
-        "dtype": header.dtype.str,
-        "dimensions": header.dimensions,
-        "fortran_order": header.fortran_order,
-    }
+    values = {name: getattr(header, name) for name in ("name", "dtype", "dimensions", "fortran_order")}
+    return values | {"dtype": header.dtype.str}
 
 
 def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:
-    dtype = shape.dtype.name
+    """What is said of a shape, in lines; nothing of what it does not have."""
     packed = ", packed from the highest bits on" if is_big(shape) else ", packed"
     width = counted(shape.bits_per_element, "bit") + packed if shape.is_packed else counted(shape.itemsize, "byte")
-    facts = [
-        ("element type", f"{shape.element_type} ({dtype}), {width}"),
-        ("order", _order(shape, labels)),
-        *([("tiles", _tiles(shape))] if shape.is_tiled else []),
-        ("elements", str(shape.element_count)),
-        ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
-        *_labels(shape, labels),
-    ]
-    if not shape.is_padded:
-        return [*facts, ("padding", "none")]
-    wasted = shape.buffer_size - shape.element_count
-    return [
-        *facts,
-        (
-            "padding",
-            f"{counted(wasted, 'place')}, {counted(shape.nbytes - shape.unpadded_nbytes, 'byte')}, "
-            f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer",
-        ),
-        ("pad value", f"{padding_text(shape)}, bytes {shape.padding_bytes.hex(' ')}"),
-    ]
-
-
-def _labels(shape: Shape, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Properties other than the places of the elements, and why no buffer can hold it, if none can."""
-    dynamic = [
-        f"{name} is at most {size}"
-        for name, size, dynamic in zip(names, shape.dimensions, shape.dynamic_dimensions)
-        if dynamic
-    ]
-    facts = [("dynamic sizes", _listed(dynamic, ", ")), ("memory space", str(shape.layout.memory_space or ""))]
+    sizes = zip(labels, shape.dimensions, shape.dynamic_dimensions)
+    padding, padding_bytes = shape.buffer_size - shape.element_count, shape.nbytes - shape.unpadded_nbytes
+    wasted = f"{counted(padding, 'place')}, {counted(padding_bytes, 'byte')}, {padding / max(shape.buffer_size, 1):.1%}"
+    tiles = clipped("".join(map(str, shape.layout.tiles)), 100)
+    physical = _listed([str(size) for size in shape.physical_dimensions], " x ")
+    never_moved = ""
     try:
         shape.validate_layout()
     except LayoutError as error:
-        facts.append(("never moved", clipped(str(error), 300)))
+        never_moved = clipped(str(error), 300)
+    facts = [
+        ("element type", f"{shape.element_type} ({shape.dtype.name}), {width}"),
+        ("order", _order(shape, labels)),
+        ("tiles", f"{tiles}: memory is {physical} places" if shape.is_tiled else ""),
+        ("elements", str(shape.element_count)),
+        ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
+        ("dynamic sizes", _listed([f"{label} is at most {size}" for label, size, dynamic in sizes if dynamic], ", ")),
+        ("memory space", str(shape.layout.memory_space or "")),
+        ("never moved", never_moved),
+        ("padding", f"{wasted} of the buffer" if shape.is_padded else "none"),
+        ("pad value", f"{padding_text(shape)}, bytes {shape.padding_bytes.hex(' ')}" if shape.is_padded else ""),
+    ]
     return [(name, value) for name, value in facts if value]
 
 
@@ -241,42 +223,26 @@ def _order(shape: Shape, labels: Sequence[str]) -> str:
     minor_first = _listed([labels[dim] for dim in shape.layout.minor_to_major], ", then ")
     if shape.rank == 1:
         return f"{labels[0]} is the only dimension"
-    named = (
-        " (descending, row-major)"
-        if shape.layout.is_descending
-        else " (ascending, column-major)"
-        if shape.layout.is_ascending
-        else ""
-    )
+    descending, ascending = shape.layout.is_descending, shape.layout.is_ascending
+    named = " (descending, row-major)" if descending else " (ascending, column-major)" if ascending else ""
     major_first = _listed([labels[dim] for dim in shape.layout.major_to_minor], ", ")
     before = "before tiles, " if shape.is_tiled else ""  # T(8,128)(2,1) makes y the fastest of {1,0}
     return f"{before}{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
 
 
-def _tiles(shape: Shape) -> str:
-    texts = [str(size) for size in shape.physical_dimensions]
-    return f"{clipped(''.join(map(str, shape.layout.tiles)), 100)}: memory is {_listed(texts, ' x ')} places"
-
-
-def _dimension_table(shape: Shape, labels: Sequence[str]) -> Table:
+def _print_dimensions(shape: Shape, labels: Sequence[str]) -> None:
+    """A row for each dimension, or for the most minor ones of very many."""
     width = "width before tiles" if shape.is_tiled else "width in memory"
-    table = new_table("dim", "name", "size", width, "stride", "byte stride", "minor position")
+    columns = ("dim", "name", "size", width, "stride", "byte stride", "minor position")
     strides = ["-"] * shape.rank if shape.is_tiled else shape.strides
     byte_strides = ["-"] * shape.rank if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides
-    order = shape.layout.minor_to_major[:MAX_DIMENSIONS] if shape.rank > MAX_DIMENSIONS else range(shape.rank)
-    for dim in order:
-        table.add_row(
-            str(dim),
-            labels[dim],
-            str(shape.dimensions[dim]),
-            str(shape.buffer_dimensions[dim]),
-            str(strides[dim]),
-            str(byte_strides[dim]),
-            str(shape.layout.minor_to_major.index(dim)),
-        )
+    order, caption = shape.layout.minor_to_major, None
+    dims: Sequence[int] = range(shape.rank)
+    numbers = (shape.dimensions, shape.buffer_dimensions, strides, byte_strides, inverse(order))
     if shape.rank > MAX_DIMENSIONS:
-        table.caption = f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
-    return table
+        dims, caption = order[:MAX_DIMENSIONS], f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
+    rows = [(str(dim), labels[dim], *(str(values[dim]) for values in numbers)) for dim in dims]
+    print_table(columns, rows, caption=caption)
 
 
 def _listed(names: list[str], separator: str) -> str:

@@ -117,10 +117,10 @@ def _entries(name: str, text: str, stage: Callable[[str, int, int], None]) -> tu
     """The distinct arrays, the largest first, and how many arrays have no size because a dimension has no bound."""
     names: dict[Shape, list[str]] = {}
     lines: dict[Shape, int] = {}
-    for instruction, found in find_results(text, lambda place: stage("characters read", place, len(text))):
-        for shape in arrays(found.shape):
+    for instruction, result in find_results(text, lambda position: stage("characters read", position, len(text))):
+        for shape in arrays(result.shape):
             names.setdefault(shape, []).append(instruction)
-            lines.setdefault(shape, found.line)
+            lines.setdefault(shape, result.line)
     if not names:
         hint = ""
         if "tensor<" in text:

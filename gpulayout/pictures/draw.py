@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import SupportsIndex
 
 from gpulayout.layout.element_type import ElementType
@@ -10,9 +11,9 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.picture import COLUMNS, LEAST_COLUMNS, Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.pictures.figure import PAGE, TERMINAL, figure_of
+from gpulayout.pictures.figure import PAGE, TERMINAL, Figure, figure_of
 from gpulayout.pictures.shape_svg import shape_svg
-from gpulayout.pictures.shape_text import ASCII, UNICODE, shape_text
+from gpulayout.pictures.shape_text import ASCII, UNICODE, Glyphs, shape_text
 
 
 def draw(
@@ -27,27 +28,28 @@ def draw(
     dimensions   of that array, as in `Layout.draw`
     """
     shape = example(subject, dimensions) if isinstance(subject, Layout) else subject
-    return ShapePicture(shape, names, elements)
+    figure_in = partial(figure_of, shape, names=names, elements=elements)
+    return Drawing(partial(shape_svg, figure_in(room=PAGE)), partial(_text, figure_in))
 
 
-class ShapePicture(Picture):
-    """A picture of a shape; `names` and `elements` as in `Shape.draw`."""
+def _text(figure_in: Callable[..., Figure], glyphs: Glyphs, width: int) -> str:
+    return shape_text(figure_in(room=TERMINAL._replace(width=width)), glyphs=glyphs, width=width)
 
-    def __init__(self, shape: Shape, names: str | Sequence[str] | None = None, elements: Sequence[object] = ()):
-        self._shape, self._names, self._elements = shape, names, elements
-        self._figure = figure_of(shape, names=names, elements=elements, room=PAGE)
+
+class Drawing(Picture):
+    """A picture by two functions: one gives the SVG, the other draws it with such characters, so many columns wide."""
+
+    def __init__(self, svg: Callable[[], str], text: Callable[[Glyphs, int], str]):
+        self._svg, self._text = svg, text
 
     @property
     def svg(self) -> str:
         """The picture as SVG."""
-        return shape_svg(self._figure)
+        return self._svg()
 
     def as_text(self, *, width: int = COLUMNS, ascii_only: bool = False) -> str:
         """The picture drawn with characters."""
-        width = max(width, LEAST_COLUMNS)
-        room = TERMINAL._replace(width=width)
-        figure = figure_of(self._shape, names=self._names, elements=self._elements, room=room)
-        return shape_text(figure, glyphs=ASCII if ascii_only else UNICODE, width=width)
+        return self._text(ASCII if ascii_only else UNICODE, max(width, LEAST_COLUMNS))
 
 
 _TYPES = (ElementType.F32, ElementType.F64, ElementType.C64, ElementType.C128)

@@ -1,6 +1,6 @@
 """What a picture of a shape shows, before anyone decides how it looks: panels of cells, and a strip of places.
 
-A panel is a grid of the last two dimensions at fixed coordinates of the others.  A cell is a *place*, a position in
+A panel is a grid of the last two dimensions at fixed coordinates of the others.  A cell shows a *place*, a position in
 the buffer counted in elements.  f32[2,3]{0,1:PD(3,5)} has one panel of 3 x 5 cells, whose first row holds the places
 0 3 6 9 12; the strip holds the places 0..14.  Coordinates run to the end of the last tile.  Padding that has none, such
 as that of the tail, appears only in the strip.
@@ -59,7 +59,7 @@ TERMINAL, PAGE = Room(88, 1, 3), Room(108, 2, 4)
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in the buffer.
+    """A place in the buffer, as a picture shows it.
 
     index   its coordinates; meaningless for padding that has none
     text    what the strip writes: the name or index of the element, or nothing for padding
@@ -117,9 +117,32 @@ class Figure:
                     return level
         return 0
 
+    def borders(self, lines: Sequence[Sequence[Cell | None]]) -> list[list[int | None]]:
+        """The levels of the borders before the first of some lines of cells, between them, and after the last.
+
+        None beside what is left out.  The outer sides are borders of tiles of the outermost level, if there are tiles.
+        """
+        outer = min(len(self.blocks), 1)
+        between = [
+            [self.border(one, other) if one and other else None for one, other in zip(before, after)]
+            for before, after in zip(lines, lines[1:])
+        ]
+        first, last = ([outer if cell else None for cell in line] for line in (lines[0], lines[-1]))
+        return [first, *between, last]
+
     def border_before(self, place: int) -> int:
         """The level of the tiles that begin at a place of the buffer, as in `border`."""
         return next((level for level, block in enumerate(self.blocks, 1) if place % block == 0), 0)
+
+    @property
+    def grid_cells(self) -> list[Cell]:
+        """The cells of all panels."""
+        return [cell for panel in self.panels if panel for row in panel.rows for cell in row if cell]
+
+    @property
+    def strip_cells(self) -> list[Cell]:
+        """The cells of the strip."""
+        return [cell for cell in self.strip if cell]
 
     @property
     def is_whole(self) -> bool:
@@ -137,15 +160,9 @@ def figure_of(
 ) -> Figure:
     """The picture of a shape.
 
-    Parameters
-    ----------
-    shape : Shape
-    names : sequence of str, optional
-        A name for every dimension.
-    elements : sequence, optional
-        A text for every element, in row-major order.  Of more than 8 characters, the first 6 and two dots are shown.
-    room : Room, optional
-        How much it may take.
+    names      a name for every dimension
+    elements   a text for every element, in row-major order; of more than 8 characters, 6 and two dots are shown
+    room       how much it may take
     """
     labels = named_dimensions(names, shape.rank, shape) if shape.rank <= MOST_DIMENSIONS else ()
     labels = tuple(clipped(label, _LONGEST_LABEL, "..") for label in labels)
@@ -167,8 +184,8 @@ def _reason(shape: Shape) -> str:
     return "" if shape.buffer_size else "no places"
 
 
-class Places:
-    """The cells of a shape's places."""
+class Cells:
+    """The cells for the places of a shape's buffer."""
 
     def __init__(self, shape: Shape, elements: Sequence[object] = ()):
         self.shape, self.elements = shape, elements
@@ -176,15 +193,15 @@ class Places:
         self.blocks = tile_blocks(shape)
         self.row = row_length(self.table)
         self.widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
-        several = [block for block in self.blocks if block < shape.buffer_size]
-        self.color_length = several[0] if several else self.row
-        self.has_numbers = len(_index_text([size - 1 for size in shape.dimensions])) > _LONGEST_INDEX
+        self.color_length = next((block for block in self.blocks if block < shape.buffer_size), self.row)
+        longest_index = len(_index_text([size - 1 for size in shape.dimensions]))
+        self.has_numbers = not len(elements) and longest_index > _LONGEST_INDEX
 
     def at_index(self, index: tuple[int, ...]) -> Cell:
         is_element = all(i < size for i, size in zip(index, self.shape.dimensions))
         return self._cell(int(self.table.linear_of(index)), index, is_element)
 
-    def at_cell(self, panel: tuple[int, ...], row: int | None, column: int | None) -> Cell | None:
+    def in_panel(self, panel: tuple[int, ...], row: int | None, column: int | None) -> Cell | None:
         """The cell of a panel; None if its row or its column is left out."""
         if row is None or column is None:
             return None
@@ -204,40 +221,39 @@ class Places:
 
 
 def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], room: Room) -> Figure:
-    places = Places(shape, elements)
-    panels, rows, columns = _shown(places, labels, room)
+    cells = Cells(shape, elements)
+    panels, rows, columns = _shown(cells, labels, room)
 
     def panel(index: tuple[int, ...]) -> Panel:
-        cells = (tuple(places.at_cell(index, row, column) for column in columns) for row in rows)
-        return Panel(index, tuple(cells))
+        return Panel(index, tuple(tuple(cells.in_panel(index, row, column) for column in columns) for row in rows))
 
-    wanted = wanted_places(places.table, places.blocks, places.row)
+    wanted = wanted_places(cells.table, cells.blocks, cells.row)
     strip = chosen(shape.buffer_size, wanted, MOST_PLACES, 1, 1)
     return Figure(
         shape,
         labels,
-        places.widths,
+        cells.widths,
         rows,
         columns,
         tuple(index if index is None else panel(index) for index in panels),
-        tuple(place if place is None else places.at_place(place) for place in strip),
-        places.blocks,
-        places.color_length,
-        _fastest(places.table),
+        tuple(place if place is None else cells.at_place(place) for place in strip),
+        cells.blocks,
+        cells.color_length,
+        _fastest(cells.table),
         bool(len(elements)),
-        places.has_numbers and not len(elements),
+        cells.has_numbers,
     )
 
 
 def _shown(
-    places: Places, labels: tuple[str, ...], room: Room
+    cells: Cells, labels: tuple[str, ...], room: Room
 ) -> tuple[list[tuple[int, ...] | None], tuple[int | None, ...], tuple[int | None, ...]]:
     """The coordinates of the panels, of the rows and of the columns; None for what is left out.
 
     All of a small array; corners and the edges of tiles of a larger one, as far as there is room.
     """
-    shape, widths, rank = places.shape, places.widths, places.shape.rank
-    edges = {dim: tile_edges(places.table, dim, size, places.blocks) for dim, size in enumerate(widths)}
+    shape, widths, rank = cells.shape, cells.widths, cells.shape.rank
+    edges = {dim: tile_edges(cells.table, dim, width, cells.blocks) for dim, width in enumerate(widths)}
     whole = product(widths) <= _WHOLE_CELLS
     order = [dim for dim in shape.layout.minor_to_major if dim < rank - 2]
     panels = chosen_panels(widths[:-2], order, edges, MOST_PANELS if whole else room.panels)
@@ -248,8 +264,8 @@ def _shown(
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
-    elements = places.elements
-    name = LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(each)) for each in elements), default=0)
+    elements = cells.elements
+    name = LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(name)) for name in elements), default=0)
     cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter

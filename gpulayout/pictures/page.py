@@ -91,17 +91,8 @@ output{border-color:#5b6570}
 
 
 def page(figure: Figure, facts: Mapping[str, object]) -> str:
-    """The page of a shape's picture, as HTML.
-
-    Parameters
-    ----------
-    figure : Figure
-        What the picture shows.
-    facts : mapping
-        What stands below the picture as JSON.
-    """
-    cells = [cell for panel in figure.panels if panel for row in panel.rows for cell in row if cell]
-    notes = {cell.place: note(figure, cell) for cell in (*cells, *filter(None, figure.strip))}
+    """The page of a shape's picture, as HTML; the facts stand below it as JSON."""
+    notes = {cell.place: note(figure, cell) for cell in (*figure.grid_cells, *figure.strip_cells)}
     shape = str(figure.shape)
     return _html(shape, shape_svg(figure), notes, facts, f"gpulayout show '{shape}' --html FILE")
 
@@ -115,13 +106,13 @@ def plan_page(figure: PlanFigure, facts: Mapping[str, object]) -> str:
 
 def plan_notes(figure: PlanFigure) -> dict[int, str]:
     """What the page says about every cell, by the numbers that `plan_picture.numbers_of` gives them."""
-    source, target = ({cell.place: cell for cell in side.strip if cell} for side in (figure.source, figure.target))
-    found = {place: f"source: {note(figure.source, cell)}" for place, cell in source.items()}
+    notes = {cell.place: f"source: {note(figure.source, cell)}" for cell in figure.source.strip_cells}
     numbers = numbers_of(figure)
-    found |= {numbers[place]: f"target: {note(figure.target, cell)}" for place, cell in target.items()}
-    for one, other in figure.moves:
-        found[one] = f"{note(figure.source, source[one])} -> target {place_text(figure.target.shape, other)}"
-    return found
+    notes |= {numbers[cell.place]: f"target: {note(figure.target, cell)}" for cell in figure.target.strip_cells}
+    cells = {cell.place: cell for cell in figure.source.strip_cells}
+    for target, source in figure.source_of.items():
+        notes[source] = f"{note(figure.source, cells[source])} -> target {place_text(figure.target.shape, target)}"
+    return notes
 
 
 def _html(title: str, svg: str, notes: Mapping[int, str], facts: Mapping[str, object], command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
@@ -31,13 +32,9 @@ def shape_svg(figure: Figure) -> str:
     """The picture of a shape as SVG text."""
     sheet = Sheet()
     title = shape_title(figure.shape)
-    sheet.text(MARGIN, MARGIN + 12, title, "gl-title gl-ink")
-    y = MARGIN + 32
-    for fact in facts(figure):
-        sheet.text(MARGIN, y, fact, "gl-small gl-muted")
-        y += 16
+    is_fastest = figure.fastest is not None and figure.fastest < figure.shape.rank - 2
+    y = draw_head(sheet, [title], facts(figure))
     if panels := panels_text(figure):
-        is_fastest = figure.fastest is not None and figure.fastest < figure.shape.rank - 2
         sheet.text(MARGIN, y, panels, f"gl-small {'gl-accent' if is_fastest else 'gl-muted'}")
         y += 16
     if figure.reason:
@@ -50,13 +47,23 @@ def shape_svg(figure: Figure) -> str:
     return sheet.svg(title, MARGIN)
 
 
+def draw_head(sheet: Sheet, titles: Sequence[str], facts: Sequence[str]) -> int:
+    """Titles and facts, from the top down; returns where the next line stands."""
+    y = MARGIN + 12
+    for texts, kind, height in ((titles, "gl-title gl-ink", 20), (facts, "gl-small gl-muted", 16)):
+        for text in texts:
+            sheet.text(MARGIN, y, text, kind)
+            y += height
+    return y
+
+
 # ---- the grid ------------------------------------------------------------------------------------------------
 
 
 def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
     """All panels, from `top` down, as many beside each other as fit; returns where they end."""
-    rank, cells = figure.shape.rank, [cell for panel in figure.panels if panel for row in panel.rows for cell in row]
-    width = max(CHARACTER * max(len(_grid_text(figure, cell)) for cell in cells if cell) + 12, LEAST_WIDTH)
+    rank = figure.shape.rank
+    width = max(CHARACTER * max(len(_grid_text(figure, cell)) for cell in figure.grid_cells) + 12, LEAST_WIDTH)
     breadth, height = _spans(figure.columns, width, 0)[-1][1], _spans(figure.rows, CELL_HEIGHT, 0)[-1][1]
     gutter = SMALL_CHARACTER * len(str(max((row for row in figure.rows if row is not None), default=0))) + 8
     gutter *= rank > 1
@@ -91,12 +98,8 @@ def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
 
 def _spans(coordinates: Sequence[int | None], cell: int, start: int) -> _Spans:
     """Where each row or column of a panel begins and ends."""
-    found: _Spans = []
-    for coordinate in coordinates:
-        end = start + (GAP if coordinate is None else cell)
-        found.append((start, end))
-        start = end
-    return found
+    sizes = (GAP if coordinate is None else cell for coordinate in coordinates)
+    return list(itertools.pairwise(itertools.accumulate(sizes, initial=start)))
 
 
 def _grid_text(figure: Figure, cell: Cell) -> str:
@@ -117,7 +120,7 @@ def _draw_panel(sheet: Sheet, figure: Figure, panel: Panel, xs: _Spans, ys: _Spa
     for (y, bottom), row, cells in zip(ys, figure.rows, panel.rows):
         for (x, right), column, cell in zip(xs, figure.columns, cells):
             if cell:
-                draw_cell(sheet, figure, cell, (x, y, right - x, bottom - y), _grid_text(figure, cell))
+                draw_cell(sheet, figure, cell, (x, y, right - x, bottom - y), _grid_text(figure, cell), cell.place)
             else:
                 mark = "⋱" if row is None and column is None else "⋮" if row is None else "…"
                 sheet.text((x + right) // 2, (y + bottom) // 2 + 4, mark, "gl-muted", "middle")
@@ -125,26 +128,27 @@ def _draw_panel(sheet: Sheet, figure: Figure, panel: Panel, xs: _Spans, ys: _Spa
     _draw_borders(sheet, _grid_borders(figure, panel, xs, ys))
 
 
-def draw_cell(sheet: Sheet, figure: Figure, cell: Cell, box: tuple[int, int, int, int], text: str) -> None:
-    """An element in the colour of its tile or row, or hatched padding."""
-    sheet.cell(box, cell.place, tip(figure, cell), text, cell.color % COLORS if cell.is_element else None)
+def draw_cell(sheet: Sheet, figure: Figure, cell: Cell, box: tuple[int, int, int, int], text: str, number: int) -> None:
+    """An element in the colour of its tile or row, or hatched padding; cells with one number light up together."""
+    sheet.cell(box, number, tip(figure, cell), text, cell.color % COLORS if cell.is_element else None)
+
+
+def strip_text(figure: Figure, cell: Cell) -> str:
+    """What the strip writes: the name or index of an element, or the number that fills padding."""
+    return cell.text if cell.is_element else padding_mark(figure.shape)
 
 
 def _grid_borders(figure: Figure, panel: Panel, xs: _Spans, ys: _Spans) -> _Segments:
-    """The borders of tiles in a panel, by level.  An outer side is a border too, unless something is left out there."""
-    found: _Segments = {}
+    """The borders of tiles in a panel, by level."""
+    segments: _Segments = {}
     for lines_of_cells, along, across in ((panel.rows, xs, ys), (tuple(zip(*panel.rows)), ys, xs)):
-        nothing = (None,) * len(along)
         edges = [*(start for start, _ in across), across[-1][1]]
-        for edge, before, after in zip(edges, (nothing, *lines_of_cells), (*lines_of_cells, nothing)):
-            for (start, end), one, other in zip(along, before, after):
-                level = figure.border(one, other)
-                if edge in (edges[0], edges[-1]):
-                    level = 1 if figure.blocks and (one or other) else 0
+        for edge, levels in zip(edges, figure.borders(lines_of_cells)):
+            for (start, end), level in zip(along, levels):
                 if level:
                     segment = (start, edge, end, edge) if along is xs else (edge, start, edge, end)
-                    found.setdefault(level, []).append(segment)
-    return found
+                    segments.setdefault(level, []).append(segment)
+    return segments
 
 
 def _draw_borders(sheet: Sheet, borders: _Segments) -> None:
@@ -202,8 +206,7 @@ def _draw_span(sheet: Sheet, figure: Figure, dim: int, spans: _Spans, at: int) -
 
 def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     """The places of the buffer in order, in lines; returns where they end."""
-    width, number = strip_width(figure), padding_mark(figure.shape)
-    x, y = MARGIN, top
+    width, x, y = strip_width(figure), MARGIN, top
     foot = 22 if figure.shape.is_packed else 0
     borders: _Segments = {}
     sheet.open("gl-strip")
@@ -213,7 +216,7 @@ def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
             x, y = MARGIN, y + 24 + CELL_HEIGHT + foot
         if cell:
             sheet.text(x + width // 2, y + 10, str(cell.place), "gl-small gl-muted", "middle")
-            draw_cell(sheet, figure, cell, (x, y + 14, width, CELL_HEIGHT), cell.text if cell.is_element else number)
+            draw_cell(sheet, figure, cell, (x, y + 14, width, CELL_HEIGHT), strip_text(figure, cell), cell.place)
             _add_sides(figure, borders, cell, (x, y + 14, width))
             if foot:
                 _draw_byte(sheet, figure, cell, x, y + 14 + CELL_HEIGHT, width)
@@ -227,9 +230,8 @@ def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
 
 def strip_width(figure: Figure) -> int:
     """Pixels across a place of the strip."""
-    number = padding_mark(figure.shape)
-    cells = [cell for cell in figure.strip if cell]
-    longest = max(len(cell.text if cell.is_element else number) for cell in cells)
+    cells = figure.strip_cells
+    longest = max(len(strip_text(figure, cell)) for cell in cells)
     return max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, LEAST_WIDTH)
 
 
@@ -238,10 +240,10 @@ def _add_sides(figure: Figure, borders: _Segments, cell: Cell, at: tuple[int, in
     if not figure.blocks:
         return
     x, y, width = at
-    for side, place in ((x, cell.place), (x + width, cell.place + 1)):
+    for edge, place in ((x, cell.place), (x + width, cell.place + 1)):
         level = 1 if place == figure.shape.buffer_size else figure.border_before(place)
         if level:
-            borders.setdefault(level, []).append((side, y, side, y + CELL_HEIGHT))
+            borders.setdefault(level, []).append((edge, y, edge, y + CELL_HEIGHT))
     for edge in (y, y + CELL_HEIGHT):
         borders.setdefault(1, []).append((x, edge, x + width, edge))
 

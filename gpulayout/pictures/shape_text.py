@@ -60,26 +60,20 @@ ASCII = Glyphs("".join(_ascii_junction(n // 27, n // 9 % 3, n // 3 % 3, n % 3) f
 def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """The whole picture: facts, grid, memory, and what the marks mean."""
     title, *more = str(figure.shape), *facts(figure)[:1]
-    lines = [clipped(title, width), *_wrapped(more, width)]
+    lines = [clipped(title, width), *wrapped(more, width)]
     if figure.reason:
         return "\n".join([*lines, f"({figure.reason})"])
-    marks = [
-        f"{_sample(mark.kind, figure, glyphs)} {mark.text}".strip() for mark in legend(figure) if mark.kind != "color"
-    ]
+    samples = {f"gl-tile{level}": glyphs.junctions[30 * _weight(figure, level)] for level in (1, 2)}
+    samples["padding"] = glyphs.hatch
+    marks = [f"{samples.get(mark.kind, '')} {mark.text}".strip() for mark in legend(figure) if mark.kind != "color"]
     grid = draw_grid(figure, glyphs=glyphs, width=width)
     strip = draw_strip(figure, pad=padding_mark(figure.shape, glyphs.ellipsis), glyphs=glyphs, width=width)
-    return "\n".join([*lines, "", grid, "", strip, *_wrapped(marks, width)])
+    return "\n".join([*lines, "", grid, "", strip, *wrapped(marks, width)])
 
 
-def _wrapped(texts: Iterable[str], width: int) -> list[str]:
+def wrapped(texts: Iterable[str], width: int) -> list[str]:
     """Texts in lines that fit."""
     return [line for text in texts for line in textwrap.wrap(text, width)]
-
-
-def _sample(kind: str, figure: Figure, glyphs: Glyphs) -> str:
-    """What a mark of the legend looks like."""
-    weight = {"gl-tile1": _weight(figure, 1), "gl-tile2": _weight(figure, 2)}
-    return glyphs.hatch if kind == "padding" else glyphs.junctions[30 * weight[kind]] if kind in weight else ""
 
 
 def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
@@ -88,10 +82,10 @@ def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL
         return f"({figure.reason})"
     arrows = {figure.shape.rank - 1: glyphs.right, figure.shape.rank - 2: glyphs.down}
     lines = [size_text(figure, dim).replace(":", f" {arrow}", 1) for dim, arrow in sorted(arrows.items()) if dim >= 0]
-    lines = _wrapped((panels_text(figure), *lines), width)
+    lines = wrapped((panels_text(figure), *lines), width)
     lines += [""] if lines else []
-    cells = [cell for panel in figure.panels if panel for row in panel.rows for cell in row if cell]
-    width_of_cell = 1 + max(len(cell.text) * figure.has_names + len(str(cell.place)) for cell in cells)
+    names = (len(cell.text) * figure.has_names + len(str(cell.place)) for cell in figure.grid_cells)
+    width_of_cell = 1 + max(names)
     for panel in figure.panels:
         if panel is None:
             lines.append(glyphs.ellipsis)
@@ -105,21 +99,20 @@ def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL
 def _panel(figure: Figure, panel: Panel, width: int, glyphs: Glyphs) -> list[str]:
     """One grid with its coordinates."""
     rank = figure.shape.rank
-    names = ("", "", *figure.labels)[-2:]
-    sides = ["" if rank < 2 else glyphs.ellipsis if row is None else str(row) for row in figure.rows]
-    gutter = len(names[0]) + max(map(len, sides)) + 1 if rank > 1 else len(names[1])
-    sides = [names[0] + sides[0].rjust(gutter - len(names[0])), *(side.rjust(gutter) for side in sides[1:])]
+    down, across = ("", "", *figure.labels)[-2:]
+    numbers = ["" if rank < 2 else glyphs.ellipsis if row is None else str(row) for row in figure.rows]
+    gutter = len(down) + max(map(len, numbers)) + 1 if rank > 1 else len(across)
+    numbers = [down + numbers[0].rjust(gutter - len(down)), *(number.rjust(gutter) for number in numbers[1:])]
     widths = [1 if column is None else width for column in figure.columns]
     texts = [
         [_box(figure, cell, width, glyphs) if cell else glyphs.ellipsis.center(wide) for cell, wide in zip(row, widths)]
         for row in panel.rows
     ]
-    drawn = boxes(texts, [_walls(figure, row) for row in panel.rows], _floors(figure, panel), glyphs)
+    lines = boxes(texts, _walls(figure, panel.rows), _floors(figure, panel.rows), numbers, glyphs)
     header = " ".join(
         (glyphs.ellipsis if column is None else str(column)).rjust(wide) for column, wide in zip(figure.columns, widths)
     )
-    lines = [(" " * gutter if number is None else sides[number]) + line.rstrip() for number, line in drawn]
-    return [f"{names[1].rjust(gutter)} {header}", *lines] if rank else lines
+    return [f"{across.rjust(gutter)} {header}", *lines] if rank else lines
 
 
 def _box(figure: Figure, cell: Cell, width: int, glyphs: Glyphs) -> str:
@@ -133,36 +126,23 @@ def _box(figure: Figure, cell: Cell, width: int, glyphs: Glyphs) -> str:
 # ---- borders -------------------------------------------------------------------------------------------------
 
 
-def _weight(figure: Figure, level: int) -> int:
-    """How heavy the border between tiles of a level is: 1 for the outermost; 0 is that between cells of one tile."""
+def _weight(figure: Figure, level: int | None) -> int:
+    """How heavy a border of `Figure.borders` is: 0 is between cells of one tile, None where something is left out."""
     if level == 1:
         return HEAVY
-    return LIGHT if level or len(figure.blocks) < 2 else BLANK
+    return BLANK if level is None or (not level and len(figure.blocks) > 1) else LIGHT
 
 
-def _wall(figure: Figure, one: Cell | None, other: Cell | None) -> int:
-    """The border between neighbours in a row; none where something is left out."""
-    return _weight(figure, figure.border(one, other)) if one and other else BLANK
+def _walls(figure: Figure, rows: Sequence[Sequence[Cell | None]]) -> list[tuple[int, ...]]:
+    """The borders beside the cells of every row."""
+    return list(zip(*([_weight(figure, level) for level in wall] for wall in figure.borders(list(zip(*rows))))))
 
 
-def _side(figure: Figure, cell: Cell | None) -> int:
-    """The border on an outer side; none where something is left out."""
-    return BLANK if cell is None else HEAVY if figure.blocks else LIGHT
-
-
-def _walls(figure: Figure, row: Sequence[Cell | None]) -> list[int]:
-    between = [_wall(figure, one, other) for one, other in zip(row, row[1:])]
-    return [_side(figure, row[0]), *between, _side(figure, row[-1])]
-
-
-def _floors(figure: Figure, panel: Panel) -> list[list[int]]:
+def _floors(figure: Figure, rows: Sequence[Sequence[Cell | None]]) -> list[list[int]]:
     """The borders above every row and below the last; cells of one tile have none between them."""
-    between = [
-        [_weight(figure, level) if (level := figure.border(one, other)) else BLANK for one, other in zip(above, below)]
-        for above, below in zip(panel.rows, panel.rows[1:])
-    ]
-    first, last = ([_side(figure, cell) for cell in panel.rows[row]] for row in (0, -1))
-    return [first, *between, last]
+    first, *between, last = figure.borders(rows)
+    floors = [first, *([level or None for level in floor] for floor in between), last]
+    return [[_weight(figure, level) for level in floor] for floor in floors]
 
 
 # ---- memory --------------------------------------------------------------------------------------------------
@@ -175,8 +155,8 @@ def draw_strip(figure: Figure, *, pad: str = "", glyphs: Glyphs = UNICODE, width
     """
     if figure.reason:
         return f"({figure.reason})"
-    cells = [cell for cell in figure.strip if cell]
-    wide = max(max(len(cell.text), len(str(cell.place)), len(pad) * (not cell.is_element)) for cell in cells)
+    texts = ((cell.text, str(cell.place), "" if cell.is_element else pad) for cell in figure.strip_cells)
+    wide = max(len(text) for cell in texts for text in cell)
     lines: list[str] = []
     line: list[Cell | None] = []
     room = width - len("place") - 1
@@ -199,25 +179,16 @@ def _strip_line(figure: Figure, cells: Sequence[Cell | None], wide: int, pad: st
     def numbers(name: str, texts: Sequence[str]) -> str:
         return " ".join([name, *(text.rjust(wide if cell else 1) for cell, text in zip(cells, texts))]).rstrip()
 
-    def edge(cell: Cell | None, place: int) -> int:
-        """The border beside the first or the last place of a line."""
-        return BLANK if cell is None else HEAVY if figure.border_before(place) == 1 else LIGHT
+    def edge(cell: Cell | None, step: int) -> int:
+        """The border before a place at an end of the line, or with a step of 1 after it."""
+        return BLANK if cell is None else HEAVY if figure.border_before(cell.place + step) == 1 else LIGHT
 
-    first, last = cells[0], cells[-1]
-    walls = [
-        edge(first, first.place if first else 0),
-        *(_wall(figure, one, other) for one, other in zip(cells, cells[1:])),
-        edge(last, last.place + 1 if last else 0),
-    ]
-    sides = [_side(figure, cell) for cell in cells]
-    drawn = boxes([[box(cell) for cell in cells]], [walls], [sides, sides], glyphs)
+    walls = [edge(cells[0], 0), *_walls(figure, [cells])[0][1:-1], edge(cells[-1], 1)]
     lines = [numbers("place", [glyphs.ellipsis if cell is None else str(cell.place) for cell in cells])]
-    lines += [" " * len("place") + line.rstrip() for _, line in drawn]
-    bits = figure.shape.bits_per_element
+    lines += boxes([[box(cell) for cell in cells]], [walls], _floors(figure, [cells]), [" " * len("place")], glyphs)
     if figure.shape.is_packed:
-        starts = [cell is not None and cell.place * bits % 8 == 0 for cell in cells]
-        texts = [str(cell.place * bits // 8) if cell and start else "" for cell, start in zip(cells, starts)]
-        lines.append(numbers("byte ", texts))
+        bits = [cell.place * figure.shape.bits_per_element if cell else 1 for cell in cells]
+        lines.append(numbers("byte ", ["" if bit % 8 else str(bit // 8) for bit in bits]))
     return lines
 
 
@@ -228,9 +199,10 @@ def boxes(
     texts: Sequence[Sequence[str]],
     walls: Sequence[Sequence[int]],
     floors: Sequence[Sequence[int]],
+    margins: Sequence[str],
     glyphs: Glyphs,
-) -> list[tuple[int | None, str]]:
-    """Lines with the number of the row in each, or None for a border between rows; a border of blanks is left out.
+) -> list[str]:
+    """The lines of rows and of the borders between them; a border of blanks is left out.
 
     With heavy borders around tiles of 2 x 2:
 
@@ -242,23 +214,22 @@ def boxes(
     texts    row by row; the texts of a column have one length
     walls    for every row the weights of its vertical borders, one more than columns
     floors   the weights of the horizontal borders above every row and below the last, one for each column
+    margins  what stands before every row, of one length
 
-    >>> [line for _, line in boxes([["a", "b"]], [[1, 1, 1]], [[1, 1], [1, 1]], ASCII)]
-    ['+-+-+', '|a|b|', '+-+-+']
+    >>> boxes([["a", "b"]], [[1, 1, 1]], [[1, 1], [1, 1]], ["y"], ASCII)
+    [' +-+-+', 'y|a|b|', ' +-+-+']
     """
     blank = [BLANK] * (len(texts[0]) + 1)
-    found: list[tuple[int | None, str]] = []
+    lines = []
     for number, floor in enumerate(floors):
         if any(floor):
             above = walls[number - 1] if number else blank
             below = walls[number] if number < len(walls) else blank
-            found.append((None, _border(texts[0], above, floor, below, glyphs)))
+            lines.append(" " * len(margins[0]) + _border(texts[0], above, floor, below, glyphs).rstrip())
         if number < len(texts):
-            line = "".join(
-                glyphs.junctions[30 * wall] + text for wall, text in zip(walls[number], (*texts[number], ""))
-            )
-            found.append((number, line))
-    return found
+            row = (glyphs.junctions[30 * wall] + text for wall, text in zip(walls[number], (*texts[number], "")))
+            lines.append(margins[number] + "".join(row).rstrip())
+    return lines
 
 
 def _border(

@@ -7,6 +7,7 @@ What is left out is None in the list.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpulayout.layout.checks import product
@@ -25,14 +26,10 @@ def tile_blocks(shape: Shape) -> tuple[int, ...]:
 
     A tile that a later `*` joins with others is no block of memory any more, and is left out.
     """
-    sizes, tiles = shape.physical_dimensions, shape.layout.tiles
-    ends, places = set(), 1
-    for size in reversed(sizes):
-        places *= size
-        ends.add(places)
-    found = [cuts(tile.sizes, tiles[level + 1 :]).sizes for level, tile in enumerate(tiles)]
-    blocks = {product(sizes) for sizes in found}
-    return tuple(sorted((block for block in blocks if block in ends and block > 1), reverse=True))
+    tiles = shape.layout.tiles
+    blocks = {product(cuts(tile.sizes, tiles[level + 1 :]).sizes) for level, tile in enumerate(tiles)}
+    blocks &= set(itertools.accumulate(reversed(shape.physical_dimensions), operator.mul))
+    return tuple(sorted((block for block in blocks if block > 1), reverse=True))
 
 
 def row_length(table: StrideTable) -> int:
@@ -55,13 +52,15 @@ def tile_edges(table: StrideTable, dim: int, width: int, blocks: Iterable[int]) 
     """
     candidates = [point for point in _digit_ends(table)[dim] if point < width]
 
-    def place(coordinate: int) -> int:
-        return int(table.linear_of([coordinate if d == dim else 0 for d in range(len(table.dimensions))]))
-
-    edges = []
+    edges: list[int] = []
     for block in blocks:
-        edges += [c for c in candidates if place(c - 1) // block != place(c) // block][:1]
+        edges += [c for c in candidates if place_at(table, dim, c - 1) // block != place_at(table, dim, c) // block][:1]
     return list(dict.fromkeys(edges))[:2]
+
+
+def place_at(table: StrideTable, dim: int, coordinate: int) -> int:
+    """The place at a coordinate of one dimension and 0 in all others."""
+    return int(table.linear_of([coordinate if other == dim else 0 for other in range(len(table.dimensions))]))
 
 
 def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) -> list[int | None]:
@@ -76,9 +75,13 @@ def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) ->
     """
     if width * cell <= room:
         return list(range(width))
+
+    def length(points: Iterable[int]) -> int:
+        return sum(gap if point is None else cell for point in with_gaps(points, width))
+
     kept: set[int] = set()
     for point in wanted:
-        if 0 <= point < width and (not kept or _length(kept | {point}, width, cell, gap) <= room):
+        if 0 <= point < width and (not kept or length(kept | {point}) <= room):
             kept.add(point)
     return list(with_gaps(kept, width))
 
@@ -89,10 +92,9 @@ def wanted_coordinates(width: int, size: int, edges: Sequence[int]) -> list[int]
     width, size   with and without padding
     edges         from `tile_edges`
     """
-    found = [*(c for edge in edges[:1] for c in (edge - 1, edge)), 0, width - 1]
-    found += [size - 1, size] if size < width else []
-    found += [c for edge in edges[1:] for c in (edge - 1, edge)]
-    return [*found, 1, 2, width - 2, 3]
+    beside = [coordinate for edge in edges for coordinate in (edge - 1, edge)]
+    at_end = [size - 1, size] if size < width else []
+    return [*beside[:2], 0, width - 1, *at_end, *beside[2:], 1, 2, width - 2, 3]
 
 
 def chosen_panels(
@@ -115,7 +117,7 @@ def chosen_panels(
     if product(widths) <= most:
         return list(itertools.product(*map(range, widths)))
     order = [dim for dim in order if widths[dim] > 1]
-    at_edges = [step(dim, edge + side) for dim in order for edge in edges.get(dim, ())[:1] for side in (-1, 0)]
+    at_edges = [step(dim, point) for dim in order for edge in edges.get(dim, ())[:1] for point in (edge - 1, edge)]
     wanted = [*at_edges[:2], first, tuple(width - 1 for width in widths), *at_edges, *(step(dim, 1) for dim in order)]
     kept = {row_major_number(panel, widths): panel for panel in list(dict.fromkeys(wanted))[:most]}
     return [None if number is None else kept[number] for number in with_gaps(kept, product(widths))]
@@ -136,13 +138,10 @@ def row_major_number(index: Iterable[int], sizes: Iterable[int]) -> int:
 def wanted_places(table: StrideTable, blocks: Sequence[int], row: int) -> list[int]:
     """The places of the buffer that say most, most telling first: ends of tiles and rows, and the first padding."""
     ends = [*blocks[:1], row, *blocks[1:2]]
-    padded = [
-        int(table.linear_of([size if d == dim else 0 for d in range(len(table.dimensions))]))
-        for dim, size in enumerate(table.dimensions)
-    ]
-    ends += sorted(place for place in padded if place < table.buffer_size and table.is_padding(place))[:1]
-    found = [0, table.buffer_size - 1, *(end - 1 + step for end in ends for step in (0, 1))]
-    return [*found, 1, 2, 3, *(end + step for end in ends for step in (-2, 1, -3, 2)), 4, 5, table.buffer_size - 2]
+    past_sizes = [place_at(table, dim, size) for dim, size in enumerate(table.dimensions)]
+    ends += sorted(place for place in past_sizes if place < table.buffer_size and table.is_padding(place))[:1]
+    beside, near = ([end + step for end in ends for step in steps] for steps in ((-1, 0), (-2, 1, -3, 2)))
+    return [0, table.buffer_size - 1, *beside, 1, 2, 3, *near, 4, 5, table.buffer_size - 2]
 
 
 def _digit_ends(table: StrideTable) -> list[list[int]]:
@@ -151,22 +150,16 @@ def _digit_ends(table: StrideTable) -> list[list[int]]:
     Numbers are composed from the values before them, so the last one comes first.  Deep tiles would double the values
     at every level, hence the limit.
     """
-    found: list[list[int]] = [[] for _ in table.sizes]
-    rank = len(table.dimensions)
-    for value in range(len(found) - 1, -1, -1):
+    ends_of: list[list[int]] = [[] for _ in table.sizes]
+    for value in reversed(range(len(ends_of))):
         ends = {1}
-        for into, digits in enumerate((*table.numbers, table.digits), rank):
+        for into, digits in enumerate((*table.numbers, table.digits), len(table.dimensions)):
             for dim, step, extent, stride in digits:
                 if dim == value:
                     ends |= {step, step * extent}
-                    ends |= {-(-end // stride) * step for end in (found[into] if into < len(found) else ())}
-        found[value] = sorted(ends)[:_MOST_ENDS]
-    return found
-
-
-def _length(points: Iterable[int], width: int, cell: int, gap: int) -> int:
-    """What a list takes when drawn, with its gaps."""
-    return sum(gap if point is None else cell for point in with_gaps(points, width))
+                    ends |= {-(-end // stride) * step for end in (ends_of[into] if into < len(ends_of) else ())}
+        ends_of[value] = sorted(ends)[:_MOST_ENDS]
+    return ends_of
 
 
 def with_gaps(points: Iterable[int], width: int) -> Iterator[int | None]:

@@ -100,18 +100,18 @@ def lines(segments: Iterable[tuple[int, int, int, int]]) -> str:
     """
     rows: dict[tuple[bool, int], list[tuple[int, int]]] = {}
     for x, y, to_x, to_y in segments:
-        key, span = ((True, y), (x, to_x)) if y == to_y else ((False, x), (y, to_y))
+        key, span = ((True, x), (y, to_y)) if y != to_y else ((False, y), (x, to_x))
         rows.setdefault(key, []).append(span)
-    found = []
-    for (horizontal, at), spans in sorted(rows.items(), key=lambda item: (not item[0][0], item[0][1])):
+    data = ""
+    for (is_vertical, at), spans in sorted(rows.items()):
         joined: list[tuple[int, int]] = []
         for low, high in sorted(spans):
             if joined and low <= joined[-1][1]:
                 joined[-1] = joined[-1][0], max(joined[-1][1], high)
             else:
                 joined.append((low, high))
-        found += [f"M{low} {at}H{high}" if horizontal else f"M{at} {low}V{high}" for low, high in joined]
-    return "".join(found)
+        data += "".join(f"M{at} {low}V{high}" if is_vertical else f"M{low} {at}H{high}" for low, high in joined)
+    return data
 
 
 # ---- the look ------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ _FORMS = (
     (".gl-tile1", "stroke-width:3;stroke-linecap:square"),
     (".gl-tile2", "stroke-width:1.5"),
 )
-# The names in braces are those of a look.
+# The names in braces are those of colours.
 _PAINTS = (
     (".gl-page", "fill:{page}"),
     (".gl-ink", "fill:{ink}"),
@@ -146,32 +146,27 @@ _PAINTS = (
 )
 
 
-def _look(*, fills: str, strokes: str, **named: str) -> dict[str, str]:
-    """A name for every colour of a look."""
-    fill_names = {f"fill{number}": fill for number, fill in enumerate(fills.split())}
-    return named | fill_names | {f"stroke{number}": stroke for number, stroke in enumerate(strokes.split())}
-
-
-_LIGHT = _look(
-    page="#ffffff",
-    ink="#1f2328",
-    muted="#59636e",
-    line="#b6bec7",
-    accent="#0969da",
-    blank="#f6f8fa",
-    fills="#dbeafe #dcfce7 #fef3c7 #fce7f3 #e9e5fd #cff5f9",
-    strokes="#2563eb #15803d #a16207 #be185d #6d28d9 #0e7490",
-)
-_DARK = _look(
-    page="#0d1117",
-    ink="#e6edf3",
-    muted="#9aa4af",
-    line="#5b6570",
-    accent="#58a6ff",
-    blank="#161b22",
-    fills="#1d3b66 #164a2e #524012 #57243f #3c2f6b #104a52",
-    strokes="#60a5fa #4ade80 #facc15 #f472b6 #a78bfa #22d3ee",
-)
+# The colours of a light look and of a dark one, by name.
+_COLORS = {
+    "page": ("#ffffff", "#0d1117"),
+    "ink": ("#1f2328", "#e6edf3"),
+    "muted": ("#59636e", "#9aa4af"),
+    "line": ("#b6bec7", "#5b6570"),
+    "accent": ("#0969da", "#58a6ff"),
+    "blank": ("#f6f8fa", "#161b22"),
+    "fill0": ("#dbeafe", "#1d3b66"),
+    "fill1": ("#dcfce7", "#164a2e"),
+    "fill2": ("#fef3c7", "#524012"),
+    "fill3": ("#fce7f3", "#57243f"),
+    "fill4": ("#e9e5fd", "#3c2f6b"),
+    "fill5": ("#cff5f9", "#104a52"),
+    "stroke0": ("#2563eb", "#60a5fa"),
+    "stroke1": ("#15803d", "#4ade80"),
+    "stroke2": ("#a16207", "#facc15"),
+    "stroke3": ("#be185d", "#f472b6"),
+    "stroke4": ("#6d28d9", "#a78bfa"),
+    "stroke5": ("#0e7490", "#22d3ee"),
+}
 
 
 def style(body: str) -> str:
@@ -181,15 +176,15 @@ def style(body: str) -> str:
     '.gl-page{fill:#ffffff}@media(prefers-color-scheme:dark){.gl-page{fill:#0d1117}}'
     """
     used = set(re.findall(r"gl-\w+", " ".join(re.findall(r'class="([^"]*)"', body))))
-    light, dark = (_rules(_PAINTS, used, look) for look in (_LIGHT, _DARK))
-    return f"{_rules(_FORMS, used, {})}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+    light, dark = (_rules(_PAINTS, used, dict(zip(_COLORS, colors))) for colors in zip(*_COLORS.values()))
+    return f"{_rules(_FORMS, used)}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
-def _rules(rules: Sequence[tuple[str, str]], used: set[str], look: Mapping[str, str]) -> str:
+def _rules(rules: Sequence[tuple[str, str]], used: set[str], colors: Mapping[str, str] | None = None) -> str:
     """The rules of which some selector names only used classes, without its other selectors."""
-    found = []
+    text = ""
     for selectors, declarations in rules:
         kept = [selector for selector in selectors.split(",") if set(re.findall(r"gl-\w+", selector)) <= used]
         if kept:
-            found.append(f"{','.join(kept)}{{{declarations.format_map(look) if look else declarations}}}")
-    return "".join(found)
+            text += f"{','.join(kept)}{{{declarations.format_map(colors) if colors else declarations}}}"
+    return text

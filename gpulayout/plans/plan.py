@@ -358,9 +358,9 @@ class Plan(PlanValue):
              │0│3│1│4│2│5│
              └─┴─┴─┴─┴─┴─┘
         """
-        from gpulayout.pictures.plan_picture import PlanPicture
+        from gpulayout.pictures.plan_picture import plan_picture
 
-        return PlanPicture(self.source, self.target, picture_facts(self.pieces, self.request.stages), self.names)
+        return plan_picture(self.source, self.target, picture_facts(self.pieces, self.request.stages), self.names)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""

@@ -48,9 +48,9 @@ def check_moves(plan, figure):
     """Arrows join the places of the same element; every element of a shown place of the target has one."""
     source, target = numbers(plan.source), numbers(plan.target)
     shown = [[cell.place for cell in side.strip if cell] for side in (figure.source, figure.target)]
-    for one, other in figure.moves:
+    for other, one in figure.source_of.items():
         assert source[one] == target[other] >= 0 and one in shown[0] and other in shown[1]
-    assert [other for _, other in figure.moves] == [place for place in shown[1] if target[place] >= 0]
+    assert list(figure.source_of) == [place for place in shown[1] if target[place] >= 0]
     for side, known in ((figure.source, source), (figure.target, target)):
         assert all(cell.is_element == (known[cell.place] >= 0) for cell in side.strip if cell)
         if side.shape.buffer_size <= WHOLE_PLACES and None not in side.strip:

@@ -195,8 +195,8 @@ def test_junctions_have_the_arms_of_their_number():
 
 
 def test_a_border_of_blanks_is_left_out():
-    lines = boxes([["a", "b"], ["c", "d"]], [[1, 0, 1]] * 2, [[1, 1], [0, 0], [1, 1]], UNICODE)
-    assert lines == [(None, "┌───┐"), (0, "│a b│"), (1, "│c d│"), (None, "└───┘")]
+    lines = boxes([["a", "b"], ["c", "d"]], [[1, 0, 1]] * 2, [[1, 1], [0, 0], [1, 1]], ["y", "z"], UNICODE)
+    assert lines == [" ┌───┐", "y│a b│", "z│c d│", " └───┘"]
 
 
 def test_the_room_of_a_terminal_is_what_the_readme_shows():

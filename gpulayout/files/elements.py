@@ -1,8 +1,8 @@
 """The elements of an open file, read or written in parts: of an array, of a buffer, or of a tensor of a model.
 
 No byte of a file is mapped.  A file that is mapped kills the process if it becomes shorter; here that is an error with
-numbers.  Any thread reads and writes at any offset: `os.preadv` and `os.pwritev` take it as an argument.  Where they are
-missing, as on Windows, an open file has one offset, and threads take turns.
+numbers.  Any thread reads and writes at any offset: `os.preadv` and `os.pwritev` take it as an argument.  Where they
+are missing, as on Windows, an open file has one offset, and threads take turns.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Elements:
         for begin, end, offset in _stretches(start, len(part), self.header.nbytes, self.parts):
             write_at(self.stream, part[begin:end], self.offset + offset, self.header.name)
 
-    # The native engine moves runs without Python's lock.  Those that it cannot move are for the two methods above, which
-    # also say what is wrong with them.
+    # The native engine moves runs without Python's lock.  Those that it cannot move are for the two methods above,
+    # which also say what is wrong with them.
 
     def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> None:
         """Fill `memory` with runs of one length, which begin at these bytes of the elements.
@@ -112,7 +112,7 @@ class Elements:
             tail[: length - end] = run[end:]
 
     def _moved_by_engine(self, call: str, *arguments: Any) -> int:
-        """How many of the first runs the native engine moves; none of a pipe, and none that may lie in several parts."""
+        """How many of the first runs the native engine moves: none of a pipe, and none that may lie in two parts."""
         engine = native.module()
         if self.stream is None or engine is None or self.parts > 1:
             return 0
@@ -212,7 +212,7 @@ def new_target(file: File, header: Header, *, plain: bool, overwrite: bool, note
         yield Elements(header, len(beginning), stream)
 
 
-# ---- at an offset of a file -------------------------------------------------------------------------------------------
+# ---- at an offset of a file ------------------------------------------------------------------------------------------
 
 
 def read_at(stream: BinaryIO, part: memoryview, offset: int, name: str) -> int:

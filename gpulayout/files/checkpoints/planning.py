@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gpulayout.files.checkpoints.changes import (
-    Changes,
     TensorPlan,
+    changed,
     dimensions_of,
     metadata_with,
     noted_shape,
@@ -49,6 +49,9 @@ from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 
+Chosen = tuple[Rule | None, Kind | None]
+ByShard = Sequence[tuple[Shard, list[TensorPlan]]]
+
 
 @dataclass(frozen=True)
 class ShardPlan:
@@ -58,19 +61,25 @@ class ShardPlan:
     path      of the new one
     changes   of the tensors that it gets, in their order there
     header    the bytes before the elements
-    places    of the tensors, one for each change
+    tensors   what the header says of them, one for each change
     """
 
     shard: Shard
     path: Path
     changes: tuple[TensorPlan, ...]
     header: bytes
-    places: tuple[StoredTensor, ...]
+    tensors: tuple[StoredTensor, ...]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the new file."""
-        return len(self.header) + (self.places[-1].end if self.places else 0)
+        return len(self.header) + (self.tensors[-1].end if self.tensors else 0)
+
+    @property
+    def offsets(self) -> Iterator[tuple[int, int, int]]:
+        """For every change, where the tensor begins in the old file and in the new one, and its bytes there."""
+        for change, new in zip(self.changes, self.tensors):
+            yield self.shard.contents.start + change.tensor.begin, len(self.header) + new.begin, new.nbytes
 
 
 @dataclass(frozen=True)
@@ -112,17 +121,19 @@ def plan_relayout(
     notes = notes_in(source)
     rules = rules_of(source, notes, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
     names = {name: new_names(name, rule, sets) for name, (rule, _) in rules.items()}
-    changes = Changes(dtype)
-    by_shard = [
-        (
-            shard,
-            [
-                changes.of(each, notes.get(each.name), rules[each.name][0], names[each.name][-1], rules[each.name][1])
-                for each in shard.contents.tensors
-            ],
-        )
-        for shard in staged(source.shards, "files planned", stage)
-    ]
+    # Models have thousands of tensors of a few shapes, and a plan takes longer and more memory than all else that is
+    # known of a tensor.  So tensors that are alike share one.
+    shared: dict[tuple[object, ...], TensorPlan] = {}
+
+    def change_of(tensor: StoredTensor) -> TensorPlan:
+        (rule, kind), note = rules[tensor.name], notes.get(tensor.name)
+        alike = (tensor.dtype, tensor.dimensions, note, id(rule))
+        if alike not in shared:
+            shared[alike] = changed(tensor, note, rule, dtype)
+        name = None if rule is not None and rule.drop else names[tensor.name][-1]
+        return replace(shared[alike], tensor=tensor, name=name, kind=kind)
+
+    by_shard = _by_shard(source, change_of, stage)
     used = {id(rule) for rule, _ in rules.values()}
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
@@ -144,13 +155,15 @@ def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False, sta
     """The checkpoint with every tensor that has a note as the array that the note describes."""
     check_outputs(source, path, overwrite=overwrite)
     notes = notes_in(source)
-    by_shard = [
-        (shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors])
-        for shard in staged(source.shards, "files planned", stage)
-    ]
+    by_shard = _by_shard(source, lambda tensor: restored(tensor, notes.get(tensor.name)), stage)
     if not notes:
         raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
     return _planned(source, path, by_shard, (), {}, stage)
+
+
+def _by_shard(source: Checkpoint, change_of: Callable[[StoredTensor], TensorPlan], stage: Stage) -> ByShard:
+    shards = staged(source.shards, "files planned", stage)
+    return [(shard, [*map(change_of, shard.contents.tensors)]) for shard in shards]
 
 
 def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
@@ -317,7 +330,7 @@ def _check_renamings(source: Checkpoint, sets: Sequence[RuleSet], names: Sequenc
 def _planned(
     source: Checkpoint,
     path: Path,
-    by_shard: Sequence[tuple[Shard, list[TensorPlan]]],
+    by_shard: ByShard,
     unmatched: tuple[str, ...],
     metadata: Mapping[str, str],
     stage: Stage,
@@ -355,22 +368,22 @@ def _check_names(changes: Sequence[TensorPlan]) -> None:
 
 def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan], metadata: Mapping[str, str]) -> ShardPlan:
     by_name = {change.name: change for change in changes if change.name is not None}
-    places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
-    notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
-    for each in places:  # a wrong note must fail here, not when the new file is read
+    tensors = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
+    notes = {each.name: note for each in tensors if (note := by_name[each.name].stored.note) is not None}
+    for each in tensors:  # a wrong note must fail here, not when the new file is read
         if each.name in notes:
             noted_shape(each, notes[each.name])
-    header = header_text(metadata_with(shard.contents.metadata, metadata, notes), places)
-    return ShardPlan(shard, path, tuple(by_name[each.name] for each in places), header, places)
+    header = header_text(metadata_with(shard.contents.metadata, metadata, notes), tensors)
+    return ShardPlan(shard, path, tuple(by_name[each.name] for each in tensors), header, tensors)
 
 
 def _index_text(source: Checkpoint, shards: Sequence[ShardPlan]) -> bytes:
     """The new index, with the total size of its tensors, as Hugging Face's libraries write it."""
     old: dict[str, Any] = dict(source.index or {})
-    total = sum(each.nbytes for shard in shards for each in shard.places)
-    places = {each.name: shard.shard.name for shard in shards for each in shard.places}
-    found = {**old, "metadata": {**old.get("metadata", {}), "total_size": total}, "weight_map": places}
-    return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
+    total = sum(each.nbytes for shard in shards for each in shard.tensors)
+    files = {each.name: shard.shard.name for shard in shards for each in shard.tensors}
+    new = {**old, "metadata": {**old.get("metadata", {}), "total_size": total}, "weight_map": files}
+    return (json.dumps(new, indent=2, sort_keys=True) + "\n").encode()
 
 
 # ---- what users are told ---------------------------------------------------------------------------------------------
@@ -402,6 +415,3 @@ def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
         f"{value_text(clipped(names[0], 80))}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
         for kind, names in found.items()
     ]
-
-
-Chosen = tuple[Rule | None, Kind | None]

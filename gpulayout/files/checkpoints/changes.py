@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from gpulayout.api.array_types import ArithmeticOptions
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.shape_arguments import layout_for
-from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.rules import Rule, is_pattern
 from gpulayout.files.errors import FileError
@@ -216,7 +216,7 @@ def _in_c_order(
 
 def noted_shape(tensor: StoredTensor, note: str) -> Shape:
     """The shape in a note; `FileError` for a note that does not fit its tensor."""
-    who = f"the note about tensor {value_text(clipped(tensor.name, 80))} is {value_text(clipped(note, 100))}"
+    who = f"the note about {tensor_text(tensor.name)} is {value_text(clipped(note, 100))}"
     try:
         shape = parse_array_shape(note)
     except LayoutError as error:

@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 import numpy as np
 
 from gpulayout.api.plan_blocks import Blocks
+from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
 from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
@@ -25,7 +26,7 @@ from gpulayout.files.memory import block_limit
 from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
 from gpulayout.files.route import route, sensible_route
-from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 
 # What copy_file_range says where the file system, or two of them, cannot do it.
@@ -168,7 +169,7 @@ def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
         for change, (begin, offset, nbytes) in zip(shard.changes, shard.offsets):
             blocks = work.blocks.get(id(change.plan))
             if blocks is not None:
-                name = f"{shard.shard.path}: tensor {value_text(clipped(change.tensor.name, 80))}"
+                name = f"{shard.shard.path}: {tensor_text(change.tensor.name)}"
                 old, new = _bytes(name, change.tensor.nbytes), _bytes(str(shard.path), nbytes)
                 source = Elements(old, begin, shard.shard.stream, parts=change.flip.before)
                 target = Elements(new, offset, stream, parts=change.flip.after)
@@ -207,7 +208,7 @@ def _copy(part: StoredCopy) -> int:
             size = os.fstat(old.stream.fileno()).st_size
             raise FileError(
                 f"{old.path}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
-                f"tensor {value_text(clipped(part.tensor, 80))} is not whole"
+                f"{tensor_text(part.tensor)} is not whole"
             )
         done += count
     return 2 * done

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpulayout.files.checkpoints import kinds
 from gpulayout.files.checkpoints.changes import (
     TensorPlan,
     changed,
@@ -18,18 +19,8 @@ from gpulayout.files.checkpoints.changes import (
     notes_of,
     restored,
 )
-from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
-from gpulayout.files.checkpoints.kinds import (
-    FORMATS,
-    Assumptions,
-    Kind,
-    Unclear,
-    assumption_text,
-    check_all_decide,
-    chosen,
-    only,
-    unclear_text,
-)
+from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text, tensor_text
+from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text
 from gpulayout.files.checkpoints.maps import readers
 from gpulayout.files.checkpoints.opening import (
     ENDING,
@@ -203,11 +194,13 @@ def check_formats(source: Checkpoint, sets: Sequence[RuleSet], assumed: Assumpti
 
 def notes_in(source: Checkpoint) -> dict[str, str]:
     """The notes about all tensors, each from the file that has the tensor."""
-    found = {}
-    for shard in source.shards:
-        notes = notes_of(shard.contents.metadata)
-        found.update({each.name: notes[each.name] for each in shard.contents.tensors if each.name in notes})
-    return found
+    return {
+        each.name: notes[each.name]
+        for shard in source.shards
+        if (notes := notes_of(shard.contents.metadata))
+        for each in shard.contents.tensors
+        if each.name in notes
+    }
 
 
 def rules_of(
@@ -226,25 +219,24 @@ def rules_of(
     tensors = [each for shard in source.shards for each in shard.contents.tensors]
     dimensions = {each.name: dimensions_of(each, notes.get(each.name)) for each in tensors}
     strict = next((each.origin for each in sets if each.strict), "")
-    found: dict[str, Chosen] = {}
+    by_name: dict[str, Chosen] = {}
     unclear: dict[str, list[Unclear]] = {}
     for tensor in staged(tensors, "tensors matched with rules", stage):
-        one, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
-        if isinstance(one, Unclear):
-            unclear.setdefault(origin, []).append(one)
+        choice, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
+        if isinstance(choice, Unclear):
+            unclear.setdefault(origin, []).append(choice)
             continue
-        found[tensor.name] = one
-        if one[0] is None and strict and not allow_unmatched:
-            who = f"tensor {value_text(clipped(tensor.name, 80))}, {tensor}"
+        by_name[tensor.name] = choice
+        if choice[0] is None and strict and not allow_unmatched:
+            one, who = kinds.only(tensor.name), f"{tensor_text(tensor.name)}, {tensor}"
             raise LayoutError(
-                f"{strict} has no rule for {who}: add one of your own, such as '{only(tensor.name)}=drop', or "
-                f"'{only(tensor.name)}=keep'"
+                f"{strict} has no rule for {who}: add one of your own, such as '{one}=drop', or '{one}=keep'"
             )
     for origin, some in unclear.items():
-        raise LayoutError(unclear_text(some, origin))
+        raise LayoutError(kinds.unclear_text(some, origin))
     if not allow_unmatched:
-        check_all_decide(assumed, {name: kind for name, (_, kind) in found.items()}, dimensions, source.path)
-    return found
+        kinds.check_all_decide(assumed, {name: kind for name, (_, kind) in by_name.items()}, dimensions, source.path)
+    return by_name
 
 
 def _chosen_from(
@@ -256,10 +248,10 @@ def _chosen_from(
     """
     for number, each in enumerate(sets):
         rules = each.rules_for(name, len(dimensions[name]))
-        one = chosen(name, rules, dimensions, assumed)
-        if isinstance(one, Unclear):
-            return one, each.origin or rules[0].origin
-        rule = one[0]
+        choice = kinds.chosen(name, rules, dimensions, assumed)
+        if isinstance(choice, Unclear):
+            return choice, each.origin or rules[0].origin
+        rule = choice[0]
         if rule is not None and not (rule.to or rule.keep or rule.drop):
             hidden, origin = _chosen_from(sets[number + 1 :], name, dimensions, assumed)
             if isinstance(hidden, Unclear):
@@ -267,7 +259,7 @@ def _chosen_from(
             if hidden[0] is not None and hidden[0].to:
                 raise LayoutError(_about_order(rule, hidden[0], name, len(dimensions[name])))
         if rule is not None:
-            return one, ""
+            return choice, ""
     return (None, None), ""
 
 
@@ -280,14 +272,14 @@ def _about_order(rule: Rule, other: Rule, name: str, rank: int) -> str:
         moved, still = f"{moved}; flip={flip}" if flip else moved, f"{before} -> {before}"
     which = f"kind={other.kind}" if other.kind else f"rank={rank}"
     rest = "".join(f"; {each}" for each in (which, *rule.other_parts))
-    found = other.match.fullmatch(name)
+    match = other.match.fullmatch(name)
     named = ""
-    if rule.name is None and other.name is not None and found:
+    if rule.name is None and other.name is not None and match:
         named = (
-            f".  It also gives the name {value_text(clipped(other.name.expand(found), 80))}; yours needs a name= too"
+            f".  It also gives the name {value_text(clipped(other.name.expand(match), 80))}; yours needs a name= too"
         )
     return (
-        f"tensor {value_text(clipped(name, 80))}: {rule.origin} does not say in which order the elements come, and "
+        f"{tensor_text(name)}: {rule.origin} does not say in which order the elements come, and "
         f"{other.origin}, which stands behind it, would move them: write '{moved}{rest}' to do both, or "
         f"'{still}{rest}' to leave their order{named}"
     )
@@ -406,12 +398,12 @@ def summary(changes: Sequence[TensorPlan]) -> str:
 
 def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
     """What tensors were taken as where the caller did not say: a line for each kind and each reason."""
-    found: dict[Kind, list[str]] = {}
+    names_of: dict[Kind, list[str]] = {}
     for change in changes:
         if change.kind is not None and change.kind.known_by != "assume":
-            found.setdefault(change.kind, []).append(change.tensor.name)
+            names_of.setdefault(change.kind, []).append(change.tensor.name)
     return [
         f"{counted(len(names), 'tensor')} taken as {kind.kind} ({kind.known_by}): "
         f"{value_text(clipped(names[0], 80))}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
-        for kind, names in found.items()
+        for kind, names in names_of.items()
     ]

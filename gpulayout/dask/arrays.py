@@ -61,12 +61,7 @@ def empty_like(array: da.Array, dimensions: Iterable[int]) -> Any:
 
 
 def new_array(
-    what: str,
-    tasks: Callable[[str], Mapping[Key, Task]],
-    source: da.Array,
-    chunks: Chunks,
-    like: Any,
-    *token: object,
+    what: str, tasks: Callable[[str], Mapping[Key, Task]], source: da.Array, chunks: Chunks, like: Any, *token: object
 ) -> da.Array:
     """The Dask array whose chunks are these tasks.
 

@@ -42,11 +42,7 @@ from gpulayout.moves.placement import view_strides
 
 
 def pack(
-    array: da.Array,
-    shape: TargetLike,
-    *,
-    chunk_size: ByteCount | None = None,
-    **options: Unpack[ArithmeticOptions],
+    array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = None, **options: Unpack[ArithmeticOptions]
 ) -> da.Array:
     """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
 

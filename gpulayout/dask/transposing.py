@@ -19,16 +19,7 @@ from dask._task_spec import Task, TaskRef
 
 from gpulayout.api import transpose as transposes
 from gpulayout.api.arithmetic import OPTIONS
-from gpulayout.dask.arrays import (
-    Key,
-    asked_of,
-    changed_chunks,
-    check_dask,
-    empty_like,
-    limit_of,
-    new_array,
-    rechunked,
-)
+from gpulayout.dask.arrays import Key, asked_of, changed_chunks, check_dask, empty_like, limit_of, new_array, rechunked
 from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout

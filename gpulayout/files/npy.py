@@ -176,11 +176,7 @@ def header_bytes(header: Header) -> bytes:
     stream = io.BytesIO()
     npy.write_array_header_1_0(
         stream,
-        {
-            "descr": npy.dtype_to_descr(header.dtype),
-            "fortran_order": header.fortran_order,
-            "shape": header.dimensions,
-        },
+        {"descr": npy.dtype_to_descr(header.dtype), "fortran_order": header.fortran_order, "shape": header.dimensions},
     )
     return stream.getvalue()
 

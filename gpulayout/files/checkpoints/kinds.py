@@ -219,12 +219,7 @@ def _decided(
 
 
 def _check_told(
-    name: str,
-    match: NameRegex,
-    told: str,
-    kind: Kind | None,
-    possible: tuple[str, ...],
-    dimensions: Dimensions,
+    name: str, match: NameRegex, told: str, kind: Kind | None, possible: tuple[str, ...], dimensions: Dimensions
 ) -> None:
     """`LayoutError` for an assumption against a bias; and against a name, if it is about several tensors.
 

@@ -327,10 +327,10 @@ def _relayout_array(
     check_output(new_file, source_file, overwrite=overwrite)
     with _in_memory(array) if source_file is None else open_source(source_file, shape, raw=raw) as elements:
         plan = file_plan(elements, new_file, shape, target, raw=raw, **options)
-        way = sensible_route(plan.relayout, max_bytes, folder)
-        seconds = move(plan, new_file, way, progress, overwrite=overwrite)
-    shapes, blocks = (plan.relayout.source, plan.relayout.target), tuple(map(len, way.passes))
-    return FileRelayout(*shapes, plan.header.dimensions, blocks, way.bytes_read, way.bytes_written, seconds)
+        route = sensible_route(plan.relayout, max_bytes, folder)
+        seconds = move(plan, new_file, route, progress, overwrite=overwrite)
+    shapes, blocks = (plan.relayout.source, plan.relayout.target), tuple(map(len, route.passes))
+    return FileRelayout(*shapes, plan.header.dimensions, blocks, route.bytes_read, route.bytes_written, seconds)
 
 
 def _in_memory(array: Any) -> nullcontext[Elements]:

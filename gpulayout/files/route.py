@@ -130,13 +130,13 @@ def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: P
             return route(plan, block_limit(None), scratch)
     limit = as_bytes(max_bytes)
     with in_words_of(max_bytes, lambda: _advice(plan, limit, scratch)):
-        way = _route_within(plan, limit, scratch)
-    if _is_sensible(way, plan, limit, scratch):
-        return way
-    read, written = way.runs
+        planned = _route_within(plan, limit, scratch)
+    if _is_sensible(planned, plan, limit, scratch):
+        return planned
+    read, written = planned.runs
     raise LayoutError(
         f"max_bytes {value_text(max_bytes)} is too little to relayout {plan.source} to {plan.target}: it makes "
-        f"{way.most_blocks} blocks, with runs of {read} bytes read and of {written} bytes written"
+        f"{planned.most_blocks} blocks, with runs of {read} bytes read and of {written} bytes written"
         f"{_advice(plan, limit, scratch)}"
     )
 
@@ -170,15 +170,15 @@ def _fits(plan: Plan, limit: int) -> bool:
     return plan.source.nbytes + plan.target.nbytes + plan.request.dense_bytes <= limit
 
 
-def _is_sensible(way: Route, plan: Plan, limit: int, scratch: Path | None) -> bool:
+def _is_sensible(planned: Route, plan: Plan, limit: int, scratch: Path | None) -> bool:
     """True for long runs and not too many blocks, as far as any limit can make them so."""
-    if way.most_blocks < 2 or _fits(plan, limit):
+    if planned.most_blocks < 2 or _fits(plan, limit):
         return True
-    if way.most_blocks <= MOST_BLOCKS and min(way.runs) >= LEAST_RUN:
+    if planned.most_blocks <= MOST_BLOCKS and min(planned.runs) >= LEAST_RUN:
         return True
     best = route(plan, MOST_BLOCK, scratch)
-    are_long = all(run >= min(LEAST_RUN, longest) for run, longest in zip(way.runs, best.runs))
-    return are_long and way.most_blocks <= max(MOST_BLOCKS, best.most_blocks)
+    are_long = all(run >= min(LEAST_RUN, longest) for run, longest in zip(planned.runs, best.runs))
+    return are_long and planned.most_blocks <= max(MOST_BLOCKS, best.most_blocks)
 
 
 def _advice(plan: Plan, limit: int, scratch: Path | None) -> str:

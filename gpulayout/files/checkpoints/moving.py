@@ -92,8 +92,8 @@ def _blocks(plan: CheckpointPlan, half: int | None, max_bytes: SupportsIndex | s
             continue
         try:
             if half is None or max_bytes is not None:
-                way = sensible_route(change.plan, max_bytes, None)
-            blocks[id(change.plan)] = (way if half is None else route(change.plan, half, None)).passes[0]
+                planned = sensible_route(change.plan, max_bytes, None)
+            blocks[id(change.plan)] = (planned if half is None else route(change.plan, half, None)).passes[0]
         except LayoutError as error:
             raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
     return blocks

@@ -75,12 +75,8 @@ def is_index(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a checkpoint, open.
+    """One file of a checkpoint, open."""
 
-    name   without its folder
-    """
-
-    name: str
     path: Path
     stream: BinaryIO = field(repr=False)
     contents: Contents
@@ -138,7 +134,7 @@ def check_is_checkpoint(path: Path) -> None:
 
 def _open_shard(stack: contextlib.ExitStack, path: Path) -> Shard:
     stream = stack.enter_context(opened(path))
-    return Shard(path.name, path, stream, read_contents(str(path), stream))
+    return Shard(path, stream, read_contents(str(path), stream))
 
 
 def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -169,12 +165,12 @@ def _check_index(path: Path, files: Mapping[str, str], shards: tuple[Shard, ...]
         for each in shard.contents.tensors:
             who = f"{path}: {tensor_text(each.name)}"
             if each.name in shard_of:
-                raise FileError(f"{who} is in two shards, {shard_of[each.name]} and {shard.name}")
+                raise FileError(f"{who} is in two shards, {shard_of[each.name]} and {shard.path.name}")
             if each.name not in files:
-                raise FileError(f"{who} is in {shard.name}, but not in the index")
-            if files[each.name] != shard.name:
-                raise FileError(f"{who} is in {shard.name}, but the index says {files[each.name]}")
-            shard_of[each.name] = shard.name
+                raise FileError(f"{who} is in {shard.path.name}, but not in the index")
+            if files[each.name] != shard.path.name:
+                raise FileError(f"{who} is in {shard.path.name}, but the index says {files[each.name]}")
+            shard_of[each.name] = shard.path.name
     for name, file in files.items():
         if name not in shard_of:
             raise FileError(f"{path}: the index says that {tensor_text(name)} is in {file}, but it is not")

@@ -167,7 +167,7 @@ def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
     check_new_file(path, source.path, overwrite=overwrite)
     if source.index is not None:
         for shard in source.shards:
-            check_new_file(path.parent / shard.name, shard.path, overwrite=overwrite)
+            check_new_file(path.parent / shard.path.name, shard.path, overwrite=overwrite)
 
 
 # ---- the rule of each tensor -----------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def _planned(
     _check_names(changes)
     one = source.index is None
     shards = tuple(
-        _shard_plan(shard, path if one else path.parent / shard.name, each, metadata)
+        _shard_plan(shard, path if one else path.parent / shard.path.name, each, metadata)
         for shard, each in staged(by_shard, "headers made", stage)
     )
     return CheckpointPlan(path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
@@ -373,7 +373,7 @@ def _index_text(source: Checkpoint, shards: Sequence[ShardPlan]) -> bytes:
     """The new index, with the total size of its tensors, as Hugging Face's libraries write it."""
     old: dict[str, Any] = dict(source.index or {})
     total = sum(each.nbytes for shard in shards for each in shard.tensors)
-    files = {each.name: shard.shard.name for shard in shards for each in shard.tensors}
+    files = {each.name: shard.path.name for shard in shards for each in shard.tensors}
     new = {**old, "metadata": {**old.get("metadata", {}), "total_size": total}, "weight_map": files}
     return (json.dumps(new, indent=2, sort_keys=True) + "\n").encode()
 

@@ -384,10 +384,12 @@ def kind_in_name(name: str, names: Container[str], kinds: Collection[str] = ()) 
     if _CONV & words and words <= _CONV | _PLAIN:
         grows = any(_MODELS.fullmatch(each) or any(map(_GROWS.match, _words(each))) for each in path)
         return None if grows else "conv"
-    before, _, after = name.rpartition(layer)
-    is_output = layer in ("out", "attention_output") and f"{before}query{after}" in names
-    if is_output or layer in ("query", "key", "value"):
+    if layer in ("query", "key", "value"):
         return "attention"
+    if layer in ("out", "attention_output"):  # of an attention layer, if it stands beside a query
+        before, _, after = name.rpartition(layer)
+        if f"{before}query{after}" in names:
+            return "attention"
     if "relative_attention_bias" in layer or layer.lower() in _TABLES or any(map(_TABLE_WORD.fullmatch, words)):
         return DOUBTFUL if numbered or words & _MATRICES else "embedding"
     return None

@@ -87,7 +87,6 @@ from gpulayout.calls.transpose import transpose
 from gpulayout.calls.view import view
 from gpulayout.choices.backends import BackendUnavailable, show_config, use_backend, use_threads
 from gpulayout.codegen.code import code
-from gpulayout.files.relayout_file import relayout_file
 from gpulayout.indices.indexing import convert_linear, delinearize, linearize
 from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.layout.dynamic import UNBOUNDED
@@ -109,6 +108,7 @@ if _typing.TYPE_CHECKING:
     from gpulayout import catalogue, interop
     from gpulayout import dask as dask
     from gpulayout import torch as torch
+    from gpulayout.files.relayout_file import relayout_file
 
 __all__ = [
     "ArithmeticOptions",
@@ -156,12 +156,13 @@ __all__ = [
     "zeros",
 ]
 
-# Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` and
+# What is imported when it is first used: import gpulayout need not wait for it.  `dask` and
 # `torch` are not in `__all__`, because `from gpulayout import *` would hide the modules of these libraries.
 _LATE = {
     "catalogue": "gpulayout.catalogue",
     "dask": "gpulayout.dask",
     "interop": "gpulayout.interop",
+    "relayout_file": "gpulayout.files.relayout_file:relayout_file",
     "torch": "gpulayout.torch",
 }
 _public_names.publish(

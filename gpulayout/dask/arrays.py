@@ -32,12 +32,12 @@ untyped: Any = da  # for calls of functions that Dask leaves untyped
 Key: TypeAlias = "tuple[str | int, ...]"
 
 
-def check_dask(given: object, role: str, function: str) -> None:
+def check_dask(array: object, role: str, function: str) -> None:
     """TypeError unless the argument is a Dask array, ValueError unless its size is known."""
-    if not isinstance(given, da.Array):
-        raise TypeError(f"{role} is {type_text(given)}, not a Dask array: gl.{function} takes other arrays")
-    if any(math.isnan(size) for size in given.shape):
-        raise ValueError(f"{role} has chunks of unknown size {given.shape}: call its compute_chunk_sizes() first")
+    if not isinstance(array, da.Array):
+        raise TypeError(f"{role} is {type_text(array)}, not a Dask array: gl.{function} takes other arrays")
+    if any(math.isnan(size) for size in array.shape):
+        raise ValueError(f"{role} has chunks of unknown size {array.shape}: call its compute_chunk_sizes() first")
 
 
 def limit_of(chunk_size: ByteCount | None) -> int:
@@ -60,12 +60,7 @@ def empty_like(array: da.Array, dimensions: Iterable[int]) -> Any:
 
 
 def new_array(
-    what: str,
-    tasks: Callable[[str], Mapping[Key, Task]],
-    source: da.Array,
-    chunks: Chunks,
-    like: Any,
-    *token: object,
+    what: str, tasks: Callable[[str], Mapping[Key, Task]], source: da.Array, chunks: Chunks, like: Any, *token: object
 ) -> da.Array:
     """The Dask array whose chunks are these tasks.
 
@@ -130,13 +125,13 @@ class ChunkChange:
         self._change, self._dimensions = change, dimensions
         self._borders = [(0, *itertools.accumulate(sizes)) for sizes in chunks]
 
-    def options(self, place: Sizes | None = None) -> dict[str, Any]:
-        """The keywords for the chunk at a place of the grid; without a place, those for no elements."""
+    def options(self, position: Sizes | None = None) -> dict[str, Any]:
+        """The keywords for the chunk at a position of the grid; without one, those for no elements."""
         if self._change is None:
             return {}
         box: Sequence[tuple[int, int]] = ()
-        if place is not None:
-            box = [(borders[at], borders[at + 1]) for borders, at in zip(self._borders, place)]
+        if position is not None:
+            box = [(borders[at], borders[at + 1]) for borders, at in zip(self._borders, position)]
         return self._change.part(self._dimensions, box).options | {"dtype": str(self._change.arithmetic.target)}
 
     @property
@@ -154,10 +149,10 @@ def changed_chunks(array: da.Array, change: ElementChange) -> da.Array:
     order = tuple(range(array.ndim))
 
     def tasks(name: str) -> Mapping[Key, Task]:
-        places = itertools.product(*(range(len(sizes)) for sizes in array.chunks))
+        grid = itertools.product(*(range(len(sizes)) for sizes in array.chunks))
         return {
             (name, *at): Task((name, *at), transpose, TaskRef((array.name, *at)), order, **changes.options(at))
-            for at in places
+            for at in grid
         }
 
     like = transpose(empty_like(array, (0,) * array.ndim), order, **changes.options())

@@ -157,10 +157,10 @@ def convert_linear(
     return _mapped(indexing.convert_linear, linear, str(source), str(target), chunks=linear.chunks, padding=padding)
 
 
-def _check_index(given: Any, role: str, function: str) -> None:
-    check_dask(given, role, function)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"{role} has dtype {given.dtype}: indices are integers")
+def _check_index(index: Any, role: str, function: str) -> None:
+    check_dask(index, role, function)
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"{role} has dtype {index.dtype}: indices are integers")
 
 
 def _mapped(function: Callable[..., Any], array: da.Array, *shapes: str, **options: Any) -> da.Array:

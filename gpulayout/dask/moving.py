@@ -43,11 +43,7 @@ from gpulayout.requests.shape_arguments import as_target, check_whole, converted
 
 
 def pack(
-    array: da.Array,
-    shape: TargetLike,
-    *,
-    chunk_size: ByteCount | None = None,
-    **options: Unpack[ArithmeticOptions],
+    array: da.Array, shape: TargetLike, *, chunk_size: ByteCount | None = None, **options: Unpack[ArithmeticOptions]
 ) -> da.Array:
     """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
 
@@ -151,7 +147,7 @@ def _in_slabs(
 ) -> da.Array:
     """The buffer of these slabs, as `new_array` makes it; padding alone is packed from an array without elements.
 
-    call    a function, its chunk and what else it gets before the slab, by the chunk's place in the grid
+    call    a function, its chunk and what else it gets before the slab, by the chunk's position in the grid
     empty   a logical array without elements, of the kind of the chunks
     """
 
@@ -360,8 +356,7 @@ def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementCha
 def _chunks_of(array: ShapedBuffer[Any], chunk_size: ByteCount | None) -> da.Array:
     """The buffer of an array in memory as a Dask array, in slabs where these are small enough."""
     slabs = slabs_of_size(array.shape, limit_of(chunk_size))
-    found: da.Array = untyped.from_array(host_buffer(array), chunks=(slabs.lengths,))
-    return found
+    return cast(da.Array, untyped.from_array(host_buffer(array), chunks=(slabs.lengths,)))
 
 
 def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:

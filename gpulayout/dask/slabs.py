@@ -94,11 +94,11 @@ class Slabs:
 
     @cached_property
     def blocks(self) -> tuple[Sizes | None, ...]:
-        """For every slab, in the order of the buffer, its place in the grid of `chunks`; None if it is only padding."""
+        """For every slab, in the order of the buffer, its position in the grid of `chunks`; None if all is padding."""
         full = [len(sizes) if any(sizes) else 0 for sizes in self.chunks]
         return tuple(
-            place if all(map(int.__lt__, place, full)) else None
-            for place in self._in_order([range(len(borders) - 1) for borders in self.borders])
+            position if all(map(int.__lt__, position, full)) else None
+            for position in self._in_order([range(len(borders) - 1) for borders in self.borders])
         )
 
     @property
@@ -120,7 +120,7 @@ class Slabs:
         """One piece of every dimension, in the order of the slabs in the buffer."""
         order, position = self.shape.layout.major_to_minor, self.shape.layout.logical_to_physical()
         for cell in itertools.product(*(pieces[dim] for dim in order)):
-            yield tuple(cell[place] for place in position)
+            yield tuple(cell[number] for number in position)
 
 
 def _sizes(borders: Sizes, size: int) -> Sizes:

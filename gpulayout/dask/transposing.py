@@ -18,16 +18,7 @@ import dask.array as da
 from dask._task_spec import Task, TaskRef
 
 from gpulayout.calls import transpose as transposes
-from gpulayout.dask.arrays import (
-    Key,
-    asked_of,
-    changed_chunks,
-    check_dask,
-    empty_like,
-    limit_of,
-    new_array,
-    rechunked,
-)
+from gpulayout.dask.arrays import Key, asked_of, changed_chunks, check_dask, empty_like, limit_of, new_array, rechunked
 from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
@@ -98,8 +89,8 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         raise TypeError("transpose of a Dask array has no out: Dask calls return a new collection")
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
-    given = {name: sizes.pop(name) for name in OPTIONS if name in sizes}
-    asked, change = asked_of(given), None
+    options = {name: sizes.pop(name) for name in OPTIONS if name in sizes}
+    asked, change = asked_of(options), None
     if asked:  # else elements may be of types that the library does not know
         source = Shape(array.dtype, [int(size) for size in array.shape])
         change = asked.change(source, asked.target_type(source.element_type, None, ""))
@@ -123,13 +114,13 @@ def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) ->
     """The names of every axis of the array and of the result, and their sizes."""
     shape = tuple(int(size) for size in array.shape)
     if isinstance(axes, str):
-        found = read_pattern(axes, len(shape))
-        return found.before, found.after, found.axis_sizes(shape, sizes)
+        pattern = read_pattern(axes, len(shape))
+        return pattern.before, pattern.after, pattern.axis_sizes(shape, sizes)
     if sizes or isinstance(axes, (Layout, Shape)):
         in_memory: Any = transposes.transpose
         in_memory(empty_like(array, (0,) * len(shape)), axes, **sizes)  # raises its TypeError
-    given = range(len(shape) - 1, -1, -1) if axes is None else axes
-    order = checks.permutation("axes", given, len(shape), f" for an array of shape {shape}", from_end=True)
+    axis_numbers = range(len(shape) - 1, -1, -1) if axes is None else axes
+    order = checks.permutation("axes", axis_numbers, len(shape), f" for an array of shape {shape}", from_end=True)
     names = tuple((str(dim),) for dim in range(len(shape)))
     return names, tuple(names[dim] for dim in order), {name: size for (name,), size in zip(names, shape)}
 
@@ -137,14 +128,14 @@ def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) ->
 def _moved(array: Any, before: Groups, after: Groups, pieces: Pieces, like: Any) -> da.Array:
     """The array whose chunks are the transposes of those of `array`, which are boxes of the pieces."""
     pattern, new_names = _pattern(before, after), _new_names(before)
-    given = [name for group in before if len(group) > 1 for name in group]
+    split = [name for group in before if len(group) > 1 for name in group]
 
     def tasks(name: str) -> Mapping[Key, Task]:
         made: dict[Key, Task] = {}
         for block in _blocks(after, pieces):
-            key: Key = (name, *_place(after, block, pieces))
-            source: Key = (array.name, *_place(before, block, pieces))
-            sizes: dict[str, Any] = {new_names[name]: pieces[name][block[name]] for name in given}
+            key: Key = (name, *_grid_position(after, block, pieces))
+            source: Key = (array.name, *_grid_position(before, block, pieces))
+            sizes: dict[str, Any] = {new_names[name]: pieces[name][block[name]] for name in split}
             made[key] = Task(key, transposes.transpose, TaskRef(source), pattern, **sizes)
         return made
 
@@ -159,15 +150,15 @@ def _blocks(groups: Groups, pieces: Pieces) -> Iterator[dict[str, int]]:
         yield dict(zip(names, numbers))
 
 
-def _place(groups: Groups, block: Mapping[str, int], pieces: Pieces) -> Sizes:
-    """The place of a chunk along every axis."""
-    places = []
+def _grid_position(groups: Groups, block: Mapping[str, int], pieces: Pieces) -> Sizes:
+    """The position of a chunk along every axis."""
+    numbers = []
     for group in groups:
-        place = 0
+        number = 0
         for name in group:
-            place = place * len(pieces[name]) + block[name]
-        places.append(place)
-    return tuple(places)
+            number = number * len(pieces[name]) + block[name]
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _pattern(before: Groups, after: Groups) -> str:
@@ -207,24 +198,24 @@ def pieces_of_axis(sizes: Sizes, chunks: Sizes) -> Chunks:
         return (chunks,)
     if not math.prod(sizes):
         return tuple((size,) for size in sizes)
-    found: list[Sizes] = []
+    pieces: list[Sizes] = []
     lengths, rest = tuple(length for length in chunks if length), math.prod(sizes)
     for size in sizes:
         rest //= size  # elements of one index
         part = len(lengths) // size
         if len(lengths) == 1:
-            found.append((size,))
+            pieces.append((size,))
         elif not any(length % rest for length in lengths):
-            found.append(tuple(length // rest for length in lengths))
+            pieces.append(tuple(length // rest for length in lengths))
             lengths = (rest,)
         elif lengths == lengths[:part] * size:
-            found.append((1,) * size)
+            pieces.append((1,) * size)
             lengths = lengths[:part]
         else:
             largest = max(lengths)
-            found.append(cut((size,), max(largest // rest, 1)))
+            pieces.append(cut((size,), max(largest // rest, 1)))
             lengths = cut((rest,), largest)
-    return tuple(found)
+    return tuple(pieces)
 
 
 def cut(pieces: Sizes, most: int) -> Sizes:
@@ -233,11 +224,11 @@ def cut(pieces: Sizes, most: int) -> Sizes:
     >>> cut((3, 8), 3)
     (3, 3, 3, 2)
     """
-    found: list[int] = []
+    smaller: list[int] = []
     for piece in pieces:
         parts = max(-(-piece // most), 1)
-        found += [piece // parts + (number < piece % parts) for number in range(parts)]
-    return tuple(found)
+        smaller += [piece // parts + (number < piece % parts) for number in range(parts)]
+    return tuple(smaller)
 
 
 def are_boxes(pieces: Pieces, groups: Iterable[Group]) -> bool:
@@ -259,15 +250,15 @@ def boxes_of(pieces: Pieces, groups: Sequence[Group], limit: int) -> dict[str, S
     >>> boxes_of({"h": (8, 8), "w": (3, 3)}, ["hw"], 1000), boxes_of({"h": (8, 8), "w": (3, 3)}, ["hw"], 24)
     ({'h': (8, 8), 'w': (6,)}, {'h': (4, 4, 4, 4), 'w': (6,)})
     """
-    found = dict(pieces)
+    boxes = dict(pieces)
     for group in groups:
-        for name in _after_single(found, group)[1:]:
-            found[name] = (sum(found[name]),)
-    while (largest := math.prod(max(sizes) for sizes in found.values())) > limit:
-        leading = (name for group in groups for name in _after_single(found, group)[:1])
-        name = max(leading, key=lambda name: max(found[name]))
-        found[name] = cut(found[name], max(max(found[name]) * limit // largest, 1))
-    return found
+        for name in _after_single(boxes, group)[1:]:
+            boxes[name] = (sum(boxes[name]),)
+    while (largest := math.prod(max(sizes) for sizes in boxes.values())) > limit:
+        leading = (name for group in groups for name in _after_single(boxes, group)[:1])
+        name = max(leading, key=lambda name: max(boxes[name]))
+        boxes[name] = cut(boxes[name], max(max(boxes[name]) * limit // largest, 1))
+    return boxes
 
 
 def chunks_of(pieces: Pieces, groups: Iterable[Group]) -> Chunks:

@@ -1,21 +1,22 @@
 """The elements of an open file, read or written in parts: of an array, of a buffer, or of a tensor of a model.
 
 No byte of a file is mapped.  A file that is mapped kills the process if it becomes shorter; here that is an error with
-numbers.  Any thread reads and writes at any place: `os.preadv` and `os.pwritev` take it as an argument.  Where they are
-missing, as on Windows, an open file has one place, and threads take turns.
+numbers.  Any thread reads and writes at any offset: `os.preadv` and `os.pwritev` take it as an argument.  Where they
+are missing, as on Windows, an open file has one offset, and threads take turns.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import mmap
 import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
 
 BEGINNING = 8  # bytes that say which format a file has
+PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 CHUNK = 1 << 24  # bytes in one call of the system, so that a signal does not wait for more
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 NO_BYTES: Bytes = np.empty(0, np.uint8)
@@ -45,6 +47,9 @@ class Tails(NamedTuple):
     memory: memoryview
     has: bool
     keeps: bool
+
+
+NO_TAILS = Tails(memoryview(bytearray()), False, False)
 
 
 @dataclass(frozen=True)
@@ -68,65 +73,66 @@ class Elements:
         if self.stream is None:
             part[:] = self.memory[start : start + len(part)].data
             return
-        if self.parts > 1:
-            for begin, end, place in _mirrored(start, len(part), self.header.nbytes, self.parts):
-                replace(self, parts=1).read_into(part[begin:end], place)
-            return
-        found = read_at(self.stream, part, self.offset + start, self.header.name)
-        if found < len(part):
-            size = os.fstat(self.stream.fileno()).st_size
-            raise FileError(
-                f"{self.header.name}: the file has become shorter while it was read: it has {counted(size, 'byte')}, "
-                f"but {self.header.needed} needs {self.offset + self.header.nbytes}"
-            )
+        for begin, end, offset in _stretches(start, len(part), self.header.nbytes, self.parts):
+            if read_at(self.stream, part[begin:end], self.offset + offset, self.header.name) < end - begin:
+                size = os.fstat(self.stream.fileno()).st_size
+                raise FileError(
+                    f"{self.header.name}: the file has become shorter while it was read: it has "
+                    f"{counted(size, 'byte')}, but {self.header.needed} needs {self.offset + self.header.nbytes}"
+                )
 
     def write_from(self, part: memoryview, start: int) -> None:
         """Write the bytes of the elements from byte `start` on."""
         if self.stream is None:
             self.memory.data[start : start + len(part)] = part
-        elif self.parts > 1:
-            for begin, end, place in _mirrored(start, len(part), self.header.nbytes, self.parts):
-                replace(self, parts=1).write_from(part[begin:end], place)
-        else:
-            write_at(self.stream, part, self.offset + start, self.header.name)
+            return
+        for begin, end, offset in _stretches(start, len(part), self.header.nbytes, self.parts):
+            write_at(self.stream, part[begin:end], self.offset + offset, self.header.name)
 
-    # The native engine moves many runs without Python's lock.  The others are for the two methods above, which also say
-    # what is wrong with them.
+    # The native engine moves runs without Python's lock.  Those that it cannot move are for the two methods above,
+    # which also say what is wrong with them.
 
-    def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> int:
-        """Fill `memory` with the first of many runs, as far as the native engine can.  Returns how many it read.
+    def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> None:
+        """Fill `memory` with runs of one length, which begin at these bytes of the elements.
 
         around   a descriptor of the file around the page cache, or -1
         """
-        engine = native.module()
-        if self.stream is None or engine is None or self.parts > 1:  # a run may lie in several parts
-            return 0
-        done: int = engine.read_runs(self.stream.fileno(), around, memory, starts + self.offset, length)
-        return done
+        done = self._moved_by_engine("read_runs", around, memory, starts + self.offset, length)
+        for number, start in enumerate(starts[done:].tolist(), done):
+            self.read_into(memory[number * length : (number + 1) * length], start)
 
-    def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails) -> int:
-        """Write the first of many runs, as `read_runs` reads them.  `tails` are those of these runs."""
+    def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails = NO_TAILS) -> None:
+        """Write runs, as `read_runs` reads them.  `tails` are those of these runs."""
+        done = self._moved_by_engine("write_runs", memory, starts + self.offset, length, *tails)
+        for number, start in enumerate(starts[done:].tolist(), done):
+            run, tail = memory[number * length : (number + 1) * length], tails.memory[number * PAGE :]
+            before = (self.offset + start) % PAGE if tails.has else 0
+            end = length - ((self.offset + start + length) % PAGE if tails.keeps else 0)
+            self.write_from(memoryview(bytes(tail[:before]) + run[:end]) if before else run[:end], start - before)
+            tail[: length - end] = run[end:]
+
+    def _moved_by_engine(self, call: str, *arguments: Any) -> int:
+        """How many of the first runs the native engine moves: none of a pipe, and none that may lie in two parts."""
         engine = native.module()
         if self.stream is None or engine is None or self.parts > 1:
             return 0
-        done: int = engine.write_runs(self.stream.fileno(), memory, starts + self.offset, length, *tails)
+        done: int = getattr(engine, call)(self.stream.fileno(), *arguments)
         return done
 
 
-def _mirrored(start: int, count: int, nbytes: int, parts: int) -> Iterator[tuple[int, int, int]]:
-    """Bytes `start` to `start + count - 1` of parts in reverse order, in stretches: begin and end among these bytes,
-    and the place in the file.
+def _stretches(start: int, count: int, nbytes: int, parts: int) -> Iterator[tuple[int, int, int]]:
+    """Bytes `start` to `start + count - 1` of parts that stand in reverse order in a file: for each stretch, where it
+    begins and ends among these bytes, and its offset in the file.
 
-    >>> [*_mirrored(1, 4, 9, 3)]  # of the parts 678 345 012
+    >>> [*_stretches(1, 4, 9, 3)]  # of the parts 678 345 012
     [(0, 2, 7), (2, 4, 3)]
     """
-    size = nbytes // parts
-    place = start
-    while place < start + count:
-        part, inside = divmod(place, size)
-        end = min((part + 1) * size, start + count)
-        yield place - start, end - start, (parts - 1 - part) * size + inside
-        place = end
+    size, done = nbytes // parts, 0
+    while done < count:
+        part, inside = divmod(start + done, size)
+        end = min((part + 1) * size - start, count)
+        yield done, end, (parts - 1 - part) * size + inside
+        done = end
 
 
 # ---- a file that is read ---------------------------------------------------------------------------------------------
@@ -178,12 +184,12 @@ def _read_all(header: Header, stream: BinaryIO) -> Bytes:
     if header.nbytes > sys.maxsize:
         raise FileError(f"{header.name}: {header.needed} needs {header.nbytes} bytes, more than memory can hold")
     elements: Bytes = np.empty(header.nbytes, np.uint8)
-    memory, place = elements.data, 0
-    while place < header.nbytes and (read := cast(io.BufferedIOBase, stream).readinto(memory[place : place + CHUNK])):
-        place += read
-    if place < header.nbytes or stream.read(1):
-        found = f"only {counted(place, 'byte')}" if place < header.nbytes else f"more than {counted(place, 'byte')}"
-        raise FileError(f"{header.name}: there are {found} of elements, but {header.needed} needs {header.nbytes}")
+    memory, done = elements.data, 0
+    while done < header.nbytes and (count := cast(io.BufferedIOBase, stream).readinto(memory[done : done + CHUNK])):
+        done += count
+    if done < header.nbytes or stream.read(1):
+        there_are = f"{'only' if done < header.nbytes else 'more than'} {counted(done, 'byte')}"
+        raise FileError(f"{header.name}: there are {there_are} of elements, but {header.needed} needs {header.nbytes}")
     return elements
 
 
@@ -206,42 +212,42 @@ def new_target(file: File, header: Header, *, plain: bool, overwrite: bool, note
         yield Elements(header, len(beginning), stream)
 
 
-# ---- at a place of a file --------------------------------------------------------------------------------------------
+# ---- at an offset of a file ------------------------------------------------------------------------------------------
 
 
-def read_at(stream: BinaryIO, part: memoryview, place: int, name: str) -> int:
-    """Fill `part` with the bytes from byte `place` of a file on.
+def read_at(stream: BinaryIO, part: memoryview, offset: int, name: str) -> int:
+    """Fill `part` with the bytes from byte `offset` of a file on.
 
     Returns how many there are, which is fewer than asked for only if the file ends.  An OSError has the name.
     """
     done = 0
     with named(name):
-        while done < len(part) and (count := _read(stream, part[done : done + CHUNK], place + done)):
+        while done < len(part) and (count := _read(stream, part[done : done + CHUNK], offset + done)):
             done += count
     return done
 
 
-def write_at(stream: BinaryIO, part: memoryview, place: int, name: str) -> None:
-    """Write all of `part` from byte `place` of a file on.  An OSError has the name."""
+def write_at(stream: BinaryIO, part: memoryview, offset: int, name: str) -> None:
+    """Write all of `part` from byte `offset` of a file on.  An OSError has the name."""
     done = 0
     with named(name):
         while done < len(part):
-            done += _write(stream, part[done : done + CHUNK], place + done)
+            done += _write(stream, part[done : done + CHUNK], offset + done)
 
 
-def _read(stream: BinaryIO, part: memoryview, place: int) -> int:
+def _read(stream: BinaryIO, part: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):
-        return os.preadv(stream.fileno(), [part], place)
+        return os.preadv(stream.fileno(), [part], offset)
     with _turn:
-        os.lseek(stream.fileno(), place, os.SEEK_SET)
-        found = os.read(stream.fileno(), len(part))
-    part[: len(found)] = found
-    return len(found)
+        os.lseek(stream.fileno(), offset, os.SEEK_SET)
+        content = os.read(stream.fileno(), len(part))
+    part[: len(content)] = content
+    return len(content)
 
 
-def _write(stream: BinaryIO, part: memoryview, place: int) -> int:
+def _write(stream: BinaryIO, part: memoryview, offset: int) -> int:
     if hasattr(os, "pwritev"):
-        return os.pwritev(stream.fileno(), [part], place)
+        return os.pwritev(stream.fileno(), [part], offset)
     with _turn:
-        os.lseek(stream.fileno(), place, os.SEEK_SET)
+        os.lseek(stream.fileno(), offset, os.SEEK_SET)
         return os.write(stream.fileno(), part)

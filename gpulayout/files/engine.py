@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +32,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from gpulayout.choices.backends import default_backend, host_backend
-from gpulayout.files.elements import Bytes, Elements, Tails
+from gpulayout.files.elements import PAGE, Bytes, Elements, Tails
 from gpulayout.files.linux_files import open_around_cache, start_write_back
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
@@ -45,7 +44,6 @@ Progress = Callable[[int, int], None]  # gets the bytes that were read and writt
 READERS = 16  # for short runs: fewer read more slowly, and more read no faster
 WRITERS = 4  # more write no faster: the system writes for them, and one may be starting the disk
 TICK = 0.1  # seconds between two reports
-PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 STREAM_SHARE = 8  # of a block, the part that is on its way through a GPU
 LEAST_STREAM = 1 << 20  # bytes
 SMALL = 1 << 16  # bytes of a block that needs no threads
@@ -106,7 +104,7 @@ def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]
 def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int) -> None:
     """Move blocks one after the other, with one or two pairs of buffers.
 
-    An exception, such as that of a signal, stops the threads between two runs.  `FileError` when a source has become
+    An exception, such as that of a signal, stops the threads between two pieces.  `FileError` when a source has become
     shorter; OSError with the name of the file when a disk fails or is full.
     """
     reader, writer = BlockReader(pairs), BlockWriter(pairs)
@@ -144,11 +142,11 @@ def _without_small(jobs: Iterable[Job], report: Report) -> Iterator[Job]:
             yield job
             continue
         source_runs, target_runs = job.block.source_runs, job.block.target_runs
-        for part in _all_parts(source_runs):
-            job.source.read_into(read.data[part.place : part.end], part.start)
+        for group in _groups(source_runs):
+            job.source.read_runs(read.data[group.begin :], group.starts, group.length)
         job.run(read, written)
-        for part in _all_parts(target_runs):
-            job.target.write_from(written.data[part.place : part.end], part.start)
+        for group in _groups(target_runs):
+            job.target.write_runs(written.data[group.begin :], group.starts, group.length)
         report(source_runs.nbytes + target_runs.nbytes)
         waits += target_runs.nbytes
         if waits >= WRITE_BACK:
@@ -172,10 +170,10 @@ class _BlockBuffers:
 
     def buffer(self, number: int, nbytes: int = 0) -> Bytes:
         """The buffer of a block, of at least so many bytes; a block at the end may be larger than the first."""
-        place = number % len(self._all)
-        if self._all[place].size < nbytes:
-            self._all[place] = np.empty(nbytes, np.uint8)
-        return self._all[place]
+        turn = number % len(self._all)
+        if self._all[turn].size < nbytes:
+            self._all[turn] = np.empty(nbytes, np.uint8)
+        return self._all[turn]
 
 
 class BlockReader(_BlockBuffers):
@@ -193,13 +191,10 @@ class BlockReader(_BlockBuffers):
         self._advise(source.stream, random=runs.length < LONG_RUN)
         around = self._descriptor(source.stream, job, runs.length)
 
-        def read(run: RunPart) -> None:
-            source.read_into(memory[run.place : run.end], run.start)
+        def read(group: RunGroup) -> None:
+            source.read_runs(memory[group.begin :], group.starts, group.length, around)
 
-        def read_many(group: RunGroup) -> int:
-            return source.read_runs(memory[group.place :], group.starts, group.length, around)
-
-        return self.threads.share(runs, read, read_many)
+        return self.threads.share(runs, read)
 
     def stop(self) -> None:
         """End the threads, and close what they used."""
@@ -260,20 +255,11 @@ class BlockWriter(_BlockBuffers):
         tails = Tails(self._tails.data, self.has_tails, keeps)
         self.has_tails = keeps
 
-        def write(run: RunPart) -> None:
-            place = target.offset + run.start
-            before = place % PAGE if tails.has else 0
-            end = run.end - ((place + run.end - run.place) % PAGE if keeps else 0)
-            tail = tails.memory[run.number * PAGE :]
-            part = memory[run.place : end]
-            target.write_from(memoryview(bytes(tail[:before]) + part) if before else part, run.start - before)
-            tail[: run.end - end] = memory[end : run.end]
+        def write(group: RunGroup) -> None:
+            own = tails._replace(memory=tails.memory[group.first * PAGE :])
+            target.write_runs(memory[group.begin :], group.starts, group.length, own)
 
-        def write_many(group: RunGroup) -> int:
-            own = tails._replace(memory=tails.memory[group.number * PAGE :])
-            return target.write_runs(memory[group.place :], group.starts, group.length, own)
-
-        futures = self.threads.share(runs, write, write_many)
+        futures = self.threads.share(runs, write)
         begun, self._begun = self._begun, [self.threads.begin(functools.partial(_start_write_back, target))]
         return [*futures, *begun, *(() if goes_on else self._begun)]
 
@@ -299,26 +285,28 @@ def _continue(runs: Runs, following: Runs) -> bool:
 # ---- threads that share the runs of a block --------------------------------------------------------------------------
 
 
-class RunPart(NamedTuple):
-    """A run, or a part of a long one: its number, where it begins in the block's buffer and in the file, and its end
-    in the block's buffer.
-    """
-
-    number: int
-    place: int
-    start: int
-    end: int
-
-
 class RunGroup(NamedTuple):
-    """Runs, or a part of one, that a thread moves at a time: the number of the first, where it begins in the block's
-    buffer, where each begins in the file, and their length.
+    """Runs `first` to `last - 1` of a block, or a part of one long run, which a thread moves at a time.
+
+    start    bytes of each run before the part
+    length   bytes of each run, or of the part
     """
 
-    number: int
-    place: int
-    starts: np.ndarray
+    runs: Runs
+    first: int
+    last: int
+    start: int
     length: int
+
+    @property
+    def begin(self) -> int:
+        """Where the first one begins in the block's buffer."""
+        return self.first * self.runs.length + self.start
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where each begins among the elements."""
+        return self.runs.starts(self.first, self.last) + self.start
 
 
 class RunThreads:
@@ -328,14 +316,9 @@ class RunThreads:
         self._threads = ThreadPoolExecutor(size)
         self._stopped = False
 
-    def share(
-        self, runs: Runs, move: Callable[[RunPart], None], move_many: Callable[[RunGroup], int]
-    ) -> list[Future[int]]:
-        """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes.
-
-        move_many   moves the first runs of a piece, as many as it can, and returns how many
-        """
-        return [self._threads.submit(self._move_all, runs, move, move_many, each) for each in _pieces(runs)]
+    def share(self, runs: Runs, move: Callable[[RunGroup], None]) -> list[Future[int]]:
+        """Begin to call `move` for all runs.  Each future is of some of them, and gives their bytes."""
+        return [self._threads.submit(self._move, group, move) for group in _groups(runs)]
 
     def begin(self, work: Callable[[], int]) -> Future[int]:
         """Begin something else, after what has been shared out."""
@@ -346,43 +329,20 @@ class RunThreads:
         self._stopped = True
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _move_all(
-        self,
-        runs: Runs,
-        move: Callable[[RunPart], None],
-        move_many: Callable[[RunGroup], int],
-        bounds: tuple[int, int, int, int],
-    ) -> int:
-        """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`, which are the bounds."""
-        first, last, begin, end = bounds
+    def _move(self, group: RunGroup, move: Callable[[RunGroup], None]) -> int:
         if self._stopped:
             return 0
-        group = RunGroup(first, first * runs.length + begin, runs.starts(first, last) + begin, end - begin)
-        for part in _parts(runs, first + move_many(group), last, begin, end):
-            if self._stopped:
-                break
-            move(part)
-        return (last - first) * (end - begin)
+        move(group)
+        return (group.last - group.first) * group.length
 
 
-def _all_parts(runs: Runs) -> Iterator[RunPart]:
-    """Every run, in pieces."""
-    return (part for each in _pieces(runs) for part in _parts(runs, *each))
-
-
-def _parts(runs: Runs, first: int, last: int, begin: int, end: int) -> Iterator[RunPart]:
-    """Bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
-    for number, start in enumerate(runs.starts(first, last).tolist(), first):
-        yield RunPart(number, number * runs.length + begin, start + begin, number * runs.length + end)
-
-
-def _pieces(runs: Runs) -> Iterator[tuple[int, int, int, int]]:
-    """Some short runs, or a part of a long one, at a time."""
+def _groups(runs: Runs) -> Iterator[RunGroup]:
+    """All runs: some short ones, or a part of a long one, at a time."""
     if runs.length > PIECE:
         for number in range(runs.run_count):
-            for begin in range(0, runs.length, PIECE):
-                yield number, number + 1, begin, min(begin + PIECE, runs.length)
+            for start in range(0, runs.length, PIECE):
+                yield RunGroup(runs, number, number + 1, start, min(PIECE, runs.length - start))
     elif runs.length:
         step = min(PIECE // runs.length, MOST_RUNS)
         for first in range(0, runs.run_count, step):
-            yield first, min(first + step, runs.run_count), 0, runs.length
+            yield RunGroup(runs, first, min(first + step, runs.run_count), 0, runs.length)

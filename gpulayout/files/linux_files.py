@@ -31,7 +31,7 @@ def start_write_back(stream: BinaryIO) -> None:
 def forget_content(stream: BinaryIO) -> None:
     """Make a file quick to delete, which loses its bytes.
 
-    ext4 keeps places that were written apart from those that were only reserved.  A file of 6 GB whose half was written
+    ext4 keeps ranges that were written apart from those that were only reserved.  A file of 6 GB whose half was written
     in runs of 24 KB is then thousands of pieces, which take far longer to delete than one.
     """
     size = os.fstat(stream.fileno()).st_size
@@ -59,19 +59,19 @@ def _is_cached(stream: BinaryIO) -> bool:
     if not size:
         return True
     ask = _call("mincore", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    found = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
+    resident = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
     with mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) as pages:  # of which none is read
         mapped = np.frombuffer(pages, np.uint8)
-        failed = ask(mapped.ctypes.data, size, found.ctypes.data)
+        failed = ask(mapped.ctypes.data, size, resident.ctypes.data)
         del mapped  # it would keep the map open
-    return bool(failed or 2 * np.count_nonzero(found & 1) > found.size)
+    return bool(failed or 2 * np.count_nonzero(resident & 1) > resident.size)
 
 
 @functools.cache
 def _call(name: str, *types: type[ctypes._SimpleCData[int]]) -> Callable[..., int]:
     """A function of the C library; one that does nothing where there is none."""
-    found: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
-    if found is None:
+    function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+    if function is None:
         return lambda *_: -1
-    found.argtypes = types  # type: ignore[attr-defined]  # of a function of ctypes
-    return found
+    function.argtypes = types  # type: ignore[attr-defined]  # of a function of ctypes
+    return function

@@ -31,10 +31,10 @@ def as_bytes(value: SupportsIndex | str) -> int:
     >>> as_bytes("0.3K"), as_bytes(4096)
     (307, 4096)
     """
-    found = byte_count("max_bytes", value)
-    if found < 1:
+    nbytes = byte_count("max_bytes", value)
+    if nbytes < 1:
         raise LayoutError(f"max_bytes {value_text(value)} is not a number of bytes such as 128M or 1.5G")
-    return found
+    return nbytes
 
 
 def memory_text(nbytes: int) -> str:
@@ -58,22 +58,19 @@ def block_limit(max_bytes: SupportsIndex | str | None) -> int:
     >>> [memory_text(block_limit(text)) for text in ("512M", "128M", "64M")]
     ['384 MiB', '64 MiB', '16 MiB']
     """
-    given = free_memory() // SHARE if max_bytes is None else as_bytes(max_bytes)
-    return max(min(given * 3 // 4, max(given - REST, given // 4), MOST_BLOCK), 1)
+    limit = free_memory() // SHARE if max_bytes is None else as_bytes(max_bytes)
+    return max(min(limit * 3 // 4, max(limit - REST, limit // 4), MOST_BLOCK), 1)
 
 
 def free_memory() -> int:
     """Bytes that this process can still take, by the system and by the limits of its control groups."""
-    return min([*_available(), *_left_in_groups()], default=UNKNOWN)
+    return min(_left(), default=UNKNOWN)
 
 
-def _available() -> Iterator[int]:
+def _left() -> Iterator[int]:
+    """What the system has left, and each group that this process is in."""
     with contextlib.suppress(OSError):
         yield from (kib << 10 for kib in _values(MEMINFO, "MemAvailable:"))
-
-
-def _left_in_groups() -> Iterator[int]:
-    """What each group that this process is in has left."""
     for folder, limit, use, cache in VERSIONS:
         for group in _groups(folder):
             with contextlib.suppress(OSError, ValueError):  # the group has no limit, or is not shown in a container

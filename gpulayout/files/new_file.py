@@ -49,7 +49,7 @@ def check_new_file(path: Path, source: File | None, *, overwrite: bool) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return _check_folder(path)
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         if not overwrite:  # the link's name is taken, and its target may be anywhere
             raise OutputExistsError(
@@ -57,19 +57,19 @@ def check_new_file(path: Path, source: File | None, *, overwrite: bool) -> None:
                 "; --overwrite writes that file",
             ) from None
         return _check_folder(path)
-    if source and _is_open_as(found, source):
+    if source and _is_open_as(status, source):
         raise FileError(f"{path}: input and output are the same file")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise FileError(f"{path}: not a regular file")
     if not overwrite:
         raise _exists(path)
 
 
-def _is_open_as(found: os.stat_result, source: File) -> bool:
+def _is_open_as(status: os.stat_result, source: File) -> bool:
     """True when a file is the one that `source` reads."""
     with opened(source) as stream:
         read = status_of(stream)
-    return read is not None and os.path.samestat(found, read)
+    return read is not None and os.path.samestat(status, read)
 
 
 def _check_folder(path: Path) -> None:
@@ -82,7 +82,7 @@ def _exists(path: Path) -> FileError:
     return OutputExistsError(f"{path}: the file exists", "; --overwrite replaces it")
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a new file goes.  Its folder stays the same one when it is renamed, or when the process changes its own.
 
     path       what the user calls the file
@@ -99,17 +99,17 @@ class Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def _place(path: Path, final: Path) -> Iterator[Place]:
-    """A place for a new file, with its folder open inside the `with`."""
+def _destination(path: Path, final: Path) -> Iterator[Destination]:
+    """Where a new file goes, with its folder open inside the `with`."""
     # In the same folder, because a rename cannot cross file systems.
     temporary = _partial_prefix(final.name) + secrets.token_hex(HEX_DIGITS // 2)
     if not hasattr(os, "O_PATH"):  # without it, a folder could be opened only if it may be listed
         absolute = Path(os.path.abspath(final))
-        yield Place(path, None, str(absolute), str(absolute.with_name(temporary)))
+        yield Destination(path, None, str(absolute), str(absolute.with_name(temporary)))
         return
     folder = os.open(str(final.parent), os.O_PATH | os.O_DIRECTORY)
     try:
-        yield Place(path, folder, final.name, temporary)
+        yield Destination(path, folder, final.name, temporary)
     finally:
         os.close(folder)
 
@@ -126,19 +126,19 @@ def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[Bina
     _note_partial_files(path, final, note)
     own: tuple[str | None, ...] = None, str(final.parent)
     try:
-        with _place(path, final) as place:
-            own += (place.temporary,)
-            with _temporary_file(place) as stream:
+        with _destination(path, final) as target:
+            own += (target.temporary,)
+            with _temporary_file(target) as stream:
                 if overwrite:
                     with contextlib.suppress(FileNotFoundError):
-                        mode = stat.S_IMODE(os.stat(place.name, dir_fd=place.folder).st_mode)
-                        os.chmod(place.temporary, mode, dir_fd=place.folder)
+                        mode = stat.S_IMODE(os.stat(target.name, dir_fd=target.folder).st_mode)
+                        os.chmod(target.temporary, mode, dir_fd=target.folder)
                 with stream:  # closed before it is renamed, as Windows needs it
                     yield stream
                     stream.flush()
                     os.fsync(stream.fileno())
-                _replace(place) if overwrite else _take_free_name(place, note)
-                _sync_folder(place)
+                _replace(target) if overwrite else _take_free_name(target, note)
+                _sync_folder(target)
     except OSError as error:
         if error.errno is None or error.filename not in own:
             raise
@@ -170,15 +170,15 @@ def reserve_space(stream: BinaryIO, size: int) -> None:
 
 
 @contextlib.contextmanager
-def _temporary_file(place: Place) -> Iterator[BinaryIO]:
+def _temporary_file(target: Destination) -> Iterator[BinaryIO]:
     """A file with the temporary name, which is gone when the `with` ends."""
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-        with open(os.open(place.temporary, flags, 0o666, dir_fd=place.folder), "r+b") as stream:
+        with open(os.open(target.temporary, flags, 0o666, dir_fd=target.folder), "r+b") as stream:
             yield stream
     finally:
         with contextlib.suppress(OSError):  # gone after a rename; never there on a read-only file system
-            os.unlink(place.temporary, dir_fd=place.folder)
+            os.unlink(target.temporary, dir_fd=target.folder)
 
 
 def _partial_prefix(name: str) -> str:
@@ -191,81 +191,81 @@ def _partial_prefix(name: str) -> str:
 def _note_partial_files(path: Path, final: Path, note: Note) -> None:
     """Name the temporary files of other runs to the same output, if there are any."""
     begins = re.compile(re.escape(_partial_prefix(final.name)) + HEX)
-    found: list[str] = []
+    partial: list[str] = []
     with contextlib.suppress(OSError):  # a folder may let its files be written but not listed
-        found = sorted(str(final.with_name(name)) for name in os.listdir(final.parent) if begins.fullmatch(name))
-    if found:
+        partial = sorted(str(final.with_name(name)) for name in os.listdir(final.parent) if begins.fullmatch(name))
+    if partial:
         left = "another run to this output left an unfinished file, or is still writing it"
-        if len(found) > 1:
-            left = f"other runs to this output left {len(found)} unfinished files, or are still writing them"
-        note(f"{path}: {left}; if no such run is alive, delete what is left: rm -- {shlex.join(found[:MOST])}")
+        if len(partial) > 1:
+            left = f"other runs to this output left {len(partial)} unfinished files, or are still writing them"
+        note(f"{path}: {left}; if no such run is alive, delete what is left: rm -- {shlex.join(partial[:MOST])}")
 
 
-def _replace(place: Place) -> None:
+def _replace(target: Destination) -> None:
     """Give the file its name, whatever has it."""
-    os.replace(place.temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    os.replace(target.temporary, target.name, src_dir_fd=target.folder, dst_dir_fd=target.folder)
 
 
-def _take_free_name(place: Place, note: Note) -> None:
+def _take_free_name(target: Destination, note: Note) -> None:
     """Give the file its name unless the name is taken, in the best way that the file system offers.
 
     If a way fails for another reason, the next one is tried.  The last one reports what is wrong.
     """
     for way in (_link, _rename_to_free_name):
         try:
-            return way(place)
+            return way(target)
         except FileExistsError:
-            raise _exists(place.path) from None
+            raise _exists(target.path) from None
         except OSError:
             continue
-    claim_and_replace(place, note)
+    claim_and_replace(target, note)
 
 
-def _link(place: Place) -> None:
+def _link(target: Destination) -> None:
     """Add a second name, which must be free, then remove the first."""
-    os.link(place.temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    os.link(target.temporary, target.name, src_dir_fd=target.folder, dst_dir_fd=target.folder)
     with contextlib.suppress(OSError):  # the file has its name already
-        os.unlink(place.temporary, dir_fd=place.folder)
+        os.unlink(target.temporary, dir_fd=target.folder)
 
 
-def _rename_to_free_name(place: Place) -> None:
+def _rename_to_free_name(target: Destination) -> None:
     """Linux's rename that fails if the name is taken; OSError where the C library or the file system lacks it."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    folder, old, new = place.folder, os.fsencode(place.temporary), os.fsencode(place.name)
-    if renameat2(folder, old, folder, new, RENAME_NOREPLACE):
+    folder, old_name, new_name = target.folder, os.fsencode(target.temporary), os.fsencode(target.name)
+    if renameat2(folder, old_name, folder, new_name, RENAME_NOREPLACE):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def claim_and_replace(place: Place, note: Note) -> None:
+def claim_and_replace(target: Destination, note: Note) -> None:
     """Take the name with an empty file, then replace that file.
 
     This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and
     it stays if the process is killed then.
     """
     try:
-        with named(str(place.path)):
-            os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place.folder))
+        with named(str(target.path)):
+            os.close(os.open(target.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=target.folder))
     except FileExistsError:
-        raise _exists(place.path) from None
+        raise _exists(target.path) from None
     try:
-        _replace(place)
+        _replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(place.name, dir_fd=place.folder)
+            os.unlink(target.name, dir_fd=target.folder)
         raise
     note(
-        f"{place.path} existed as an empty file for a moment before it was complete: this file system has neither hard "
-        "links nor a rename that keeps existing files"
+        f"{target.path} existed as an empty file for a moment before it was complete: this file system has neither "
+        "hard links nor a rename that keeps existing files"
     )
 
 
-def _sync_folder(place: Place) -> None:
+def _sync_folder(target: Destination) -> None:
     """Put the new name on disk.  Some systems cannot open folders."""
     with contextlib.suppress(OSError):
-        folder = "." if place.folder is not None else os.path.dirname(place.name)
-        descriptor = os.open(folder, os.O_RDONLY, dir_fd=place.folder)
+        folder = "." if target.folder is not None else os.path.dirname(target.name)
+        descriptor = os.open(folder, os.O_RDONLY, dir_fd=target.folder)
         try:
             os.fsync(descriptor)
         finally:

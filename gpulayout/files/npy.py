@@ -83,7 +83,7 @@ def read_header(file: File) -> Header:
 
 
 def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
-    """The checked header at the place that a stream has reached, which is then the place of the first element.
+    """The checked header at the offset that a stream has reached, which is then that of the first element.
 
     advice   of the error for a file that is no .npy file, see `FileError`
     """
@@ -127,20 +127,20 @@ def _why_not(header: str) -> str:
     """What is wrong with a header that NumPy cannot read."""
     shown = clipped(repr(header.strip()), 100)
     try:
-        found = ast.literal_eval(header.strip())
-        keys = sorted(found) if isinstance(found, dict) else None
+        fields = ast.literal_eval(header.strip())
+        keys = sorted(fields) if isinstance(fields, dict) else None
     except Exception:
         keys = None
     if keys is None:
         return f"its header {shown} is not a Python dictionary of plain values"
     if keys != ["descr", "fortran_order", "shape"]:
         return f"its header {shown} does not have the keys descr, fortran_order and shape, and no others"
-    order, shape = found["fortran_order"], found["shape"]
+    order, shape = fields["fortran_order"], fields["shape"]
     if not isinstance(order, bool):
         return f"its fortran_order {clipped(value_text(order), 60)} is neither True nor False"
     if not isinstance(shape, tuple) or not all(isinstance(size, int) for size in shape):
         return f"its shape {clipped(value_text(shape), 60)} is not a tuple of integers"
-    return f"its descr {clipped(value_text(found['descr']), 60)} is not a dtype of NumPy"
+    return f"its descr {clipped(value_text(fields['descr']), 60)} is not a dtype of NumPy"
 
 
 def _check_dtype(name: str, dtype: Dtype) -> None:
@@ -176,11 +176,7 @@ def header_bytes(header: Header) -> bytes:
     stream = io.BytesIO()
     npy.write_array_header_1_0(
         stream,
-        {
-            "descr": npy.dtype_to_descr(header.dtype),
-            "fortran_order": header.fortran_order,
-            "shape": header.dimensions,
-        },
+        {"descr": npy.dtype_to_descr(header.dtype), "fortran_order": header.fortran_order, "shape": header.dimensions},
     )
     return stream.getvalue()
 

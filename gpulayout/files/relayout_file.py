@@ -6,23 +6,30 @@ import difflib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias, Unpack, overload
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias, Unpack, overload
 
 from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.arrays.shaped_buffer import ShapedBuffer
 from gpulayout.calls.array_elements import host_bytes
+from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.kinds import assumptions
+from gpulayout.files.checkpoints.maps import rule_sets
+from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
+from gpulayout.files.checkpoints.opening import are_models, is_about_model, open_checkpoint
+from gpulayout.files.checkpoints.planning import plan_relayout
+from gpulayout.files.elements import Elements, buffer_header, open_source
+from gpulayout.files.errors import OutputExistsError
+from gpulayout.files.move import file_plan, move
+from gpulayout.files.new_file import check_output
+from gpulayout.files.route import sensible_route
 from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
 from gpulayout.requests.arithmetic import OPTIONS, SIMPLE, check_simple, meant
 from gpulayout.requests.shape_arguments import own_shape
-
-if TYPE_CHECKING:
-    from gpulayout.files.checkpoints.changes import TensorPlan
-    from gpulayout.files.elements import Elements
 
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
 Rules = OneSet | Sequence[OneSet]
@@ -251,12 +258,8 @@ def relayout_file(
     ('Dense_0.weight', 'F32[2,3]', 'BF16[3,2]')
     >>> folder.cleanup()
     """
-    # Late, so that `import gpulayout` need not wait.
-    from gpulayout.files.checkpoints.opening import are_models, is_about_model
-    from gpulayout.files.errors import OutputExistsError
-
     _check_keywords(options)
-    report = _ignore if progress is None else progress
+    report = (lambda done, total: None) if progress is None else progress
     if tensors is None and (is_about_model(file, out, target, source) or (are_models(file, out) and not raw)):
         tensors = {}
     try:
@@ -313,13 +316,7 @@ def _relayout_array(
     options: ArithmeticOptions,
 ) -> FileRelayout:
     """`relayout_file` of one array."""
-    # Loaded late, so that `import gpulayout` need not wait for them.
-    from gpulayout.files.move import file_plan, move
-    from gpulayout.files.new_file import check_output
-    from gpulayout.files.route import sensible_route
-
     check_simple(options, "files")
-    # Absolute: the folder of the process may change during the call.
     array, source_file = (file, None) if isinstance(file, ShapedBuffer) else (None, _path("file", file))
     new_file = _path("out", out)
     folder = None if scratch is None else _path("scratch", scratch)
@@ -328,35 +325,24 @@ def _relayout_array(
     else:
         shape = None if source is None else as_shape(source, "source")
     check_output(new_file, source_file, overwrite=overwrite)
-    with _opened(array, source_file, shape, raw) as opened:
-        plan = file_plan(opened, new_file, shape, target, raw=raw, **options)
-        way = sensible_route(plan.relayout, max_bytes, folder)
-        seconds = move(plan, new_file, way, progress, overwrite=overwrite)
-    return FileRelayout(
-        plan.relayout.source,
-        plan.relayout.target,
-        plan.header.dimensions,
-        tuple(map(len, way.passes)),
-        way.bytes_read,
-        way.bytes_written,
-        seconds,
-    )
+    with _in_memory(array) if source_file is None else open_source(source_file, shape, raw=raw) as elements:
+        plan = file_plan(elements, new_file, shape, target, raw=raw, **options)
+        route = sensible_route(plan.relayout, max_bytes, folder)
+        seconds = move(plan, new_file, route, progress, overwrite=overwrite)
+    shapes, blocks = (plan.relayout.source, plan.relayout.target), tuple(map(len, route.passes))
+    return FileRelayout(*shapes, plan.header.dimensions, blocks, route.bytes_read, route.bytes_written, seconds)
 
 
-def _path(role: str, given: str | os.PathLike[str]) -> Path:
-    if not isinstance(given, (str, os.PathLike)):
-        or_array = " or a gl.Array" if role == "file" else ""
-        raise TypeError(f"{role} is {type_text(given)}: it must be a path{or_array}, as text or pathlib.Path")
-    return Path(os.path.abspath(given))
-
-
-def _opened(array: Any, file: Path | None, shape: Shape | None, raw: bool) -> AbstractContextManager[Elements]:
-    """What is read: the elements of a file, or the memory of an array."""
-    from gpulayout.files.elements import Elements, buffer_header, open_source
-
-    if file is not None:
-        return open_source(file, shape, raw=raw)
+def _in_memory(array: Any) -> nullcontext[Elements]:
     return nullcontext(Elements(buffer_header("the gl.Array", array.shape), 0, None, host_bytes(array)))
+
+
+def _path(role: str, path: str | os.PathLike[str]) -> Path:
+    """A path that stays the same when the process changes its folder during the call."""
+    if not isinstance(path, (str, os.PathLike)):
+        or_array = " or a gl.Array" if role == "file" else ""
+        raise TypeError(f"{role} is {type_text(path)}: it must be a path{or_array}, as text or pathlib.Path")
+    return Path(os.path.abspath(path))
 
 
 def _relayout_model(
@@ -373,12 +359,6 @@ def _relayout_model(
     **others: Any,
 ) -> CheckpointRelayout:
     """`relayout_file` of a model; TypeError for keywords that are for one array."""
-    from gpulayout.files.checkpoints.kinds import assumptions
-    from gpulayout.files.checkpoints.maps import rule_sets
-    from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
-    from gpulayout.files.checkpoints.opening import open_checkpoint
-    from gpulayout.files.checkpoints.planning import plan_relayout
-
     for name, value in others.items():
         if value is not None:
             instead = f": {_FOR_MODELS[name].format(value_text(value))}" if name in _FOR_MODELS else ""
@@ -389,16 +369,9 @@ def _relayout_model(
     sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
     assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
-    with open_checkpoint(source) as opened:
-        plan = plan_relayout(
-            opened,
-            target,
-            sets,
-            assumed=assumed,
-            dtype=element_type,
-            allow_unmatched=allow_unmatched,
-            overwrite=overwrite,
-        )
+    choices: dict[str, Any] = {"assumed": assumed, "dtype": element_type, "allow_unmatched": allow_unmatched}
+    with open_checkpoint(source) as checkpoint:
+        plan = plan_relayout(checkpoint, target, sets, overwrite=overwrite, **choices)
         work = work_within(plan, max_bytes)
         seconds = move_checkpoint(work, progress, overwrite=overwrite)
     return CheckpointRelayout(tuple(map(tensor_report, plan.changes)), work.bytes_read, work.bytes_written, seconds)
@@ -422,7 +395,3 @@ def tensor_report(change: TensorPlan) -> TensorReport:
         change.plan is not None,
         *(change.kind or (None, None)),
     )
-
-
-def _ignore(done: int, total: int) -> None:
-    """The progress that nobody asked for."""

@@ -10,8 +10,9 @@ larger one does better: rows of 12 bytes between long padding are runs of 12 byt
 
 from __future__ import annotations
 
+import bisect
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import SupportsIndex
@@ -52,6 +53,17 @@ class Route:
     def bytes_written(self) -> int:
         """Bytes that are written to files, in all passes."""
         return sum(blocks.bytes_written for blocks in self.passes)
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """The bytes of the shortest runs that a pass reads, and that one writes."""
+        read, written = zip(*((blocks.source_run_bytes, blocks.target_run_bytes) for blocks in self.passes))
+        return min(read), min(written)
+
+    @property
+    def most_blocks(self) -> int:
+        """The blocks of the pass that has more."""
+        return max(map(len, self.passes))
 
     def pairs(self, blocks: Blocks) -> int:
         """How many pairs of buffers a pass gets: two where they fit and runs are long, see `engine`."""
@@ -116,15 +128,16 @@ def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: P
     if max_bytes is None:
         with in_words_of(None):
             return route(plan, block_limit(None), scratch)
-    given = as_bytes(max_bytes)
-    with in_words_of(max_bytes, lambda: _advice(plan, given, scratch)):
-        found = _route_within(plan, given, scratch)
-    if _is_sensible(found, plan, given, scratch):
-        return found
-    blocks, (read, written) = _most_blocks(found), _runs(found)
+    limit = as_bytes(max_bytes)
+    with in_words_of(max_bytes, lambda: _advice(plan, limit, scratch)):
+        planned = _route_within(plan, limit, scratch)
+    if _is_sensible(planned, plan, limit, scratch):
+        return planned
+    read, written = planned.runs
     raise LayoutError(
         f"max_bytes {value_text(max_bytes)} is too little to relayout {plan.source} to {plan.target}: it makes "
-        f"{blocks} blocks, with runs of {read} bytes read and of {written} bytes written{_advice(plan, given, scratch)}"
+        f"{planned.most_blocks} blocks, with runs of {read} bytes read and of {written} bytes written"
+        f"{_advice(plan, limit, scratch)}"
     )
 
 
@@ -134,83 +147,64 @@ def in_words_of(max_bytes: SupportsIndex | str | None, advice: Callable[[], str]
     try:
         yield
     except NoSmallerBlock as error:
-        given = "free memory" if max_bytes is None else f"max_bytes {value_text(max_bytes)}"
+        limit = "free memory" if max_bytes is None else f"max_bytes {value_text(max_bytes)}"
         if max_bytes is not None and as_bytes(max_bytes) == error.max_bytes:
-            said = f"{given} is too small"
+            problem = f"{limit} is too small"
         else:
-            said = f"{given} leaves {counted(error.max_bytes, 'byte')} for a block, too few"
-        raise LayoutError(f"{said} {error.needs}{advice()}") from None
+            problem = f"{limit} leaves {counted(error.max_bytes, 'byte')} for a block, too few"
+        raise LayoutError(f"{problem} {error.needs}{advice()}") from None
 
 
-def _route_within(plan: Plan, given: int, scratch: Path | None) -> Route:
+def _route_within(plan: Plan, limit: int, scratch: Path | None) -> Route:
     """The passes in blocks of the usual share of a limit; in one block of all of it if tiles allow no smaller one."""
     try:
-        return route(plan, block_limit(given), scratch)
+        return route(plan, block_limit(limit), scratch)
     except LayoutError:
-        if not _fits(plan, given):
+        if not _fits(plan, limit):
             raise
-        return route(plan, given, scratch)
+        return route(plan, limit, scratch)
 
 
-def _fits(plan: Plan, given: int) -> bool:
+def _fits(plan: Plan, limit: int) -> bool:
     """True when a limit holds source and target together, and what goes between them."""
-    return plan.source.nbytes + plan.target.nbytes + plan.request.dense_bytes <= given
+    return plan.source.nbytes + plan.target.nbytes + plan.request.dense_bytes <= limit
 
 
-def _is_sensible(found: Route, plan: Plan, given: int, scratch: Path | None) -> bool:
+def _is_sensible(planned: Route, plan: Plan, limit: int, scratch: Path | None) -> bool:
     """True for long runs and not too many blocks, as far as any limit can make them so."""
-    if _most_blocks(found) < 2 or _fits(plan, given):
+    if planned.most_blocks < 2 or _fits(plan, limit):
         return True
-    if _reaches(found, (LEAST_RUN, LEAST_RUN), MOST_BLOCKS):
+    if planned.most_blocks <= MOST_BLOCKS and min(planned.runs) >= LEAST_RUN:
         return True
     best = route(plan, MOST_BLOCK, scratch)
-    runs = [min(LEAST_RUN, run) for run in _runs(best)]
-    return _reaches(found, runs, max(MOST_BLOCKS, _most_blocks(best)))
+    are_long = all(run >= min(LEAST_RUN, longest) for run, longest in zip(planned.runs, best.runs))
+    return are_long and planned.most_blocks <= max(MOST_BLOCKS, best.most_blocks)
 
 
-def _reaches(found: Route, runs: Sequence[int], most_blocks: int) -> bool:
-    return _most_blocks(found) <= most_blocks and all(run >= least for run, least in zip(_runs(found), runs))
-
-
-def _runs(found: Route) -> tuple[int, int]:
-    """The bytes of the shortest runs that a pass reads, and that one writes."""
-    return (
-        min(blocks.source_run_bytes for blocks in found.passes),
-        min(blocks.target_run_bytes for blocks in found.passes),
-    )
-
-
-def _most_blocks(found: Route) -> int:
-    return max(map(len, found.passes))
-
-
-def _advice(plan: Plan, given: int, scratch: Path | None) -> str:
+def _advice(plan: Plan, limit: int, scratch: Path | None) -> str:
     """The least limits that are accepted, with and without two passes; nothing if none is."""
-    least = _least(plan, given, scratch)
+    least = _least(plan, limit, scratch)
     text = f"; the least limit is {least}" if least else ""
     if scratch is not None:
         return text
-    if _accepts(plan, given, ANY_FOLDER):
+    if _accepts(plan, limit, ANY_FOLDER):
         return f"{text}; with a scratch folder this limit is enough"
-    other = _least(plan, given, ANY_FOLDER)
+    other = _least(plan, limit, ANY_FOLDER)
     is_less = other and (not least or as_bytes(other) < as_bytes(least))
     return f"{text}; with a scratch folder {other} is enough" if is_less else text
 
 
-def _least(plan: Plan, given: int, scratch: Path | None) -> str | None:
+def _least(plan: Plan, limit: int, scratch: Path | None) -> str | None:
     """The least of `SIZES` above a limit that is accepted, or one near it; None if none is."""
-    larger = [size for size in SIZES if as_bytes(size) > given]
-    if not larger or not _accepts(plan, as_bytes(larger[-1]), scratch):
+    sizes = [size for size in reversed(SIZES) if as_bytes(size) > limit]  # those that are accepted come first
+    if not sizes or not _accepts(plan, as_bytes(sizes[0]), scratch):
         return None
-    low, high = -1, len(larger) - 1  # `high` is accepted
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _accepts(plan, as_bytes(larger[middle]), scratch) else (middle, high)
-    return larger[high]
+    refused = bisect.bisect(sizes, False, 1, key=lambda size: not _accepts(plan, as_bytes(size), scratch))
+    return sizes[refused - 1]
 
 
-def _accepts(plan: Plan, given: int, scratch: Path | None) -> bool:
+def _accepts(plan: Plan, limit: int, scratch: Path | None) -> bool:
     try:
-        return _is_sensible(_route_within(plan, given, scratch), plan, given, scratch)
+        return _is_sensible(_route_within(plan, limit, scratch), plan, limit, scratch)
     except LayoutError:
         return False

@@ -61,7 +61,7 @@ def opened(file: File) -> Iterator[BinaryIO]:
 
 
 def status_of(stream: BinaryIO) -> os.stat_result | None:
-    """The status of an open file if it is a regular one, with places to read at; None for pipes."""
+    """The status of an open file if it is a regular one, with offsets to read at; None for pipes."""
     try:
         status = os.fstat(stream.fileno())
     except io.UnsupportedOperation:  # a stream of this process

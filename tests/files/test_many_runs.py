@@ -68,12 +68,15 @@ def test_runs_are_read_wherever_the_pages_of_a_file_lie(path, is_direct, data):
     descriptor = around_cache(path) if is_direct else -1
     try:
         with open(path, "rb", buffering=0) as stream:
-            assert source_of(stream, offset).read_runs(found.data, starts, length, descriptor) == starts.size
+            file, places = stream.fileno(), starts + offset
+            assert native.module().read_runs(file, descriptor, found.data, places, length) == starts.size
+            again = np.zeros_like(found)
+            source_of(stream, offset).read_runs(again.data, starts, length, descriptor)
     finally:
         if is_direct:
             os.close(descriptor)
     expected = [CONTENT[offset + start :][:length] for start in starts]
-    assert np.array_equal(found, np.concatenate([*expected, [0]]))
+    assert np.array_equal(found, np.concatenate([*expected, [0]])) and np.array_equal(found, again)
 
 
 @needs_engine
@@ -135,11 +138,11 @@ def test_a_file_that_ends_early_has_the_runs_before_and_an_error_for_the_next(tm
     with open(path, "rb", buffering=0) as stream:
         source = source_of(stream, 0)
         whole = starts[-1] + 3 * PAGE <= 9 * PAGE + 7
-        done = source.read_runs(found.data, starts, 3 * PAGE, descriptor)
+        done = native.module().read_runs(stream.fileno(), descriptor, found.data, starts, 3 * PAGE)
         assert done == count + whole and np.array_equal(found[: 3 * PAGE], CONTENT[: 3 * PAGE])
         if not whole:
             with pytest.raises(FileError, match=rf"in\.bin: .*shorter.* {9 * PAGE + 7} bytes"):
-                source.read_into(found.data[: 3 * PAGE], int(starts[-1]))
+                source.read_runs(found.data, starts, 3 * PAGE, descriptor)
     if is_direct:
         os.close(descriptor)
 

@@ -14,8 +14,8 @@ kernel of 3 x 3 of Flax, (h, w, in, out), has 9:
     tap        (0,0) (0,1) (0,2) (1,0) ... (2,2)
     is read as (2,2) (2,1) (2,0) (1,2) ... (0,0)
 
-So bytes are read from other places of the file, or written to them.  The move itself knows nothing of it, and takes the
-memory that it takes without.
+So bytes are read from other offsets of the file, or written to them.  The move itself knows nothing of it, and takes
+the memory that it takes without.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from gpulayout.arrays.array_types import ArithmeticOptions
-from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.rules import Rule, is_pattern
 from gpulayout.files.errors import FileError
@@ -61,10 +61,13 @@ class Stored(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """The side of a move whose parts are in reverse order, and how many there are."""
+    """How many parts stand in reverse order before a move, and after it: 1 where none do."""
 
-    side: Literal["before", "after"]
-    parts: int
+    before: int = 1
+    after: int = 1
+
+
+NO_FLIP = Flip()
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class TensorPlan:
     stored   how it will lie there
     plan     the move between the bytes of the two; None if they stay the same
     before   how it lies in the old file
-    flip     the side of the plan whose parts are in reverse order; None for none
+    flip     the parts that stand in reverse order on a side of the plan
     kind     what the tensor was taken as, where its rules ask
     """
 
@@ -85,63 +88,44 @@ class TensorPlan:
     stored: Stored
     plan: Plan | None
     before: Stored
-    flip: Flip | None = None
+    flip: Flip = NO_FLIP
     kind: Kind | None = None
 
 
-class Changes:
-    """What rules make of the tensors of a model.
+def changed(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype: ElementType | None) -> TensorPlan:
+    """What a rule makes of a tensor, or of one without a rule; a new name and the kind are the caller's.
 
-    Tensors that are alike share one plan: models have thousands of tensors of a few shapes, and a plan takes longer and
-    more memory than all else that is known of a tensor.
-
+    note    of the old file, about this tensor
     dtype   the type that all tensors of `WIDE_FLOATS` get where no rule says another
     """
-
-    def __init__(self, dtype: ElementType | None):
-        self._dtype = dtype
-        self._found: dict[tuple[object, ...], TensorPlan] = {}
-
-    def of(
-        self, tensor: StoredTensor, note: str | None, rule: Rule | None, name: str | None, kind: Kind | None
-    ) -> TensorPlan:
-        """What a rule makes of a tensor, or of one without a rule.
-
-        note    of the old file, about this tensor
-        name    in the new file
-        kind    what the tensor was taken as
-        """
-        alike = (tensor.dtype, tensor.dimensions, note, id(rule))
-        if alike not in self._found:
-            self._found[alike] = _change_of(tensor, note, rule, self._dtype)
-        left_out = rule is not None and rule.drop
-        return replace(self._found[alike], tensor=tensor, name=None if left_out else name, kind=kind)
-
-
-def _change_of(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype: ElementType | None) -> TensorPlan:
-    """What a rule makes of a tensor; the name and the kind are the caller's."""
-    lies = Stored(tensor.dtype, tensor.dimensions, note)
+    same = _same(tensor, note)
     if rule is not None and (rule.drop or rule.keep):
-        return TensorPlan(tensor, None, lies, None, lies)
+        return same
     options: ArithmeticOptions = {} if rule is None else rule.options
     to = None if rule is None else rule.target_for(tensor, len(dimensions_of(tensor, note)))
     element_type = DTYPES[tensor.dtype] if note is None else noted_shape(tensor, note).element_type
     if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
         options = {**options, "dtype": dtype}
     if to is None and not options:
-        return TensorPlan(tensor, None, lies, None, lies)
+        return same
     source = source_shape(tensor, note)
-    origin = f"tensor {value_text(tensor.name)}, {lies}"
+    origin = f"tensor {value_text(tensor.name)}, {same.before}"
     try:
         move = plan(source, _target(source, to, options), **options)
         pattern = read_pattern(to, source.rank, "pattern") if is_pattern(to) else None
         stored = stored_shape(move.target if pattern is None else _array_after(pattern, source, move.target))
-        flip = None if rule is None or pattern is None else _flip(source, rule, pattern, move)
+        flip = NO_FLIP if rule is None or pattern is None else _flip(source, rule, pattern, move)
     except LayoutError as error:
         raise LayoutError(f"{origin}: {error}") from None
     except TypeError as error:
         raise TypeError(f"{origin}: {error}") from None
-    return TensorPlan(tensor, None, stored, None if flip is None and _stays(move) else move, lies, flip)
+    return replace(same, stored=stored, plan=None if flip == NO_FLIP and _stays(move) else move, flip=flip)
+
+
+def _same(tensor: StoredTensor, note: str | None) -> TensorPlan:
+    """A tensor that stays as it is."""
+    lies = Stored(tensor.dtype, tensor.dimensions, note)
+    return TensorPlan(tensor, tensor.name, lies, None, lies)
 
 
 def _stays(move: Plan) -> bool:
@@ -149,21 +133,21 @@ def _stays(move: Plan) -> bool:
     return move.change is None and same_buffer(move.source, move.target)
 
 
-def _flip(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip | None:
-    """The flip of a rule for a tensor; None where every axis keeps its order.
+def _flip(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip:
+    """The flip of a rule for a tensor.
 
     A source that is read in reverse order reaches the plan reversed, so numbers along its flipped axes would apply to
     the wrong parts.
     """
     flip = flip_of(pattern, rule.flip, source.dimensions)
-    if flip is None or flip.parts < 2:
-        return None
-    side = move.target if flip.side == "after" else source
-    in_order = flip.side == "after" or same_buffer(source, _in_c_order(source.element_type, source.dimensions))
-    if not in_order or side.nbytes % flip.parts:
-        raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {side} is none")
+    if max(flip) < 2:
+        return NO_FLIP
+    flipped_shape = move.target if flip.after > 1 else source
+    in_order = flip.after > 1 or same_buffer(source, _in_c_order(source.element_type, source.dimensions))
+    if not in_order or flipped_shape.nbytes % max(flip):
+        raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {flipped_shape} is none")
     flipped = [dim for dim, group in enumerate(pattern.before) if {*group} & {*rule.flip}]
-    for parameter in () if move.change is None or flip.side == "after" else move.change.parameters:
+    for parameter in () if move.change is None or flip.after > 1 else move.change.parameters:
         if any(parameter.blocks[dim] for dim in flipped):
             raise LayoutError(
                 f"{parameter.name} has several numbers along an axis of flip {value_text(' '.join(rule.flip))}: change "
@@ -172,23 +156,21 @@ def _flip(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip | Non
     return flip
 
 
-def flip_of(pattern: Pattern, axes: tuple[str, ...], dimensions: tuple[int, ...]) -> Flip | None:
-    """The flip of those axes that occur in a pattern; None if none does.
+def flip_of(pattern: Pattern, axes: tuple[str, ...], dimensions: tuple[int, ...]) -> Flip:
+    """The flip of those axes that occur in a pattern.
 
     `LayoutError` if they come first on neither side.
 
     >>> flip_of(read_pattern("i o h w -> h w i o", 4), ("d", "h", "w"), (4, 5, 3, 3))
-    Flip(side='after', parts=9)
+    Flip(before=1, after=9)
     """
     sizes = pattern.axis_sizes(dimensions, {})
     flipped = {axis for axis in axes if axis in sizes}
-    if not flipped:
-        return None
     parts = math.prod(sizes[axis] for axis in flipped)
     if _come_first(pattern.after, flipped):
-        return Flip("after", parts)
+        return Flip(after=parts)
     if _come_first(pattern.before, flipped):
-        return Flip("before", parts)
+        return Flip(before=parts)
     raise LayoutError(
         f"flip {value_text(' '.join(axes))} is for axes that come first on one side, and in {pattern.shown} they do on "
         "neither"
@@ -234,7 +216,7 @@ def _in_c_order(
 
 def noted_shape(tensor: StoredTensor, note: str) -> Shape:
     """The shape in a note; `FileError` for a note that does not fit its tensor."""
-    who = f"the note about tensor {value_text(clipped(tensor.name, 80))} is {value_text(clipped(note, 100))}"
+    who = f"the note about {tensor_text(tensor.name)} is {value_text(clipped(note, 100))}"
     try:
         shape = parse_array_shape(note)
     except LayoutError as error:
@@ -246,7 +228,8 @@ def noted_shape(tensor: StoredTensor, note: str) -> Shape:
 
 def _array_after(pattern: Pattern, source: Shape, target: Shape) -> Shape:
     """What the bytes of a target are after a pattern: an array in C order, of other dimensions."""
-    dimensions = tuple(math.prod(part.size for part in group) for group in pattern.parts(source.dimensions, {}))
+    sizes = pattern.axis_sizes(source.dimensions, {})
+    dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
     bit_order = target.layout.bit_order
     result = _in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
     assert result.nbytes == target.nbytes
@@ -275,16 +258,16 @@ def restored(tensor: StoredTensor, note: str | None) -> TensorPlan:
 
     Integers of 1, 2 and 4 bits become those of 8.  Types that the format lacks keep a note, now without a layout.
     """
-    lies = Stored(tensor.dtype, tensor.dimensions, note)
+    same = _same(tensor, note)
     if note is None:
-        return TensorPlan(tensor, tensor.name, lies, None, lies)
+        return same
     source = noted_shape(tensor, note)
     options: dict[str, Any] = {}
     packed = source.element_type is ElementType.F4E2M1FN and source.element_count % 2 == 0
     if source.element_type.is_sub_byte and source.element_type.is_integral:
         options["dtype"] = "s8" if source.element_type.is_signed else "u8"
     move = plan(source, _in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
-    return TensorPlan(tensor, tensor.name, stored_shape(move.target), None if _stays(move) else move, lies)
+    return replace(same, stored=stored_shape(move.target), plan=None if _stays(move) else move)
 
 
 def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
@@ -297,5 +280,5 @@ def metadata_with(
 ) -> dict[str, str] | None:
     """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors."""
     kept = {key: text for key, text in (metadata or {}).items() if not key.startswith(NOTE)}
-    found = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
-    return found if found or metadata is not None else None
+    new = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
+    return new if new or metadata is not None else None

@@ -50,7 +50,7 @@ DTYPES: Mapping[str, ElementType | None] = {
     "U64": ElementType.U64,
 }
 _BITS = {name: 6 if each is None else 8 * each.itemsize for name, each in DTYPES.items()} | {"F4": 4}
-_PLACES = {name: place for place, name in enumerate(DTYPES)}
+_NUMBERS = {name: number for number, name in enumerate(DTYPES)}
 METADATA = "__metadata__"
 LENGTH_BYTES = 8
 ALIGNMENT = 8  # bytes: the header is filled up with blanks to a multiple
@@ -97,6 +97,11 @@ class Contents:
     start: int
 
 
+def tensor_text(name: str) -> str:
+    """What messages call a tensor."""
+    return f"tensor {value_text(clipped(name, 80))}"
+
+
 def dtype_of(shape: Shape) -> str | None:
     """The format's name for elements that lie as `shape` has them, in C order; None where the format has none.
 
@@ -132,16 +137,16 @@ def read_contents(name: str, stream: BinaryIO) -> Contents:
     text = stream.read(length)
     if len(text) < length:
         raise FileError(f"{name}: the file has become shorter while it was read")
-    found = parsed_json(name, text, "its header")
-    if not isinstance(found, dict):
-        raise FileError(f"{name}: its header is {_kind(found)}, not a JSON object")
-    metadata = _metadata(name, found.pop(METADATA, None))
+    entries = parsed_json(name, text, "its header")
+    if not isinstance(entries, dict):
+        raise FileError(f"{name}: its header is {_kind(entries)}, not a JSON object")
+    metadata = _metadata(name, entries.pop(METADATA, None))
     tensors = sorted(
-        (_tensor(name, each, entry) for each, entry in found.items()),
-        key=lambda each: (each.begin, each.end, each.name),
+        (_tensor(name, key, entry) for key, entry in entries.items()),
+        key=lambda tensor: (tensor.begin, tensor.end, tensor.name),
     )
     start = LENGTH_BYTES + length
-    _check_places(name, tensors, size - start)
+    _check_offsets(name, tensors, size - start)
     return Contents(metadata, tuple(tensors), start)
 
 
@@ -157,11 +162,11 @@ def parsed_json(name: str, text: bytes, what: str) -> Any:
         )
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        values = dict(pairs)
+        if len(values) < len(pairs):
             twice = Counter(each for each, _ in pairs).most_common(1)[0][0]
             raise FileError(f"{name}: {what} has the name {value_text(twice)} twice")
-        return found
+        return values
 
     try:  # decoded here: for bytes json.loads takes UTF-16, UTF-32 and a mark of the byte order too
         return json.loads(text.decode(), object_pairs_hook=unique, parse_int=_whole, parse_constant=_whole)
@@ -192,16 +197,16 @@ def _kind(value: Any) -> str:
     )
 
 
-def _metadata(name: str, found: Any) -> dict[str, str] | None:
-    if found is None:
+def _metadata(name: str, metadata: Any) -> dict[str, str] | None:
+    if metadata is None:
         return None
-    if not isinstance(found, dict):
-        raise FileError(f"{name}: {METADATA} is {_kind(found)}, not an object of texts")
-    for key, value in found.items():
+    if not isinstance(metadata, dict):
+        raise FileError(f"{name}: {METADATA} is {_kind(metadata)}, not an object of texts")
+    for key, value in metadata.items():
         if not isinstance(value, str):
             raise FileError(f"{name}: {METADATA} has {_kind(value)} under {value_text(clipped(key, 60))}, not text")
         _check_text(name, key + value)
-    return found
+    return metadata
 
 
 def _check_text(name: str, text: str) -> None:
@@ -214,7 +219,7 @@ def _check_text(name: str, text: str) -> None:
 def _tensor(file: str, name: str, entry: Any) -> StoredTensor:
     """One tensor of the header, each field checked by itself and its length against its shape."""
     _check_text(file, name)
-    who = f"{file}: tensor {value_text(clipped(name, 80))}"
+    who = f"{file}: {tensor_text(name)}"
     if not isinstance(entry, dict):
         raise FileError(f"{who}: its entry is {_kind(entry)}, not an object with dtype, shape and data_offsets")
     if missing := [key for key in ("dtype", "shape", "data_offsets") if key not in entry]:
@@ -256,21 +261,19 @@ def _are_sizes(values: Any) -> bool:
     return isinstance(values, list) and all(type(each) is int and 0 <= each < MOST_BYTES for each in values)
 
 
-def _check_places(name: str, tensors: list[StoredTensor], size: int) -> None:
+def _check_offsets(name: str, tensors: list[StoredTensor], size: int) -> None:
     """Check that tensors follow one another without a hole, and end where the file ends."""
-    place, before = 0, "the header"
+    end, before = 0, "the header"
     for each in tensors:
-        who = f"tensor {value_text(clipped(each.name, 80))}"
-        if each.begin != place:
-            what = "overlaps" if each.begin < place else "leaves a hole behind"
-            raise FileError(
-                f"{name}: {who} begins at byte {each.begin} and {what} {before}, which ends at byte {place}"
-            )
-        place, before = each.end, who
-    if place != size:
-        what = "is cut off" if place > size else "has bytes that belong to no tensor"
+        who = tensor_text(each.name)
+        if each.begin != end:
+            what = "overlaps" if each.begin < end else "leaves a hole behind"
+            raise FileError(f"{name}: {who} begins at byte {each.begin} and {what} {before}, which ends at byte {end}")
+        end, before = each.end, who
+    if end != size:
+        what = "is cut off" if end > size else "has bytes that belong to no tensor"
         raise FileError(
-            f"{name}: the file {what}: its tensors take {counted(place, 'byte')}, and {size} follow the header"
+            f"{name}: the file {what}: its tensors take {counted(end, 'byte')}, and {size} follow the header"
         )
 
 
@@ -278,19 +281,19 @@ def _check_places(name: str, tensors: list[StoredTensor], size: int) -> None:
 
 
 def arranged(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[StoredTensor, ...]:
-    """Tensors, each a name, a dtype and dimensions, at the places that the format's library gives them.
+    """Tensors, each a name, a dtype and dimensions, at the offsets that the format's library gives them.
 
-    >>> places = arranged([("b", "BF16", (3,)), ("a", "BF16", (1,)), ("c", "F32", (2,))])
-    >>> [f"{each.name} {each.begin}" for each in places]
+    >>> tensors = arranged([("b", "BF16", (3,)), ("a", "BF16", (1,)), ("c", "F32", (2,))])
+    >>> [f"{each.name} {each.begin}" for each in tensors]
     ['c 0', 'a 8', 'b 10']
     """
-    place, found = 0, []
-    for name, dtype, dimensions in sorted(tensors, key=lambda each: (-_PLACES[each[1]], each[0])):
+    end, stored = 0, []
+    for name, dtype, dimensions in sorted(tensors, key=lambda each: (-_NUMBERS[each[1]], each[0])):
         nbytes = tensor_bytes(dtype, dimensions)
         assert nbytes is not None
-        found.append(StoredTensor(name, dtype, dimensions, place, place + nbytes))
-        place += nbytes
-    return tuple(found)
+        stored.append(StoredTensor(name, dtype, dimensions, end, end + nbytes))
+        end += nbytes
+    return tuple(stored)
 
 
 def header_text(metadata: Mapping[str, str] | None, tensors: Iterable[StoredTensor]) -> bytes:

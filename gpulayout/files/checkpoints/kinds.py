@@ -1,7 +1,7 @@
 r"""Kinds: what a weight is, where its shape fits several layers that differ in the order of their axes.
 
     conv            a convolution
-    conv_transpose  a transposed one, whose inputs and outputs stand in other places, and in Flax in reverse order
+    conv_transpose  a transposed one, whose inputs and outputs stand elsewhere, and in Flax in reverse order
     depthwise       one with filters for each input of its own, where they stand in another order than other ones, as
                     in Keras; elsewhere it is a conv
     linear          a dense layer
@@ -30,6 +30,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.name_regex import MOST_REGEX, NameRegex
 from gpulayout.files.checkpoints.rules import KINDS, Rule, RuleSet
 from gpulayout.layout.checks import clipped, counted, shown, value_text
@@ -91,7 +92,7 @@ class Assumptions:
 
 def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> Assumptions:
     """What pairs of a regular expression and a kind say, or "format" and a format; `LayoutError` for other pairs."""
-    found, format = [], None
+    kinds, format = [], None
     said = {rule.kind for each in sets for rule in each.rules}
     known = tuple(each for each in ASSUMABLE if each in said)
     for regex, kind in pairs:
@@ -99,7 +100,7 @@ def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> As
         if regex == "format" and kind not in ASSUMABLE:
             format = _format(kind, origin, sets)
         elif kind in known:
-            found.append((NameRegex(regex, origin), kind))
+            kinds.append((NameRegex(regex, origin), kind))
         elif kind in ASSUMABLE:
             maps = " and ".join(each.origin for each in sets if each.origin) or "your rules"
             have = "and ready maps have such" if maps == "your rules" else f"and {maps} has none"
@@ -107,7 +108,7 @@ def assumptions(pairs: Iterable[tuple[str, str]], sets: Sequence[RuleSet]) -> As
             raise LayoutError(f"{origin} is for rules of this kind, {have}{instead}")
         else:
             raise LayoutError(f"{origin}: {value_text(kind)} is no kind: write one of {', '.join(known or ASSUMABLE)}")
-    return Assumptions(tuple(found), format)
+    return Assumptions(tuple(kinds), format)
 
 
 def _format(text: object, origin: str, sets: Sequence[RuleSet]) -> str:
@@ -120,13 +121,13 @@ def _format(text: object, origin: str, sets: Sequence[RuleSet]) -> str:
 
 
 def check_all_decide(
-    assumed: Assumptions, found: Mapping[str, Kind | None], dimensions: Dimensions, file: object
+    assumed: Assumptions, taken_as: Mapping[str, Kind | None], dimensions: Dimensions, file: object
 ) -> None:
     """`LayoutError` for an assumption that decides the kind of no tensor.
 
-    found   what each tensor is taken as
+    taken_as   what each tensor is
     """
-    told = {name: kind.kind for name, kind in found.items() if kind is not None and kind.known_by == "assume"}
+    told = {name: kind.kind for name, kind in taken_as.items() if kind is not None and kind.known_by == "assume"}
     deciding = {name: assumed.about(name, (kind,)) for name, kind in told.items()}
     used = {id(pair) for pair in deciding.values()}
     for pair in assumed.kinds:
@@ -134,7 +135,7 @@ def check_all_decide(
             continue
         match, kind = pair
         origin = assumption_text(match.pattern, kind)
-        names = [*filter(match.fullmatch, found)]
+        names = [*filter(match.fullmatch, taken_as)]
         if not names:
             raise LayoutError(f"{origin} fits no tensor of {file}")
         for name in names:
@@ -144,8 +145,8 @@ def check_all_decide(
                     f"{origin} comes after {assumption_text(earlier[0].pattern, earlier[1])}, which fits the same "
                     "tensors: write it first"
                 )
-        one = next((name for name in names if found[name] is not None), names[0])
-        is_ = found[one]
+        one = next((name for name in names if taken_as[name] is not None), names[0])
+        is_ = taken_as[one]
         taken = f"is taken as {is_.kind} ({is_.known_by})" if is_ is not None else "has no rule for this kind"
         raise LayoutError(
             f"{origin} decides nothing: it fits {counted(len(names), 'tensor')}, and "
@@ -188,8 +189,7 @@ def chosen(
 
 def _is_norm(name: str, dimensions: Dimensions) -> bool:
     """True for a weight and a bias that both have the same one dimension."""
-    layer = name.removesuffix(re.split("[./]", name)[-1])
-    weight, bias = (dimensions.get(f"{layer}{each}") for each in ("weight", "bias"))
+    weight, bias = (_beside(name, each, dimensions) for each in ("weight", "bias"))
     return weight is not None and weight == bias and len(weight) == 1
 
 
@@ -202,36 +202,28 @@ def _decided(
     name: str, kinds: tuple[str, ...], possible: tuple[str, ...], dimensions: Dimensions, assumed: Assumptions
 ) -> Kind | None:
     named = kind_in_name(name, dimensions, kinds)
-    found = None
+    kind = None
     if len(possible) == 1:
-        found = Kind(possible[0], "bias" if len(kinds) > 1 else "rule")
+        kind = Kind(possible[0], "bias" if len(kinds) > 1 else "rule")
     elif named in possible:
-        found = Kind(named, "name")
+        kind = Kind(named, "name")
     pair = assumed.about(name, kinds)
     if pair is not None:
-        against = found is not None and found.kind != pair[1] and assumed.is_about_several(pair[0], dimensions)
-        if found is None or not against or _contradicts(pair[1], found.kind):
-            _check_told(name, *pair, found if against else None, possible, dimensions)
+        against = kind is not None and kind.kind != pair[1] and assumed.is_about_several(pair[0], dimensions)
+        # A weight is easily taken for what a caller says.  "conv" about several means that none is transposed.
+        contradicts = kind and pair[1] in _family(kind.kind) and (pair[1], kind.kind) != ("conv", "depthwise")
+        if kind is None or not against or contradicts:
+            _check_told(name, *pair, kind if against else None, possible, dimensions)
             return Kind(pair[1], "assume")
-    return found or (Kind("linear", "guess") if "linear" in possible and named != DOUBTFUL else None)
-
-
-def _contradicts(told: str, found: str) -> bool:
-    """True if a weight is easily taken for what a caller says.  "conv" about several means that none is transposed."""
-    return told in _family(found) and (told, found) != ("conv", "depthwise")
+    return kind or (Kind("linear", "guess") if "linear" in possible and named != DOUBTFUL else None)
 
 
 def _check_told(
-    name: str,
-    match: NameRegex,
-    told: str,
-    found: Kind | None,
-    possible: tuple[str, ...],
-    dimensions: Dimensions,
+    name: str, match: NameRegex, told: str, kind: Kind | None, possible: tuple[str, ...], dimensions: Dimensions
 ) -> None:
     """`LayoutError` for an assumption against a bias; and against a name, if it is about several tensors.
 
-    found   what a tensor is without the assumption, if that says otherwise and is about several
+    kind   what a tensor is without the assumption, if that says otherwise and is about several
     """
     said = assumption_text(match.pattern, told)
     if told not in possible:
@@ -239,11 +231,11 @@ def _check_told(
             f"{_bias_text(name, dimensions, (told,))}, as {said} says: before it write "
             f"{' or '.join(assumption_text(only(name), each) for each in possible)}"
         )
-    if found is not None:
+    if kind is not None:
         raise LayoutError(
-            f"tensor {value_text(clipped(name, 80))} of shape {shown(dimensions[name])} is called like "
-            f"{_WORDS[found.kind]}, but {said} is about it too: before it write "
-            f"{assumption_text(only(name), found.kind)}, or {assumption_text(only(name), told)} if the name is wrong"
+            f"{tensor_text(name)} of shape {shown(dimensions[name])} is called like "
+            f"{_WORDS[kind.kind]}, but {said} is about it too: before it write "
+            f"{assumption_text(only(name), kind.kind)}, or {assumption_text(only(name), told)} if the name is wrong"
         )
 
 
@@ -253,9 +245,9 @@ def only(name: str) -> str:
     return re.escape(text).replace("\0", r"\W").replace("=", "[=]") + (".*" if len(name) > 200 else "")
 
 
-def bias_of(name: str, dimensions: Dimensions) -> tuple[int, ...] | None:
-    """The dimensions of the bias beside a weight; None if there is none."""
-    return dimensions.get(f"{name.removesuffix(re.split('[./]', name)[-1])}bias")
+def _beside(name: str, part: str, dimensions: Dimensions) -> tuple[int, ...] | None:
+    """The dimensions of the weight or the bias of a tensor's layer; None if there is none."""
+    return dimensions.get(f"{name.removesuffix(re.split('[./]', name)[-1])}{part}")
 
 
 def _axes(rule: Rule, sizes: tuple[int, ...]) -> dict[str, int]:
@@ -268,7 +260,7 @@ def _axes(rule: Rule, sizes: tuple[int, ...]) -> dict[str, int]:
 
 def _bias_fits(name: str, rule: Rule, dimensions: Dimensions) -> bool:
     """True if the bias beside a weight could be that of a layer of a rule's kind; also if there is none."""
-    bias = bias_of(name, dimensions)
+    bias = _beside(name, "bias", dimensions)
     if bias is None or rule.kind == "embedding":
         return bias is None
     axes = _axes(rule, dimensions[name])
@@ -293,7 +285,7 @@ def _groups(outputs: int, axes: Mapping[str, int]) -> int | None:
 
 def _check_groups(name: str, rule: Rule, dimensions: Dimensions) -> None:
     """`LayoutError` for a transposed convolution in groups, which only PyTorch has."""
-    bias, axes = bias_of(name, dimensions), _axes(rule, dimensions[name])
+    bias, axes = _beside(name, "bias", dimensions), _axes(rule, dimensions[name])
     if bias and "o" in axes and (groups := _groups(bias[0], axes)) != 1:
         raise LayoutError(
             f"tensor {value_text(name)} of shape {shown(dimensions[name])} is a transposed convolution in {groups} "
@@ -302,16 +294,16 @@ def _check_groups(name: str, rule: Rule, dimensions: Dimensions) -> None:
 
 
 def _bias_text(name: str, dimensions: Dimensions, kinds: Sequence[str]) -> str:
-    bias = bias_of(name, dimensions)
+    bias = _beside(name, "bias", dimensions)
     return (
-        f"tensor {value_text(clipped(name, 80))} of shape {shown(dimensions[name])} is not "
+        f"{tensor_text(name)} of shape {shown(dimensions[name])} is not "
         f"{' or '.join(_WORDS[each] for each in kinds)} with its bias of shape {shown(bias or ())}"
     )
 
 
-def unclear_text(found: Sequence[Unclear], origin: str) -> str:
+def unclear_text(unclear: Sequence[Unclear], origin: str) -> str:
     """The message about tensors that may be of several kinds, with what to write."""
-    first = found[0]
+    first = unclear[0]
     what = " or ".join(f"{_WORDS[each]} ({each})" for each in first.kinds)
     one = only(first.name)
     rank3 = ", or else a stack of matrices, which needs a rule of your own" if len(first.dimensions) == 3 else ""
@@ -325,8 +317,8 @@ def unclear_text(found: Sequence[Unclear], origin: str) -> str:
     else:
         advice = f"write {' or '.join(assumption_text(one, each) for each in first.kinds)}"
     return (
-        f"{origin} cannot tell what {counted(len(found), 'tensor')} {'is' if len(found) == 1 else 'are'}.  "
-        f"{'It' if len(found) == 1 else 'The first'} is {value_text(clipped(first.name, 80))} of shape "
+        f"{origin} cannot tell what {counted(len(unclear), 'tensor')} {'is' if len(unclear) == 1 else 'are'}.  "
+        f"{'It' if len(unclear) == 1 else 'The first'} is {value_text(clipped(first.name, 80))} of shape "
         f"{shown(first.dimensions)}: {what}{rank3}.  So {advice}"
     )
 
@@ -392,19 +384,15 @@ def kind_in_name(name: str, names: Container[str], kinds: Collection[str] = ()) 
     if _CONV & words and words <= _CONV | _PLAIN:
         grows = any(_MODELS.fullmatch(each) or any(map(_GROWS.match, _words(each))) for each in path)
         return None if grows else "conv"
-    if layer in ("query", "key", "value") or _is_output(name, layer, names):
+    if layer in ("query", "key", "value"):
         return "attention"
+    if layer in ("out", "attention_output"):  # of an attention layer, if it stands beside a query
+        before, _, after = name.rpartition(layer)
+        if f"{before}query{after}" in names:
+            return "attention"
     if "relative_attention_bias" in layer or layer.lower() in _TABLES or any(map(_TABLE_WORD.fullmatch, words)):
         return DOUBTFUL if numbered or words & _MATRICES else "embedding"
     return None
-
-
-def _is_output(name: str, layer: str, names: Container[str]) -> bool:
-    """True for the output of an attention layer, which stands beside a query."""
-    if layer not in ("out", "attention_output"):
-        return False
-    before, _, after = name.rpartition(layer)
-    return f"{before}query{after}" in names
 
 
 def _words(text: str) -> frozenset[str]:

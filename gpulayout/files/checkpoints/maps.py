@@ -60,14 +60,14 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
     try:
         if len(text) > MOST_MAP:
             raise ValueError(f"it has more than {MOST_MAP} bytes")
-        if long := _LONG_KEY.search(content := text.decode()):
+        if long := _LONG_KEY.search(decoded := text.decode()):
             raise ValueError(f"{value_text(clipped(long[0], 40))} has 50 parts: a key of a map has one, or two")
-        found = tomllib.loads(content)
+        content = tomllib.loads(decoded)
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise FileError(f"{shown}: not rules in TOML: {reason}") from None
     try:
-        return _rules(found, shown)
+        return _rules(content, shown)
     except (LayoutError, TypeError) as error:
         # A wrong rule in a file is a fault of the file, like text that is not TOML.
         raise FileError(str(error)) from None
@@ -87,13 +87,13 @@ def _near(name: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
-    for key, value in found.items():
+def _rules(content: Mapping[str, Any], shown: str) -> RuleSet:
+    for key, value in content.items():
         if key not in _KEYS or not isinstance(value, _KEYS[key]):
             needs = f"must be a {_KEYS[key].__name__}" if key in _KEYS else f"is none of {', '.join(_KEYS)}"
             raise FileError(f"{shown}: the key {value_text(key)} {needs}")
-    optional, rules = found.get("optional", False), []
-    for number, entry in enumerate(found.get("tensor", ()), 1):
+    optional, rules = content.get("optional", False), []
+    for number, entry in enumerate(content.get("tensor", ()), 1):
         origin = f"rule {number} of {shown}"
         if not isinstance(entry, dict) or not isinstance(entry.get("match"), str):
             raise FileError(f"{shown}: tensor {number} has no text called match, the regular expression of names")
@@ -101,29 +101,29 @@ def _rules(found: Mapping[str, Any], shown: str) -> RuleSet:
             raise FileError(f"{origin}: optional is {value_text(entry['optional'])}: it must be true or false")
         what = {key: value for key, value in entry.items() if key not in ("match", "optional")}
         rules.append(rule_of(entry["match"], what, origin, optional=entry.get("optional", optional)))
-    pairs = found.get("rename", [])
+    pairs = content.get("rename", [])
     if not all(isinstance(each, list) and [*map(type, each)] == [str, str] for each in pairs):
         raise FileError(f"{shown}: rename is not a list of pairs of texts, such as [['/', '.']]")
-    metadata = found.get("metadata", {})
+    metadata = content.get("metadata", {})
     if not all(isinstance(each, str) for each in metadata.values()):
         raise FileError(f"{shown}: metadata is {value_text(metadata)}, not a table of texts")
     for key in metadata:
         if key.startswith(NOTE):
             raise FileError(f"{shown}: metadata has {value_text(key)}: notes about layouts follow from rules alone")
-    reads = found.get("reads", [])
+    reads = content.get("reads", [])
     if not all(isinstance(each, str) and each in FORMATS for each in reads):
         raise FileError(f"{shown}: reads is {value_text(reads)}, not a list of {', '.join(FORMATS)}")
-    strict = found.get("strict", False)
+    strict = content.get("strict", False)
     return RuleSet(tuple(rules), renamings(pairs, f"rename of {shown}"), metadata, strict, shown, tuple(reads))
 
 
 def readers() -> dict[str, str]:
     """For each format that a file may say it has, the ready maps that read it."""
-    found: dict[str, list[str]] = {}
+    maps: dict[str, list[str]] = {}
     for name in ready_maps():
-        for each in read_map(name).reads:
-            found.setdefault(each, []).append(name)
-    return {each: " or ".join(names) for each, names in found.items()}
+        for format in read_map(name).reads:
+            maps.setdefault(format, []).append(name)
+    return {format: " or ".join(names) for format, names in maps.items()}
 
 
 def rule_sets(tensors: Any, rename: Iterable[tuple[str, str]] = ()) -> tuple[RuleSet, ...]:

@@ -10,13 +10,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
 from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
@@ -25,31 +25,29 @@ from gpulayout.files.memory import block_limit
 from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
 from gpulayout.files.route import route, sensible_route
-from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
-from gpulayout.plans.plan import Plan
 from gpulayout.plans.plan_blocks import Blocks
 
-COPY_CHUNK = 1 << 24  # bytes of one copy: a signal does not wait for more
 # What copy_file_range says where the file system, or two of them, cannot do it.
 CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.EBADF)
 
 
 class StoredCopy(NamedTuple):
-    """Bytes that stay as they are.  Both places are in the whole files.
+    """Bytes that stay as they are.
 
-    tensor     the first one of which they are a part
-    old, new   the files, for messages
+    begin     their offset in the old file
+    target    the new file, open
+    offset    in it
+    tensor    the name of the first one of which they are a part
     """
 
-    source: BinaryIO
-    start: int
+    shard: ShardPlan
+    begin: int
     target: BinaryIO
-    place: int
+    offset: int
     nbytes: int
     tensor: str
-    old: Path
-    new: Path
 
 
 @dataclass(frozen=True)
@@ -67,39 +65,38 @@ class CheckpointWork:
     @property
     def bytes_read(self) -> int:
         """Bytes of elements that are read."""
-        changes = (change for shard in self.plan.shards for change in shard.changes)
         return sum(
-            change.tensor.nbytes if (blocks := self.blocks.get(id(change.plan))) is None else blocks.bytes_read
-            for change in changes
+            self.blocks[id(change.plan)].bytes_read if id(change.plan) in self.blocks else change.tensor.nbytes
+            for shard in self.plan.shards
+            for change in shard.changes
         )
 
     @property
     def bytes_written(self) -> int:
         """Bytes of elements that are written."""
-        return sum(place.nbytes for shard in self.plan.shards for place in shard.places)
+        return sum(stored.nbytes for shard in self.plan.shards for stored in shard.tensors)
 
 
 def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> CheckpointWork:
     """The blocks of all tensors within a limit of memory; `LayoutError` names the tensor that needs more."""
-    for pairs in (2, 1):
-        with contextlib.suppress(LayoutError) if pairs > 1 else contextlib.nullcontext():
-            half = max(block_limit(max_bytes) // 2, 1) if pairs > 1 else None
-            blocks: dict[int, Blocks] = {}
-            for change in (change for shard in plan.shards for change in shard.changes):
-                if change.plan is not None and change.plan.target.nbytes and id(change.plan) not in blocks:
-                    blocks[id(change.plan)] = _blocks(change, change.plan, half, max_bytes)
-            return CheckpointWork(plan, blocks, pairs)
-    raise AssertionError("the last round returns or raises")
+    with contextlib.suppress(LayoutError):
+        return CheckpointWork(plan, _blocks(plan, max(block_limit(max_bytes) // 2, 1), max_bytes), 2)
+    return CheckpointWork(plan, _blocks(plan, None, max_bytes), 1)
 
 
-def _blocks(change: TensorPlan, plan: Plan, half: int | None, max_bytes: SupportsIndex | str | None) -> Blocks:
-    """The blocks of a tensor: of at most `half` bytes, or else of all that the limit allows."""
-    try:
-        if half is None or max_bytes is not None:
-            found = sensible_route(plan, max_bytes, None)
-        return (found if half is None else route(plan, half, None)).passes[0]
-    except LayoutError as error:
-        raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
+def _blocks(plan: CheckpointPlan, half: int | None, max_bytes: SupportsIndex | str | None) -> dict[int, Blocks]:
+    """The blocks of every tensor: of at most `half` bytes, or else of all that the limit allows."""
+    blocks: dict[int, Blocks] = {}
+    for change in (change for shard in plan.shards for change in shard.changes):
+        if change.plan is None or not change.plan.target.nbytes or id(change.plan) in blocks:
+            continue
+        try:
+            if half is None or max_bytes is not None:
+                planned = sensible_route(change.plan, max_bytes, None)
+            blocks[id(change.plan)] = (planned if half is None else route(change.plan, half, None)).passes[0]
+        except LayoutError as error:
+            raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
+    return blocks
 
 
 def move_checkpoint(work: CheckpointWork, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:
@@ -155,12 +152,11 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
             yield job
 
     try:
-        for shard, stream in zip(work.plan.shards, streams):
-            for copy in _joined(_copies(work, shard, stream)):
-                for begin in range(0, copy.nbytes, COPY_CHUNK):
-                    size = min(COPY_CHUNK, copy.nbytes - begin)
-                    part = copy._replace(start=copy.start + begin, place=copy.place + begin, nbytes=size)
-                    pending.append(copies.begin(functools.partial(_copy, part)))
+        for copy in _copies(work, streams):
+            for begin in range(0, copy.nbytes, CHUNK):
+                size = min(CHUNK, copy.nbytes - begin)
+                part = copy._replace(begin=copy.begin + begin, offset=copy.offset + begin, nbytes=size)
+                pending.append(copies.begin(functools.partial(_copy, part)))
         move_jobs(jobs(), report, pairs=work.pairs)
         wait_for([*pending], report)
     finally:
@@ -170,64 +166,49 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
 def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
     """The blocks of all tensors that move, in the order of the new files."""
     for shard, stream in zip(work.plan.shards, streams):
-        old = shard.shard
-        for change, place in zip(shard.changes, shard.places):
+        for change, (begin, offset, nbytes) in zip(shard.changes, shard.offsets):
             blocks = work.blocks.get(id(change.plan))
-            if blocks is None:
-                continue
-            tensor = value_text(clipped(change.tensor.name, 80))
-            source = Elements(
-                _bytes(f"{old.path}: tensor {tensor}", change.tensor.nbytes),
-                old.contents.start + change.tensor.begin,
-                old.stream,
-            )
-            target = Elements(_bytes(str(shard.path), place.nbytes), len(shard.header) + place.begin, stream)
-            if change.flip is not None and change.flip.side == "before":
-                source = replace(source, parts=change.flip.parts)
-            elif change.flip is not None:
-                target = replace(target, parts=change.flip.parts)
-            yield from jobs_of(blocks, source, target)
+            if blocks is not None:
+                name = f"{shard.shard.path}: {tensor_text(change.tensor.name)}"
+                old, new = _bytes(name, change.tensor.nbytes), _bytes(str(shard.path), nbytes)
+                source = Elements(old, begin, shard.shard.stream, parts=change.flip.before)
+                target = Elements(new, offset, stream, parts=change.flip.after)
+                yield from jobs_of(blocks, source, target)
 
 
 def _bytes(name: str, nbytes: int) -> Header:
     return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
 
 
-def _copies(work: CheckpointWork, shard: ShardPlan, stream: BinaryIO) -> Iterator[StoredCopy]:
-    """The tensors of a file that stay as they are, in the order of the new file."""
-    old = shard.shard
-    for change, place in zip(shard.changes, shard.places):
-        if id(change.plan) not in work.blocks and place.nbytes:
-            start, at = old.contents.start + change.tensor.begin, len(shard.header) + place.begin
-            yield StoredCopy(old.stream, start, stream, at, place.nbytes, change.tensor.name, old.path, shard.path)
-
-
-def _joined(copies: Iterator[StoredCopy]) -> Iterator[StoredCopy]:
-    """The same copies; those that are neighbours on both sides are one."""
-    last = next(copies, None)
-    for copy in copies:
-        assert last is not None
-        if (copy.start, copy.place) == (last.start + last.nbytes, last.place + last.nbytes):
-            last = last._replace(nbytes=last.nbytes + copy.nbytes)
-        else:
+def _copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[StoredCopy]:
+    """The tensors that stay as they are, in the order of the new files; neighbours in both files are one copy."""
+    for shard, stream in zip(work.plan.shards, streams):
+        last: StoredCopy | None = None
+        for change, (begin, offset, nbytes) in zip(shard.changes, shard.offsets):
+            if id(change.plan) in work.blocks or not nbytes:
+                continue
+            if last is not None and (begin, offset) == (last.begin + last.nbytes, last.offset + last.nbytes):
+                last = last._replace(nbytes=last.nbytes + nbytes)
+                continue
+            if last is not None:
+                yield last
+            last = StoredCopy(shard, begin, stream, offset, nbytes, change.tensor.name)
+        if last is not None:
             yield last
-            last = copy
-    if last is not None:
-        yield last
 
 
 def _copy(part: StoredCopy) -> int:
     """Copy some bytes.  Returns how many were read and written, which is what progress counts."""
-    done = 0
+    done, old = 0, part.shard.shard
     while done < part.nbytes:
         count = _copy_by_system(part, done)
         if count is None:
             count = _copy_through_memory(part, done)
         if not count:
-            size = os.fstat(part.source.fileno()).st_size
+            size = os.fstat(old.stream.fileno()).st_size
             raise FileError(
-                f"{part.old}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
-                f"tensor {value_text(clipped(part.tensor, 80))} is not whole"
+                f"{old.path}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
+                f"{tensor_text(part.tensor)} is not whole"
             )
         done += count
     return 2 * done
@@ -237,18 +218,17 @@ def _copy_by_system(part: StoredCopy, done: int) -> int | None:
     """Let the system copy, which may share the blocks of a disk; None where it cannot."""
     if not hasattr(os, "copy_file_range"):
         return None
+    source, target = part.shard.shard.stream.fileno(), part.target.fileno()
     try:
-        return os.copy_file_range(
-            part.source.fileno(), part.target.fileno(), part.nbytes - done, part.start + done, part.place + done
-        )
+        return os.copy_file_range(source, target, part.nbytes - done, part.begin + done, part.offset + done)
     except OSError as error:
         if error.errno in CANNOT:
             return None
-        raise OSError(error.errno, error.strerror, str(part.new)) from error
+        raise OSError(error.errno, error.strerror, str(part.shard.path)) from error
 
 
 def _copy_through_memory(part: StoredCopy, done: int) -> int:
-    memory = memoryview(bytearray(min(CHUNK, part.nbytes - done)))
-    found = read_at(part.source, memory, part.start + done, str(part.old))
-    write_at(part.target, memory[:found], part.place + done, str(part.new))
-    return found
+    memory = memoryview(bytearray(part.nbytes - done))
+    count = read_at(part.shard.shard.stream, memory, part.begin + done, str(part.shard.shard.path))
+    write_at(part.target, memory[:count], part.offset + done, str(part.shard.path))
+    return count

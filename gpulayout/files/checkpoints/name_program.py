@@ -2,10 +2,10 @@
 
     (a+)+b      0 save 2   1 step a   2 split 1 3   3 save 3   4 split 0 5   5 step b   6 end
 
-A split tries its first way, and later the other.  What follows depends only on the step and the place in the name: if
-it failed once, it fails always.  So no pair of them is tried twice, and what is found is what `re` finds: the first way
-that fits, in the order of the expression.  A repeat of what may be empty, as (a*)*, has no program: where it ends
-depends on more than a step and a place.
+A split tries its first way, and later the other.  What follows depends only on the step and the position in the name:
+if it failed once, it fails always.  So no pair of them is tried twice, and what is found is what `re` finds: the first
+way that fits, in the order of the expression.  A repeat of what may be empty, as (a*)*, has no program: where it ends
+depends on more than a step and a position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 _parser, _compiler = map(importlib.import_module, ("re._parser", "re._compiler"))
 
 MOST_STEPS = 5000  # of a program
-MOST_PAIRS = 5_000_000  # of a step and a place in a name: a few seconds
+MOST_PAIRS = 5_000_000  # of a step and a position in a name: a few seconds
 _CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 
 Step = tuple[str, Any, int]  # what it is, its value, and for a split its second way
@@ -69,7 +69,7 @@ def matcher(state: Any, items: list[Any], on: int, off: int) -> Callable[..., An
 class NameProgram:
     """A program: its `steps`.
 
-    longest   of a part that `re` tries at every place, the longest name for which it may
+    longest   of a part that `re` tries at every position, the longest name for which it may
     """
 
     def __init__(self, tree: Any, groups: int, longest: Callable[[Any], float]):
@@ -89,19 +89,19 @@ class NameProgram:
 
     def fullmatch(self, name: str) -> Found | None:
         """The groups of a name as a whole."""
-        found = self.first_way(name, 0, bytearray((len(name) + 1) * len(self.steps)), full=True)
-        return None if found is None else found[1]
+        way = self.first_way(name, 0, bytearray((len(name) + 1) * len(self.steps)), full=True)
+        return None if way is None else way[1]
 
     def matches(self, name: str) -> Iterator[tuple[int, int, Found]]:
         """The parts of a name that fit: where each begins and ends, and its groups.  As `re.finditer`."""
         tried = bytearray((len(name) + 1) * len(self.steps))
         start, empty_at = 0, -1
         while start <= len(name):
-            found = self.first_way(name, start, tried, not_at=empty_at)
-            if found is None:
+            way = self.first_way(name, start, tried, not_at=empty_at)
+            if way is None:
                 start += 1
                 continue
-            end, groups = found
+            end, groups = way
             yield start, end, groups
             # What was tried at the end succeeded.  Before it nothing begins any more.
             tried[end * len(self.steps) : (end + 1) * len(self.steps)] = bytes(len(self.steps))
@@ -110,33 +110,33 @@ class NameProgram:
     def first_way(
         self, name: str, start: int, tried: bytearray, *, full: bool = False, not_at: int = -1
     ) -> tuple[int, Found] | None:
-        """Where the first way from a place ends, and its groups.
+        """Where the first way from a position ends, and its groups.
 
         full     it must end with the name
-        not_at   a place where it must not end
+        not_at   a position where it must not end
         """
         steps, width = self.steps, len(self.steps)
         waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, start, (-1,) * (2 * self._groups + 2))]
         while waiting:
-            at, place, marks = waiting.pop()
-            while not tried[place * width + at]:
-                tried[place * width + at] = 1
+            at, position, marks = waiting.pop()
+            while not tried[position * width + at]:
+                tried[position * width + at] = 1
                 kind, value, other = steps[at]
                 at += 1
                 if kind == "step":
-                    found = value(name, place)
-                    if found is None:
+                    match = value(name, position)
+                    if match is None:
                         break
-                    place = found.end()
+                    position = match.end()
                 elif kind == "split":
-                    waiting.append((other, place, marks))
+                    waiting.append((other, position, marks))
                     at = value
                 elif kind == "jump":
                     at = value
                 elif kind == "save":
-                    marks = (*marks[:value], place, *marks[value + 1 :])
-                elif (place == len(name) or not full) and place != not_at:
-                    return place, self._texts(name, start, place, marks)
+                    marks = (*marks[:value], position, *marks[value + 1 :])
+                elif (position == len(name) or not full) and position != not_at:
+                    return position, self._texts(name, start, position, marks)
                 else:
                     break
         return None

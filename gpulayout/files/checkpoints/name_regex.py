@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.name_program import NameProgram, NoProgram, first_literal, parsed, single_character
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
@@ -61,11 +62,11 @@ class NameRegex:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it has been said
                 self._tree = parsed(regex)
-            found = ways(self._tree)
+            bound = ways(self._tree)
         except (re.error, RecursionError, OverflowError) as error:
             raise LayoutError(f"{origin}: {value_text(regex)} is not a regular expression: {error}") from None
         self.groups, self.groupindex = self._compiled.groups, self._compiled.groupindex
-        self.longest, self.longest_searched = found.longest_name(), found.longest_name(1)
+        self.longest, self.longest_searched = bound.longest_name(), bound.longest_name(1)
         self._program: NameProgram | None = None
         if self.longest < 1:  # no name is for `re`, so what no program can do is said before any name is read
             self._for_long("")
@@ -96,10 +97,11 @@ class NameRegex:
         """The program, which is made once; `LayoutError` if there is none that is fast enough for the name."""
         try:
             if self._program is None:
-                self._program = NameProgram(self._tree, self._compiled.groups, _longest_inside)
+                groups = self._compiled.groups  # `re` tries a part, such as a look-ahead, at every position of a name
+                self._program = NameProgram(self._tree, groups, lambda part: ways(part, None).longest_name(1))
             self._program.check(name)
         except NoProgram as problem:
-            about = f" for tensor {value_text(clipped(name, 80))} of {len(name)} characters" if name else ""
+            about = f" for {tensor_text(name)} of {len(name)} characters" if name else ""
             raise LayoutError(
                 f"{self._origin}: {value_text(clipped(self.pattern, 80))} may take too long{about}, because it can fit "
                 f"a name in very many ways, and {problem}: write parts that say where they end, such as [^.]* in place "
@@ -131,7 +133,7 @@ class Ways(NamedTuple):
     def longest_name(self, more: int = 0) -> float:
         """The length up to which a name has at most `MOST_WAYS` ways; -1 for none.
 
-        more   repeats around the expression, such as 1 for all places where a search begins
+        more   repeats around the expression, such as 1 for all positions where a search begins
         """
         repeats = self.repeats + self.runs + more
         if self.factor > MOST_WAYS or repeats > MOST_REPEATS:
@@ -141,11 +143,6 @@ class Ways(NamedTuple):
         return bisect.bisect_right(
             range(1, MOST_WAYS + 1), MOST_WAYS, key=lambda n: int(self.factor) * math.comb(n + repeats, repeats)
         )
-
-
-def _longest_inside(items: Any) -> float:
-    """The longest name for a look-ahead or another part that `re` tries at every place of a name."""
-    return ways(items, None).longest_name(1)
 
 
 _ENDLESS = Ways(math.inf)
@@ -161,9 +158,10 @@ def ways(items: Any, follows: int | None = END) -> Ways:
     (Ways(factor=1, repeats=1, runs=1), Ways(factor=2, repeats=0, runs=0), inf)
     """
     parts = list(items)
-    found = [_ways_of(str(kind), value, first_literal(parts[n:], follows)) for n, (kind, value) in enumerate(parts, 1)]
-    factor, repeats = math.prod(each.factor for each in found), sum(each.repeats for each in found)
-    return Ways(factor, repeats, max((each.runs for each in found), default=0)) if repeats <= MOST_REPEATS else _ENDLESS
+    bounds = [_ways_of(str(kind), value, first_literal(parts[n:], follows)) for n, (kind, value) in enumerate(parts, 1)]
+    factor, repeats = math.prod(each.factor for each in bounds), sum(each.repeats for each in bounds)
+    runs = max((each.runs for each in bounds), default=0)
+    return Ways(factor, repeats, runs) if repeats <= MOST_REPEATS else _ENDLESS
 
 
 def _ways_of(kind: str, value: Any, follows: int | None) -> Ways:
@@ -190,10 +188,10 @@ def _ways_of(kind: str, value: Any, follows: int | None) -> Ways:
 
 def _ways_of_branches(branches: Any, follows: int | None) -> Ways:
     """All ways of all branches; those that begin with different characters exclude one another."""
-    found = [ways(each, follows) for each in branches]
+    bounds = [ways(each, follows) for each in branches]
     first = [first_literal(each, None) for each in branches]
     apart = None not in first and len({chr(each).casefold() for each in first if each is not None}) == len(first)
-    factors, repeats, runs = zip(*found)
+    factors, repeats, runs = zip(*bounds)
     return Ways(max(factors) if apart else sum(factors), max(repeats), max(runs))
 
 
@@ -265,12 +263,12 @@ def template_of(match: NameRegex, text: Any, what: str) -> Template:
     if not isinstance(text, str):
         raise LayoutError(f"{said} is not text")
     parts: list[str | int] = []
-    place = 0
-    while place < len(text):
-        part = _PART.match(text, place)
+    position = 0
+    while position < len(text):
+        part = _PART.match(text, position)
         if part is None:
-            raise LayoutError(f"{said} has {_escape(text[place:])}")
-        place = part.end()
+            raise LayoutError(f"{said} has {_escape(text[position:])}")
+        position = part.end()
         group = part["digit"] or part["group"]
         parts.append(_group(match, group, said) if group is not None else part["backslash"] or part["text"])
     for character in text:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents
+from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import opened
 from gpulayout.layout.checks import clipped, value_text
@@ -75,12 +75,8 @@ def is_index(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a checkpoint, open.
+    """One file of a checkpoint, open."""
 
-    name   without its folder
-    """
-
-    name: str
     path: Path
     stream: BinaryIO = field(repr=False)
     contents: Contents
@@ -118,10 +114,10 @@ def open_checkpoint(path: Path, stage: Stage = untold) -> Iterator[Checkpoint]:
         if not is_index(path):
             yield Checkpoint(path, (_open_shard(stack, path),), None)
             return
-        index, places = read_index(path)
-        names = sorted({*places.values()})
+        index, files = read_index(path)
+        names = sorted({*files.values()})
         shards = tuple(_open_shard(stack, path.parent / name) for name in staged(names, "headers read", stage))
-        _check_index(path, places, shards)
+        _check_index(path, files, shards)
         yield Checkpoint(path, shards, index)
 
 
@@ -138,7 +134,7 @@ def check_is_checkpoint(path: Path) -> None:
 
 def _open_shard(stack: contextlib.ExitStack, path: Path) -> Shard:
     stream = stack.enter_context(opened(path))
-    return Shard(path.name, path, stream, read_contents(str(path), stream))
+    return Shard(path, stream, read_contents(str(path), stream))
 
 
 def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -148,35 +144,33 @@ def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         text = b"".join(itertools.islice(chunks, MOST_INDEX // CHUNK + 1))
     if len(text) > MOST_INDEX:
         raise FileError(f"{path}: the index has more than {MOST_INDEX} bytes")
-    found = parsed_json(str(path), text, "the index")
-    places = found.pop("weight_map", None) if isinstance(found, dict) else None
-    if not isinstance(places, dict) or not all(isinstance(each, str) for each in places.values()):
+    index = parsed_json(str(path), text, "the index")
+    files = index.pop("weight_map", None) if isinstance(index, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
         raise FileError(f"{path}: the index has no weight_map from the names of tensors to those of files")
-    if not isinstance(found.get("metadata", {}), dict):
-        raise FileError(f"{path}: the metadata of the index is {value_text(found['metadata'])}, not an object")
-    for name in {*places.values()}:
+    if not isinstance(index.get("metadata", {}), dict):
+        raise FileError(f"{path}: the metadata of the index is {value_text(index['metadata'])}, not an object")
+    for name in {*files.values()}:
         if name != os.path.basename(name) or not name.lower().endswith(ENDING) or "\0" in name or "\\" in name:
             raise FileError(
                 f"{path}: {value_text(clipped(name, 80))} is not the name of a {ENDING} file beside the index"
             )
-    return found, places
+    return index, files
 
 
-def _check_index(path: Path, places: Mapping[str, str], shards: tuple[Shard, ...]) -> None:
+def _check_index(path: Path, files: Mapping[str, str], shards: tuple[Shard, ...]) -> None:
     """Check that every tensor is where the index says, and nowhere else."""
-    found: dict[str, str] = {}
+    shard_of: dict[str, str] = {}
     for shard in shards:
         for each in shard.contents.tensors:
-            who = f"{path}: tensor {value_text(clipped(each.name, 80))}"
-            if each.name in found:
-                raise FileError(f"{who} is in two shards, {found[each.name]} and {shard.name}")
-            if each.name not in places:
-                raise FileError(f"{who} is in {shard.name}, but not in the index")
-            if places[each.name] != shard.name:
-                raise FileError(f"{who} is in {shard.name}, but the index says {places[each.name]}")
-            found[each.name] = shard.name
-    for name, place in places.items():
-        if name not in found:
-            raise FileError(
-                f"{path}: the index says that tensor {value_text(clipped(name, 80))} is in {place}, but it is not"
-            )
+            who = f"{path}: {tensor_text(each.name)}"
+            if each.name in shard_of:
+                raise FileError(f"{who} is in two shards, {shard_of[each.name]} and {shard.path.name}")
+            if each.name not in files:
+                raise FileError(f"{who} is in {shard.path.name}, but not in the index")
+            if files[each.name] != shard.path.name:
+                raise FileError(f"{who} is in {shard.path.name}, but the index says {files[each.name]}")
+            shard_of[each.name] = shard.path.name
+    for name, file in files.items():
+        if name not in shard_of:
+            raise FileError(f"{path}: the index says that {tensor_text(name)} is in {file}, but it is not")

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpulayout.files.checkpoints import kinds
 from gpulayout.files.checkpoints.changes import (
-    Changes,
     TensorPlan,
+    changed,
     dimensions_of,
     metadata_with,
     noted_shape,
     notes_of,
     restored,
 )
-from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
-from gpulayout.files.checkpoints.kinds import (
-    FORMATS,
-    Assumptions,
-    Kind,
-    Unclear,
-    assumption_text,
-    check_all_decide,
-    chosen,
-    only,
-    unclear_text,
-)
+from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text, tensor_text
+from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text
 from gpulayout.files.checkpoints.maps import readers
 from gpulayout.files.checkpoints.opening import (
     ENDING,
@@ -49,6 +40,9 @@ from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 
+Chosen = tuple[Rule | None, Kind | None]
+ByShard = Sequence[tuple[Shard, list[TensorPlan]]]
+
 
 @dataclass(frozen=True)
 class ShardPlan:
@@ -58,19 +52,25 @@ class ShardPlan:
     path      of the new one
     changes   of the tensors that it gets, in their order there
     header    the bytes before the elements
-    places    of the tensors, one for each change
+    tensors   what the header says of them, one for each change
     """
 
     shard: Shard
     path: Path
     changes: tuple[TensorPlan, ...]
     header: bytes
-    places: tuple[StoredTensor, ...]
+    tensors: tuple[StoredTensor, ...]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the new file."""
-        return len(self.header) + (self.places[-1].end if self.places else 0)
+        return len(self.header) + (self.tensors[-1].end if self.tensors else 0)
+
+    @property
+    def offsets(self) -> Iterator[tuple[int, int, int]]:
+        """For every change, where the tensor begins in the old file and in the new one, and its bytes there."""
+        for change, new in zip(self.changes, self.tensors):
+            yield self.shard.contents.start + change.tensor.begin, len(self.header) + new.begin, new.nbytes
 
 
 @dataclass(frozen=True)
@@ -112,17 +112,19 @@ def plan_relayout(
     notes = notes_in(source)
     rules = rules_of(source, notes, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
     names = {name: new_names(name, rule, sets) for name, (rule, _) in rules.items()}
-    changes = Changes(dtype)
-    by_shard = [
-        (
-            shard,
-            [
-                changes.of(each, notes.get(each.name), rules[each.name][0], names[each.name][-1], rules[each.name][1])
-                for each in shard.contents.tensors
-            ],
-        )
-        for shard in staged(source.shards, "files planned", stage)
-    ]
+    # Models have thousands of tensors of a few shapes, and a plan takes longer and more memory than all else that is
+    # known of a tensor.  So tensors that are alike share one.
+    shared: dict[tuple[object, ...], TensorPlan] = {}
+
+    def change_of(tensor: StoredTensor) -> TensorPlan:
+        (rule, kind), note = rules[tensor.name], notes.get(tensor.name)
+        alike = (tensor.dtype, tensor.dimensions, note, id(rule))
+        if alike not in shared:
+            shared[alike] = changed(tensor, note, rule, dtype)
+        name = None if rule is not None and rule.drop else names[tensor.name][-1]
+        return replace(shared[alike], tensor=tensor, name=name, kind=kind)
+
+    by_shard = _by_shard(source, change_of, stage)
     used = {id(rule) for rule, _ in rules.values()}
     unmatched = tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in used and not rule.optional)
     if unmatched and not allow_unmatched:
@@ -144,13 +146,15 @@ def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False, sta
     """The checkpoint with every tensor that has a note as the array that the note describes."""
     check_outputs(source, path, overwrite=overwrite)
     notes = notes_in(source)
-    by_shard = [
-        (shard, [restored(each, notes.get(each.name)) for each in shard.contents.tensors])
-        for shard in staged(source.shards, "files planned", stage)
-    ]
+    by_shard = _by_shard(source, lambda tensor: restored(tensor, notes.get(tensor.name)), stage)
     if not notes:
         raise FileError(f"{source.path}: no tensor has a note about its layout, so there is nothing to unpack")
     return _planned(source, path, by_shard, (), {}, stage)
+
+
+def _by_shard(source: Checkpoint, change_of: Callable[[StoredTensor], TensorPlan], stage: Stage) -> ByShard:
+    shards = staged(source.shards, "files planned", stage)
+    return [(shard, [*map(change_of, shard.contents.tensors)]) for shard in shards]
 
 
 def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
@@ -163,7 +167,7 @@ def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
     check_new_file(path, source.path, overwrite=overwrite)
     if source.index is not None:
         for shard in source.shards:
-            check_new_file(path.parent / shard.name, shard.path, overwrite=overwrite)
+            check_new_file(path.parent / shard.path.name, shard.path, overwrite=overwrite)
 
 
 # ---- the rule of each tensor -----------------------------------------------------------------------------------------
@@ -190,11 +194,13 @@ def check_formats(source: Checkpoint, sets: Sequence[RuleSet], assumed: Assumpti
 
 def notes_in(source: Checkpoint) -> dict[str, str]:
     """The notes about all tensors, each from the file that has the tensor."""
-    found = {}
-    for shard in source.shards:
-        notes = notes_of(shard.contents.metadata)
-        found.update({each.name: notes[each.name] for each in shard.contents.tensors if each.name in notes})
-    return found
+    return {
+        each.name: notes[each.name]
+        for shard in source.shards
+        if (notes := notes_of(shard.contents.metadata))
+        for each in shard.contents.tensors
+        if each.name in notes
+    }
 
 
 def rules_of(
@@ -213,25 +219,24 @@ def rules_of(
     tensors = [each for shard in source.shards for each in shard.contents.tensors]
     dimensions = {each.name: dimensions_of(each, notes.get(each.name)) for each in tensors}
     strict = next((each.origin for each in sets if each.strict), "")
-    found: dict[str, Chosen] = {}
+    by_name: dict[str, Chosen] = {}
     unclear: dict[str, list[Unclear]] = {}
     for tensor in staged(tensors, "tensors matched with rules", stage):
-        one, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
-        if isinstance(one, Unclear):
-            unclear.setdefault(origin, []).append(one)
+        choice, origin = _chosen_from(sets, tensor.name, dimensions, assumed)
+        if isinstance(choice, Unclear):
+            unclear.setdefault(origin, []).append(choice)
             continue
-        found[tensor.name] = one
-        if one[0] is None and strict and not allow_unmatched:
-            who = f"tensor {value_text(clipped(tensor.name, 80))}, {tensor}"
+        by_name[tensor.name] = choice
+        if choice[0] is None and strict and not allow_unmatched:
+            one, who = kinds.only(tensor.name), f"{tensor_text(tensor.name)}, {tensor}"
             raise LayoutError(
-                f"{strict} has no rule for {who}: add one of your own, such as '{only(tensor.name)}=drop', or "
-                f"'{only(tensor.name)}=keep'"
+                f"{strict} has no rule for {who}: add one of your own, such as '{one}=drop', or '{one}=keep'"
             )
     for origin, some in unclear.items():
-        raise LayoutError(unclear_text(some, origin))
+        raise LayoutError(kinds.unclear_text(some, origin))
     if not allow_unmatched:
-        check_all_decide(assumed, {name: kind for name, (_, kind) in found.items()}, dimensions, source.path)
-    return found
+        kinds.check_all_decide(assumed, {name: kind for name, (_, kind) in by_name.items()}, dimensions, source.path)
+    return by_name
 
 
 def _chosen_from(
@@ -243,10 +248,10 @@ def _chosen_from(
     """
     for number, each in enumerate(sets):
         rules = each.rules_for(name, len(dimensions[name]))
-        one = chosen(name, rules, dimensions, assumed)
-        if isinstance(one, Unclear):
-            return one, each.origin or rules[0].origin
-        rule = one[0]
+        choice = kinds.chosen(name, rules, dimensions, assumed)
+        if isinstance(choice, Unclear):
+            return choice, each.origin or rules[0].origin
+        rule = choice[0]
         if rule is not None and not (rule.to or rule.keep or rule.drop):
             hidden, origin = _chosen_from(sets[number + 1 :], name, dimensions, assumed)
             if isinstance(hidden, Unclear):
@@ -254,7 +259,7 @@ def _chosen_from(
             if hidden[0] is not None and hidden[0].to:
                 raise LayoutError(_about_order(rule, hidden[0], name, len(dimensions[name])))
         if rule is not None:
-            return one, ""
+            return choice, ""
     return (None, None), ""
 
 
@@ -267,14 +272,14 @@ def _about_order(rule: Rule, other: Rule, name: str, rank: int) -> str:
         moved, still = f"{moved}; flip={flip}" if flip else moved, f"{before} -> {before}"
     which = f"kind={other.kind}" if other.kind else f"rank={rank}"
     rest = "".join(f"; {each}" for each in (which, *rule.other_parts))
-    found = other.match.fullmatch(name)
+    match = other.match.fullmatch(name)
     named = ""
-    if rule.name is None and other.name is not None and found:
+    if rule.name is None and other.name is not None and match:
         named = (
-            f".  It also gives the name {value_text(clipped(other.name.expand(found), 80))}; yours needs a name= too"
+            f".  It also gives the name {value_text(clipped(other.name.expand(match), 80))}; yours needs a name= too"
         )
     return (
-        f"tensor {value_text(clipped(name, 80))}: {rule.origin} does not say in which order the elements come, and "
+        f"{tensor_text(name)}: {rule.origin} does not say in which order the elements come, and "
         f"{other.origin}, which stands behind it, would move them: write '{moved}{rest}' to do both, or "
         f"'{still}{rest}' to leave their order{named}"
     )
@@ -317,7 +322,7 @@ def _check_renamings(source: Checkpoint, sets: Sequence[RuleSet], names: Sequenc
 def _planned(
     source: Checkpoint,
     path: Path,
-    by_shard: Sequence[tuple[Shard, list[TensorPlan]]],
+    by_shard: ByShard,
     unmatched: tuple[str, ...],
     metadata: Mapping[str, str],
     stage: Stage,
@@ -326,7 +331,7 @@ def _planned(
     _check_names(changes)
     one = source.index is None
     shards = tuple(
-        _shard_plan(shard, path if one else path.parent / shard.name, each, metadata)
+        _shard_plan(shard, path if one else path.parent / shard.path.name, each, metadata)
         for shard, each in staged(by_shard, "headers made", stage)
     )
     return CheckpointPlan(path, tuple(changes), unmatched, shards, None if one else _index_text(source, shards))
@@ -355,22 +360,22 @@ def _check_names(changes: Sequence[TensorPlan]) -> None:
 
 def _shard_plan(shard: Shard, path: Path, changes: Sequence[TensorPlan], metadata: Mapping[str, str]) -> ShardPlan:
     by_name = {change.name: change for change in changes if change.name is not None}
-    places = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
-    notes = {each.name: note for each in places if (note := by_name[each.name].stored.note) is not None}
-    for each in places:  # a wrong note must fail here, not when the new file is read
+    tensors = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
+    notes = {each.name: note for each in tensors if (note := by_name[each.name].stored.note) is not None}
+    for each in tensors:  # a wrong note must fail here, not when the new file is read
         if each.name in notes:
             noted_shape(each, notes[each.name])
-    header = header_text(metadata_with(shard.contents.metadata, metadata, notes), places)
-    return ShardPlan(shard, path, tuple(by_name[each.name] for each in places), header, places)
+    header = header_text(metadata_with(shard.contents.metadata, metadata, notes), tensors)
+    return ShardPlan(shard, path, tuple(by_name[each.name] for each in tensors), header, tensors)
 
 
 def _index_text(source: Checkpoint, shards: Sequence[ShardPlan]) -> bytes:
     """The new index, with the total size of its tensors, as Hugging Face's libraries write it."""
     old: dict[str, Any] = dict(source.index or {})
-    total = sum(each.nbytes for shard in shards for each in shard.places)
-    places = {each.name: shard.shard.name for shard in shards for each in shard.places}
-    found = {**old, "metadata": {**old.get("metadata", {}), "total_size": total}, "weight_map": places}
-    return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
+    total = sum(each.nbytes for shard in shards for each in shard.tensors)
+    files = {each.name: shard.path.name for shard in shards for each in shard.tensors}
+    new = {**old, "metadata": {**old.get("metadata", {}), "total_size": total}, "weight_map": files}
+    return (json.dumps(new, indent=2, sort_keys=True) + "\n").encode()
 
 
 # ---- what users are told ---------------------------------------------------------------------------------------------
@@ -393,15 +398,12 @@ def summary(changes: Sequence[TensorPlan]) -> str:
 
 def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
     """What tensors were taken as where the caller did not say: a line for each kind and each reason."""
-    found: dict[Kind, list[str]] = {}
+    names_of: dict[Kind, list[str]] = {}
     for change in changes:
         if change.kind is not None and change.kind.known_by != "assume":
-            found.setdefault(change.kind, []).append(change.tensor.name)
+            names_of.setdefault(change.kind, []).append(change.tensor.name)
     return [
         f"{counted(len(names), 'tensor')} taken as {kind.kind} ({kind.known_by}): "
         f"{value_text(clipped(names[0], 80))}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
-        for kind, names in found.items()
+        for kind, names in names_of.items()
     ]
-
-
-Chosen = tuple[Rule | None, Kind | None]

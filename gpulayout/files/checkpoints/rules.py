@@ -157,12 +157,11 @@ class RuleSet:
 
     def rules_for(self, name: str, rank: int) -> list[Rule]:
         """The rules for a tensor, each for another kind, and one for none of them; `LayoutError` if others fit too."""
-        found = [rule for rule in self.rules if rule.is_for(rank) and rule.match.fullmatch(name)]
-        if len({rule.kind for rule in found}) < len(found):
-            raise LayoutError(
-                f"tensor {value_text(name)} fits {counted(len(found), 'rule')}: {found[0].origin} and {found[1].origin}"
-            )
-        return found
+        fitting = [rule for rule in self.rules if rule.is_for(rank) and rule.match.fullmatch(name)]
+        if len({rule.kind for rule in fitting}) < len(fitting):
+            both = f"{fitting[0].origin} and {fitting[1].origin}"
+            raise LayoutError(f"tensor {value_text(name)} fits {counted(len(fitting), 'rule')}: {both}")
+        return fitting
 
 
 # ---- reading rules -------------------------------------------------------------------------------------------
@@ -183,11 +182,11 @@ def split_at_equals(text: str) -> tuple[str, str, str]:
     >>> split_at_equals("(?=a)[=]=i o -> o i; name=b")
     ('(?=a)[=]', '=', 'i o -> o i; name=b')
     """
-    depth, in_class, place = 0, False, 0
-    while place < len(text):
-        character = text[place]
+    depth, in_class, position = 0, False, 0
+    while position < len(text):
+        character = text[position]
         if character == "\\":
-            place += 1
+            position += 1
         elif in_class:
             in_class = character != "]"
         elif character == "[":
@@ -195,68 +194,68 @@ def split_at_equals(text: str) -> tuple[str, str, str]:
         elif character in "()":
             depth += 1 if character == "(" else -1
         elif character == "=" and depth <= 0:
-            return text[:place], "=", text[place + 1 :]
-        place += 1
+            return text[:position], "=", text[position + 1 :]
+        position += 1
     return text, "", ""
 
 
 def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Rule:
     """The rule of a regular expression and what a user wrote for it: text, a layout, or a mapping of `KEYS`."""
-    given = _of_text(what, origin) if isinstance(what, str) else what
-    if isinstance(given, (Layout, Shape)):
-        given = {"to": given}
-    if not isinstance(given, Mapping):
+    parts = _of_text(what, origin) if isinstance(what, str) else what
+    if isinstance(parts, (Layout, Shape)):
+        parts = {"to": parts}
+    if not isinstance(parts, Mapping):
         raise TypeError(f"{origin} is {value_text(what)}, not text, a Layout or a mapping of {', '.join(KEYS)}")
-    for key in given:
+    for key in parts:
         if key not in KEYS:
             raise LayoutError(f"{origin} has the key {value_text(key)}: the keys are {', '.join(KEYS)}")
     for key in FLAGS:
-        if given.get(key) not in (None, True, False):
-            raise LayoutError(f"{origin}: {key} is {value_text(given[key])}: it must be true or false")
-    options = _options(given, origin)
-    keep, drop = bool(given.get("keep")), bool(given.get("drop"))
-    to = _targets(given.get("to"), origin)
-    name = given.get("name")
+        if parts.get(key) not in (None, True, False):
+            raise LayoutError(f"{origin}: {key} is {value_text(parts[key])}: it must be true or false")
+    options = _options(parts, origin)
+    keep, drop = bool(parts.get("keep")), bool(parts.get("drop"))
+    to = _targets(parts.get("to"), origin)
+    name = parts.get("name")
     if drop + keep + bool(to or options) > 1 or (drop and name is not None):
         raise LayoutError(f"{origin} says keep or drop, and something else as well")
     if not (to or options or keep or drop or name):
         raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
     match = NameRegex(regex, origin)
-    kind = given.get("kind")
+    kind = parts.get("kind")
     if kind is not None and kind not in KINDS:
         raise LayoutError(f"{origin}: kind {value_text(kind)} is none of {', '.join(KINDS)}")
     template = None if name is None else template_of(match, name, f"{origin}: name")
-    ranks, flip = _ranks(given.get("rank"), origin), _flip(given.get("flip"), to, origin)
+    ranks, flip = _ranks(parts.get("rank"), origin), _flip(parts.get("flip"), to, origin)
     return Rule(match, ranks, to, options, template, kind, flip, keep, drop, optional, origin)
 
 
-def _options(given: Mapping[str, Any], origin: str) -> ArithmeticOptions:
+def _options(parts: Mapping[str, Any], origin: str) -> ArithmeticOptions:
     """The arithmetic on the way; all but the type is checked with the tensor."""
-    found: Any = {key: given[key] for key in SIMPLE if given.get(key) is not None}
-    if given.get("dtype") is not None:
+    options: Any = {key: parts[key] for key in SIMPLE if parts.get(key) is not None}
+    if parts.get("dtype") is not None:
         try:
-            found["dtype"] = ElementType.of(given["dtype"])
+            options["dtype"] = ElementType.of(parts["dtype"])
         except TypeError as error:
             raise LayoutError(f"{origin}: {error}") from None
-    return cast(ArithmeticOptions, found)
+    return cast(ArithmeticOptions, options)
 
 
 def _of_text(text: str, origin: str) -> dict[str, Any]:
     """The keys that a text means, such as "i o -> o i; dtype=bf16"."""
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         keyword = _KEYWORD.fullmatch(part)
         key = keyword[1] if keyword else part if part in FLAGS else "to"
-        if key in found and key != "to":
+        if key in parts and key != "to":
             raise LayoutError(f"{origin} says {key} twice")
         if key == "to":
             _check_no_key(part, origin)
-            found.setdefault("to", []).append(part)
+            parts.setdefault("to", []).append(part)
         elif keyword:
-            found[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift", "block") else keyword[2]
+            parts[key] = _numbers(keyword[2], key, origin) if key in ("scale", "shift", "block") else keyword[2]
         else:
-            found[key] = True
-    return found
+            parts[key] = True
+    return parts
 
 
 def _check_no_key(part: str, origin: str) -> None:
@@ -270,42 +269,46 @@ def _check_no_key(part: str, origin: str) -> None:
 
 def _numbers(text: str, key: str, origin: str) -> float | list[float]:
     try:
-        found = [int(each) if key == "block" else float(each) for each in text.split(",")]
+        numbers = [int(each) if key == "block" else float(each) for each in text.split(",")]
     except ValueError:
         example = (
             "a whole number, or several such as 1,128" if key == "block" else "a number, or several such as 0.5,1,2"
         )
         raise LayoutError(f"{origin}: {key} {value_text(text)} is not {example}") from None
-    return found if len(found) > 1 else found[0]
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _ranks(value: Any, origin: str) -> tuple[int, ...]:
-    given = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-    found = [int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 4 else each for each in given]
-    if not all(type(each) is int and each >= 0 for each in found):
+    ranks = [
+        int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 4 else each for each in _listed(value)
+    ]
+    if not all(type(each) is int and each >= 0 for each in ranks):
         raise LayoutError(f"{origin}: rank {value_text(value)} is not a number of dimensions, or a list of them")
-    return tuple(found)
+    return tuple(ranks)
 
 
 def _flip(value: Any, to: Targets, origin: str) -> tuple[str, ...]:
     """The axes that a rule reverses; `LayoutError` for those that no pattern has."""
-    given = value.split() if isinstance(value, str) else [] if value is None else value
-    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+    axes = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(axes, (list, tuple)) or not all(isinstance(axis, str) for axis in axes):
         raise LayoutError(f"{origin}: flip {value_text(value)} is not the names of axes, such as 'h w'")
     names = {name for each in filter(is_pattern, to) for group in read_pattern(each, None).before for name in group}
-    for each in given:
-        if each not in names:
+    for axis in axes:
+        if axis not in names:
             has = f"its patterns have {', '.join(sorted(names))}" if names else "it has no pattern"
-            raise LayoutError(f"{origin}: flip {value_text(value)} names the axis {value_text(each)}, but {has}")
-    return tuple(given)
+            raise LayoutError(f"{origin}: flip {value_text(value)} names the axis {value_text(axis)}, but {has}")
+    return tuple(axes)
 
 
 def _targets(value: Any, origin: str) -> Targets:
-    given = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-    for each in given:
+    for each in _listed(value):
         if not isinstance(each, (str, Layout, Shape)):
             raise TypeError(f"{origin}: to is {value_text(each)}, not text, a Layout or a Shape")
-    targets = tuple(str(each) if isinstance(each, Shape) else each for each in given)
+    targets = tuple(str(each) if isinstance(each, Shape) else each for each in _listed(value))
     for each in targets:
         if isinstance(each, str):
             try:
@@ -322,19 +325,19 @@ def _targets(value: Any, origin: str) -> Targets:
 
 def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, ...]:
     """Pairs of a regular expression and the template that takes the place of what it finds."""
-    found = []
+    compiled = []
     for regex, text in pairs:
         match = NameRegex(regex, origin)
-        found.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
-    return tuple(found)
+        compiled.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
+    return tuple(compiled)
 
 
 def new_names(name: str, rule: Rule | None, sets: Sequence[RuleSet]) -> list[str]:
     """What a tensor is called by its rule, and then after each renaming of all sets in turn; the last one counts."""
     if rule is not None and rule.name is not None:
-        found = rule.match.fullmatch(name)
-        assert found
-        name = rule.name.expand(found)
+        match = rule.match.fullmatch(name)
+        assert match
+        name = rule.name.expand(match)
     names = [name]
     for each in sets:
         for match, template in each.rename:

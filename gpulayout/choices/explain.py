@@ -67,7 +67,10 @@ def explain(
         *_pieces(pieces),
     ]
     if move.has_loops:
-        lines.append(f"  merged   {_merged(move, source)}")
+        merged = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}"
+        dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
+        rest = f"; {dropped} of size 1 dropped" if dropped else ""
+        lines.append(f"  merged   {merged}, minor first in the target{rest}")
     labels = axis_labels(move, target, named_dimensions(names, source.rank, source))
     for number, (axis, name) in enumerate(zip(move.axes, labels)):
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
@@ -145,12 +148,6 @@ def _padding(count: int, places: int, target: Shape) -> str:
     return f"{count} of them padding ({shown}, {count / places:.1%})"
 
 
-def _merged(move: AnyMove, source: Shape) -> str:
-    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
-    text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
-    return text + (f"; {dropped} of size 1 dropped" if dropped else "")
-
-
 def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
     """What the picture of a relayout says at its top: the facts of `explain` that hold on every GPU.
 
@@ -226,10 +223,10 @@ def axis_labels(move: AnyMove, target: Shape, labels: Sequence[str]) -> list[str
     ['d', 's', 'h']
     """
     parts = {dim: _parts(dim, label, target) for dim, label in enumerate(labels) if label.startswith("(")}
-    places = 8 / target.bits_per_element if move.stride_unit == "byte" else 1  # in a unit of the strides
+    unit = 8 / target.bits_per_element if move.stride_unit == "byte" else 1  # of the strides, in places
     axis_names = []
     for axis, dims in zip(move.axes, move.dimensions):
-        names = [_covered(axis, parts.get(dim, ()), places) or labels[dim] for dim in reversed(dict.fromkeys(dims))]
+        names = [_covered(axis, parts.get(dim, ()), unit) or labels[dim] for dim in reversed(dict.fromkeys(dims))]
         axis_names.append("*".join(names) or "-")
     return axis_names
 
@@ -243,9 +240,9 @@ def _parts(dim: int, label: str, target: Shape) -> list[tuple[str, Digit]]:
     return list(zip(names, sorted(digits, key=lambda digit: digit.step, reverse=True)))
 
 
-def _covered(axis: Axis, parts: Sequence[tuple[str, Digit]], places: float) -> str:
-    """The parts whose places in the target are among those of an axis."""
-    first = axis.target_stride * places
+def _covered(axis: Axis, parts: Sequence[tuple[str, Digit]], unit: float) -> str:
+    """The parts whose places in the target are among those of an axis, whose strides have a unit of so many places."""
+    first = axis.target_stride * unit
     end = first * axis.extent
     return "*".join(name for name, digit in parts if digit.stride < end and first < digit.stride * digit.extent)
 

@@ -70,7 +70,7 @@ def c_text(shape: Shape, name: str, bits: int) -> str:
     lines = [
         f"typedef {_UNSIGNED[bits]} {name}_index_t;",
         f"#define {name}_rank {shape.rank}",
-        *(f"#define {name}_{each} {value}" for each, value in _shape_constants(shape)),
+        *(f"#define {name}_{constant} {value}" for constant, value in _shape_constants(shape)),
         *_functions(shape, dialect, "static inline ", f"{name}_", "int"),
     ]
     return _heading(shape, dialect, f"{name}_", "1") + "".join(f"{line}\n" for line in lines)
@@ -83,7 +83,7 @@ def _shape_constants(shape: Shape) -> list[tuple[str, int]]:
 
 def _heading(shape: Shape, dialect: Dialect, prefix: str, truth: str) -> str:
     names = coordinates(shape)
-    pointers = "".join(f", &{each}" for each in names)
+    pointers = "".join(f", &{name}" for name in names)
     writes = f" and sets {', '.join(names)} to {{index}}" if names else ""
     return heading(shape, dialect, f"{prefix}offset", f"{prefix}index({{linear}}{pointers}) returns {truth}{writes}")
 
@@ -99,13 +99,13 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
     no = "false" if truth == "bool" else "0"
     offset, index = bodies(shape, dialect)
     direct = set(indices) - set(dict(index.bounds))  # written without a name of their own
-    tests = [f"{each} < {size}" for each, size in [("linear", limit(shape)), *index.bounds]]
+    tests = [f"{value} < {size}" for value, size in [("linear", limit(shape)), *index.bounds]]
     yield from function(
         "The linear index of an element.  Nothing is checked.",
-        f"{head}{number} {prefix}offset({', '.join(f'{number} {each}' for each in indices) or 'void'})",
+        f"{head}{number} {prefix}offset({', '.join(f'{number} {name}' for name in indices) or 'void'})",
         [
-            *(f"(void){each};" for each in indices if each not in offset.used),
-            *(f"const {number} {each} = {value};" for each, value in offset.assignments),
+            *(f"(void){name};" for name in indices if name not in offset.used),
+            *(f"const {number} {name} = {value};" for name, value in offset.assignments),
             f"return {offset.total};",
         ],
     )
@@ -116,10 +116,10 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
         [
             *([] if limit(shape) else ["(void)linear;"]),
             *(
-                f"{f'*out{each[1:]}' if each in direct else f'const {number} {each}'} = {value};"
-                for each, value in index.assignments
+                f"{f'*out{name[1:]}' if name in direct else f'const {number} {name}'} = {value};"
+                for name, value in index.assignments
             ),
-            *(f"*out{each[1:]} = {each};" for each in indices if each not in direct),
+            *(f"*out{name[1:]} = {name};" for name in indices if name not in direct),
             f"return {' && '.join(tests) if limit(shape) else no};",
         ],
     )
@@ -378,9 +378,16 @@ def cuda_convert(conversion: ConvertFunction) -> Iterator[str]:
     arithmetic = conversion.arithmetic
     macros = dict(arithmetic_macros(arithmetic))
     word = WORDS[macros["GPL_CODE_BYTES"]]
-    source, target = (
-        "bool" if side is ElementType.PRED else c_type(side) for side in (arithmetic.source, arithmetic.target)
-    )
+    sides = arithmetic.source, arithmetic.target
+    source, target = ("bool" if side is ElementType.PRED else c_type(side) for side in sides)
+    codes = [WORDS[side.itemsize] for side in sides]
+    code, result = [f"const {word} code = ({codes[0]})x;"], [f"return ({target})found;"]
+    if source in ("float", "double"):
+        union = f"union {{ {source} value; {codes[0]} code; }} bits;"
+        code = [union, "bits.value = x;", f"const {word} code = bits.code;"]
+    if target in ("float", "double"):
+        union = f"union {{ {target} value; {codes[1]} code; }} result;"
+        result = [union, f"result.code = ({codes[1]})found;", "return result.value;"]
     names = [parameter.name for parameter in conversion.parameters]
     operand = "".join(f"number == {number} ? {name} : " for number, name in enumerate(names[:-1]))
     operand += names[-1] if names else ("double()" if macros["GPL_CODE_BYTES"] == 8 else "float()")
@@ -392,29 +399,10 @@ def cuda_convert(conversion: ConvertFunction) -> Iterator[str]:
         f"static __device__ __forceinline__ {target} convert({_parameters(conversion, source)})",
         [
             *_constants(conversion),
-            *_cuda_code(arithmetic.source, source, word),
+            *code,
             f"const {word} found = gpl_converted<{word}>(",
             f"    code, {from_}, {to}, {saturate}, {macros['GPL_STEPS']}u,",
             f"    [&](unsigned {captured}) {{ return {operand}; }});",
-            *_cuda_value(arithmetic.target, target),
+            *result,
         ],
     )
-
-
-def _bits(element_type: ElementType, name: str) -> str:
-    """A union of a float and its bits."""
-    return f"union {{ {c_type(element_type)} value; {WORDS[element_type.itemsize]} code; }} {name};"
-
-
-def _cuda_code(source: ElementType, kind: str, word: str) -> list[str]:
-    """`code` from `x`, whose type is `kind`: its bits, zeros above."""
-    if kind in ("float", "double"):
-        return [_bits(source, "bits"), "bits.value = x;", f"const {word} code = bits.code;"]
-    return [f"const {word} code = ({WORDS[source.itemsize]})x;"]
-
-
-def _cuda_value(target: ElementType, kind: str) -> list[str]:
-    """Return the element whose bits are `found`; its type is `kind`."""
-    if kind in ("float", "double"):
-        return [_bits(target, "result"), f"result.code = ({WORDS[target.itemsize]})found;", "return result.value;"]
-    return [f"return ({kind})found;"]

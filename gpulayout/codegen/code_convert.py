@@ -25,12 +25,12 @@ class Operand(NamedTuple):
     """An operand of the steps.
 
     constant   its number if it is the same for all elements; else None, and the caller passes it
-    place      where the number for an element stands in the plan's array, as text
+    position   of the number for an element in the plan's array, as text
     """
 
     name: str
     constant: float | None
-    place: str = ""
+    position: str = ""
 
 
 class ConvertFunction(NamedTuple):
@@ -80,7 +80,7 @@ def conversion_of(change: ElementChange, source: Shape) -> ConvertFunction:
     operands = []
     for name, values, blocks in change.parameters:
         if values.size != 1:
-            operands.append(Operand(name, None, _place(values.shape, blocks)))
+            operands.append(Operand(name, None, _position(values.shape, blocks)))
         elif math.isfinite(values.item()):
             operands.append(Operand(name, values.item()))
         else:
@@ -88,7 +88,7 @@ def conversion_of(change: ElementChange, source: Shape) -> ConvertFunction:
     return ConvertFunction(arithmetic, tuple(operands))
 
 
-def _place(sizes: tuple[int, ...], blocks: tuple[int, ...]) -> str:
+def _position(sizes: tuple[int, ...], blocks: tuple[int, ...]) -> str:
     """Where the number for element (i0, i1, ...) stands in an array of these sizes; `/` rounds down."""
     terms, stride = [], 1
     for dim, (size, block) in reversed([*enumerate(zip(sizes, blocks))]):
@@ -110,8 +110,8 @@ def comment_of(conversion: ConvertFunction, has_values: frozenset[ElementType]) 
     if codes:
         low = ", in the low bits" if any(side.bits < 8 or side.value.startswith("f6e") for side in sides) else ""
         lines.append(f"Elements of {' and of '.join(codes)} are codes: the bits of one, as an unsigned integer{low}.")
-    for name, _, place in conversion.arguments:
+    for name, _, position in conversion.arguments:
         lines.append(
-            f"{name}: for element (i0, i1, ...) of the source, number {place} of the array that the plan took."
+            f"{name}: for element (i0, i1, ...) of the source, number {position} of the array that the plan took."
         )
     return lines

@@ -241,7 +241,7 @@ def _parts(dim: int, label: str, target: Shape) -> list[tuple[str, Digit]]:
 
 
 def _covered(axis: Axis, parts: Sequence[tuple[str, Digit]], unit: float) -> str:
-    """The parts whose places in the target are among those of an axis, whose strides have a unit of so many places."""
+    """The parts whose places in the target are among those of an axis; `unit` is that of its strides, in places."""
     first = axis.target_stride * unit
     end = first * axis.extent
     return "*".join(name for name, digit in parts if digit.stride < end and first < digit.stride * digit.extent)

@@ -224,8 +224,8 @@ def shape_of(array: AnyArray) -> Shape:
 
 
 def _shape_of(array: AnyArray) -> Shape:
-    found = arrays.open_array(array, "array")[1]
-    return _shape_with(arrays.label(array, found), tuple(found.shape), tuple(found.strides))
+    opened = arrays.open_array(array, "array")[1]
+    return _shape_with(arrays.label(array, opened), tuple(opened.shape), tuple(opened.strides))
 
 
 @functools.lru_cache(maxsize=1024)  # a repeated call searches no layout for the strides
@@ -278,12 +278,7 @@ def zeros(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
     shape = as_shape(shape)
     check_storable(shape)
     backend = default_backend()
-    return backend.zeros(shape.buffer_length, backend.held(shape.buffer_dtype), _alignment(align, shape))
-
-
-def _alignment(align: SupportsIndex, shape: Shape) -> int:
-    """`align` as a power of two in 1..2^30."""
-    found = whole_number("align", align, f" for {shape}")
-    if not 1 <= found <= 2**30 or found & (found - 1):
-        raise LayoutError(f"align {number_text(found)} is not a power of two in 1..2^30 for {shape}")
-    return found
+    power = whole_number("align", align, f" for {shape}")
+    if not 1 <= power <= 2**30 or power & (power - 1):
+        raise LayoutError(f"align {number_text(power)} is not a power of two in 1..2^30 for {shape}")
+    return backend.zeros(shape.buffer_length, backend.held(shape.buffer_dtype), power)

@@ -144,8 +144,11 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
         options = {name: value for name, value in zip(OPTIONS, asked) if value is not None}
     if options and isinstance(axes, str):
         for name in options:
-            if name in axes:
-                _check_no_axis(name, axes)
+            if name in axes and name in re.findall(r"[^\W\d]\w*", axes):
+                raise LayoutError(
+                    f"axes {checks.value_text(axes)} has an axis called {name}, and {name}= is arithmetic: write the "
+                    f"size of the axis in the pattern, as in ({name}=2 n), or call it something else"
+                )
     if sizes:
         check_axis_names(axes, sizes)
     if isinstance(out, NUMBERS) and isinstance(axes, str):
@@ -156,15 +159,6 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     if type(axes) is list and not sizes:
         axes = tuple(axes)  # which can be part of a key
     return run("transpose", array, None, axes, out, options, sizes)
-
-
-def _check_no_axis(name: str, pattern: str) -> None:
-    """LayoutError if an axis of a pattern has the name of a keyword that is given."""
-    if name in re.findall(r"[^\W\d]\w*", pattern):
-        raise LayoutError(
-            f"axes {checks.value_text(pattern)} has an axis called {name}, and {name}= is arithmetic: write the size "
-            f"of the axis in the pattern, as in ({name}=2 n), or call it something else"
-        )
 
 
 def check_axis_names(axes: object, sizes: Mapping[str, Any]) -> None:

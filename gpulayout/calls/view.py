@@ -135,7 +135,7 @@ def _after(
     they had, and new ones the item size.  PyTorch and others refuse a last axis whose stride is not one element.
     """
     pattern = read_pattern(text, len(dimensions), "shape")
-    found = []
+    axes = []
     for group in pattern.parts(dimensions, sizes):
         real = [part for part in group if part.size != 1] or list(group[-1:])
         steps = [strides[part.dim] * part.step for part in real]
@@ -146,7 +146,7 @@ def _after(
                     f"step along {outer.name} is {step} bytes, and {inner.name} takes {inner.size * next_step}; "
                     "gl.transpose copies the array"
                 )
-        found.append((math.prod(part.size for part in group), steps[-1] if steps else itemsize))
-    if len(found) > MAX_AXES:
-        raise LayoutError(f"{pattern.shown} has {len(found)} axes: {MAX_AXES} is the limit")
-    return tuple(size for size, _ in found), tuple(stride for _, stride in found)
+        axes.append((math.prod(part.size for part in group), steps[-1] if steps else itemsize))
+    if len(axes) > MAX_AXES:
+        raise LayoutError(f"{pattern.shown} has {len(axes)} axes: {MAX_AXES} is the limit")
+    return tuple(size for size, _ in axes), tuple(stride for _, stride in axes)

@@ -12,7 +12,7 @@ import logging
 import os
 import platform
 from types import ModuleType
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 import ml_dtypes
 import numpy as np
@@ -30,7 +30,6 @@ from gpulayout.version import __version__
 BackendName: TypeAlias = Literal["auto", "numpy", "cupy"]
 ConfigMode: TypeAlias = Literal["stdout", "dicts"]
 
-CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
 _host: Backend = NumpyBackend()
 choices: Choices[str] = Choices("backend")
@@ -87,7 +86,7 @@ class use_backend(Choice[str]):  # noqa: N801 - used as a function and as a cont
     choices = choices
 
     def __init__(self, name: BackendName):
-        check_word("backend", name, CHOICES)
+        check_word("backend", name, get_args(BackendName))
         if name == "cupy":
             _cupy_backend_or_raise()
         super().__init__(name)
@@ -186,7 +185,7 @@ def selected() -> str:
     if choice:
         return choice.value
     name = os.environ.get("GPULAYOUT_BACKEND") or "auto"
-    check_word("GPULAYOUT_BACKEND", name, CHOICES)
+    check_word("GPULAYOUT_BACKEND", name, get_args(BackendName))
     return name
 
 
@@ -213,8 +212,7 @@ def log_fallback(problem: str) -> None:
 def gpu_versions() -> dict[str, Any]:
     """Versions and devices of the GPU side; empty without CuPy."""
     try:
-        versions: dict[str, Any] = gpu_module().versions()
-        return versions
+        return dict(gpu_module().versions())
     except (Exception, SystemExit):  # a broken CuPy can fail in any way
         return {}
 
@@ -251,8 +249,7 @@ def configuration() -> dict[str, Any]:
         "ml_dtypes": ml_dtypes.__version__,
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
-        **_threads(),
-        "engine": _engine(),
+        **_cpu(),
         **gpu_versions(),
         "gpu": "not available" if problem else "available",
         "gpu_problem": problem,
@@ -262,20 +259,21 @@ def configuration() -> dict[str, Any]:
     }
 
 
-def _threads() -> dict[str, Any]:
-    """The number of threads that share a large move on the CPU, or the error in GPULAYOUT_NUM_THREADS, and why."""
+def _cpu() -> dict[str, Any]:
+    """How many threads share a large move on the CPU, and which engine runs it, both with the reason.
+
+    An error in GPULAYOUT_NUM_THREADS or in GPULAYOUT_NATIVE stands in the place of what it says.
+    """
+    values: dict[str, Any] = {}
     try:
-        return {"threads": thread_count(), "threads_reason": reason_of_count()}
+        values = {"threads": thread_count(), "threads_reason": reason_of_count()}
     except BadThreadCount as error:
-        return {"threads": str(error)}
-
-
-def _engine() -> str:
-    """Which engine runs on the CPU and why, or the error in GPULAYOUT_NATIVE."""
+        values["threads"] = str(error)
     try:
-        return native.engine()
+        values["engine"] = native.engine()
     except native.BadNativeChoice as error:
-        return str(error)
+        values["engine"] = str(error)
+    return values
 
 
 @overload
@@ -307,14 +305,14 @@ def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
     >>> show_config("dicts")["backend"] in ("numpy", "cupy")
     True
     """
-    found = configuration()
-    check_word("mode", mode, ("stdout", "dicts"))
+    values = configuration()
+    check_word("mode", mode, get_args(ConfigMode))
     if mode == "dicts":
-        return found
-    if found["gpu_problem"] and found["gpu_problem"] in found["reason"]:
-        del found["gpu_problem"]  # one line says it
-    width = max(map(len, found))
-    for name, value in found.items():
+        return values
+    if values["gpu_problem"] and values["gpu_problem"] in values["reason"]:
+        del values["gpu_problem"]  # one line says it
+    width = max(map(len, values))
+    for name, value in values.items():
         if value is not None:
             print(f"{name:{width}}  {value}")
     return None

@@ -67,7 +67,10 @@ def explain(
         *_pieces(pieces),
     ]
     if move.has_loops:
-        lines.append(f"  merged   {_merged(move, source)}")
+        merged = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}"
+        dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
+        rest = f"; {dropped} of size 1 dropped" if dropped else ""
+        lines.append(f"  merged   {merged}, minor first in the target{rest}")
     labels = axis_labels(move, target, named_dimensions(names, source.rank, source))
     for number, (axis, name) in enumerate(zip(move.axes, labels)):
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
@@ -118,37 +121,23 @@ def _stages(stages: Stages, source: Shape, target: Shape) -> list[str]:
 
 
 def _pieces(pieces: Pieces) -> list[str]:
-    """How many pieces there are, and the share of the first one, which the other lines describe."""
+    """How many pieces and launches there are, and the share of the first piece, which the other lines describe."""
     if len(pieces) == 1:
         return []
     written = sum(piece.move.bytes_written for piece in pieces)
-    copies, fills = (
-        [piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False)
-    )
-    parts = [
-        counted(len(copies), "copy"),
-        *(
-            [f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} of padding"]
-            if fills
-            else []
-        ),
-    ]
+    fills = [piece.move.bytes_written for piece in pieces if not piece.move.element_count]
+    parts = counted(len(pieces) - len(fills), "copy")
+    if fills:
+        parts += f" and {counted(len(fills), 'fill')} of {counted(sum(fills), 'byte')} of padding"
+    if isinstance(pieces[0].move, ConvertMove):
+        launches, reason = sum(piece.move.place_count > 0 for piece in pieces), "cut at tiles, padding and blocks"
+    else:
+        jobs = [JobMove("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces]
+        launches, reason = many_plan(tuple(jobs)).launch_count, "tiles are cut where the dimensions or other tiles end"
     return [
-        f"  pieces   {' and '.join(parts)}, {_launches(pieces)}",
+        f"  pieces   {parts}, in {counted(launches, 'launch')} on a GPU: {reason}",
         f"    the rest describes the largest piece, {pieces[0].move.bytes_written / written:.1%} of the bytes written",
     ]
-
-
-def _launches(pieces: Pieces) -> str:
-    """How many launches a GPU takes for several pieces, and why there are several."""
-    if isinstance(pieces[0].move, ConvertMove):
-        count = sum(piece.move.place_count > 0 for piece in pieces)
-        return f"in {counted(count, 'launch')} on a GPU: cut at tiles, padding and blocks"
-    plan = many_plan(
-        tuple(JobMove("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
-    )
-    count = plan.launch_count
-    return f"in {counted(count, 'launch')} on a GPU: tiles are cut where the dimensions or other tiles end"
 
 
 def _padding(count: int, places: int, target: Shape) -> str:
@@ -157,12 +146,6 @@ def _padding(count: int, places: int, target: Shape) -> str:
     value = target.layout.padding_value
     shown = "zeros" if value is None else value_text(value)
     return f"{count} of them padding ({shown}, {count / places:.1%})"
-
-
-def _merged(move: AnyMove, source: Shape) -> str:
-    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
-    text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
-    return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 
 
 def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
@@ -186,14 +169,12 @@ def picture_facts(pieces: Pieces, stages: Stages | None = None) -> list[str]:
 def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[str]:
     """How a limit cuts a relayout: in one pass, or why not, and in the passes that suit files."""
     limit = byte_count("max_bytes", max_bytes)
-    cuts = [box_grid(*each, limit) for each in passes(source, target, limit)]
+    cuts = [box_grid(*pair, limit) for pair in passes(source, target, limit)]
     try:
         one = box_grid(source, target, limit)
     except NoSmallerBlock as error:
-        instead, lines = (
-            "",
-            [f"  blocks   none in one pass: {counted(error.max_bytes, 'byte')} are too few {error.needs}"],
-        )
+        instead = ""
+        lines = [f"  blocks   none in one pass: {counted(error.max_bytes, 'byte')} are too few {error.needs}"]
     else:
         written = one.whole_target.nbytes
         instead = f", instead of {one.bytes_read + written} in one pass"
@@ -206,14 +187,14 @@ def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[s
         ]
     if len(cuts) == 1:
         return lines
-    scratch, moved = cuts[0].whole_target, sum(each.bytes_read + each.whole_target.nbytes for each in cuts)
+    scratch, moved = cuts[0].whole_target, sum(cut.bytes_read + cut.whole_target.nbytes for cut in cuts)
     return [
         *lines,
         f"  passes   two, through {counted(scratch.nbytes, 'byte')} of scratch, {scratch}:",
         *[
-            f"    runs   {each.source_run_bytes} bytes read, {each.target_run_bytes} bytes written, in "
-            f"{counted(each.block_count, 'block')}"
-            for each in cuts
+            f"    runs   {cut.source_run_bytes} bytes read, {cut.target_run_bytes} bytes written, in "
+            f"{counted(cut.block_count, 'block')}"
+            for cut in cuts
         ],
         f"    files  {moved} bytes read and written{instead}",
     ]
@@ -242,12 +223,12 @@ def axis_labels(move: AnyMove, target: Shape, labels: Sequence[str]) -> list[str
     ['d', 's', 'h']
     """
     parts = {dim: _parts(dim, label, target) for dim, label in enumerate(labels) if label.startswith("(")}
-    places = 8 / target.bits_per_element if move.stride_unit == "byte" else 1  # in a unit of the strides
-    found = []
+    unit = 8 / target.bits_per_element if move.stride_unit == "byte" else 1  # of the strides, in places
+    axis_names = []
     for axis, dims in zip(move.axes, move.dimensions):
-        names = [_covered(axis, parts.get(dim, ()), places) or labels[dim] for dim in reversed(dict.fromkeys(dims))]
-        found.append("*".join(names) or "-")
-    return found
+        names = [_covered(axis, parts.get(dim, ()), unit) or labels[dim] for dim in reversed(dict.fromkeys(dims))]
+        axis_names.append("*".join(names) or "-")
+    return axis_names
 
 
 def _parts(dim: int, label: str, target: Shape) -> list[tuple[str, Digit]]:
@@ -259,9 +240,9 @@ def _parts(dim: int, label: str, target: Shape) -> list[tuple[str, Digit]]:
     return list(zip(names, sorted(digits, key=lambda digit: digit.step, reverse=True)))
 
 
-def _covered(axis: Axis, parts: Sequence[tuple[str, Digit]], places: float) -> str:
-    """The parts whose places in the target are among those of an axis."""
-    first = axis.target_stride * places
+def _covered(axis: Axis, parts: Sequence[tuple[str, Digit]], unit: float) -> str:
+    """The parts whose places in the target are among those of an axis; `unit` is that of its strides, in places."""
+    first = axis.target_stride * unit
     end = first * axis.extent
     return "*".join(name for name, digit in parts if digit.stride < end and first < digit.stride * digit.extent)
 
@@ -277,8 +258,8 @@ def described(plan: KernelPlan | None, device: Device | None = None) -> list[str
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
     kernel, *facts = launch_facts(plan)
-    found = estimate(plan, device=device)
-    facts += [estimate_text(found)] if found else []
+    expected = estimate(plan, device=device)
+    facts += [estimate_text(expected)] if expected else []
     facts += [f"why not faster: {reason}" for reason in plan.reasons]
     return [f"  gpu      {kernel}", *(f"    {fact}" for fact in facts)]
 
@@ -314,11 +295,11 @@ def _accesses(plan: KernelPlan) -> str:
     """The sizes of elements and of accesses; both sides' if elements change on the way."""
     if plan.arithmetic is None:
         sizes = counted(plan.reads.nbytes, "byte"), counted(plan.vector_bytes, "byte")
-        each = f"accesses of {sizes[0]}" if sizes[0] == sizes[1] else f"reads of {sizes[0]}, writes of {sizes[1]}"
-        return f"elements of {counted(plan.element_bytes, 'byte')}, {each}"
-    given, made = plan.in_memory
-    read, written = plan.reads.nbytes // plan.element_bytes * given, plan.vector_bytes // plan.element_bytes * made
+        accesses = f"accesses of {sizes[0]}" if sizes[0] == sizes[1] else f"reads of {sizes[0]}, writes of {sizes[1]}"
+        return f"elements of {counted(plan.element_bytes, 'byte')}, {accesses}"
+    before, after = plan.in_memory
+    read, written = plan.reads.nbytes // plan.element_bytes * before, plan.vector_bytes // plan.element_bytes * after
     return (
-        f"elements of {counted(given, 'byte')} become {counted(made, 'byte')}, reads of {counted(read, 'byte')}, "
+        f"elements of {counted(before, 'byte')} become {counted(after, 'byte')}, reads of {counted(read, 'byte')}, "
         f"writes of {counted(written, 'byte')}"
     )

@@ -147,28 +147,20 @@ def code(
     >>> float(functions["rgb_convert"](10, 0.75))
     6.5
     """
-    given = shape if isinstance(shape, Plan) else as_shape(shape)
+    subject = shape if isinstance(shape, Plan) else as_shape(shape)
     check_word("language", language, get_args(Language))
-    shapes = (given.source, given.target) if isinstance(given, Plan) else (given,)
-    _check_name(name, _PLAN_MEMBERS if isinstance(given, Plan) else _MEMBERS)
-    for each in shapes:
-        _check_places(each)
+    shapes = (subject.source, subject.target) if isinstance(subject, Plan) else (subject,)
+    _check_name(name, _PLAN_MEMBERS if isinstance(subject, Plan) else _MEMBERS)
+    for described in shapes:
+        stride_table(described)  # raises LayoutError for a dimension without a bound
+        if described.rank > MOST_PARAMETERS:
+            raise LayoutError(
+                f"{described} has {counted(described.rank, 'dimension')}: {MOST_PARAMETERS} is the limit for generated "
+                "code, as C compilers need not accept more parameters"
+            )
     if language == "python" and bits is not None:
         raise ValueError(f"bits {value_text(bits)} is for CUDA and C: Python's numbers have no fixed width")
-    width = max(_checked_bits(each, bits) for each in shapes)
-    from gpulayout.codegen.code_text import text_of  # here, so that `import gpulayout` does not load what prints
-
-    return text_of(given, language, name, width)
-
-
-def _check_places(shape: Shape) -> None:
-    """LayoutError unless every place has a number, and every function few enough parameters."""
-    stride_table(shape)  # raises LayoutError for a dimension without a bound
-    if shape.rank > MOST_PARAMETERS:
-        raise LayoutError(
-            f"{shape} has {counted(shape.rank, 'dimension')}: {MOST_PARAMETERS} is the limit for generated code, as C "
-            "compilers need not accept more parameters"
-        )
+    return _text(subject, language, name, max(_checked_bits(described, bits) for described in shapes))
 
 
 def _check_name(name: object, members: re.Pattern[str]) -> None:
@@ -197,3 +189,36 @@ def _checked_bits(shape: Shape, bits: object) -> int:
     if reach >= 2**32 and width == 32:
         raise LayoutError(f"bits 32 cannot hold the numbers of {shape}, which reach {reach}")
     return width
+
+
+def _text(subject: Shape | Plan, language: Language, name: str, bits: int) -> str:
+    """The text of a shape; of a plan the functions of both of its shapes, and `convert` if elements change."""
+    # Imported here, so that `import gpulayout` does not load what prints.
+    from gpulayout.codegen.code_c import c_convert, c_text, cuda_convert, cuda_text, struct
+    from gpulayout.codegen.code_convert import conversion_of
+    from gpulayout.codegen.code_parts import wrapped
+    from gpulayout.codegen.code_python import python_convert, python_text
+    from gpulayout.gpu.kernel_source import kernel_text
+
+    if isinstance(subject, Shape):
+        if language == "python":
+            return python_text(subject, name)
+        return (cuda_text if language == "cuda" else c_text)(subject, name, bits)
+    change, sides = subject.change, (("source", subject.source), ("target", subject.target))
+    conversion = None if change is None else conversion_of(change, subject.source)
+    form = "" if change is None else f" with {change.arithmetic.form}"
+    comment = "#" if language == "python" else "//"
+    head = "".join(f"{comment} {line}\n" for line in wrapped(f"{subject.source} to {subject.target}{form}.", ""))
+    if language == "cuda":
+        source, target = (cuda_text(shape, side, bits, f"{name}::").splitlines() for side, shape in sides)
+        # What `convert` calls; it may stand in a file several times.
+        header, convert = (kernel_text("convert.cuh"), cuda_convert(conversion)) if conversion else ("", ())
+        return header + head + struct(name, [*source, "", *target, *convert])
+    if language == "c":
+        texts = "\n".join(c_text(shape, f"{name}_{side}", bits) for side, shape in sides)
+        convert = c_convert(conversion, f"{name}_") if conversion else ()
+    else:
+        head += "import numpy as np\n\n" if conversion else ""
+        texts = "\n\n".join(python_text(shape, f"{name}_{side}") for side, shape in sides)
+        convert = python_convert(conversion, f"{name}_convert") if conversion else ()
+    return head + texts + "".join(f"{line}\n" for line in convert)

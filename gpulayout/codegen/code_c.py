@@ -47,12 +47,12 @@ def cuda_text(shape: Shape, name: str, bits: int, within: str = "") -> str:
     Functions and constants outside a class would make NVRTC warn about each one that a kernel does not use.
     """
     dialect = Dialect("//", "/", bits)
-    constants = [f"{each} = {value}" for each, value in _shape_constants(shape)]
-    declared = [f"static constexpr index_t {', '.join(each)};" for each in (constants[:-2], constants[-2:]) if each]
+    constants = [f"{constant} = {value}" for constant, value in _shape_constants(shape)]
+    lists = [", ".join(part) for part in (constants[:-2], constants[-2:]) if part]
     lines = [
         f"typedef {_UNSIGNED[bits]} index_t;",
         f"static constexpr int rank = {shape.rank};",
-        *(part for each in declared for part in wrapped_code(each)),
+        *(part for constants in lists for part in wrapped_code(f"static constexpr index_t {constants};")),
         *_functions(shape, dialect, "static __host__ __device__ __forceinline__ ", "", "bool"),
     ]
     return _heading(shape, dialect, f"{within}{name}::", "true") + struct(name, lines)
@@ -70,7 +70,7 @@ def c_text(shape: Shape, name: str, bits: int) -> str:
     lines = [
         f"typedef {_UNSIGNED[bits]} {name}_index_t;",
         f"#define {name}_rank {shape.rank}",
-        *(f"#define {name}_{each} {value}" for each, value in _shape_constants(shape)),
+        *(f"#define {name}_{constant} {value}" for constant, value in _shape_constants(shape)),
         *_functions(shape, dialect, "static inline ", f"{name}_", "int"),
     ]
     return _heading(shape, dialect, f"{name}_", "1") + "".join(f"{line}\n" for line in lines)
@@ -83,7 +83,7 @@ def _shape_constants(shape: Shape) -> list[tuple[str, int]]:
 
 def _heading(shape: Shape, dialect: Dialect, prefix: str, truth: str) -> str:
     names = coordinates(shape)
-    pointers = "".join(f", &{each}" for each in names)
+    pointers = "".join(f", &{name}" for name in names)
     writes = f" and sets {', '.join(names)} to {{index}}" if names else ""
     return heading(shape, dialect, f"{prefix}offset", f"{prefix}index({{linear}}{pointers}) returns {truth}{writes}")
 
@@ -99,13 +99,13 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
     no = "false" if truth == "bool" else "0"
     offset, index = bodies(shape, dialect)
     direct = set(indices) - set(dict(index.bounds))  # written without a name of their own
-    tests = [f"{each} < {size}" for each, size in [("linear", limit(shape)), *index.bounds]]
+    tests = [f"{value} < {size}" for value, size in [("linear", limit(shape)), *index.bounds]]
     yield from function(
         "The linear index of an element.  Nothing is checked.",
-        f"{head}{number} {prefix}offset({', '.join(f'{number} {each}' for each in indices) or 'void'})",
+        f"{head}{number} {prefix}offset({', '.join(f'{number} {name}' for name in indices) or 'void'})",
         [
-            *(f"(void){each};" for each in indices if each not in offset.used),
-            *(f"const {number} {each} = {value};" for each, value in offset.assignments),
+            *(f"(void){name};" for name in indices if name not in offset.used),
+            *(f"const {number} {name} = {value};" for name, value in offset.assignments),
             f"return {offset.total};",
         ],
     )
@@ -116,17 +116,17 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
         [
             *([] if limit(shape) else ["(void)linear;"]),
             *(
-                f"{f'*out{each[1:]}' if each in direct else f'const {number} {each}'} = {value};"
-                for each, value in index.assignments
+                f"{f'*out{name[1:]}' if name in direct else f'const {number} {name}'} = {value};"
+                for name, value in index.assignments
             ),
-            *(f"*out{each[1:]} = {each};" for each in indices if each not in direct),
+            *(f"*out{name[1:]} = {name};" for name in indices if name not in direct),
             f"return {' && '.join(tests) if limit(shape) else no};",
         ],
     )
-    if found := load(shape, dialect):
-        text, value = found
+    if loading := load(shape, dialect):
+        comment, value = loading
         declaration = f"{head}unsigned char {prefix}load(const unsigned char* buffer, {number} linear)"
-        yield from function(text, declaration, [f"return (unsigned char)({value});"])
+        yield from function(comment, declaration, [f"return (unsigned char)({value});"])
 
 
 def function(comment: str, declaration: str, lines: Sequence[str]) -> Iterator[str]:
@@ -159,10 +159,10 @@ def _constants(conversion: ConvertFunction) -> list[str]:
     return lines
 
 
-def _parameters(conversion: ConvertFunction, given: str) -> str:
-    """The parameters of `convert`; `given` is the type of the element."""
+def _parameters(conversion: ConvertFunction, element: str) -> str:
+    """The parameters of `convert`; `element` is the type of the first one."""
     real = c_type(conversion.arithmetic.compute)
-    return ", ".join([f"{given} x", *(f"{real} {each.name}" for each in conversion.arguments)])
+    return ", ".join([f"{element} x", *(f"{real} {operand.name}" for operand in conversion.arguments)])
 
 
 # ---- C: the one pair of types is written out -----------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _c_lines(conversion: ConvertFunction, prefix: str) -> list[str]:
     arithmetic = conversion.arithmetic
     source, target, real = arithmetic.source, arithmetic.target, c_type(arithmetic.compute)
     if not arithmetic.steps:
-        if _is_whole(source) and (target.is_integral or target is ElementType.PRED):
+        if not (source.is_floating or target.is_floating):
             return _whole_lines(source, target)
         return [f"const double y = {_as_double(source, target, prefix)};", f"return {_from_double(target, prefix)};"]
     lines = ["// volatile: each step is rounded, and no two of them become one"]
@@ -193,10 +193,6 @@ def _c_lines(conversion: ConvertFunction, prefix: str) -> list[str]:
     for symbol, name in conversion.steps:
         lines.append(f"y = y {symbol} {name};" if name else f"y = ({real}){prefix}rint(y);")
     return [*lines, f"return {_from_double(target, prefix) if target is not arithmetic.compute else 'y'};"]
-
-
-def _is_whole(source: ElementType) -> bool:
-    return source.is_integral or source is ElementType.PRED
 
 
 def _whole(number: int, bits: int, is_signed: bool) -> str:
@@ -221,7 +217,7 @@ def _as_number(source: ElementType, prefix: str) -> str:
 
 def _as_double(source: ElementType, target: ElementType, prefix: str) -> str:
     """`x` as a double that a cast rounds as it would `x`."""
-    if _is_whole(source) and source.itemsize == 8 and target is not ElementType.F64:
+    if source.is_integral and source.itemsize == 8 and target is not ElementType.F64:
         return f"{prefix}odd(x)"
     return f"(double){_as_number(source, prefix)}"
 
@@ -235,9 +231,8 @@ def _from_double(target: ElementType, prefix: str) -> str:
 
 def _code(value: str, target: ElementType) -> str:
     """An integer as an element: fewer than 8 bits with zeros above."""
-    return (
-        f"({c_type(target)})({value} & {(1 << target.bits) - 1})" if target.bits < 8 else f"({c_type(target)}){value}"
-    )
+    bits = f"({value} & {(1 << target.bits) - 1})" if target.bits < 8 else value
+    return f"({c_type(target)}){bits}"
 
 
 def _whole_lines(source: ElementType, target: ElementType) -> list[str]:
@@ -294,8 +289,8 @@ def _decoded(source: ElementType, prefix: str) -> Iterator[str]:
             f"if (magnitude == {form.infinity}u) power.code = 0x7FF0000000000000ULL;",
         ]
     elif form.nan is not None:
-        given = "x" if form.nan == form.sign else "magnitude"
-        lines.append(f"if ({given} == {form.nan}u) power.code = 0x7FF8000000000000ULL;")
+        code = "x" if form.nan == form.sign else "magnitude"
+        lines.append(f"if ({code} == {form.nan}u) power.code = 0x7FF8000000000000ULL;")
     lines.append(f"return x & {form.sign}u ? -(significand * power.value) : significand * power.value;")
     yield from function(f"The number of a code of {source}.", declaration, lines)
 
@@ -325,10 +320,8 @@ def _rint(prefix: str) -> Iterator[str]:
 
 def _encoded_whole(target: ElementType, prefix: str) -> Iterator[str]:
     low, high = range_of(target)
-    all_bits = (1 << target.bits) - 1
-    least, most = (
-        _whole(each & all_bits if target.bits < 8 else each, target.bits, target.is_signed) for each in (low, high)
-    )
+    codes = (number & (1 << target.bits) - 1 if target.bits < 8 else number for number in (low, high))
+    least, most = (_whole(code, target.bits, target.is_signed) for code in codes)
     limit = float(high + 1 if target.bits == 64 else high)
     nan = "" if low == 0 else "x != x ? 0 : "
     yield from function(
@@ -385,10 +378,17 @@ def cuda_convert(conversion: ConvertFunction) -> Iterator[str]:
     arithmetic = conversion.arithmetic
     macros = dict(arithmetic_macros(arithmetic))
     word = WORDS[macros["GPL_CODE_BYTES"]]
-    source, target = (
-        "bool" if side is ElementType.PRED else c_type(side) for side in (arithmetic.source, arithmetic.target)
-    )
-    names = [each.name for each in conversion.parameters]
+    sides = arithmetic.source, arithmetic.target
+    source, target = ("bool" if side is ElementType.PRED else c_type(side) for side in sides)
+    codes = [WORDS[side.itemsize] for side in sides]
+    code, result = [f"const {word} code = ({codes[0]})x;"], [f"return ({target})found;"]
+    if source in ("float", "double"):
+        union = f"union {{ {source} value; {codes[0]} code; }} bits;"
+        code = [union, "bits.value = x;", f"const {word} code = bits.code;"]
+    if target in ("float", "double"):
+        union = f"union {{ {target} value; {codes[1]} code; }} result;"
+        result = [union, f"result.code = ({codes[1]})found;", "return result.value;"]
+    names = [parameter.name for parameter in conversion.parameters]
     operand = "".join(f"number == {number} ? {name} : " for number, name in enumerate(names[:-1]))
     operand += names[-1] if names else ("double()" if macros["GPL_CODE_BYTES"] == 8 else "float()")
     captured = "number" if len(names) > 1 else ""
@@ -399,29 +399,10 @@ def cuda_convert(conversion: ConvertFunction) -> Iterator[str]:
         f"static __device__ __forceinline__ {target} convert({_parameters(conversion, source)})",
         [
             *_constants(conversion),
-            *_cuda_code(arithmetic.source, source, word),
+            *code,
             f"const {word} found = gpl_converted<{word}>(",
             f"    code, {from_}, {to}, {saturate}, {macros['GPL_STEPS']}u,",
             f"    [&](unsigned {captured}) {{ return {operand}; }});",
-            *_cuda_value(arithmetic.target, target, word),
+            *result,
         ],
     )
-
-
-def _bits(element_type: ElementType, name: str) -> str:
-    """A union of a float and its bits."""
-    return f"union {{ {c_type(element_type)} value; {WORDS[element_type.itemsize]} code; }} {name};"
-
-
-def _cuda_code(source: ElementType, given: str, word: str) -> list[str]:
-    """`code` from `x`: its bits, zeros above."""
-    if given in ("float", "double"):
-        return [_bits(source, "bits"), "bits.value = x;", f"const {word} code = bits.code;"]
-    return [f"const {word} code = ({WORDS[source.itemsize]})x;"]
-
-
-def _cuda_value(target: ElementType, made: str, word: str) -> list[str]:
-    """Return the element whose bits are `found`."""
-    if made in ("float", "double"):
-        return [_bits(target, "result"), f"result.code = ({WORDS[target.itemsize]})found;", "return result.value;"]
-    return [f"return ({made})found;"]

@@ -25,12 +25,12 @@ class Operand(NamedTuple):
     """An operand of the steps.
 
     constant   its number if it is the same for all elements; else None, and the caller passes it
-    place      where the number for an element stands in the plan's array, as text
+    position   of the number for an element in the plan's array, as text
     """
 
     name: str
     constant: float | None
-    place: str = ""
+    position: str = ""
 
 
 class ConvertFunction(NamedTuple):
@@ -42,13 +42,13 @@ class ConvertFunction(NamedTuple):
     @property
     def arguments(self) -> list[Operand]:
         """The parameters that a caller passes, in the order of the keywords: scale before zero_point."""
-        found = [each for each in self.parameters if each.constant is None]
-        return sorted(found, key=lambda each: OPTIONS.index(each.name))
+        arguments = [operand for operand in self.parameters if operand.constant is None]
+        return sorted(arguments, key=lambda operand: OPTIONS.index(operand.name))
 
     @property
     def constants(self) -> list[tuple[str, float]]:
         """The names and numbers of the other ones."""
-        return [(each.name, each.constant) for each in self.parameters if each.constant is not None]
+        return [(operand.name, operand.constant) for operand in self.parameters if operand.constant is not None]
 
     @property
     def steps(self) -> Iterator[tuple[str, str]]:
@@ -59,13 +59,11 @@ class ConvertFunction(NamedTuple):
     @property
     def formula(self) -> str:
         """The steps as one line, such as (x - mean) / std."""
-        found = "x"
+        text = "x"
         for symbol, name in self.steps:
-            is_sum = "+" in found or "-" in found
-            found = (
-                f"{f'({found})' if is_sum and symbol in '*/' else found} {symbol} {name}" if name else f"rint({found})"
-            )
-        return found
+            operand = f"({text})" if symbol in "*/" and ("+" in text or "-" in text) else text
+            text = f"{operand} {symbol} {name}" if name else f"rint({text})"
+        return text
 
 
 def conversion_of(change: ElementChange, source: Shape) -> ConvertFunction:
@@ -79,18 +77,18 @@ def conversion_of(change: ElementChange, source: Shape) -> ConvertFunction:
             f"convert from {arithmetic.source} to {arithmetic.target}: generated code converts real numbers; for the "
             f"parts, write the code of a plan from {arithmetic.source.component} to {arithmetic.target.component}"
         )
-    found = []
+    operands = []
     for name, values, blocks in change.parameters:
         if values.size != 1:
-            found.append(Operand(name, None, _place(values.shape, blocks)))
-            continue
-        if not math.isfinite(values.item()):
+            operands.append(Operand(name, None, _position(values.shape, blocks)))
+        elif math.isfinite(values.item()):
+            operands.append(Operand(name, values.item()))
+        else:
             raise LayoutError(f"{name} is {values.item()}: generated code has finite constants")
-        found.append(Operand(name, values.item()))
-    return ConvertFunction(arithmetic, tuple(found))
+    return ConvertFunction(arithmetic, tuple(operands))
 
 
-def _place(sizes: tuple[int, ...], blocks: tuple[int, ...]) -> str:
+def _position(sizes: tuple[int, ...], blocks: tuple[int, ...]) -> str:
     """Where the number for element (i0, i1, ...) stands in an array of these sizes; `/` rounds down."""
     terms, stride = [], 1
     for dim, (size, block) in reversed([*enumerate(zip(sizes, blocks))]):
@@ -105,19 +103,15 @@ def comment_of(conversion: ConvertFunction, has_values: frozenset[ElementType]) 
 
     has_values   the types that the language has; an element of another type is its code
     """
-    source, target = conversion.arithmetic.source, conversion.arithmetic.target
+    sides = source, target = conversion.arithmetic.source, conversion.arithmetic.target
     steps = f", each step rounded to {conversion.arithmetic.compute}" if conversion.arithmetic.steps else ""
     lines = [f"An element of {source} as one of {target}: {conversion.formula}{steps}, and the result to {target}."]
-    codes = [str(side) for side in dict.fromkeys((source, target)) if side not in has_values]
+    codes = [str(side) for side in dict.fromkeys(sides) if side not in has_values]
     if codes:
-        low = (
-            ", in the low bits"
-            if any(side.bits < 8 or side.value.startswith("f6e") for side in (source, target))
-            else ""
-        )
+        low = ", in the low bits" if any(side.bits < 8 or side.value.startswith("f6e") for side in sides) else ""
         lines.append(f"Elements of {' and of '.join(codes)} are codes: the bits of one, as an unsigned integer{low}.")
-    for name, _, place in conversion.arguments:
+    for name, _, position in conversion.arguments:
         lines.append(
-            f"{name}: for element (i0, i1, ...) of the source, number {place} of the array that the plan took."
+            f"{name}: for element (i0, i1, ...) of the source, number {position} of the array that the plan took."
         )
     return lines

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import is_big, stride_table
-from gpulayout.moves.index_program import IndexProgram, Instruction, delinearize_program, linearize_program
+from gpulayout.moves.index_program import IndexProgram, delinearize_program, linearize_program
 
 WIDTH = 112  # columns before indentation; what is longer goes on in the next line
 _UINT32_VALUES = 2**32
@@ -49,11 +49,11 @@ def load(shape: Shape, dialect: Dialect) -> tuple[str, str] | None:
     if bits not in (1, 2, 4):
         return None
     per_byte, times = 8 // bits, f" * {bits}" if bits > 1 else ""
-    side, place = "low", f"linear % {per_byte}"
+    end, slot = "low", f"linear % {per_byte}"
     if is_big(shape):
-        side, place = "high", f"({per_byte - 1} - {place})"
-    value = f"buffer[linear {dialect.divide} {per_byte}] >> {place}{times} & {2**bits - 1}"
-    return f"The bits of a packed element.  Element 0 is in the {side} bits of byte 0.", value
+        end, slot = "high", f"({per_byte - 1} - {slot})"
+    value = f"buffer[linear {dialect.divide} {per_byte}] >> {slot}{times} & {2**bits - 1}"
+    return f"The bits of a packed element.  Element 0 is in the {end} bits of byte 0.", value
 
 
 def heading(shape: Shape, dialect: Dialect, call: str, example: str) -> str:
@@ -69,8 +69,8 @@ def heading(shape: Shape, dialect: Dialect, call: str, example: str) -> str:
     ]
     if shape.element_count:
         index = [size - 1 for size in shape.dimensions]
-        linear, given = stride_table(shape).linear_of(index), ", ".join(map(str, index))
-        lines.append(f"{call}({given}) is {linear}, and {example.format(linear=linear, index=given)}.")
+        linear, listed = stride_table(shape).linear_of(index), ", ".join(map(str, index))
+        lines.append(f"{call}({listed}) is {linear}, and {example.format(linear=linear, index=listed)}.")
         lines += _law(shape, dialect)
     return "".join(f"{dialect.comment} {part}\n" for line in lines for part in wrapped(line, ""))
 
@@ -132,7 +132,7 @@ class Body(NamedTuple):
 def bodies(shape: Shape, dialect: Dialect) -> tuple[Body, Body]:
     """The bodies of `offset` and `index`.  Without elements there is nothing to find, and everything is 0."""
     if not shape.element_count:
-        zeros = tuple((each, "0") for each in coordinates(shape))
+        zeros = tuple((name, "0") for name in coordinates(shape))
         return Body((), "0", (), frozenset()), Body(zeros, "", (), frozenset())
     there, back = linearize_program(shape, for_kernel=False), delinearize_program(shape, for_kernel=False)
     return body_of(there, dialect), body_of(back, dialect)
@@ -152,29 +152,24 @@ def body_of(program: IndexProgram, dialect: Dialect) -> Body:
     names, sizes, total = ["linear"], {"linear": program.size}, []
     registers: dict[int | None, str] = {None: "linear"}
     sums: dict[str, list[_Part]] = {}
-    for position, each in enumerate(program.instructions):
-        name = _name(position, each)
-        if each.load is None:
-            sums[name] = [_Part(registers[term.register], term.divisor, 0, term.weight) for term in each.terms]
+    for position, step in enumerate(program.instructions):
+        dim = step.store if step.load is None else step.load
+        name = f"n{position}" if dim is None else f"i{dim}"
+        if step.load is None:
+            sums[name] = [_Part(registers[term.register], term.divisor, 0, term.weight) for term in step.terms]
         names.append(name)
-        sizes[name] = each.bound or _size(sums[name], sizes)
-        if each.register is not None:
-            registers[each.register] = name
-        total += [_Part(name, add.divisor, 0, add.weight) for add in each.adds]
+        sizes[name] = step.bound or _size(sums[name], sizes)
+        if step.register is not None:
+            registers[step.register] = name
+        total += [_Part(name, add.divisor, 0, add.weight) for add in step.adds]
     writer = _Writer(dialect, sizes, [*sums.values(), total])
     assignments = []
     for name in names:
         if name in sums:
             assignments.append((name, writer.text(sums[name])))
         assignments += writer.quotients(name)
-    bounds = [(name, each.bound) for name, each in zip(names[1:], program.instructions) if name in sums and each.bound]
+    bounds = [(name, step.bound) for name, step in zip(names[1:], program.instructions) if name in sums and step.bound]
     return Body(tuple(assignments), writer.text(total), tuple(bounds), frozenset(writer.names))
-
-
-def _name(position: int, instruction: Instruction) -> str:
-    """What the number of an instruction is called."""
-    dim = instruction.store if instruction.load is None else instruction.load
-    return f"n{position}" if dim is None else f"i{dim}"
 
 
 def _size(parts: Sequence[_Part], sizes: dict[str, int]) -> int:
@@ -207,31 +202,31 @@ class _Writer:
         once a quotient of a larger value fits, it is divided in the value's place: a value's digits are a mixed radix,
         so that each divisor divides the next.
         """
-        found, size, source, below = [], self.sizes[name], name, 1
+        quotients, size, source, below = [], self.sizes[name], name, 1
         for divisor in sorted(divisor for of, divisor in self.kept if of == name):
             is_narrow = self.dialect.bits == 64 and (size - 1) // below < _UINT32_VALUES
             quotient = f"{name}_by_{divisor}"
             cast = "(unsigned int)" if is_narrow else ""
-            found.append((quotient, f"{cast}{source} {self.dialect.divide} {divisor // below}"))
+            quotients.append((quotient, f"{cast}{source} {self.dialect.divide} {divisor // below}"))
             if self.dialect.bits == 64 and _UINT32_VALUES < size and (size - 1) // divisor < _UINT32_VALUES:
                 source, below = quotient, divisor
-        return found
+        return quotients
 
     def text(self, parts: list[_Part]) -> str:
         """A sum; what is subtracted comes last, so that no partial sum is negative."""
-        found = ""
+        written = ""
         for part in sorted(self._with_remainders(parts), key=lambda part: part.weight < 0):
             text = part.name if part.divisor == 1 else f"{part.name} {self.dialect.divide} {part.divisor}"
             if (part.name, part.divisor) in self.kept:
                 text = f"{part.name}_by_{part.divisor}"
             text += f" % {part.modulus}" if part.modulus else ""
             text += f" * {abs(part.weight)}" if abs(part.weight) != 1 else ""
-            found += f" {'-' if part.weight < 0 else '+'} {text}"
-        return found.removeprefix(" + ") or "0"
+            written += f" {'-' if part.weight < 0 else '+'} {text}"
+        return written.removeprefix(" + ") or "0"
 
     def _with_remainders(self, parts: list[_Part]) -> list[_Part]:
         """The same sum with remainders where they cost nothing: x - x // 8 * 8 as x % 8."""
-        found, rest = [], list(parts)
+        merged, rest = [], list(parts)
         while rest:
             part = rest.pop(0)
             for other in rest:
@@ -242,8 +237,8 @@ class _Writer:
                     rest.remove(other)
                     part = part._replace(modulus=modulus)
                     break
-            found.append(part)
-        return found
+            merged.append(part)
+        return merged
 
 
 def _is_power_of_two(number: int) -> bool:

@@ -19,7 +19,7 @@ from gpulayout.moves.arithmetic import range_of
 
 _POWER = ElementType.F8E8M0FNU
 _VALUES = frozenset(
-    each for each in ElementType if not each.is_extended and not each.is_complex and (each.bits >= 8 or each == "pred")
+    kind for kind in ElementType if not kind.is_extended and not kind.is_complex and (kind.bits >= 8 or kind == "pred")
 )
 _DIALECT = Dialect("#", "//", None)
 
@@ -29,7 +29,7 @@ def python_text(shape: Shape, name: str) -> str:
     indices = coordinates(shape)
     offset, index = bodies(shape, _DIALECT)
     returned = ", ".join(["is_element", *indices])
-    truth = ["(0 <= linear)", f"(linear < {limit(shape)})", *(f"({each} < {size})" for each, size in index.bounds)]
+    truth = ["(0 <= linear)", f"(linear < {limit(shape)})", *(f"({number} < {size})" for number, size in index.bounds)]
     lines = [
         f"{name}_rank = {shape.rank}",
         f"{name}_dimensions = {shape.dimensions}",
@@ -44,23 +44,22 @@ def python_text(shape: Shape, name: str) -> str:
             f"{name}_index(linear)",
             f"Return {returned}; for padding and past the end of the buffer, is_element is False.",
             [
-                *((each, _like("linear", value)) for each, value in index.assignments),
+                *((assigned, _like("linear", value)) for assigned, value in index.assignments),
                 ("is_element", " & ".join(truth)),
                 ("return", returned if indices else f"({returned},)"),
             ],
         ),
     ]
-    if found := load(shape, _DIALECT):
-        text, value = found
-        lines += function(f"{name}_load(buffer, linear)", text, [("return", value)])
-    result = ", ".join(["True", *(["{index}"] if indices else [])])
-    example = f"{name}_index({{linear}}) is ({result}{'' if indices else ','})"
+    if loading := load(shape, _DIALECT):
+        comment, value = loading
+        lines += function(f"{name}_load(buffer, linear)", comment, [("return", value)])
+    example = f"{name}_index({{linear}}) is (True,{' {index}' if indices else ''})"
     return heading(shape, _DIALECT, f"{name}_offset", example) + "".join(f"{line}\n" for line in lines)
 
 
-def _like(given: str, value: str) -> str:
-    """The value; a constant 0 gets the shape of the given array."""
-    return f"0 * {given}" if value == "0" and given else value
+def _like(array: str, value: str) -> str:
+    """The value; a constant 0 gets the shape of the array, if there is one."""
+    return f"0 * {array}" if value == "0" and array else value
 
 
 def function(signature: str, comment: str, lines: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -82,7 +81,7 @@ def python_convert(conversion: ConvertFunction, name: str) -> Iterator[str]:
     """The lines of the function."""
     arithmetic = conversion.arithmetic
     source, target, compute = arithmetic.source, arithmetic.target, arithmetic.compute.dtype.name
-    arguments = "".join(f", {each.name}" for each in conversion.arguments)
+    arguments = "".join(f", {operand.name}" for operand in conversion.arguments)
     first, *others = comment_of(conversion, _VALUES)
     yield from ("", "", *wrapped(f"def {name}(x{arguments}):"))
     yield from (f"    {line}" for line in wrapped(f'"""{first}', ""))
@@ -92,7 +91,7 @@ def python_convert(conversion: ConvertFunction, name: str) -> Iterator[str]:
     yield '    """'
     body = [*_reading(source)]
     if arithmetic.steps:
-        constants = {each: f"np.{compute}({number!r})" for each, number in conversion.constants}
+        constants = {operand: f"np.{compute}({number!r})" for operand, number in conversion.constants}
         body.append(f"y = y.astype(np.{compute})")
         for symbol, operand in conversion.steps:
             value = constants.get(operand, f"np.asarray({operand}, np.{compute})")
@@ -100,8 +99,8 @@ def python_convert(conversion: ConvertFunction, name: str) -> Iterator[str]:
     elif source.is_integral and source.itemsize == 8 and target.is_floating and target is not ElementType.F64:
         body += _odd(source)
     yield '    with np.errstate(all="ignore"):'
-    is_whole = not arithmetic.steps and not source.is_floating
-    for line in [*body, *_writing(target, arithmetic.saturate, source if is_whole else None)]:
+    whole = None if arithmetic.steps or source.is_floating else source
+    for line in [*body, *_writing(target, arithmetic.saturate, whole)]:
         assert len(line) <= WIDTH, line
         yield f"        {line}"
 

@@ -52,14 +52,14 @@ class IndexConversion:
         """The name of the given array in messages."""
         return "index" if self.program.direction == "linearize" else "linear"
 
-    def __call__(self, given: Any, mode: Mode, out: Any) -> AnyArray:
-        """Convert an array, or values that become one.  Returns `out` if given."""
-        if library_of(given) is not None:
+    def __call__(self, indices: Any, mode: Mode, out: Any) -> AnyArray:
+        """Convert an array, or values that become one.  Returns `out` if there is one."""
+        if library_of(indices) is not None:
             try:
-                return on_memory(given, self.role, out, functools.partial(self._opened, mode))
+                return on_memory(indices, self.role, out, functools.partial(self._opened, mode))
             except TracedArray:
-                return _traced(self, given, mode, out)
-        backend, array = arrays.open_array_like(given, self.role, None)
+                return _traced(self, indices, mode, out)
+        backend, array = arrays.open_array_like(indices, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
             return out
         return self._opened(mode, backend, array, out, backend)
@@ -76,15 +76,11 @@ class IndexConversion:
 
         The first array decides of which library the result is.
         """
-        first = next((given for given in operands if not isinstance(given, _PLAIN_INDICES)), None)
-
-        def work(_backend: Backend, _array: AnyArray, out: Any, maker: Maker) -> AnyArray:
-            return self._broadcast(operands, mode, out, maker)
-
+        first = next((operand for operand in operands if not isinstance(operand, _PLAIN_INDICES)), None)
         try:
             if library_of(first) is None:
                 return self._broadcast(operands, mode, out)
-            return on_memory(first, "index", out, work)
+            return on_memory(first, "index", out, lambda _backend, _array, *to: self._broadcast(operands, mode, *to))
         except TracedArray:
             return _traced(self, operands, mode, out)
 
@@ -114,42 +110,39 @@ class IndexConversion:
         """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
-    def _run(self, backend: Backend, given: AnyArray, mode: Mode, out: Any, maker: Maker) -> AnyArray:
+    def _run(self, backend: Backend, indices: AnyArray, mode: Mode, out: Any, maker: Maker) -> AnyArray:
         """Convert in one pass.  With the caller's `out` and a mode that raises, a pass that only checks comes first."""
-        result_shape = self._result_shape(given.shape)
+        sizes, rank = tuple(indices.shape), self.program.rank
+        results = {"linearize": sizes[1:], "delinearize": (rank, *sizes), "convert_linear": sizes}
+        result_shape = results[self.program.direction]
         if mode in ("wrap", "clip") and self.shape.is_zero_element_array and 0 not in result_shape:
             raise _no_elements(self.shape, mode)
         if out is None:
-            result = maker.empty(result_shape, INT64, given)
+            result = maker.empty(result_shape, INT64, indices)
             if result.dtype != INT64:  # JAX's own width of indices
                 self._check_result_dtype(result.dtype, mode, "the result")
         else:
-            result = self._opened_out(backend, given, result_shape, mode, out)
-            arrays.check_no_overlap(backend, given, result, (self.role, "out"))
+            result = self._opened_out(backend, indices, result_shape, mode, out)
+            arrays.check_no_overlap(backend, indices, result, (self.role, "out"))
         checks_before = out is not None and mode in ("raise", "mark")  # an error must leave `out` untouched
-        given, conversion = backend.contiguous(given), self.on(backend)
-        offender = conversion.convert(given, None, mode) if checks_before else None
+        indices, conversion = backend.contiguous(indices), self.on(backend)
+        offender = conversion.convert(indices, None, mode) if checks_before else None
         if offender is None:
             arrays.will_be_written(out)
-            offender = conversion.convert(given, result, mode, checks_before)
+            offender = conversion.convert(indices, result, mode, checks_before)
         if offender is not None:
-            raise self._error(given, offender)
+            raise self._error(indices, offender)
         return result if out is None else out
 
-    def _result_shape(self, given: tuple[int, ...]) -> tuple[int, ...]:
-        if self.program.direction == "convert_linear":
-            return tuple(given)
-        return tuple(given[1:]) if self.program.direction == "linearize" else (self.program.rank, *given)
-
     def _opened_out(
-        self, backend: Backend, given: AnyArray, result_shape: tuple[int, ...], mode: Mode, out: Any
+        self, backend: Backend, indices: AnyArray, result_shape: tuple[int, ...], mode: Mode, out: Any
     ) -> AnyArray:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
         if not result.flags.c_contiguous:
             raise BufferError(f"out with strides {tuple(result.strides)} is not C-contiguous")
         self._check_result_dtype(result.dtype, mode)
-        arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
+        arrays.check_same_device(backend, indices, out_backend, result, (self.role, "out"))
         return result
 
     def _check_result_dtype(self, dtype: np.dtype, mode: Mode, role: str = "out") -> None:
@@ -162,15 +155,15 @@ class IndexConversion:
         if mode == "mark" and dtype.kind == "u":
             raise TypeError(f"{role} has dtype {dtype}, which cannot hold -1, the mark of padding")
 
-    def _error(self, given: AnyArray, offender: int) -> IndexError:
+    def _error(self, indices: AnyArray, offender: int) -> IndexError:
         """The error for the index at a flat position; fetches the index from the device if it is there."""
         is_logical = self.program.direction == "linearize"
-        position, place = _position(offender, given.shape[1:] if is_logical else given.shape)
+        position, where = _position(offender, indices.shape[1:] if is_logical else indices.shape)
         if not is_logical:
-            return IndexError(linear_message(int(given[position]), self.shape, place))
-        index = tuple(int(given[(dim, *position)]) for dim in range(self.program.rank))
+            return IndexError(linear_message(int(indices[position]), self.shape, where))
+        index = tuple(int(indices[(dim, *position)]) for dim in range(self.program.rank))
         dim = next(d for d in range(self.program.rank) if not 0 <= index[d] < self.shape.dimensions[d])
-        return IndexError(out_of_bounds_text(index, dim, self.shape.dimensions[dim], self.shape, place))
+        return IndexError(out_of_bounds_text(index, dim, self.shape.dimensions[dim], self.shape, where))
 
 
 # A repeated call makes no program and, on a GPU, prepares no launch.  An entry takes 1 to 3 KB, and on a GPU 1 to 5 KB
@@ -200,16 +193,15 @@ def _open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list
 
     Plain numbers and lists are moved to the device of the arrays.
     """
-    plain = [isinstance(given, _PLAIN_INDICES) for given in operands]
     opened = [
-        None if is_plain else arrays.open_array(given, f"index[{dim}]")
-        for dim, (given, is_plain) in enumerate(zip(operands, plain))
+        None if isinstance(operand, _PLAIN_INDICES) else arrays.open_array(operand, f"index[{dim}]")
+        for dim, operand in enumerate(operands)
     ]
     backend, first = next((pair for pair in opened if pair), None) or (default_backend(), None)
     values = []
-    for dim, (pair, given) in enumerate(zip(opened, operands)):
+    for dim, (pair, operand) in enumerate(zip(opened, operands)):
         if pair is None:
-            array = backend.array(given, None, like=first)
+            array = backend.array(operand, None, like=first)
         else:
             array = pair[1]
             arrays.check_same_device(backend, first, *pair, ("index", f"index[{dim}]"))
@@ -250,25 +242,17 @@ def _signed(
         return (array % np.uint64(size)).astype(INT64)
     if mode == "clip":
         return array.clip(0, size - 1).astype(INT64)
-    numbers = (array >> np.uint64(63)).astype(bool)  # the coordinates from 2^63 up
-    first = int(_broadcast(numbers, result_shape).argmax())
-    index = tuple(int(_broadcast(other, result_shape)[first]) for other in values)
-    raise IndexError(out_of_bounds_text(index, dim, size, shape, _position(first, result_shape)[1]))
-
-
-def _broadcast(array: AnyArray, result_shape: tuple[int, ...]) -> AnyArray:
-    """The array repeated to a shape, and flat; works for NumPy and CuPy."""
-    array = array.reshape((1,) * (len(result_shape) - array.ndim) + tuple(array.shape))
-    for axis, size in enumerate(result_shape):
-        if array.shape[axis] != size:
-            array = array.repeat(size, axis)
-    return array.reshape(-1)
+    is_large = (array >> np.uint64(63)).astype(bool)  # the coordinates from 2^63 up
+    first = int(np.broadcast_to(is_large, result_shape).reshape(-1).argmax())
+    position, where = _position(first, result_shape)
+    index = tuple(int(np.broadcast_to(other, result_shape)[position]) for other in values)
+    raise IndexError(out_of_bounds_text(index, dim, size, shape, where))
 
 
 # ---- traced arrays: the table of digits as integer arithmetic of JAX and PyTorch -----------------------------------
 
 
-def _traced(conversion: IndexConversion, given: Any, mode: Mode, out: Any) -> Any:
+def _traced(conversion: IndexConversion, indices: Any, mode: Mode, out: Any) -> Any:
     """The conversion of a traced array; of several for `linearize`.
 
     Places without an element, also those outside the buffer, are marked with -1.
@@ -283,13 +267,13 @@ def _traced(conversion: IndexConversion, given: Any, mode: Mode, out: Any) -> An
             else "padding='mark', which marks what lies outside the buffer too"
         )
         raise TypeError(f"{direction} cannot raise an error for an index inside a traced function: pass {advice}")
-    operands = [*given] if isinstance(given, (tuple, list)) else [given]
+    operands = [*indices] if isinstance(indices, (tuple, list)) else [indices]
     xp = sys.modules["jax"].numpy if any(map(is_jax, operands)) else sys.modules["torch"]
     table = stride_table(shape)
     if direction == "linearize":
-        return _linearized(xp, table, shape, given, mode)
+        return _linearized(xp, table, shape, indices, mode)
     _check_width(xp, max(shape.buffer_size, 0 if target is None else target.buffer_size), shape)
-    linear = _wide(xp, given, "linear", shape.buffer_size, "clip")
+    linear = _wide(xp, indices, "linear", shape.buffer_size, "clip")
     values, is_element = table.index_of(linear), table.is_element(linear)
     if target is not None:
         return xp.where(is_element, stride_table(target).linear_of(values), -1)
@@ -302,18 +286,18 @@ def _is_torch(xp: Any) -> bool:
     return xp is sys.modules.get("torch")
 
 
-def _linearized(xp: Any, table: StrideTable, shape: Shape, given: Any, mode: Mode) -> Any:
-    if not isinstance(given, (tuple, list)):
-        _check_rank(given, shape)
+def _linearized(xp: Any, table: StrideTable, shape: Shape, index: Any, mode: Mode) -> Any:
+    if not isinstance(index, (tuple, list)):
+        _check_rank(index, shape)
     if shape.is_zero_element_array:
         raise _no_elements(shape, mode)
     _check_width(xp, shape.buffer_size, shape)
     values = []
     for dim, size in enumerate(shape.dimensions):
-        value = _wide(xp, given[dim], f"index[{dim}]", size, mode)
+        value = _wide(xp, index[dim], f"index[{dim}]", size, mode)
         values.append(value % size if mode == "wrap" else xp.clip(value, 0, size - 1))
     if not values:
-        return xp.zeros(given.shape[1:] if hasattr(given, "shape") else (), dtype=_integer(xp))
+        return xp.zeros(index.shape[1:] if hasattr(index, "shape") else (), dtype=_integer(xp))
     values = list((xp.broadcast_tensors if _is_torch(xp) else xp.broadcast_arrays)(*values))
     return table.linear_of(values) + xp.zeros_like(values[0])
 
@@ -368,11 +352,11 @@ def _position(number: int, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], str
     return position, f" at position {position[0] if len(position) == 1 else position}" if position else ""
 
 
-def linear_message(linear: int, shape: Shape, place: str) -> str:
-    """Why a linear index has no element; `place` is text such as ` at position 3`."""
+def linear_message(linear: int, shape: Shape, where: str) -> str:
+    """Why a linear index has no element; `where` is text such as ` at position 3`."""
     if not 0 <= linear < shape.buffer_size:
         return (
-            f"linear index {number_text(linear)}{place} is out of bounds for {shape}: "
+            f"linear index {number_text(linear)}{where} is out of bounds for {shape}: "
             f"its buffer has {shape.buffer_size} places"
         )
-    return f"linear index {linear}{place} is padding of {shape}: {stride_table(shape).why_padding(linear)}"
+    return f"linear index {linear}{where} is padding of {shape}: {stride_table(shape).why_padding(linear)}"

@@ -117,13 +117,16 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
     """
     if isinstance(index, str) and isinstance(shape, (tuple, list)):
         raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
-    if is_compiling() and not (isinstance(index, (tuple, list)) and all(_is_int(each) for each in index)):
+    if is_compiling() and not (isinstance(index, (tuple, list)) and all(_is_int(coordinate) for coordinate in index)):
         return between_graphs(_OUTSIDE, functools.partial(linearize, index, shape, mode=mode, out=out))
     shape = as_shape(shape_in(shape))
     check_word("mode", mode, ("raise", "wrap", "clip"))
     if isinstance(index, (tuple, list)):
         if len(index) != shape.rank:
-            raise IndexError(_wrong_rank(index, shape))
+            text = f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
+            if index and all(isinstance(point, (tuple, list)) and len(point) == shape.rank for point in index):
+                text += ": for points in rows, pass numpy.array(index).T"
+            raise IndexError(text)
         if all(_is_int(coordinate) for coordinate in index) and out is None:
             return _linearize_one(index, shape, mode)
         for dim, coordinate in enumerate(index):
@@ -134,13 +137,6 @@ def linearize(index: IndexLike, shape: HasShape, *, mode: IndexMode = "raise", o
         if not all(isinstance(coordinate, (tuple, list)) for coordinate in index):
             return conversion("linearize", shape).broadcast(index, mode, out)
     return conversion("linearize", shape)(index, mode, out)
-
-
-def _wrong_rank(index: Sequence[Any], shape: Shape) -> str:
-    text = f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
-    if index and all(isinstance(point, (tuple, list)) and len(point) == shape.rank for point in index):
-        text += ": for points in rows, pass numpy.array(index).T"
-    return text
 
 
 @overload
@@ -307,11 +303,11 @@ def _is_int(value: object) -> TypeGuard[Integer]:
 
 
 def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
-    checked, given = [], tuple(map(operator.index, index))
-    for dim, (coordinate, size) in enumerate(zip(given, shape.bounds)):
+    checked, coordinates = [], tuple(map(operator.index, index))
+    for dim, (coordinate, size) in enumerate(zip(coordinates, shape.bounds)):
         if not 0 <= coordinate < size:
             if mode == "raise" or not size:
-                raise IndexError(out_of_bounds_text(given, dim, shape.dimensions[dim], shape))
+                raise IndexError(out_of_bounds_text(coordinates, dim, shape.dimensions[dim], shape))
             coordinate = coordinate % size if mode == "wrap" else min(max(coordinate, 0), size - 1)
         checked.append(coordinate)
     linear: int = stride_table(shape).linear_of(checked)

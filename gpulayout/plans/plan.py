@@ -62,7 +62,7 @@ class Plan(PlanValue):
     pieces : tuple of Piece
         Moves between parts of both buffers, the largest copy first.  There is one unless tiles are cut.  They and
         `move` are internals, for a look at what happens: any release may change them.
-    move : Move, LookupMove or PackedMove
+    move : Move, LookupMove, PackedMove or ConvertMove
         The coalesced loops of the first piece.
 
     Examples
@@ -77,9 +77,6 @@ class Plan(PlanValue):
 
     __slots__ = (*_FIELDS, "__weakref__")  # jax.jit refers weakly to what it calls
 
-    source: Shape
-    target: Shape
-    names: tuple[str, ...] | None
     pieces: Pieces
     bytes_read: int
     bytes_written: int
@@ -195,10 +192,10 @@ class Plan(PlanValue):
         max_bytes : int or str, optional
             Also explain how `blocks` cuts the plan for this limit, and whether two passes have longer runs.
         """
-        found = explain(self.pieces, self.source, self.target, names=self.names, stages=self.request.stages)
+        text = explain(self.pieces, self.source, self.target, names=self.names, stages=self.request.stages)
         if max_bytes is None:
-            return found
-        return Explanation("\n".join([found, *explain_blocks(self.source, self.target, max_bytes)]))
+            return text
+        return Explanation("\n".join([text, *explain_blocks(self.source, self.target, max_bytes)]))
 
     def blocks(self, max_bytes: ByteCount) -> Blocks:
         """Cut the plan into blocks that take bounded memory, for arrays larger than memory.
@@ -398,9 +395,9 @@ class Plan(PlanValue):
         >>> whole.part((slice(0, 4), slice(2, None)))
         plan('f32[4,4]{1,0}', 'f32[4,4]{0,1:T(4)}')
         """
-        found = box_of(box, self.source)
-        change = None if self.change is None else self.change.part(self.source.dimensions, found)
-        return _plan(part_shape(self.source, found), part_shape(self.target, found), self.names, change)
+        intervals = box_of(box, self.source)
+        change = None if self.change is None else self.change.part(self.source.dimensions, intervals)
+        return _plan(part_shape(self.source, intervals), part_shape(self.target, intervals), self.names, change)
 
     def of_block(self, block: BlockShapes) -> Plan:
         """The plan of a block, with the same names where it has the same dimensions.  Internals, as `pieces`."""
@@ -469,12 +466,12 @@ def plan(
         anew = functools.partial(plan, source, target, names=names, **options)
         return traced_plan(Plan.__new__(Plan), source, target, names, options, anew)
     is_plain = names is None and not options and type(source) in KEY_TYPES and type(target) in KEY_TYPES
-    if is_plain and (found := kept_plans.get((source, target))):
-        return found
-    found = _plan(*read_plan(source, target, names, options))
+    if is_plain and (kept := kept_plans.get((source, target))):
+        return kept
+    made = _plan(*read_plan(source, target, names, options))
     if is_plain:
-        kept_plans.keep((source, target), found)
-    return found
+        kept_plans.keep((source, target), made)
+    return made
 
 
 def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, change: ElementChange | None = None) -> Plan:
@@ -482,8 +479,8 @@ def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None, change: E
     if change is not None:
         return Plan(source, target, names, change)
     key = (source, target) if names is None else (source, target, names)
-    found = kept_plans.get(key)
-    if found is None:
-        found = Plan(source, target, names)
-        kept_plans.keep(key, found, len(found.pieces))
-    return found
+    kept = kept_plans.get(key)
+    if kept is None:
+        kept = Plan(source, target, names)
+        kept_plans.keep(key, kept, len(kept.pieces))
+    return kept

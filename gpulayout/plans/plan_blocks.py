@@ -75,11 +75,11 @@ class Block(NamedTuple):
         if not target.flags.writeable or np.may_share_memory(source, target):
             raise BufferError(f"out {'shares memory with buffer' if target.flags.writeable else 'is read-only'}")
         read, written = self.source_runs.of(source), self.target_runs.of(target)
-        given = np.ascontiguousarray(read).reshape(-1).view(from_shape.buffer_dtype)
+        part = np.ascontiguousarray(read).reshape(-1).view(from_shape.buffer_dtype)
         if self.target_runs.run_count == 1:  # the plan can write it in place
-            run_request(request, given, written.reshape(-1).view(to_shape.buffer_dtype))
+            run_request(request, part, written.reshape(-1).view(to_shape.buffer_dtype))
         else:
-            written[...] = run_request(request, given, None).view(np.uint8).reshape(written.shape)
+            written[...] = run_request(request, part, None).view(np.uint8).reshape(written.shape)
         return out
 
 
@@ -129,17 +129,17 @@ class Blocks(Sequence[Block]):
     @overload
     def __getitem__(self, number: slice) -> list[Block]: ...
     def __getitem__(self, number: SupportsIndex | slice) -> Block | list[Block]:
-        found = range(len(self))[number]
-        return self._block(found) if isinstance(found, int) else [self._block(each) for each in found]
+        numbers = range(len(self))[number]
+        return self._block(numbers) if isinstance(numbers, int) else [*map(self._block, numbers)]
 
     def _block(self, number: int) -> Block:
         if self._only is not None:
             return self._only
         shapes = self._cut.block(number)
-        found = Block(self.plan.of_block(shapes), shapes.source_runs, shapes.target_runs)
+        block = Block(self.plan.of_block(shapes), shapes.source_runs, shapes.target_runs)
         if len(self) == 1:
-            self._only = found
-        return found
+            self._only = block
+        return block
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Blocks, (self.plan, self.max_bytes)

@@ -66,8 +66,8 @@ def _stream(
     try:
         with contextlib.ExitStack() as entered:
             shapes = request.read.shape, request.write.shape
-            found, lanes = _lanes(entered, device, like, shapes, (source.on_host, target.on_host), max_bytes)
-            work = _Work(plan, device, source, target, found, lanes, progress)
+            cut, lanes = _lanes(entered, device, like, shapes, (source.on_host, target.on_host), max_bytes)
+            work = _Work(plan, device, source, target, cut, lanes, progress)
             arrays.will_be_written(out)
             work.run()
     except BaseException as error:
@@ -100,27 +100,26 @@ class _Side(NamedTuple):
 def _sides(request: Request, buffer: Any, out: Any) -> tuple[_Side, _Side, Backend, AnyArray | None]:
     """Both sides with every check, the backend of the device, and the array that lives there, if one does."""
     host = host_backend()
-    here, given = arrays.open_array(buffer, "buffer")
-    given = request.source_memory(here, given)
-    there, taken = arrays.open_array(out, "out", writing=True)
-    taken = flat_buffer(there, taken, request.write.shape, "out")
-    on_device = [(backend, array) for backend, array in ((here, given), (there, taken)) if backend is not host]
+    here, read = arrays.open_array(buffer, "buffer")
+    read = request.source_memory(here, read)
+    there, written = arrays.open_array(out, "out", writing=True)
+    written = flat_buffer(there, written, request.write.shape, "out")
+    sides = (here, read), (there, written)
+    on_device = [(backend, array) for backend, array in sides if backend is not host]
     if len(on_device) == 2:
         raise BufferError(
-            f"buffer is on {here.device(given)} and out is on {there.device(taken)}: stream is for an array in host "
+            f"buffer is on {here.device(read)} and out is on {there.device(written)}: stream is for an array in host "
             "memory, and plan(buffer, out=out) moves one within a device"
         )
     shape = request.read.shape
-    if given.size < shape.buffer_length:
+    if read.size < shape.buffer_length:
         raise BufferError(
             f"buffer has shape {tuple(buffer.shape)}, without the padding of {shape}: pass its whole buffer, of "
             f"{shape.buffer_length} elements"
         )
-    arrays.check_no_overlap(here, given, taken, ("buffer", "out"), there)
+    arrays.check_no_overlap(here, read, written, ("buffer", "out"), there)
     device, like = on_device[0] if on_device else (default_backend(), None)
-    source, target = (
-        _Side(backend, array.view(np.uint8), backend is host) for backend, array in ((here, given), (there, taken))
-    )
+    source, target = (_Side(backend, array.view(np.uint8), backend is host) for backend, array in sides)
     return source, target, device, like
 
 
@@ -139,13 +138,13 @@ def _lanes(
     limit = DEFAULT if max_bytes is None else max_bytes
     while True:
         try:
-            found, count = box_grid(*shapes, limit // 2 - ALIGN), 2
+            cut, count = box_grid(*shapes, limit // 2 - ALIGN), 2
         except LayoutError:
-            found, count = box_grid(*shapes, limit), 1
-        host_bytes = found.most_bytes(*on_host)
+            cut, count = box_grid(*shapes, limit), 1
+        host_bytes = cut.most_bytes(*on_host)
         try:
-            return found, entered.enter_context(
-                device.lanes(min(count, found.block_count), host_bytes + ALIGN, found.block_bytes + ALIGN, like)
+            return cut, entered.enter_context(
+                device.lanes(min(count, cut.block_count), host_bytes + ALIGN, cut.block_bytes + ALIGN, like)
             )
         except MemoryError:
             if max_bytes is not None or limit <= LEAST_DEFAULT:
@@ -154,14 +153,6 @@ def _lanes(
 
 
 # ---- block by block ------------------------------------------------------------------------------------------------
-
-
-class _Started(NamedTuple):
-    """A block under way: its lane, and where in the lane its target lies."""
-
-    lane: Lane
-    block: BlockShapes
-    place: slice
 
 
 @dataclass
@@ -180,49 +171,50 @@ class _Work:
 
     def run(self) -> None:
         """Move all blocks.  A block's lane is the one that has waited longest."""
-        started: deque[_Started] = deque()
+        started: deque[tuple[Lane, BlockShapes]] = deque()
         for number in range(self.cut.block_count):
             if len(started) == len(self.lanes):
-                self.finish(started.popleft())
-            started.append(self.start(self.lanes[number % len(self.lanes)], self.cut.block(number)))
+                self.finish(*started.popleft())
+            lane, block = self.lanes[number % len(self.lanes)], self.cut.block(number)
+            self.start(lane, block)
+            started.append((lane, block))
         while started:
-            self.finish(started.popleft())
+            self.finish(*started.popleft())
 
-    def start(self, lane: Lane, block: BlockShapes) -> _Started:
+    def start(self, lane: Lane, block: BlockShapes) -> None:
         """Gather a block's runs, and queue all that the device does with them."""
-        place, target_place = self.places(block)
+        read, written = self.spans(block)
         if self.source.on_host:
-            _gather(self.source, block.source_runs, lane.host[place])
-            lane.upload(place)
+            _gather(self.source, block.source_runs, lane.host[read])
+            lane.upload(read)
         with lane.running():
             if self.source.is_direct(block.source_runs):
-                given = self.source.memory[block.source_runs.offset :][: block.source_runs.length]
+                source = self.source.memory[block.source_runs.offset :][: block.source_runs.length]
             else:
-                given = lane.device[place]
+                source = lane.device[read]
                 if not self.source.on_host:
-                    _gather(self.source, block.source_runs, given)
+                    _gather(self.source, block.source_runs, source)
             in_place = self.target.is_direct(block.target_runs)
-            made = self.target.memory[block.target_runs.offset :] if in_place else lane.device[target_place]
-            self.plan(block)(self.typed(given, block.source), out=self.typed(made[: block.target.nbytes], block.target))
+            target = self.target.memory[block.target_runs.offset :] if in_place else lane.device[written]
+            target = self.typed(target[: block.target.nbytes], block.target)
+            self.plan(block)(self.typed(source, block.source), out=target)
             if not self.target.on_host and not in_place:
-                _scatter(lane.device[target_place], block.target_runs, self.target)
+                _scatter(lane.device[written], block.target_runs, self.target)
         if self.target.on_host:
-            lane.download(target_place)
-        return _Started(lane, block, target_place)
+            lane.download(written)
 
-    def finish(self, started: _Started) -> None:
+    def finish(self, lane: Lane, block: BlockShapes) -> None:
         """Wait for a block, and write what has come down."""
-        lane, block, place = started
         lane.wait()
         if self.target.on_host:
-            _scatter(lane.host[place], block.target_runs, self.target)
+            _scatter(lane.host[self.spans(block)[1]], block.target_runs, self.target)
         self.finished += 1
         self.bytes_done += block.source_runs.nbytes + block.target_runs.nbytes
         if self.progress is not None:
             self.progress(self.bytes_done, self.cut.bytes_read + self.cut.whole_target.nbytes)
 
-    def places(self, block: BlockShapes) -> tuple[slice, slice]:
-        """Where in a lane a block's source and target lie.
+    def spans(self, block: BlockShapes) -> tuple[slice, slice]:
+        """Which bytes of a lane a block's source and target take.
 
         A side on the host comes first: if it is the only one, the lane has no more memory of the host.
         """

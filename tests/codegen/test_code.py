@@ -258,7 +258,7 @@ def test_the_program_of_the_documentation_runs(tmp_path):
 # A fault in code_parts.py, and the shapes that show it: random ones in Python, or large ones in C.
 TWINS = {
     "a sign lost": ("{'-' if part.weight < 0 else '+'}", "+", "python"),
-    "no bounds": ("if name in sums and each.bound]", "if False]", "python"),
+    "no bounds": ("if name in sums and step.bound]", "if False]", "python"),
     "a weight lost": ("if abs(part.weight) != 1 else", "if abs(part.weight) > 2 else", "python"),
     "another modulus": ("part = part._replace(modulus=modulus)", "part = part._replace(modulus=modulus + 1)", "python"),
     "a remainder of anything": ("is_remainder = other ==", "is_remainder = other.weight < 0 or other ==", "python"),

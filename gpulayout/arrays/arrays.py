@@ -2,7 +2,7 @@
 
 Arrays become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Values become a new array, without
 loss.  Checks between arrays are here too: devices and overlaps; `memory_checks` checks each array separately.  All
-checks run before a byte is written.  `role` is the argument's name in messages.
+checks run before a byte is written.  `given` is what the caller passed, `role` that argument's name in messages.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HostMemory, offers
 from gpulayout.memory.shared_bytes import by_file, overlap_in_file, share_bytes
 from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.move import span
 
 PLAIN = (list, tuple, bool, int, float, complex)  # values that an array can be made of
 
@@ -52,8 +53,6 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
 
 def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple[Backend, AnyArray]:
     """The same, but plain Python numbers and lists become a new array on the default backend."""
-    if type(given) is np.ndarray:
-        return host_backend(), given
     if isinstance(given, PLAIN):
         check_no_dask(given, role)
         backend = default_backend()
@@ -128,8 +127,8 @@ def will_be_written(out: Any) -> None:
 def label(given: Any, array: AnyArray) -> np.dtype[Any]:
     """The element type of an array that `open_array` returned for `given`, also where CuPy holds it as integers."""
     library = None if given is array else library_of(given)
-    found: np.dtype[Any] = array.dtype if library is None else library.dtype(given)
-    return found
+    dtype: np.dtype[Any] = array.dtype if library is None else library.dtype(given)
+    return dtype
 
 
 def _advice(given: object, role: str) -> str:
@@ -206,12 +205,12 @@ def array_of_values(given: Any, role: str, dtype: np.dtype[Any] | None) -> HostA
     Floats are rounded to the type, as NumPy rounds them.  Nothing else changes.  Without a dtype, NumPy chooses one.
     """
     try:
-        found = np.array(given)
-        if dtype is None or not found.size:
-            return found if dtype is None else found.astype(dtype)
+        values = np.array(given)
+        if dtype is None or not values.size:
+            return values if dtype is None else values.astype(dtype)
         if dtype.kind in "biu" or _limits(dtype):
             return _whole(given, dtype)
-        return _rounded(found, dtype)
+        return _rounded(values, dtype)
     except (ValueError, OverflowError, TypeError) as error:
         raise TypeError(f"{role} cannot be read as an array: {error}") from None
 
@@ -240,19 +239,19 @@ def _limits(dtype: np.dtype[Any]) -> ml_dtypes.iinfo | None:
         return None
 
 
-def _rounded(found: HostArray, dtype: np.dtype[Any]) -> HostArray:
+def _rounded(values: HostArray, dtype: np.dtype[Any]) -> HostArray:
     """Floats and complex numbers; finite numbers must stay finite, and infinities and nans must stay as they are."""
-    if found.dtype.kind == "O":  # integers of more than 64 bits
-        found = np.array([float(operator.index(leaf)) for leaf in found.flat]).reshape(found.shape)
-    from_floats = found.dtype.kind == "f" or found.dtype.type.__module__.startswith("ml_dtypes")
-    if not (found.dtype.kind in "iu" or from_floats or (found.dtype.kind == "c" and dtype.kind == "c")):
-        raise TypeError(f"its values are {found.dtype}, which {dtype} cannot hold without loss")
+    if values.dtype.kind == "O":  # integers of more than 64 bits
+        values = np.array([float(operator.index(leaf)) for leaf in values.flat]).reshape(values.shape)
+    from_floats = values.dtype.kind == "f" or values.dtype.type.__module__.startswith("ml_dtypes")
+    if not (values.dtype.kind in "iu" or from_floats or (values.dtype.kind == "c" and dtype.kind == "c")):
+        raise TypeError(f"its values are {values.dtype}, which {dtype} cannot hold without loss")
     with np.errstate(all="ignore"):
-        converted = found.astype(dtype)
+        converted = values.astype(dtype)
         if dtype.kind == "c":
-            is_lost = np.isfinite(found) != np.isfinite(converted)
+            is_lost = np.isfinite(values) != np.isfinite(converted)
         else:
-            wide, narrow = found.astype(np.float64), converted.astype(np.float64)
+            wide, narrow = values.astype(np.float64), converted.astype(np.float64)
             # A type without infinities turns numbers that are too large into its largest number or into nan.
             saturates = not np.isinf(np.array(np.inf).astype(dtype).astype(np.float64))
             largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # as above
@@ -329,11 +328,10 @@ def check_none_overlap(
     everything = [*inputs, *outputs]
     low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
     high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
-    places: list[tuple[Sequence[int], Any, Any, str]] = [(range(len(everything)), low, high, "in memory")]
-    places += [
-        (*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))
-    ]
-    for numbers, starts, ends, where in places:
+    ranges: list[tuple[Sequence[int], Any, Any, str]] = [(range(len(everything)), low, high, "in memory")]
+    maps = by_file([array for _, array, _ in everything], len(inputs))
+    ranges += [(*of_file, "in the file that both map") for of_file in maps]
+    for numbers, starts, ends, where in ranges:
         clash = _clash(np.array(starts), np.array(ends), np.array(numbers) >= len(inputs))
         if clash:
             jobs = [everything[numbers[k]][2] for k in clash]
@@ -366,7 +364,5 @@ def _byte_range(backend: Backend, array: AnyArray) -> tuple[int, int]:
     start = backend.address(array)
     if array.ndim == 1 and array.strides[0] > 0:  # a buffer, the usual case
         return start, start + (array.size - 1) * array.strides[0] + array.itemsize
-    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    return start + sum(min(reach, 0) for reach in reaches), start + sum(
-        max(reach, 0) for reach in reaches
-    ) + array.itemsize
+    low, high = span([*zip(array.shape, array.strides)], array.itemsize)
+    return start + low, start + high

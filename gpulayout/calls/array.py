@@ -12,7 +12,6 @@ from typing import Any, Unpack, cast, overload
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_checks import check_buffer, check_layout, is_flat
 from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -24,7 +23,7 @@ from gpulayout.arrays.array_types import (
     Values,
 )
 from gpulayout.arrays.library import FollowedArray, TracedArray
-from gpulayout.arrays.memory_checks import own_strides
+from gpulayout.arrays.memory_checks import check_pair, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
 from gpulayout.calls.array_elements import elements_at, equal_elements, host_memory, refusal, run_ufunc
 from gpulayout.calls.packing import pack, shape_of, unpack
@@ -36,7 +35,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch
 from gpulayout.plans.plan import plan
-from gpulayout.requests.shape_arguments import as_target, given_shape
+from gpulayout.requests.shape_arguments import as_target, check_is_layout, given_shape
 from gpulayout.traced.array_graphs import (
     is_same_in_graph,
     length_in_graph,
@@ -124,7 +123,7 @@ class Array(ShapedBuffer[Memory]):
             kept = shape_in_graph(buffer, shape, functools.partial(Array, buffer, shape))
         else:
             kept = given_shape(shape, buffer, "shape")
-            check_buffer(buffer, kept)
+            check_pair(buffer, kept)
             if PENDING:
                 register(Array)
         object.__setattr__(self, "buffer", buffer)
@@ -237,7 +236,7 @@ class Array(ShapedBuffer[Memory]):
                 return self
             anew = functools.partial(self.to, target, out=out, max_bytes=max_bytes, **options)
             return relayout_in_graph(self, None, target, out, options, anew, max_bytes)
-        check_layout(target, self.shape)
+        check_is_layout(target, self.shape)
         planned = plan(self.shape, target, **options)
         if planned.target == self.shape and out is None and planned.change is None:
             return self

@@ -8,7 +8,6 @@ from typing import Any, SupportsIndex, Unpack, overload
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_checks import is_flat
 from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -21,6 +20,7 @@ from gpulayout.arrays.array_types import (
     TargetLike,
 )
 from gpulayout.arrays.libraries import library_of
+from gpulayout.arrays.memory_checks import is_flat
 from gpulayout.arrays.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.choices.backends import default_backend
 from gpulayout.layout.checks import number_text, type_text, value_text, whole_number

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gpulayout.arrays.array_checks import is_flat
+from gpulayout.arrays.memory_checks import is_flat
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling

@@ -92,7 +92,7 @@ def on_memory(given: Any, role: str, out: Any, work: Work, call: Call | None = N
         return library.untraced(_same_kind)(library, given, role, out, work)
     if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
         return traced(call, given, out, functools.partial(_same_kind, library, given, role, out, work))
-    if library.has_gradients and given.requires_grad and library.is_plainly_followed(given):
+    if library.is_plainly_followed(given):
         return _follow[0](call, given, out)
     try:
         return _same_kind(library, given, role, out, work)

@@ -271,54 +271,54 @@ def check_shape(array: AnyArray, expected: tuple[int, ...], role: str) -> None:
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
 
 
-def check_same_device(one: Backend, a: AnyArray, other: Backend, b: AnyArray, roles: tuple[str, str]) -> None:
+def check_same_device(one: Backend, first: AnyArray, other: Backend, second: AnyArray, roles: tuple[str, str]) -> None:
     """BufferError unless both arrays live on the same device."""
-    if one is other and (one.is_one_device or one.device(a) == other.device(b)):
+    if one is other and one.is_one_device:
         return
-    raise BufferError(
-        f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices"
-    )
+    here, there = one.device(first), other.device(second)
+    if one is not other or here != there:
+        raise BufferError(f"{roles[0]} is on {here} and {roles[1]} is on {there}: nothing is copied between devices")
 
 
 def check_no_overlap(
     backend: Backend,
-    a: AnyArray,
-    b: AnyArray,
+    array: AnyArray,
+    written: AnyArray,
     roles: tuple[str, str],
     other: Backend | None = None,
     rule: str = "separate memory",
 ) -> None:
     """BufferError when two arrays share memory.
 
-    other   the backend of `b`, if it is another one
+    other   the backend of `written`, if it is another one
     rule    what messages say that the second array must be; two maps of one file are never the same memory
     """
-    if may_overlap(backend, a, b, other):
+    if may_overlap(backend, array, written, other):
         where = "in memory"
-        if type(a) is np.ndarray and not np.may_share_memory(a, b):
+        if type(array) is np.ndarray and not np.may_share_memory(array, written):
             where, rule = "in the file that both map", "separate memory"
         raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be {rule}")
 
 
-def is_same_memory(backend: Backend, a: AnyArray, b: AnyArray) -> bool:
+def is_same_memory(backend: Backend, array: AnyArray, written: AnyArray) -> bool:
     """True when two buffers on one device are the same bytes."""
-    return bool(a.nbytes == b.nbytes and (not a.size or backend.address(a) == backend.address(b)))
+    return array.nbytes == written.nbytes and (not array.size or backend.address(array) == backend.address(written))
 
 
-def may_overlap(backend: Backend, a: AnyArray, b: AnyArray, other: Backend | None = None) -> bool:
-    """True when two arrays share a byte, in memory or in a file that both map; `b` will be written.
+def may_overlap(backend: Backend, array: AnyArray, written: AnyArray, other: Backend | None = None) -> bool:
+    """True when two arrays share a byte, in memory or in a file that both map, before `written` is.
 
     True also where that is hard to know, see `share_bytes`.
     """
-    if type(a) is type(b) is np.ndarray:
-        if not np.may_share_memory(a, b):  # it compares byte ranges
-            base = b.base  # None, memory of PyTorch, or an array that owns its memory: `b` is no memory map
+    if type(array) is type(written) is np.ndarray:
+        if not np.may_share_memory(array, written):  # it compares byte ranges
+            base = written.base  # None, memory of PyTorch, or an array that owns its memory: no memory map
             is_map = not (base is None or type(base) is HostMemory or (type(base) is np.ndarray and base.base is None))
-            return is_map and overlap_in_file(a, b)
-        if a.flags.c_contiguous and b.flags.c_contiguous:  # no gaps, so the question needs no arithmetic
+            return is_map and overlap_in_file(array, written)
+        if array.flags.c_contiguous and written.flags.c_contiguous:  # no gaps, so the question needs no arithmetic
             return True
-    (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(other or backend, b)
-    return low_a < high_b and low_b < high_a and share_bytes(a, b, low_b - low_a)
+    (low, high), (first, end) = _byte_range(backend, array), _byte_range(other or backend, written)
+    return low < end and first < high and share_bytes(array, written, first - low)
 
 
 def check_none_overlap(

@@ -135,12 +135,12 @@ class TorchTensors(Library):
         tensors = plain_memory(torch).tensors
         if tensors is None or type(tensor) is not torch.Tensor or type(result) is not torch.Tensor:
             return None
-        if any(ElementType.of(each.dtype).is_sub_byte for each in (tensor, result)):
+        kinds = tensor.dtype, result.dtype
+        if any(ElementType.of(kind).is_sub_byte for kind in kinds):
             return None
         # Separate numbers, because torch takes longer to read a tuple of them; no mode is there to choose a device.
         make = Make(torch.empty, tuple(result.shape) or ((),), {"dtype": result.dtype}) if is_new else None
         again: Again | None = known_call(tensor, result, make, tensors, None if is_new else self.will_be_written)
-        kinds = tensor.dtype, result.dtype
         if again is None or not {torch.uint8, torch.int8} & {*kinds}:
             return again
         known = again  # the engine cannot tell a byte from torch's types below one

@@ -18,7 +18,6 @@ import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
-from gpulayout.arrays.arrays import array_of_values
 from gpulayout.arrays.library import FollowedArray, TracedArray, no_constant
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.choices.backends import host_backend
@@ -124,8 +123,8 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
 def _plain_numbers(name: str, given: Any) -> HostArray:
     """Plain numbers and lists of them, as NumPy reads them; f64 for integers of more than 64 bits."""
     arrays.check_no_dask(given, name)
-    values = array_of_values(given, name, None)
-    return array_of_values(given, name, np.dtype(np.float64)) if values.dtype == object else values
+    values = arrays.array_of_values(given, name, None)
+    return arrays.array_of_values(given, name, np.dtype(np.float64)) if values.dtype == object else values
 
 
 def _check_zero_point(values: HostArray, kind: ElementType, quantised: ElementType) -> None:

@@ -27,7 +27,7 @@ from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
 from gpulayout.requests.arithmetic import Asked, ElementChange
-from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_given
+from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_opened
 
 
 class Call(NamedTuple):
@@ -97,7 +97,7 @@ def _own(label: np.dtype[Any], array: AnyArray) -> Shape:
 
 
 def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    shape = dense = array_shape(shape_of_given(call.source, label, array, "shape"))
+    shape = dense = array_shape(shape_of_opened(call.source, label, array, "shape"))
     change, read = None, Placement.buffer(shape)
     if asked:
         dense = Shape(asked.target_type(shape.element_type), shape.dimensions)
@@ -109,7 +109,7 @@ def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray
 
 
 def _read_relayout(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    return read_shapes(shape_of_given(call.source, label, array, "source"), call.target, asked)
+    return read_shapes(shape_of_opened(call.source, label, array, "source"), call.target, asked)
 
 
 def read_shapes(source: Shape, target: Any, asked: Asked) -> Read:

@@ -190,10 +190,10 @@ def given_shape(value: TargetLike, array: Any, role: str) -> Shape:
 
 def _shape_of_array(value: TargetLike, array: Any, role: str) -> Shape:
     opened = arrays.open_array(array, "buffer")[1]
-    return shape_of_given(value, arrays.label(array, opened), opened, role)
+    return shape_of_opened(value, arrays.label(array, opened), opened, role)
 
 
-def shape_of_given(value: TargetLike, label: np.dtype[Any], array: AnyArray, role: str) -> Shape:
+def shape_of_opened(value: TargetLike, label: np.dtype[Any], array: AnyArray, role: str) -> Shape:
     """The shape of a buffer that `open_array` returned, of element type `label`; its own strides do not matter."""
     if type(value) is Shape or not is_only_layout(value):
         return as_shape(value, role)  # type: ignore[arg-type]  # it is no Layout

@@ -2,7 +2,7 @@
 
 Arrays become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Values become a new array, without
 loss.  Checks between arrays are here too: devices and overlaps; `memory_checks` checks each array separately.  All
-checks run before a byte is written.  `role` is the argument's name in messages.
+checks run before a byte is written.  `given` is what the caller passed, `role` that argument's name in messages.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HostMemory, offers
 from gpulayout.memory.shared_bytes import by_file, overlap_in_file, share_bytes
 from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.move import span
 
 PLAIN = (list, tuple, bool, int, float, complex)  # values that an array can be made of
 
@@ -52,8 +53,6 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
 
 def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple[Backend, AnyArray]:
     """The same, but plain Python numbers and lists become a new array on the default backend."""
-    if type(given) is np.ndarray:
-        return host_backend(), given
     if isinstance(given, PLAIN):
         check_no_dask(given, role)
         backend = default_backend()
@@ -128,8 +127,8 @@ def will_be_written(out: Any) -> None:
 def label(given: Any, array: AnyArray) -> np.dtype[Any]:
     """The element type of an array that `open_array` returned for `given`, also where CuPy holds it as integers."""
     library = None if given is array else library_of(given)
-    found: np.dtype[Any] = array.dtype if library is None else library.dtype(given)
-    return found
+    dtype: np.dtype[Any] = array.dtype if library is None else library.dtype(given)
+    return dtype
 
 
 def _advice(given: object, role: str) -> str:
@@ -206,12 +205,12 @@ def array_of_values(given: Any, role: str, dtype: np.dtype[Any] | None) -> HostA
     Floats are rounded to the type, as NumPy rounds them.  Nothing else changes.  Without a dtype, NumPy chooses one.
     """
     try:
-        found = np.array(given)
-        if dtype is None or not found.size:
-            return found if dtype is None else found.astype(dtype)
+        values = np.array(given)
+        if dtype is None or not values.size:
+            return values if dtype is None else values.astype(dtype)
         if dtype.kind in "biu" or _limits(dtype):
             return _whole(given, dtype)
-        return _rounded(found, dtype)
+        return _rounded(values, dtype)
     except (ValueError, OverflowError, TypeError) as error:
         raise TypeError(f"{role} cannot be read as an array: {error}") from None
 
@@ -240,19 +239,19 @@ def _limits(dtype: np.dtype[Any]) -> ml_dtypes.iinfo | None:
         return None
 
 
-def _rounded(found: HostArray, dtype: np.dtype[Any]) -> HostArray:
+def _rounded(values: HostArray, dtype: np.dtype[Any]) -> HostArray:
     """Floats and complex numbers; finite numbers must stay finite, and infinities and nans must stay as they are."""
-    if found.dtype.kind == "O":  # integers of more than 64 bits
-        found = np.array([float(operator.index(leaf)) for leaf in found.flat]).reshape(found.shape)
-    from_floats = found.dtype.kind == "f" or found.dtype.type.__module__.startswith("ml_dtypes")
-    if not (found.dtype.kind in "iu" or from_floats or (found.dtype.kind == "c" and dtype.kind == "c")):
-        raise TypeError(f"its values are {found.dtype}, which {dtype} cannot hold without loss")
+    if values.dtype.kind == "O":  # integers of more than 64 bits
+        values = np.array([float(operator.index(leaf)) for leaf in values.flat]).reshape(values.shape)
+    from_floats = values.dtype.kind == "f" or values.dtype.type.__module__.startswith("ml_dtypes")
+    if not (values.dtype.kind in "iu" or from_floats or (values.dtype.kind == "c" and dtype.kind == "c")):
+        raise TypeError(f"its values are {values.dtype}, which {dtype} cannot hold without loss")
     with np.errstate(all="ignore"):
-        converted = found.astype(dtype)
+        converted = values.astype(dtype)
         if dtype.kind == "c":
-            is_lost = np.isfinite(found) != np.isfinite(converted)
+            is_lost = np.isfinite(values) != np.isfinite(converted)
         else:
-            wide, narrow = found.astype(np.float64), converted.astype(np.float64)
+            wide, narrow = values.astype(np.float64), converted.astype(np.float64)
             # A type without infinities turns numbers that are too large into its largest number or into nan.
             saturates = not np.isinf(np.array(np.inf).astype(dtype).astype(np.float64))
             largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # as above
@@ -272,54 +271,54 @@ def check_shape(array: AnyArray, expected: tuple[int, ...], role: str) -> None:
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
 
 
-def check_same_device(one: Backend, a: AnyArray, other: Backend, b: AnyArray, roles: tuple[str, str]) -> None:
+def check_same_device(one: Backend, first: AnyArray, other: Backend, second: AnyArray, roles: tuple[str, str]) -> None:
     """BufferError unless both arrays live on the same device."""
-    if one is other and (one.is_one_device or one.device(a) == other.device(b)):
+    if one is other and one.is_one_device:
         return
-    raise BufferError(
-        f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices"
-    )
+    here, there = one.device(first), other.device(second)
+    if one is not other or here != there:
+        raise BufferError(f"{roles[0]} is on {here} and {roles[1]} is on {there}: nothing is copied between devices")
 
 
 def check_no_overlap(
     backend: Backend,
-    a: AnyArray,
-    b: AnyArray,
+    array: AnyArray,
+    written: AnyArray,
     roles: tuple[str, str],
     other: Backend | None = None,
     rule: str = "separate memory",
 ) -> None:
     """BufferError when two arrays share memory.
 
-    other   the backend of `b`, if it is another one
+    other   the backend of `written`, if it is another one
     rule    what messages say that the second array must be; two maps of one file are never the same memory
     """
-    if may_overlap(backend, a, b, other):
+    if may_overlap(backend, array, written, other):
         where = "in memory"
-        if type(a) is np.ndarray and not np.may_share_memory(a, b):
+        if type(array) is np.ndarray and not np.may_share_memory(array, written):
             where, rule = "in the file that both map", "separate memory"
         raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be {rule}")
 
 
-def is_same_memory(backend: Backend, a: AnyArray, b: AnyArray) -> bool:
+def is_same_memory(backend: Backend, array: AnyArray, written: AnyArray) -> bool:
     """True when two buffers on one device are the same bytes."""
-    return bool(a.nbytes == b.nbytes and (not a.size or backend.address(a) == backend.address(b)))
+    return array.nbytes == written.nbytes and (not array.size or backend.address(array) == backend.address(written))
 
 
-def may_overlap(backend: Backend, a: AnyArray, b: AnyArray, other: Backend | None = None) -> bool:
-    """True when two arrays share a byte, in memory or in a file that both map; `b` will be written.
+def may_overlap(backend: Backend, array: AnyArray, written: AnyArray, other: Backend | None = None) -> bool:
+    """True when two arrays share a byte, in memory or in a file that both map, before `written` is.
 
     True also where that is hard to know, see `share_bytes`.
     """
-    if type(a) is type(b) is np.ndarray:
-        if not np.may_share_memory(a, b):  # it compares byte ranges
-            base = b.base  # None, memory of PyTorch, or an array that owns its memory: `b` is no memory map
+    if type(array) is type(written) is np.ndarray:
+        if not np.may_share_memory(array, written):  # it compares byte ranges
+            base = written.base  # None, memory of PyTorch, or an array that owns its memory: no memory map
             is_map = not (base is None or type(base) is HostMemory or (type(base) is np.ndarray and base.base is None))
-            return is_map and overlap_in_file(a, b)
-        if a.flags.c_contiguous and b.flags.c_contiguous:  # no gaps, so the question needs no arithmetic
+            return is_map and overlap_in_file(array, written)
+        if array.flags.c_contiguous and written.flags.c_contiguous:  # no gaps, so the question needs no arithmetic
             return True
-    (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(other or backend, b)
-    return low_a < high_b and low_b < high_a and share_bytes(a, b, low_b - low_a)
+    (low, high), (first, end) = _byte_range(backend, array), _byte_range(other or backend, written)
+    return low < end and first < high and share_bytes(array, written, first - low)
 
 
 def check_none_overlap(
@@ -329,11 +328,10 @@ def check_none_overlap(
     everything = [*inputs, *outputs]
     low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
     high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
-    places: list[tuple[Sequence[int], Any, Any, str]] = [(range(len(everything)), low, high, "in memory")]
-    places += [
-        (*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))
-    ]
-    for numbers, starts, ends, where in places:
+    ranges: list[tuple[Sequence[int], Any, Any, str]] = [(range(len(everything)), low, high, "in memory")]
+    maps = by_file([array for _, array, _ in everything], len(inputs))
+    ranges += [(*of_file, "in the file that both map") for of_file in maps]
+    for numbers, starts, ends, where in ranges:
         clash = _clash(np.array(starts), np.array(ends), np.array(numbers) >= len(inputs))
         if clash:
             jobs = [everything[numbers[k]][2] for k in clash]
@@ -366,7 +364,5 @@ def _byte_range(backend: Backend, array: AnyArray) -> tuple[int, int]:
     start = backend.address(array)
     if array.ndim == 1 and array.strides[0] > 0:  # a buffer, the usual case
         return start, start + (array.size - 1) * array.strides[0] + array.itemsize
-    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    return start + sum(min(reach, 0) for reach in reaches), start + sum(
-        max(reach, 0) for reach in reaches
-    ) + array.itemsize
+    low, high = span([*zip(array.shape, array.strides)], array.itemsize)
+    return start + low, start + high

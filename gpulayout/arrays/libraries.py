@@ -6,8 +6,6 @@ arrays.  Nothing is imported here, because an array exists only once its caller 
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpulayout.arrays.jax_arrays import JaxArrays
 from gpulayout.arrays.library import Library
 from gpulayout.arrays.torch_tensors import TORCH
@@ -21,18 +19,18 @@ def library_of(given: object) -> Library | None:
     kind = type(given)
     if is_compiling():  # a graph that reads the cache is compiled again after the next change to it
         return _library_of_kind(kind)
-    found: Library | None = _found.get(kind, _UNKNOWN)
-    if found is _UNKNOWN:
-        if len(_found) >= 256:  # of types made while a program runs
-            _found.clear()
-        found = _found[kind] = _library_of_kind(kind)
-    return found
+    try:
+        return _LIBRARIES[kind]
+    except KeyError:
+        if len(_LIBRARIES) >= 256:  # of types made while a program runs
+            _LIBRARIES.clear()
+        library = _LIBRARIES[kind] = _library_of_kind(kind)
+        return library
 
 
 # So that each array of a call costs a look-up, not a walk through its base classes.  It is no lru_cache, about which
 # torch.compile warns.
-_found: dict[type, Library | None] = {}
-_UNKNOWN: Any = object()
+_LIBRARIES: dict[type, Library | None] = {}
 
 
 def _library_of_kind(kind: type) -> Library | None:

@@ -1,6 +1,8 @@
-"""Checks of arrays in memory: is it a buffer of a shape, or the logical array, of the right element type and size?
+"""Checks of arrays: is it a buffer of a shape, or the logical array, of the right element type and size?
 
-`role` is the argument's name in messages.  "out" will be written: it has to have all its padding, and no overlap.
+Only what an array says of itself is asked, so tensors with gradients, tracers and arrays on several devices pass, whose
+memory a call may have to refuse.  `role` is the argument's name in messages.  "out" will be written: it has to have all
+its padding, and no overlap.
 """
 
 from __future__ import annotations
@@ -11,10 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpulayout.arrays import arrays
+from gpulayout.arrays.libraries import library_of
+from gpulayout.arrays.library import TracedArray
+from gpulayout.arrays.shaped_buffer import check_plain
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import AnyArray, Backend
+from gpulayout.moves.lowered_run import is_torch
+from gpulayout.moves.move import check_storable
 from gpulayout.moves.placement import contiguous_strides, view_strides
 
 
@@ -63,7 +71,7 @@ def flat_buffer(backend: Backend, array: AnyArray, shape: Shape, role: str) -> A
 
 
 def check_buffer(array: Any, shape: Shape, role: str) -> int:
-    """The same checks of an array, of which only the description is used; the length of its memory in elements."""
+    """The same checks; the length of the array's memory in elements."""
     # NumPy has one object for each of its own dtypes, so `is` settles the usual case
     if array.dtype is not shape.buffer_dtype:
         check_buffer_dtype(array, shape, role)
@@ -106,7 +114,7 @@ def _flat_length(array: Any, shape: Shape, role: str) -> int:
 def _not_a_buffer(array: AnyArray, shape: Shape, strides: tuple[int, ...] | None, role: str) -> str:
     """The message about an N-d array that does not lie in memory as the shape says, in these strides if any."""
     own = "" if strides is None else f", which has strides {strides}"
-    found = None if shape.is_packed else _shape_of_memory(array, shape)
+    lies = None if shape.is_packed else _shape_of_memory(array, shape)
     if array.size not in (shape.element_count, shape.buffer_length):
         return (
             f"{role} has shape {tuple(array.shape)}, but a buffer of {shape} has {shape.buffer_length} elements, "
@@ -114,7 +122,7 @@ def _not_a_buffer(array: AnyArray, shape: Shape, strides: tuple[int, ...] | None
         )
     if role == "out":
         advice = "gl.unpack and gl.transpose write an array with any strides"
-    elif found is not None and found.dimensions == shape.dimensions:
+    elif lies is not None and lies.dimensions == shape.dimensions:
         advice = f"pass its own shape, gl.shape_of({role}); or call gl.pack, which takes an array with any strides"
     else:
         advice = "gl.pack takes an array with any strides"
@@ -122,7 +130,7 @@ def _not_a_buffer(array: AnyArray, shape: Shape, strides: tuple[int, ...] | None
         advice += f"; {role}.reshape(-1) is the same memory as a flat buffer"
     return (
         f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
-        f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {advice}"
+        f"{f'{lies}, ' if lies else ''}not a buffer of {shape}{own}: {advice}"
     )
 
 
@@ -211,3 +219,53 @@ def check_no_self_overlap(array: AnyArray, role: str) -> None:
                 f"dimension {dim} steps by {stride} bytes where {reach} are taken"
             )
         reach += (size - 1) * stride
+
+
+# ---- a buffer and its shape, as an `Array` holds them ----------------------------------------------------------------
+
+
+def check_pair(buffer: Any, shape: Shape) -> None:
+    """TypeError or BufferError unless the array, or what it says of itself, is a buffer of the shape, as moves take it.
+
+    LayoutError for a shape that no buffer can hold.
+    """
+    _check_has_buffer(shape)
+    if type(buffer) not in (np.ndarray, ArrayFacts):
+        check_plain(buffer, "buffer")
+        buffer = _described(buffer)
+    check_buffer(buffer, shape, "buffer")
+
+
+@functools.lru_cache(maxsize=1024)  # every new Array comes here
+def _check_has_buffer(shape: Shape) -> None:
+    check_storable(shape)
+    _ = shape.buffer_length
+
+
+def _described(buffer: Any) -> Any:
+    """The array, or a description of one whose memory may be out of reach."""
+    library = library_of(buffer)
+    if library is None:
+        return arrays.open_array(buffer, "buffer")[1]
+    dtype, sizes = library.dtype(buffer), tuple(buffer.shape)
+    if is_torch(buffer):
+        return ArrayFacts(dtype, sizes, tuple([step * dtype.itemsize for step in buffer.stride()]))
+    if len(sizes) != 1:
+        try:
+            return arrays.open_array(buffer, "buffer")[1]  # JAX says no strides
+        except TracedArray:
+            pass
+    return ArrayFacts.in_c_order(dtype, sizes)
+
+
+def is_flat(buffer: Any) -> bool:
+    """True for a 1-D buffer; False for an N-d array, whose own strides are its layout.
+
+    Leaves that a pytree brings, such as None, are as good as flat: only a call that moves them will find out.
+    """
+    if type(buffer) is np.ndarray:
+        return buffer.ndim == 1
+    shape = getattr(buffer, "shape", None)
+    if shape is None and library_of(buffer) is None and hasattr(buffer, "__dlpack__"):
+        shape = arrays.open_array(buffer, "buffer")[1].shape
+    return shape is None or len(shape) == 1

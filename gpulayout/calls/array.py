@@ -12,7 +12,6 @@ from typing import Any, Unpack, cast, overload
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_checks import check_buffer, is_flat
 from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
@@ -24,7 +23,7 @@ from gpulayout.arrays.array_types import (
     Values,
 )
 from gpulayout.arrays.library import FollowedArray, TracedArray
-from gpulayout.arrays.memory_checks import own_strides
+from gpulayout.arrays.memory_checks import check_pair, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
 from gpulayout.calls.array_elements import elements_at, equal_elements, host_memory, refusal, run_ufunc
 from gpulayout.calls.packing import pack, shape_of, unpack
@@ -122,7 +121,7 @@ class Array(ShapedBuffer[Memory]):
             kept = shape_in_graph(buffer, shape, functools.partial(Array, buffer, shape))
         else:
             kept = given_shape(shape, buffer, "shape")
-            check_buffer(buffer, kept)
+            check_pair(buffer, kept)
             if PENDING:
                 register(Array)
         object.__setattr__(self, "buffer", buffer)

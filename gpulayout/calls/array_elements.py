@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_checks import is_flat
 from gpulayout.arrays.array_types import HostArray
 from gpulayout.arrays.libraries import library_of
 from gpulayout.arrays.library import FollowedArray, TracedArray
-from gpulayout.arrays.memory_checks import flat_buffer, own_strides
+from gpulayout.arrays.memory_checks import flat_buffer, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.calls.packing import pack, unpack

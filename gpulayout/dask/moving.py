@@ -39,7 +39,7 @@ from gpulayout.layout.text import as_shape, parse_shape
 from gpulayout.moves.move import check_same_array, check_same_dimensions, check_storable
 from gpulayout.moves.placement import view_strides
 from gpulayout.requests.arithmetic import ElementChange
-from gpulayout.requests.shape_arguments import as_target, check_whole, converted_target, own_shape, sides_of
+from gpulayout.requests.shape_arguments import as_target, check_whole, own_shape, sides_of
 
 
 def pack(
@@ -94,7 +94,7 @@ def pack(
     """
     check_dask(array, "array", "pack")
     source, asked = Shape(array.dtype, [int(size) for size in array.shape]), asked_of(options)
-    shape = converted_target(shape, source, asked, "shape") if asked else as_target(shape, source, "shape")
+    shape = as_target(shape, source, "shape", asked)
     check_storable(shape)
     change = change_of(asked, source, shape)
     check_array(array, shape if change is None else Shape(source.element_type, shape.dimensions), "array")
@@ -215,7 +215,7 @@ def unpack(
     check_whole(shape, "shape")
     shape, asked = as_shape(cast(ShapeLike, shape)), asked_of(options)
     buffer = _buffer_of(buffer, shape, "unpack")
-    target = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
+    target = Shape(asked.target_type(shape.element_type), shape.dimensions)
     change = change_of(asked, shape, target)
     limit = limit_of(chunk_size)
     slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
@@ -313,7 +313,7 @@ def relayout(
     check_whole(source, "source")
     source = as_shape(cast(ShapeLike, source), "source")
     asked = asked_of(options)
-    target = converted_target(target, source, asked) if asked else as_target(target, source)
+    target = as_target(target, source, asked=asked)
     (check_same_dimensions if asked else check_same_array)(source, target)
     check_storable(target)
     change = change_of(asked, source, target)

@@ -93,7 +93,7 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
     asked, change = asked_of(options), None
     if asked:  # else elements may be of types that the library does not know
         source = Shape(array.dtype, [int(size) for size in array.shape])
-        change = asked.change(source, asked.target_type(source.element_type, None, ""))
+        change = asked.change(source, asked.target_type(source.element_type))
     before, after, lengths = _named(array, axes, sizes)
     if change is not None:
         array = changed_chunks(array, change)

@@ -57,7 +57,7 @@ def file_plan(
 ) -> FilePlan:
     """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
 
-    to     what the new file gets, as `api.shape_arguments` reads it; None for an N-d array in C order
+    to     what the new file gets, as `requests.shape_arguments` reads it; None for an N-d array in C order
     raw    a buffer gets no header, whatever the name of the new file is
     flat   a buffer is 1-D, also where a .npy file could keep the dimensions
     **options change the elements on the way

@@ -15,10 +15,11 @@ import difflib
 import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpulayout.arrays.array_types import ArithmeticOptions, HostArray
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -27,15 +28,14 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic, Operation, Step
 from gpulayout.requests.parameters import Parameter, block_sizes, read_parameter
 
-if TYPE_CHECKING:
-    from gpulayout.arrays.array_types import HostArray
-
-OPTIONS = ("dtype", "scale", "shift", "mean", "std", "unit", "zero_point", "divide", "block", "saturate")
+OPTIONS = tuple(ArithmeticOptions.__annotations__)
 SIMPLE = ("dtype", "scale", "shift", "divide", "block")  # for files and Dask arrays
-FORMS: dict[str, tuple[str, ...]] = {
-    "scale and shift": ("scale", "shift"),
-    "normalise": ("unit", "mean", "std"),
-    "quantise": ("scale", "zero_point"),
+# What each form does, in order: the operation, and the name of its parameter.
+FORMS: dict[str, tuple[tuple[Operation, str | None], ...]] = {
+    "scale and shift": (("multiply", "scale"), ("add", "shift")),
+    "normalise": (("divide", "unit"), ("subtract", "mean"), ("divide", "std")),
+    "quantise": (("divide", "scale"), ("round", None), ("add", "zero_point")),
+    "dequantise": (("subtract", "zero_point"), ("multiply", "scale")),
 }
 PARAMETERS = ("scale", "shift", "mean", "std", "zero_point")
 OTHER_WORDS = {  # of other libraries
@@ -79,16 +79,17 @@ class ElementChange(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """The keywords of a call that asks for the same."""
-        given: dict[str, Any] = {"dtype": self.arithmetic.target}
+        options: dict[str, Any] = {"dtype": self.arithmetic.target}
         if not self.arithmetic.saturate:
-            given["saturate"] = False
-        given |= {parameter.name: parameter.option for parameter in self.parameters}
+            options["saturate"] = False
+        for name, values, _ in self.parameters:
+            options[name] = True if name == "unit" else values.astype(np.int64) if name == "zero_point" else values
         if self.arithmetic.form == "scale and shift" and self.arithmetic.steps[0].operation == "divide":
-            given["divide"] = True
-        several = [{*found} - {0, 1} for found in zip(*self.blocks)]
-        if any(several) and all(len(found) < 2 for found in several):  # others divide the array exactly
-            given["block"] = tuple([max(found, default=1) for found in several])
-        return given
+            options["divide"] = True
+        several = [{*blocks} - {0, 1} for blocks in zip(*self.blocks)]  # of each dimension
+        if any(several) and all(len(blocks) < 2 for blocks in several):  # others divide the array exactly
+            options["block"] = tuple([max(blocks, default=1) for blocks in several])
+        return options
 
     def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> ElementChange:
         """The same for a box of an array of these dimensions: parameters have the numbers of its elements.
@@ -99,45 +100,35 @@ class ElementChange(NamedTuple):
 
 
 class Asked:
-    """The keywords of a call that were given; None counts as not given.
+    """The keywords of a call; None counts as not given.
 
-    dtype   the element type of the result, if given
-    given   the parameters by name
-    form    "cast", "scale and shift", "normalise" or "quantise", which includes the way back
+    dtype        the element type of the result, if given
+    parameters   those that were given, by name
+    form         "cast", "scale and shift", "normalise" or "quantise", which includes the way back
     """
 
-    __slots__ = ("dtype", "form", "given", "_saturate", "_divide", "_block")
+    __slots__ = ("dtype", "form", "parameters", "_saturate", "_divide", "_block")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         for name in options:
             if name not in OPTIONS:
                 raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
-        self.given = {name: value for name, value in options.items() if value is not None}
-        dtype = self.given.pop("dtype", None)
+        given = {name: value for name, value in options.items() if value is not None}
+        dtype = given.pop("dtype", None)
         self.dtype = None if dtype is None else _element_type(dtype)
-        self._saturate = _flag("saturate", self.given.pop("saturate", True))
-        self._divide = self.given.pop("divide", None)
-        self._block = self.given.pop("block", None)
-        if "unit" in self.given and not _flag("unit", self.given["unit"]):
-            del self.given["unit"]
+        self._saturate = _flag("saturate", given.pop("saturate", True))
+        self._divide = given.pop("divide", None)
+        self._block = given.pop("block", None)
+        if "unit" in given and not _flag("unit", given["unit"]):
+            del given["unit"]
+        self.parameters = given
         self.form = self._form()
 
     def __bool__(self) -> bool:
-        return self.dtype is not None or bool(self.given)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The keywords of a call that asks for the same."""
-        found = dict(self.given)
-        if self.dtype is not None:
-            found["dtype"] = self.dtype
-        if not self._saturate:
-            found["saturate"] = False
-        others = {"divide": self._divide, "block": self._block}
-        return found | {name: value for name, value in others.items() if value is not None}
+        return self.dtype is not None or bool(self.parameters)
 
     def _form(self) -> str:
-        given = set(self.given)
+        given = set(self.parameters)
         if self._divide is not None:
             _flag("divide", self._divide)
             if "scale" not in given:
@@ -151,26 +142,27 @@ class Asked:
             return "cast"
         if "zero_point" in given and "scale" not in given:
             raise TypeError("zero_point is part of a quantisation, which needs scale too")
-        for form, names in FORMS.items():
-            if given <= {*names}:
+        for form, steps in FORMS.items():
+            if given <= {name for _, name in steps}:
                 return form
         raise TypeError(
-            f"{_listed(self.given)} do not go together: write scale and shift; or mean, std and unit; or scale and "
+            f"{_listed(given)} do not go together: write scale and shift; or mean, std and unit; or scale and "
             "zero_point"
         )
 
-    def target_type(self, source: ElementType, given: ElementType | None, about: object) -> ElementType:
-        """The element type of the result; `given` is that of a whole target shape.  Errors say what to write."""
-        if self.dtype is not None and given is not None and self.dtype is not given:
-            raise LayoutError(f"dtype is {self.dtype}, but the target {about} has elements of {given}")
-        if given is None:
-            self.check_type(source)
-        return self.dtype or given or source
+    def target_type(self, source: ElementType, target: Shape | None = None) -> ElementType:
+        """The element type of the result: that of a whole target shape, `dtype`, or the array's own.
 
-    def check_type(self, source: ElementType) -> None:
-        """TypeError where the result would have the array's own type, to some surprise: the call has to name a type."""
+        TypeError where the array's own would be a surprise: the call has to name a type.
+        """
+        if target is not None:
+            if self.dtype is not None and self.dtype is not target.element_type:
+                raise LayoutError(
+                    f"dtype is {self.dtype}, but the target {target} has elements of {target.element_type}"
+                )
+            return target.element_type
         if self.form == "cast" or self.dtype is not None:
-            return
+            return self.dtype or source
         if self.form == "quantise":
             raise TypeError(
                 "scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='s8'"
@@ -178,9 +170,10 @@ class Asked:
         if not (source.is_floating or source.is_complex):
             either = f", or dtype='{source}' if you mean that" if self.form == "scale and shift" else ""
             raise TypeError(
-                f"{_listed(self.given)} of {source} elements {'gives' if len(self.given) == 1 else 'give'} numbers "
-                f"that would be rounded to {source}: write dtype, such as dtype='f32'{either}"
+                f"{_listed(self.parameters)} of {source} elements {'gives' if len(self.parameters) == 1 else 'give'} "
+                f"numbers that would be rounded to {source}: write dtype, such as dtype='f32'{either}"
             )
+        return source
 
     def change(self, shape: Shape, target: ElementType) -> ElementChange | None:
         """The arithmetic on an array of this shape, whose dimensions the parameters fit; None for no change at all."""
@@ -189,10 +182,12 @@ class Asked:
         if form == "cast":
             return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
         block = None if self._block is None else block_sizes(self._block, shape)
-        arithmetic, names = _arithmetic(form, source, target, self._saturate, bool(self._divide), tuple(self.given))
-        values = self.given | {"unit": PIXELS}
-        found = [read_parameter(name, values[name], arithmetic, shape, block) for name in names]
-        return ElementChange(arithmetic, tuple(found))
+        given = tuple(self.parameters)
+        arithmetic, names = _arithmetic(form, source, target, self._saturate, bool(self._divide), given)
+        values = self.parameters | {"unit": PIXELS}
+        return ElementChange(
+            arithmetic, tuple([read_parameter(name, values[name], arithmetic, shape, block) for name in names])
+        )
 
     def _checked_form(self, source: ElementType, target: ElementType) -> str:
         """The form between two types; TypeError for types that it does not suit."""
@@ -207,7 +202,7 @@ class Asked:
         if self.form == "normalise":
             if not target.is_floating:
                 raise TypeError(f"normalised elements are fractions, not {target}: write dtype='f32', 'f16' or 'bf16'")
-            if "unit" in self.given and source is not ElementType.U8:
+            if "unit" in self.parameters and source is not ElementType.U8:
                 raise TypeError(f"unit divides by 255, which suits u8 and not {source}")
         return self.form if self.form != "quantise" else self._quantised_form(source, target)
 
@@ -238,25 +233,16 @@ class Asked:
         )
 
 
-# What each form does, in order: the operation, and the name of its parameter.
-STEPS: dict[str, tuple[tuple[Operation, str | None], ...]] = {
-    "scale and shift": (("multiply", "scale"), ("add", "shift")),
-    "normalise": (("divide", "unit"), ("subtract", "mean"), ("divide", "std")),
-    "quantise": (("divide", "scale"), ("round", None), ("add", "zero_point")),
-    "dequantise": (("subtract", "zero_point"), ("multiply", "scale")),
-}
-
-
 @functools.lru_cache(maxsize=256)
 def _arithmetic(
     form: str, source: ElementType, target: ElementType, saturate: bool, divide: bool, given: tuple[str, ...]
 ) -> tuple[Arithmetic, tuple[str, ...]]:
     """The arithmetic of a form whose parameters are partly given, and the names of those that it takes, in order."""
-    found = [(operation, name) for operation, name in STEPS[form] if name is None or name in given]
+    named = [(operation, name) for operation, name in FORMS[form] if name is None or name in given]
     if divide and form == "scale and shift":
-        found[0] = ("divide", "scale")
-    names = tuple([name for _, name in found if name is not None])
-    steps = [Step(operation, None if name is None else names.index(name)) for operation, name in found]
+        named[0] = ("divide", "scale")
+    names = tuple([name for _, name in named if name is not None])
+    steps = [Step(operation, None if name is None else names.index(name)) for operation, name in named]
     return Arithmetic(source, target, saturate, tuple(steps), form), names
 
 
@@ -272,10 +258,10 @@ def check_simple(options: Mapping[str, Any], takers: str) -> None:
             raise TypeError(f"{name} is for arrays in memory: {takers} take {_listed(SIMPLE)}")
 
 
-def _listed(given: Collection[str]) -> str:
+def _listed(names: Collection[str]) -> str:
     """The names of keywords, as in "mean, std and unit"."""
-    *names, last = [name for name in OPTIONS if name in given]
-    return f"{', '.join(names)} and {last}" if names else last
+    *others, last = [name for name in OPTIONS if name in names]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _element_type(value: Any) -> ElementType:

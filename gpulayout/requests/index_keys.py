@@ -34,8 +34,8 @@ def _entries(key: tuple[Any, ...], shape: Shape) -> list[Any]:
 
 def _part(entry: Any, axis: int, size: int, shape: Shape) -> Part:
     if isinstance(entry, slice):
-        found = range(size)[entry]
-        return found.start, len(found), found.step if len(found) > 1 else 1  # a step over all may be any number
+        taken = range(size)[entry]
+        return taken.start, len(taken), taken.step if len(taken) > 1 else 1  # a step over all may be any number
     try:
         if isinstance(entry, (bool, np.bool_)):
             raise TypeError
@@ -55,7 +55,7 @@ def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
 
     LayoutError for numbers, which would drop a dimension, and for other steps than 1; TypeError for what is no slice.
     """
-    found = []
+    box = []
     for axis, (entry, size) in enumerate(zip(_entries(key if type(key) is tuple else (key,), shape), shape.bounds)):
         where = f"for axis {axis} of {shape}"
         if isinstance(entry, int) and not isinstance(entry, bool):
@@ -71,5 +71,5 @@ def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
             first, last, _ = entry.indices(size)
         except TypeError:
             raise TypeError(f"box has {value_text(entry)} {where}: its ends are whole numbers or None") from None
-        found.append((first, max(first, last)))
-    return tuple(found)
+        box.append((first, max(first, last)))
+    return tuple(box)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.arrays import array_of_values
+from gpulayout.arrays.array_types import HostArray
 from gpulayout.arrays.library import FollowedArray, TracedArray, no_constant
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.choices.backends import host_backend
@@ -28,9 +28,6 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.moves.arithmetic import Arithmetic, range_of
-
-if TYPE_CHECKING:
-    from gpulayout.arrays.array_types import HostArray
 
 
 class Parameter(NamedTuple):
@@ -45,13 +42,6 @@ class Parameter(NamedTuple):
     values: HostArray
     blocks: tuple[int, ...]
 
-    @property
-    def option(self) -> Any:
-        """The keyword's value in a call that asks for the same."""
-        if self.name == "unit":
-            return True
-        return self.values.astype(np.int64) if self.name == "zero_point" else self.values
-
     def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> Parameter:
         """The numbers for a box of an array of these dimensions; see `ElementChange.part`.
 
@@ -61,16 +51,16 @@ class Parameter(NamedTuple):
         rank = len(dimensions)
         if rank and (not box or any(first >= last for first, last in box)):
             return self._replace(values=_kept(np.ones((1,) * rank, self.values.dtype)), blocks=(0,) * rank)
-        found, blocks = self.values, list(self.blocks)
+        values, blocks = self.values, list(self.blocks)
         for axis, ((first, last), whole, block) in enumerate(zip(box, dimensions, self.blocks)):
             if not block or (first, last) == (0, whole):
                 continue
             step = math.gcd(first, block) if last == whole else math.gcd(first, last, block)
-            places = np.arange(first, last, step) // block
-            is_one = places[0] == places[-1]
-            found = np.take(found, places[:1] if is_one else places, axis)
+            numbers = np.arange(first, last, step) // block
+            is_one = numbers[0] == numbers[-1]
+            values = np.take(values, numbers[:1] if is_one else numbers, axis)
             blocks[axis] = 0 if is_one else step
-        return self._replace(values=_kept(found), blocks=tuple(blocks))
+        return self._replace(values=_kept(values), blocks=tuple(blocks))
 
 
 def _kept(values: HostArray) -> HostArray:
@@ -89,8 +79,7 @@ def read_parameter(
     else:
         values, kind = _numbers(name, given)
     if name == "zero_point":
-        side = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
-        _check_zero_point(values, kind, side)
+        _check_zero_point(values, kind, arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target)
     elif kind is ElementType.U8 and not isinstance(given, arrays.PLAIN):
         _check_no_codes(name, given, arithmetic)
     blocks = _blocks(name, values.shape, shape.dimensions, block)
@@ -134,29 +123,29 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
 def _plain_numbers(name: str, given: Any) -> HostArray:
     """Plain numbers and lists of them, as NumPy reads them; f64 for integers of more than 64 bits."""
     arrays.check_no_dask(given, name)
-    found = array_of_values(given, name, None)
-    return array_of_values(given, name, np.dtype(np.float64)) if found.dtype == object else found
+    values = arrays.array_of_values(given, name, None)
+    return arrays.array_of_values(given, name, np.dtype(np.float64)) if values.dtype == object else values
 
 
-def _check_zero_point(values: HostArray, kind: ElementType, side: ElementType) -> None:
+def _check_zero_point(values: HostArray, kind: ElementType, quantised: ElementType) -> None:
     if not kind.is_integral:
-        raise TypeError(f"zero_point holds {kind} elements: it must hold integers, of the range of {side}")
-    if side.is_integral and values.size:
-        lowest, highest = range_of(side)
-        for found in (int(values.min()), int(values.max())):
-            if not lowest <= found <= highest:
-                raise LayoutError(f"zero_point {found} is outside the range of {side}, {lowest}..{highest}")
+        raise TypeError(f"zero_point holds {kind} elements: it must hold integers, of the range of {quantised}")
+    if quantised.is_integral and values.size:
+        lowest, highest = range_of(quantised)
+        for extreme in (int(values.min()), int(values.max())):
+            if not lowest <= extreme <= highest:
+                raise LayoutError(f"zero_point {extreme} is outside the range of {quantised}, {lowest}..{highest}")
 
 
 def _check_no_codes(name: str, given: Any, arithmetic: Arithmetic) -> None:
     """TypeError for an array of u8 beside floats of few bits, whose scales are often kept as codes of powers of two."""
     is_torch = type(given).__module__ == "torch"
     codes, numbers = ("torch.float8_e8m0fnu", "float()") if is_torch else ("ml_dtypes.float8_e8m0fnu", "astype('f')")
-    for side in (arithmetic.source, arithmetic.target):
-        if side.is_floating and side.bits <= 8:
+    for element_type in (arithmetic.source, arithmetic.target):
+        if element_type.is_floating and element_type.bits <= 8:
             raise TypeError(
-                f"{name} holds u8 elements beside {side}, whose scales are often stored as codes of f8e8m0fnu, powers "
-                f"of two: write {name}.view({codes}) if these are, or {name}.{numbers} if they are numbers"
+                f"{name} holds u8 elements beside {element_type}, whose scales are often stored as codes of f8e8m0fnu, "
+                f"powers of two: write {name}.view({codes}) if these are, or {name}.{numbers} if they are numbers"
             )
 
 
@@ -167,20 +156,20 @@ def block_sizes(given: Any, shape: Shape) -> tuple[int, ...]:
     """`block` as one number for each dimension of the array; LayoutError for other values."""
     context = f" for an array of shape {shape.dimensions}"
     if isinstance(given, (list, tuple)):
-        found = whole_numbers("block", given, context)
-        if len(found) != shape.rank:
+        sizes = whole_numbers("block", given, context)
+        if len(sizes) != shape.rank:
             raise LayoutError(
-                f"block {found} has {counted(len(found), 'number')}{context}: it takes one for each of its "
+                f"block {sizes} has {counted(len(sizes), 'number')}{context}: it takes one for each of its "
                 f"{counted(shape.rank, 'dimension')}, or one number for all"
             )
     else:
-        found = (whole_number("block", given, context),) * shape.rank
-    for dim, size in enumerate(found):
+        sizes = (whole_number("block", given, context),) * shape.rank
+    for dim, size in enumerate(sizes):
         if size < 1:
             raise LayoutError(
                 f"block {value_text(given)} has {number_text(size)} for dimension {dim}{context}: at least 1 element"
             )
-    return found
+    return sizes
 
 
 def _blocks(
@@ -200,33 +189,33 @@ def _blocks(
     if more > 0 and {*sizes[:more]} != {1}:
         raise LayoutError(f"{misfit}, which has {counted(len(dimensions), 'dimension')}")
     divides = block is None and name not in ("mean", "std")
-    found = []
+    blocks = []
     for dim, (size, own) in enumerate(zip((1,) * -more + sizes[max(more, 0) :], dimensions)):
         if size == 1:
-            found.append(0)
+            blocks.append(0)
         elif size == own:
-            found.append(1)
+            blocks.append(1)
         elif block is not None and size == -(-own // block[dim]):
-            found.append(block[dim])
+            blocks.append(block[dim])
         elif divides and not more and size and own and own % size == 0:
-            found.append(own // size)
+            blocks.append(own // size)
         elif block is not None:
-            blocks = f"{counted(-(-own // block[dim]), 'block')} of {block[dim]}"
-            raise LayoutError(f"{misfit}: dimension {dim} has {own} elements, {blocks}, and {name} has {size} numbers")
+            cut = f"{counted(-(-own // block[dim]), 'block')} of {block[dim]}"
+            raise LayoutError(f"{misfit}: dimension {dim} has {own} elements, {cut}, and {name} has {size} numbers")
         else:
             problem = f"its size {size} is not the size {own} of dimension {dim}"
             rule = "a parameter broadcasts as in NumPy, against the array before the move"
             raise LayoutError(f"{misfit}: {problem}, and {rule}{_advice(sizes, dimensions, divides)}")
-    return tuple(found)
+    return tuple(blocks)
 
 
 def _advice(sizes: tuple[int, ...], dimensions: tuple[int, ...], may_be_blocks: bool) -> str:
     """What to write in place of a parameter that does not fit, if that can be told."""
     several = [size for size in sizes if size != 1]
-    places = [dim for dim, own in enumerate(dimensions) if several == [own]]
-    if len(places) == 1:
-        fitting = (*several, *(1,) * (len(dimensions) - 1 - places[0]))
-        return f"; for a number for each index of dimension {places[0]}, reshape it to {fitting}"
+    alike = [dim for dim, own in enumerate(dimensions) if several == [own]]
+    if len(alike) == 1:
+        fitting = (*several, *(1,) * (len(dimensions) - 1 - alike[0]))
+        return f"; for a number for each index of dimension {alike[0]}, reshape it to {fitting}"
     block = _likely_block(sizes, dimensions) if may_be_blocks else None
     if block is None:
         return ""

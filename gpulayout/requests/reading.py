@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy as np
 from gpulayout.arrays import arrays
 from gpulayout.arrays.memory_checks import check_array, check_dtype, check_no_self_overlap
 from gpulayout.layout import checks
-from gpulayout.layout.digits import Digit, Digits
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -28,7 +27,7 @@ from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
 from gpulayout.requests.arithmetic import Asked, ElementChange
-from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, converted_target, shape_of_given
+from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_opened
 
 
 class Call(NamedTuple):
@@ -57,7 +56,6 @@ class Call(NamedTuple):
 # By the bytes of an element: a type of that width.
 CARRIERS = {bits // 8: ElementType.of(f"u{bits}") for bits in (8, 16, 32, 64)} | {16: ElementType.C128}
 Read = tuple[Placement, Placement, ElementChange | None]
-NOTHING_ASKED = Asked({})
 
 
 def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Read:
@@ -66,8 +64,7 @@ def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyAr
     label        the element type of the array, also where CuPy holds it as integers
     array, out   as `open_array` returned them, or what they say of themselves
     """
-    asked = Asked(call.options) if call.options else NOTHING_ASKED
-    return _READERS[call.verb](call, asked, label, array, out)
+    return _READERS[call.verb](call, Asked(call.options), label, array, out)
 
 
 def check_source(call: Call) -> None:
@@ -80,14 +77,12 @@ def check_source(call: Call) -> None:
 
 def _read_pack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
     target, change = call.target, None
-    if asked:
-        source = _own(label, array)
-        target = converted_target(target, source, asked, "shape")
-        change = asked.change(source, target.element_type)
-    elif isinstance(target, Shape) or (isinstance(target, str) and not is_only_layout(target)):
+    if not asked and (isinstance(target, Shape) or (isinstance(target, str) and not is_only_layout(target))):
         target = as_shape(target)
     else:
-        target = as_target(target, _own(label, array), "shape")
+        source = _own(label, array)
+        target = as_target(target, source, "shape", asked)
+        change = asked.change(source, target.element_type) if asked else None
     if change is None:
         check_array(array, target, "array")
         source = target
@@ -102,10 +97,10 @@ def _own(label: np.dtype[Any], array: AnyArray) -> Shape:
 
 
 def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    shape = dense = array_shape(shape_of_given(call.source, label, array, "shape"))
+    shape = dense = array_shape(shape_of_opened(call.source, label, array, "shape"))
     change, read = None, Placement.buffer(shape)
     if asked:
-        dense = Shape(asked.target_type(shape.element_type, None, shape), shape.dimensions)
+        dense = Shape(asked.target_type(shape.element_type), shape.dimensions)
         change = asked.change(shape, dense.element_type)
     if out is None:
         return read, Placement.array(dense, contiguous_strides(dense.dimensions, dense.itemsize)), change
@@ -114,15 +109,15 @@ def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray
 
 
 def _read_relayout(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    return read_shapes(shape_of_given(call.source, label, array, "source"), call.target, asked)
+    return read_shapes(shape_of_opened(call.source, label, array, "source"), call.target, asked)
 
 
 def read_shapes(source: Shape, target: Any, asked: Asked) -> Read:
     """Both sides of a relayout, and the change of its elements."""
-    found = converted_target(target, source, asked) if asked else as_target(target, source)
-    change = asked.change(source, found.element_type) if asked else None
-    check_same_dimensions(source, found)
-    return Placement.buffer(source), Placement.buffer(found), change
+    target = as_target(target, source, asked=asked)
+    change = asked.change(source, target.element_type) if asked else None
+    check_same_dimensions(source, target)
+    return Placement.buffer(source), Placement.buffer(target), change
 
 
 def read_plan(
@@ -139,15 +134,12 @@ def read_plan(
 
 
 def _read_transpose(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    axes, change, dimensions = call.target, None, tuple(array.shape)
-    if not isinstance(axes, str):
-        axes = axis_numbers(axes, call.sizes, array)
-    groups = parts_of_result(axes, dimensions, call.sizes)
+    change, dimensions = None, tuple(array.shape)
+    groups = parts_of_result(call, dimensions)
     sizes = tuple([math.prod([part.size for part in group]) for group in groups])
     if asked:
         source = _own(label, array)
-        asked.check_type(source.element_type)
-        target = dense_shape(asked.dtype or source.element_type, dimensions)
+        target = dense_shape(asked.target_type(source.element_type), dimensions)
         change = asked.change(source, target.element_type)
     if change is None:  # bytes move, whatever they mean
         source = target = _carried(array, dimensions)
@@ -164,7 +156,7 @@ def _read_transpose(call: Call, asked: Asked, label: np.dtype[Any], array: AnyAr
                 "the way"
             )
         check_no_self_overlap(out, "out")
-    return Placement.array(source, array.strides), Placement(target, _placed(groups, strides), sizes), change
+    return Placement.array(source, array.strides), Placement(target, placed_digits(groups, strides), sizes), change
 
 
 def _carried(array: AnyArray, dimensions: tuple[int, ...]) -> Shape:
@@ -181,8 +173,11 @@ def _carried(array: AnyArray, dimensions: tuple[int, ...]) -> Shape:
 Groups = tuple[tuple[NamedAxis, ...], ...]  # for each axis of a result, what it is made of, the most major first
 
 
-def parts_of_result(axes: str | tuple[int, ...], dimensions: tuple[int, ...], sizes: Mapping[str, Any]) -> Groups:
-    """What the axes of the result of a transpose are made of."""
+def parts_of_result(call: Call, dimensions: tuple[int, ...]) -> Groups:
+    """What the axes of the result of a transpose are made of, for an array of these dimensions."""
+    axes, sizes = call.target, call.sizes
+    if not isinstance(axes, str):
+        axes = _axis_numbers(axes, sizes, dimensions)
     find = _parts if {*map(type, sizes.values())} <= {int} else _parts.__wrapped__  # True and 2.0 equal ints
     return find(axes, dimensions, tuple(sizes.items()))
 
@@ -192,24 +187,14 @@ def _parts(axes: str | tuple[int, ...], dimensions: tuple[int, ...], sizes: tupl
     if not isinstance(axes, str):
         numbers = checks.permutation("axes", axes, len(dimensions), _context(dimensions), from_end=True)
         return tuple([(NamedAxis(str(dim), dimensions[dim], dim, 1),) for dim in numbers])
-    found = read_pattern(axes, len(dimensions))
-    if max(len(found.order), len(found.after)) > MAX_AXES:
-        raise LayoutError(f"{found.shown} has {max(len(found.order), len(found.after))} axes: {MAX_AXES} is the limit")
-    return found.parts(dimensions, dict(sizes))
+    pattern = read_pattern(axes, len(dimensions))
+    most = max(len(pattern.order), len(pattern.after))
+    if most > MAX_AXES:
+        raise LayoutError(f"{pattern.shown} has {most} axes: {MAX_AXES} is the limit")
+    return pattern.parts(dimensions, dict(sizes))
 
 
-def _placed(groups: Groups, strides: Sequence[int]) -> Digits:
-    """The digits of the array's dimensions in a result with these byte strides."""
-    digits = []
-    for group, stride in zip(groups, strides):
-        for _, size, dim, step in reversed(group):
-            if size != 1:  # else another digit of the dimension may have the same step
-                digits.append(Digit(dim, step, size, stride))
-            stride *= size
-    return tuple(digits)
-
-
-def axis_numbers(axes: Any, sizes: Mapping[str, Any], array: AnyArray) -> tuple[int, ...]:
+def _axis_numbers(axes: Any, sizes: Mapping[str, Any], dimensions: tuple[int, ...]) -> tuple[int, ...]:
     """Numbers of axes as a tuple of ints, which may be the key of a cache: True and 1.0 equal the int 1."""
     if sizes:
         raise TypeError(
@@ -217,15 +202,15 @@ def axis_numbers(axes: Any, sizes: Mapping[str, Any], array: AnyArray) -> tuple[
             f"{checks.value_text(axes)}"
         )
     if axes is None:
-        return tuple(range(array.ndim - 1, -1, -1))
+        return tuple(range(len(dimensions) - 1, -1, -1))
     if isinstance(axes, (Layout, Shape)):
         raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
-    return checks.whole_numbers("axes", axes, _context(array.shape))
+    return checks.whole_numbers("axes", axes, _context(dimensions))
 
 
-def _context(shape: tuple[int, ...]) -> checks.Later:
+def _context(dimensions: tuple[int, ...]) -> checks.Later:
     """What error messages say about the array."""
-    return checks.Later(lambda: f" for an array of shape {tuple(shape)}")
+    return checks.Later(lambda: f" for an array of shape {dimensions}")
 
 
 _READERS: dict[str, Callable[[Call, Asked, np.dtype[Any], AnyArray, AnyArray | None], Read]] = {

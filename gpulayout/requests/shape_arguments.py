@@ -25,7 +25,7 @@ from gpulayout.arrays.array_types import ShapeLike, TargetLike
 from gpulayout.arrays.libraries import library_of
 from gpulayout.layout import checks
 from gpulayout.layout.checks import value_text
-from gpulayout.layout.digits import Digit
+from gpulayout.layout.digits import Digit, Digits
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -38,56 +38,40 @@ from gpulayout.moves.move import MAX_AXES, check_storable
 from gpulayout.requests.arithmetic import Asked
 
 
-def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") -> Shape:
+def as_target(value: Shape | Layout | str, like: Shape, role: str = "target", asked: Asked | None = None) -> Shape:
     """A target as a shape; LayoutError for other text, TypeError for anything but a shape, a layout or text.
 
     like    the shape whose array the target describes
+    asked   the arithmetic of the call, which may name the element type of the target
 
     >>> images = Shape("u8", (8, 224, 224, 3))
     >>> str(as_target("n h w c -> n c h w", images)), str(as_target("F", Shape("f32", (2, 3))))
     ('u8[8,224,224,3]{2,1,3,0}', 'f32[2,3]{0,1}')
     """
+    if asked and is_only_layout(value):
+        like = Shape(asked.target_type(like.element_type), like.dimensions)
     if isinstance(value, str) and is_only_layout(value):
         value = layout_for(value, like.bounds, role, like.element_type)
     if isinstance(value, Layout):
         return like.with_layout(value)
     if isinstance(value, (Shape, str)):
-        return as_shape(value, role)
+        target = as_shape(value, role)
+        if asked:
+            asked.target_type(like.element_type, target)
+        return target
     raise TypeError(f"{role} must be a Shape, a Layout or text, not {type(value).__name__}{_hint(value, like)}")
-
-
-def converted_target(value: Shape | Layout | str, source: Shape, asked: Asked, role: str = "target") -> Shape:
-    """The target of a call that asks for arithmetic: its element type is the one that the call asks for.
-
-    source   the shape whose array the target describes
-    """
-    if isinstance(value, Layout) or (isinstance(value, str) and is_only_layout(value)):
-        found = asked.target_type(source.element_type, None, value)
-        return as_target(value, Shape(found, source.dimensions), role)
-    target = as_target(value, source, role)
-    asked.target_type(source.element_type, target.element_type, target)
-    return target
 
 
 def layout_for(
     text: str, dimensions: Sequence[int], role: str = "target", element_type: ElementType | None = None
 ) -> Layout:
     """The layout that a text without a shape means for an array of these dimensions and of this element type."""
-    if "->" in text:
-        return _pattern_layout(read_pattern(text, len(dimensions), role), dimensions)
-    if not _is_name(text):
-        return parsed_layout(text)
-    return _layout_name(text)(dimensions, element_type)
+    return _read_layout(text, len(dimensions), role)(dimensions, element_type)
 
 
 def check_layout_text(text: str, role: str = "target") -> None:
     """LayoutError for text that is no layout, pattern or name, whatever the dimensions are."""
-    if "->" in text:
-        read_pattern(text, None, role)
-    elif _is_name(text):
-        _layout_name(text)
-    else:
-        parsed_layout(text)
+    _read_layout(text, None, role)
 
 
 def axis_names(target: object, rank: int) -> tuple[str, ...] | None:
@@ -97,31 +81,35 @@ def axis_names(target: object, rank: int) -> tuple[str, ...] | None:
     return None
 
 
-def _is_name(text: str) -> bool:
-    """True for text that names a layout, or was meant to."""
-    return text[:1].isalpha()
+def _read_layout(text: str, rank: int | None, role: str) -> Callable[[Sequence[int], ElementType | None], Layout]:
+    """The layout that a text means, for dimensions and an element type; LayoutError for what is none.
 
-
-def _layout_name(text: str) -> Callable[[Sequence[int], ElementType | None], Layout]:
-    """The layout that a name means, for dimensions and an element type; LayoutError for what is none."""
-    # Late: most programs use no names.
+    rank   the number of the dimensions, if known
+    """
+    if "->" in text:
+        pattern = read_pattern(text, rank, role)
+        return lambda dimensions, _: _pattern_layout(pattern, dimensions)
+    if not text[:1].isalpha():
+        layout = parsed_layout(text)
+        return lambda *_: layout
+    # A name, or what was meant to be one.  Late: most programs use no names.
     from gpulayout.catalogue.names import entries, is_name, layout_of_name, read_name
     from gpulayout.interop.layout_names import layout_name
 
     if is_name(text):
         read_name(text)
         return lambda dimensions, element_type: layout_of_name(text, dimensions, element_type)
-    found = layout_name(text, lambda: [entry.name for entry in entries()])
-    return lambda dimensions, _: found(dimensions)
+    named = layout_name(text, lambda: [entry.name for entry in entries()])
+    return lambda dimensions, _: named(dimensions)
 
 
 def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
     """The layout of the array before a transpose whose memory is that of the array after it, in C order."""
     parts = [part for group in pattern.parts(dimensions, {}) for part in group]
     if all(len(group) < 2 for group in pattern.before):
-        place = {part.dim: position for position, part in enumerate(parts)}
-        places = [place.get(dim, -1) for dim in range(len(dimensions))]  # an axis `1` changes no place
-        return Layout(sorted(range(len(places)), key=lambda dim: (places[dim], dim), reverse=True))
+        position = {part.dim: number for number, part in enumerate(parts)}
+        positions = [position.get(dim, -1) for dim in range(len(dimensions))]  # an axis `1` changes no position
+        return Layout(sorted(range(len(positions)), key=lambda dim: (positions[dim], dim), reverse=True))
     digits = list(_digits(parts))
     if not digits or 0 in dimensions:
         return Layout.descending(len(dimensions))
@@ -130,13 +118,8 @@ def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
 
 def _digits(parts: Sequence[NamedAxis]) -> Iterator[Digit]:
     """The digits of an array whose memory has these parts in C order; neighbours that stay together are one digit."""
-    stride, placed = 1, []
-    for part in reversed(parts):
-        if part.size > 1:
-            placed.append(Digit(part.dim, part.step, part.size, stride))
-        stride *= part.size
     last: Digit | None = None
-    for digit in sorted(placed, key=lambda digit: (digit.dim, digit.step)):
+    for digit in sorted(placed_digits([parts], [1]), key=lambda digit: (digit.dim, digit.step)):
         if last and last.dim == digit.dim and digit.stride == last.stride * last.extent:
             last = last._replace(extent=last.extent * digit.extent)
             continue
@@ -145,6 +128,32 @@ def _digits(parts: Sequence[NamedAxis]) -> Iterator[Digit]:
         last = digit
     if last:
         yield last
+
+
+def placed_digits(groups: Sequence[Sequence[NamedAxis]], strides: Sequence[int]) -> Digits:
+    """The digits of the dimensions of an array before a transpose, in a result whose axes have these strides."""
+    digits = []
+    for group, stride in zip(groups, strides):
+        for _, size, dim, step in reversed(group):
+            if size != 1:  # else another digit of the dimension may have the same step
+                digits.append(Digit(dim, step, size, stride))
+            stride *= size
+    return tuple(digits)
+
+
+def check_is_layout(target: object, shape: Shape) -> None:
+    """TypeError for a device or an element type, which the `to` of other libraries takes."""
+    name = (target if isinstance(target, str) else value_text(target)).removeprefix("torch.")
+    kind = type(target).__name__
+    if name.partition(":")[0] in ("cpu", "cuda", "gpu", "meta") or kind == "device":
+        what, instead = "a device", "gl.Array(array.buffer.to(device), array.shape)"
+    elif name in ElementType.__members__.values() or isinstance(target, (np.dtype, type)) or kind == "dtype":
+        what, instead = "an element type", "to(layout, dtype=...)"
+    else:
+        return
+    raise TypeError(
+        f"target {value_text(str(target))} is {what}, and to() changes the layout of {shape}: write {instead}"
+    )
 
 
 def _hint(value: object, like: Shape) -> str:
@@ -175,16 +184,16 @@ def given_shape(value: TargetLike, array: Any, role: str) -> Shape:
     library = library_of(array)
     if library is None:
         return _shape_of_array(value, array, role)
-    found: Shape = library.untraced(_shape_of_array)(value, library.described(array), role)
-    return found
+    shape: Shape = library.untraced(_shape_of_array)(value, library.described(array), role)
+    return shape
 
 
 def _shape_of_array(value: TargetLike, array: Any, role: str) -> Shape:
-    found = arrays.open_array(array, "buffer")[1]
-    return shape_of_given(value, arrays.label(array, found), found, role)
+    opened = arrays.open_array(array, "buffer")[1]
+    return shape_of_opened(value, arrays.label(array, opened), opened, role)
 
 
-def shape_of_given(value: TargetLike, label: np.dtype[Any], array: AnyArray, role: str) -> Shape:
+def shape_of_opened(value: TargetLike, label: np.dtype[Any], array: AnyArray, role: str) -> Shape:
     """The shape of a buffer that `open_array` returned, of element type `label`; its own strides do not matter."""
     if type(value) is Shape or not is_only_layout(value):
         return as_shape(value, role)  # type: ignore[arg-type]  # it is no Layout
@@ -209,11 +218,10 @@ def check_whole(value: TargetLike, role: str) -> None:
     """LayoutError for a layout without a shape, where a flat buffer is given."""
     if not is_only_layout(value):
         return
-    text, is_layout = str(value), True
     if isinstance(value, str):
         check_layout_text(value, role)
-        is_layout = value.lstrip().startswith("{")
-    shown = value_text(text)
+    is_layout = str(value).lstrip().startswith("{")
+    shown = value_text(str(value))
     example = "'f32[2,3]{0,1}'" if is_layout else f"gl.plan('f32[2,3]', {shown}).target"
     raise LayoutError(
         f"{role} {shown} is only a layout, and a flat buffer does not say the sizes: write the whole shape, such as "
@@ -224,10 +232,10 @@ def check_whole(value: TargetLike, role: str) -> None:
 def own_shape(own: Shape, given: TargetLike | None, role: str) -> Shape:
     """The shape of an array; LayoutError if the shape or layout that is also given is another one."""
     if given is not None and given is not own:
-        found = as_target(given, own, role)
-        if found != own:
+        shape = as_target(given, own, role)
+        if shape != own:
             raise LayoutError(
-                f"{role} {found} is not the shape of the gl.Array, {own}: leave it out, or move the array with "
+                f"{role} {shape} is not the shape of the gl.Array, {own}: leave it out, or move the array with "
                 ".to(layout)"
             )
     return own

@@ -9,14 +9,14 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from gpulayout.arrays.array_checks import check_layout, is_flat
 from gpulayout.arrays.array_types import TargetLike
+from gpulayout.arrays.memory_checks import is_flat
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import Asked
-from gpulayout.requests.shape_arguments import as_target, converted_target, own_shape, sides_of
+from gpulayout.requests.shape_arguments import as_target, check_is_layout, own_shape, sides_of
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.running import run
 from gpulayout.traced.array_graphs import check_source, is_same_in_graph, own_in_graph, plan_in_graph, relayout_in_graph
@@ -53,7 +53,7 @@ def is_laid_out(array: ShapedBuffer[Any], target: TargetLike, options: Mapping[s
     """True if an array has the shape that a call asks for, and no element of it changes."""
     if is_compiling():
         return not options and is_same_in_graph(array, target)
-    check_layout(target, array.shape)
+    check_is_layout(target, array.shape)
     own, shape = shapes_of_move(array.shape, None, target, options)
     return own == shape and not (options and Asked(options).change(own, shape.element_type))
 
@@ -84,8 +84,7 @@ def shapes_of_move(
         key = with_values(key, options)
     shape = None if key is None else _targets.get(key)
     if shape is None:
-        asked = Asked(options) if options else None
-        shape = converted_target(wanted, own, asked) if asked else as_target(wanted, own)
+        shape = as_target(wanted, own, asked=Asked(options))
         if key is not None:
             _targets.keep(key, shape)
     return own, shape

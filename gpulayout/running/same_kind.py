@@ -92,7 +92,7 @@ def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = N
         return library.untraced(_same_kind)(library, array, role, out, work)
     if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
         return traced(call, array, out, functools.partial(_same_kind, library, array, role, out, work))
-    if library.has_gradients and array.requires_grad and library.is_plainly_followed(array):
+    if library.is_plainly_followed(array):
         return _follow[0](call, array, out)
     try:
         return _same_kind(library, array, role, out, work)

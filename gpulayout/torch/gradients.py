@@ -18,11 +18,11 @@ import torch
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.library import FollowedArray, TracedArray
-from gpulayout.arrays.torch_tensors import TORCH, check_memory, plain_address
+from gpulayout.arrays.torch_tensors import TORCH, check_tensor, plain_address
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.requests.arithmetic import ElementChange
-from gpulayout.requests.reading import Call, axis_numbers, parts_of_result
+from gpulayout.requests.reading import Call, parts_of_result
 from gpulayout.running.kept import Kept
 from gpulayout.running.request import Request, request_of
 from gpulayout.running.running import call_key, run
@@ -66,7 +66,7 @@ def moved(tensor: Any, move: TensorMove) -> Any:
         return move.lowered(tensor)
     if not plain_address(tensor):
         try:
-            check_memory(tensor, "gradient")
+            check_tensor(tensor, "gradient")
         except TracedArray:
             return move.lowered(tensor)
         except FollowedArray:
@@ -242,8 +242,7 @@ def _planned(call: Call, tensor: Any) -> TensorMove | TensorChange:
 
 def _planned_transpose(call: Call, tensor: Any, request: Request) -> TensorTranspose:
     sizes = tuple(tensor.shape)
-    axes = call.target if isinstance(call.target, str) else axis_numbers(call.target, call.sizes, tensor)
-    parts = [part for group in parts_of_result(axes, sizes, call.sizes) for part in group]
+    parts = [part for group in parts_of_result(call, sizes) for part in group]
     order = sorted(range(len(parts)), key=lambda part: (parts[part].dim, -parts[part].step, parts[part].size == 1))
     split = tuple([parts[part].size for part in order])
     return TensorTranspose(

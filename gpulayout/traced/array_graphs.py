@@ -10,9 +10,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpulayout.arrays.array_checks import check_facts, is_flat
 from gpulayout.arrays.array_types import TargetLike
-from gpulayout.arrays.memory_checks import ArrayFacts
+from gpulayout.arrays.memory_checks import ArrayFacts, check_pair, is_flat
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -23,7 +22,7 @@ from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.requests.arithmetic import Asked
 from gpulayout.requests.reading import Call
-from gpulayout.requests.shape_arguments import as_target, converted_target, own_shape, sides_of
+from gpulayout.requests.shape_arguments import as_target, own_shape, sides_of
 from gpulayout.traced.traced import between_graphs, options_of_plan, traced, untraceable
 
 Sizes = tuple[int, ...]
@@ -161,9 +160,7 @@ def _is_same(kept: Any, target: Any) -> bool:
 @refusing_in_graphs
 def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
     shape, wanted = sides_of(_whole(kept), from_plain(source), from_plain(target))
-    if dtype is None:
-        return str(as_target(wanted, shape))
-    return str(converted_target(wanted, shape, Asked({"dtype": dtype})))
+    return str(as_target(wanted, shape, asked=Asked({"dtype": dtype})))
 
 
 @refusing_in_graphs
@@ -195,7 +192,7 @@ def _text_of_shape(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
     if is_only_layout(shape) and len(sizes) == 1:
         raise LayoutError(f"shape {shape} is only a layout, and a flat buffer does not say the sizes")
     target = as_target(shape, Shape(own, sizes), "shape")
-    check_facts(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), target)
+    check_pair(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), target)
     return str(target)
 
 

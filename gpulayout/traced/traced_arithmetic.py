@@ -224,8 +224,7 @@ def _fixed_axes(options: Constants, rank: int) -> tuple[bool, ...]:
 @refusing_in_graphs
 def _changes(dtype: Any, sizes: tuple[int, ...], options: Constants, in_torch: bool) -> Operations:
     asked, source = Asked(read_constants(options)), Shape(ElementType.of(dtype).dtype, sizes)
-    asked.check_type(source.element_type)
-    change = asked.change(source, asked.dtype or source.element_type)
+    change = asked.change(source, asked.target_type(source.element_type))
     return () if change is None else operations_for(change, sizes, in_torch, options)
 
 

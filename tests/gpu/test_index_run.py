@@ -106,7 +106,7 @@ def test_indices_that_may_be_refused_are_looked_at_in_every_call(cupy, shape):
 
 
 def test_not_every_length_is_remembered(cupy):
-    backend = gl.api.backends.gpu_backend()
+    backend = gl.choices.backends.gpu_backend()
     for count in range(1, 3 * IndexLaunches.MOST):
         index, out = indices(cupy, count), cupy.empty(count, np.int64)
         assert gl.linearize(index, SHAPES[0], mode="clip", out=out) is out

@@ -87,7 +87,7 @@ def test_calls_without_a_plan_copy_small_parameters_once(cupy):
 @pytest.mark.simt
 def test_few_copies_are_kept(cupy):
     """Neither of a plan that many streams use, nor by value; results are right all the same."""
-    plan, backend = scaled(numbers()), gl.api.backends.gpu_backend()
+    plan, backend = scaled(numbers()), gl.choices.backends.gpu_backend()
     given, buffer, out = arrays(cupy, plan)
     for number in range(3 * Parameters.MOST):
         with cupy.cuda.Stream():
@@ -126,7 +126,7 @@ def test_a_stream_of_each_thread_shares_nothing(cupy):
 
 
 def _copies(plan):
-    return plan.request.prepared[gl.api.backends.gpu_backend()]._parameters._copies
+    return plan.request.prepared[gl.choices.backends.gpu_backend()]._parameters._copies
 
 
 def _copy_of(plan):
@@ -229,7 +229,7 @@ def late_copies(cp, monkeypatch):
         memory.set(values)
         return memory, memory.data.ptr
 
-    monkeypatch.setattr(gl.api.backends.gpu_module().CupyRuntime, "upload", upload)
+    monkeypatch.setattr(gl.choices.backends.gpu_module().CupyRuntime, "upload", upload)
 
 
 @on_gpu_alone

@@ -162,7 +162,7 @@ TESTS = (
         (name, ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))
         for name in ("requests/reading.py", "running/request.py", "running/running.py")
     ),
-    ("arrays/memory_checks.py", NUMPY, (*FRONT, "tests/moves/test_packed.py")),
+    ("arrays/memory_checks.py", NUMPY, (*FRONT, *_files("moves/packed calls/array traced/array_in_graphs"))),
     ("requests/index_keys.py", NUMPY, _files("calls/array plans/plan_part plans/blocks traced/array_in_graphs")),
     ("codegen/*", ALL, _files("codegen/code kernels/code")),
     ("indices/*", ALL, (*DOORS, *INDICES, *_files("indices/traced_indices gpu/launches gpu/cupy_runtime"))),

@@ -273,7 +273,7 @@ TYPES = list(ElementType)
 @hypothesis.settings(max_examples=2000 if effort.ALL else 120)
 @hypothesis.given(st.randoms(use_true_random=False))
 def test_any_types_layouts_and_parameters(rng):
-    executor = executors.HostExecutor("numpy", gl.api.backends.host_backend())
+    executor = executors.HostExecutor("numpy", gl.choices.backends.host_backend())
     source = rng.choice(TYPES)
     target = rng.choice([kind for kind in TYPES if kind.is_complex == source.is_complex])
     dimensions = tuple(rng.choice((1, 2, 2, 3, 4, 6, 9)) for _ in range(rng.randint(0, 4)))

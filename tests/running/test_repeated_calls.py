@@ -466,7 +466,7 @@ def test_the_engine_asks_tensors_as_python_does(torch):
             answer = asked.asks(tensor)
             assert answer is asked._replace(tensors=None).asks(tensor), name
             if answer and type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.numel():
-                torch_tensors.check_memory(tensor, "array")
+                torch_tensors.check_tensor(tensor, "array")
                 plain.add(name)
     assert plain == {"plain", "turned", "bf16", "inference", "no gradients"}
 

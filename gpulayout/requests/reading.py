@@ -29,6 +29,10 @@ from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
 from gpulayout.requests.arithmetic import Asked, ElementChange
 from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_opened
 
+# Verbs that read an array with any strides; the others read a buffer.  Verbs that write an array, where the strides of
+# `out` say; the others write a buffer.
+READS_ARRAY, WRITES_ARRAY = frozenset(("pack", "transpose")), frozenset(("unpack", "transpose"))
+
 
 class Call(NamedTuple):
     """A public call without its array, as it was written: what it takes to read it, for an array of any kind.
@@ -50,7 +54,7 @@ class Call(NamedTuple):
     @property
     def role(self) -> str:
         """What messages call the array."""
-        return "array" if self.verb in ("pack", "transpose") else "buffer"
+        return "array" if self.verb in READS_ARRAY else "buffer"
 
 
 # By the bytes of an element: a type of that width.

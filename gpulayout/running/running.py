@@ -21,14 +21,13 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.requests.arithmetic import Asked
-from gpulayout.requests.reading import Call, check_source
+from gpulayout.requests.reading import WRITES_ARRAY, Call, check_source
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.request import Request, request_of
 from gpulayout.running.same_kind import ArrayCall, again_of, on_memory
 from gpulayout.traced.traced import traced
 
 NOTHING: Mapping[str, Any] = {}
-PLACED_BY_OUT = frozenset(("unpack", "transpose"))  # verbs whose elements go where the strides of `out` say
 # The parts of a key that are the types of the arrays, and the backend of NumPy's; nothing in the keys of plans.
 KINDS = slice(3, 6)
 Key = tuple[object, ...]
@@ -105,7 +104,7 @@ def call_key(
 
 def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
     """What runs a call on a NumPy array again that is not the latest with this key, as when two sizes take turns."""
-    placed = out if key[0] in PLACED_BY_OUT and type(out) is np.ndarray else None
+    placed = out if key[0] in WRITES_ARRAY and type(out) is np.ndarray else None
     known = kept_calls.get(_with_facts(key, array.dtype, array, placed))
     return None if known is None else known.again.get(key[KINDS])
 
@@ -202,7 +201,7 @@ class _Run:
     def __call__(self, backend: Backend, array: AnyArray, out: Any, memory: ArrayCall) -> Any:
         """The same for an array that `open_array` returned: the work that `on_memory` is given."""
         target = None
-        if out is not None and self.call.verb in PLACED_BY_OUT:
+        if out is not None and self.call.verb in WRITES_ARRAY:
             target = arrays.open_array(out, "out", writing=True)
         if self.known is None:
             opened_out = None if target is None else target[1]

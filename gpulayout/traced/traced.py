@@ -27,7 +27,7 @@ from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.lowered import Lowered, plain_steps
 from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_jax, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
-from gpulayout.requests.reading import Call, Read, read_arguments, read_plan
+from gpulayout.requests.reading import WRITES_ARRAY, Call, Read, read_arguments, read_plan
 from gpulayout.traced.traced_arithmetic import (
     Constants,
     Operations,
@@ -65,7 +65,7 @@ def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = No
         return result
     if not is_torch(out):
         raise BufferError("out cannot be written to inside a traced function: use the result of the call")
-    is_buffer = call.verb not in ("transpose", "unpack")
+    is_buffer = call.verb not in WRITES_ARRAY
     is_longer = is_buffer and out.ndim == result.ndim == 1 and bool(out.shape[0] > result.shape[0])
     error = _wrong_out(out, result, is_longer)
     if error is not None:

@@ -73,10 +73,10 @@ More
 
 import typing as _typing
 
+import gpulayout.arrays.torch_tensors as _torch_tensors
 import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 import gpulayout.layout.text as _text
-import gpulayout.running.same_kind as _same_kind
 from gpulayout import xla
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.calls.array import Array, asarray
@@ -192,12 +192,12 @@ _picture.draw_with(_draw)
 _text.read_names_with(_named_shape)
 
 
-def _follow(*arguments: _typing.Any) -> _typing.Any:
-    """Run a call on a tensor that a gradient follows.  The first one loads `gpulayout.torch`."""
-    from gpulayout.torch.gradients import followed
+def _differentiable(*arguments: _typing.Any) -> _typing.Any:
+    """Run a call on a tensor that requires a gradient.  The first one loads `gpulayout.torch`."""
+    from gpulayout.torch.gradients import differentiable
 
-    _same_kind.follow_with(followed)
-    return followed(*arguments)
+    _torch_tensors.TORCH.differentiable = differentiable
+    return differentiable(*arguments)
 
 
-_same_kind.follow_with(_follow)
+_torch_tensors.TORCH.differentiable = _differentiable

@@ -23,8 +23,8 @@ class TracedArray(TypeError):
     """An array of a function that is traced, compiled or transformed: lowered steps can run on it."""
 
 
-class FollowedArray(BufferError):
-    """An array in memory whose values a gradient follows, backward or forward."""
+class RequiresGrad(BufferError):
+    """An array in memory that requires a gradient, or has a tangent."""
 
 
 def no_constant(name: str, kind: str) -> BufferError:
@@ -38,8 +38,8 @@ def no_constant(name: str, kind: str) -> BufferError:
 class Library(ABC):
     """What the functions need to know about the arrays of one library.  `array` is always one of them.
 
-    The answers here are those of a library that need not know of a call: its arrays never change, and no gradient
-    follows the values of those in memory.
+    The answers here are those of a library that need not know of a call: its arrays never change, and none in
+    memory requires a gradient.
     """
 
     def dtype(self, array: Any) -> DType:
@@ -50,16 +50,20 @@ class Library(ABC):
         """Tell the library that the values of an array change now: every check of the call has passed."""
         return  # most need not know
 
-    def is_plainly_followed(self, array: Any) -> bool:
-        """True if a gradient follows the values of an array, and nothing else has to be known.
+    def plainly_requires_grad(self, array: Any) -> bool:
+        """True if an array requires a gradient, and nothing else has to be known.
 
-        It may be False for some that are followed: `is_followed` takes longer.
+        It may be False for some that do: `requires_grad` takes longer.
         """
         return False
 
-    def is_followed(self, array: Any) -> bool:
-        """True if a gradient or a tangent follows the values of an array in memory."""
+    def requires_grad(self, array: Any) -> bool:
+        """True if an array in memory requires a gradient, or has a tangent."""
         return False
+
+    # What runs (call, array, out) on such an array, so that the result has the gradient.  For PyTorch it is in
+    # `gpulayout.torch`, which imports torch, and which this room may not import: the package hands it down.
+    differentiable: Callable[[Any, Any, Any], Any]
 
     def described(self, array: Any) -> Any:
         """The array for a call that needs its strides and its element type, but none of its values."""
@@ -72,8 +76,8 @@ class Library(ABC):
         TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`.
         """
 
-    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function for calls that the library must not look into when it compiles its caller."""
+    def disable_compiler(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, into which the library does not look when it compiles its caller."""
         return function
 
     def running_on(self, array: Any) -> AbstractContextManager[object] | None:

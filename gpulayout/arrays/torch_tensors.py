@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.arrays.library import WORK_THERE, DType, FollowedArray, Library, Sizes, TracedArray
+from gpulayout.arrays.library import WORK_THERE, DType, Library, RequiresGrad, Sizes, TracedArray
 from gpulayout.choices.backends import gpu_module
 from gpulayout.cpu import native
 from gpulayout.layout.element_type import ElementType
@@ -31,8 +31,8 @@ class TorchTensors(Library):
         if not tensor.is_inference():
             _torch().autograd.graph.increment_version(tensor)
 
-    def is_plainly_followed(self, tensor: Any) -> bool:
-        """See `Library.is_plainly_followed`.  What it does not ask is asked of the tensor's values, when they move."""
+    def plainly_requires_grad(self, tensor: Any) -> bool:
+        """See `Library.plainly_requires_grad`.  The rest is asked of the tensor's values, when they move."""
         if not tensor.requires_grad:
             return False
         torch = _torch()
@@ -47,7 +47,7 @@ class TorchTensors(Library):
             and not core._functorch.is_functorch_wrapped_tensor(tensor)
         )
 
-    def is_followed(self, tensor: Any) -> bool:
+    def requires_grad(self, tensor: Any) -> bool:
         torch = _torch()
         return _has_gradient(torch, tensor) or _has_tangent(torch, tensor)
 
@@ -78,16 +78,16 @@ class TorchTensors(Library):
             return tensor
         return tensor.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
 
-    def untraced(self, function: Callable[..., Any], reason: str = _ON_MEMORY) -> Callable[..., Any]:
-        """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
+    def disable_compiler(self, function: Callable[..., Any], reason: str = _ON_MEMORY) -> Callable[..., Any]:
+        """See `Library.disable_compiler`.  With fullgraph=True, torch.compile reports the reason."""
         if "torch._dynamo" not in sys.modules:  # importing it is slow
             return function
         torch = _torch()
         if torch.compiler.is_dynamo_compiling():
             torch._dynamo.graph_break(msg=reason)
-        if function not in _untraced:
-            _untraced[function] = torch.compiler.disable(function)
-        return _untraced[function]
+        if function not in _disabled:
+            _disabled[function] = torch.compiler.disable(function)
+        return _disabled[function]
 
     def running_on(self, tensor: Any) -> contextlib.AbstractContextManager[object] | None:
         """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
@@ -157,7 +157,7 @@ class TorchTensors(Library):
 TORCH = TorchTensors()  # it has no state
 
 
-_untraced: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of functools, about which torch.compile warns
+_disabled: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of functools, about which torch.compile warns
 
 
 def _torch() -> Any:
@@ -260,12 +260,12 @@ def check_tensor(tensor: Any, role: str) -> None:
             f"torch.func: {WORK_THERE}; call this one outside of them, on plain tensors"
         )
     if _has_gradient(torch, tensor):
-        raise FollowedArray(
+        raise RequiresGrad(
             f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach(), "
             "or call gpulayout inside torch.no_grad()"
         )
     if _has_tangent(torch, tensor):
-        raise FollowedArray(
+        raise RequiresGrad(
             f"{role} ({kind}) has a tangent of forward-mode autograd, which would not follow its values through the "
             "call: pass .detach()"
         )

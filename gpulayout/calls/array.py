@@ -22,7 +22,7 @@ from gpulayout.arrays.array_types import (
     TargetLike,
     Values,
 )
-from gpulayout.arrays.library import FollowedArray, TracedArray
+from gpulayout.arrays.library import RequiresGrad, TracedArray
 from gpulayout.arrays.memory_checks import check_pair, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
 from gpulayout.calls.array_elements import elements_at, equal_elements, host_memory, refusal, run_ufunc
@@ -297,7 +297,7 @@ class Array(ShapedBuffer[Memory]):
         """
         try:
             memory = host_memory(self)[1]
-        except FollowedArray:
+        except RequiresGrad:
             raise BufferError(
                 "array holds a tensor that requires a gradient, and NumPy follows none: pass array.logical().detach()"
             ) from None

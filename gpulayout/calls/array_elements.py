@@ -11,7 +11,7 @@ import numpy as np
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
 from gpulayout.arrays.libraries import library_of
-from gpulayout.arrays.library import FollowedArray, TracedArray
+from gpulayout.arrays.library import RequiresGrad, TracedArray
 from gpulayout.arrays.memory_checks import flat_buffer, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.arrays.torch_tensors import TORCH
@@ -50,7 +50,7 @@ def _is_traced(buffer: Any) -> bool:
             arrays.open_array(buffer, "buffer")
     except TracedArray:
         return True
-    except FollowedArray:
+    except RequiresGrad:
         pass
     return False
 
@@ -167,7 +167,7 @@ def equal_elements(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     if not _are_alike(*(map(plain, shapes) if is_compiling() else shapes)):
         return False
     reason = "gl.Array == gl.Array reads their values: compare what .logical() gives, as with torch.equal"
-    return bool(TORCH.untraced(_equal, reason)(one, other))
+    return bool(TORCH.disable_compiler(_equal, reason)(one, other))
 
 
 @constant_in_graphs

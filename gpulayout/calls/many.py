@@ -12,7 +12,7 @@ from gpulayout.arrays import array_types as types
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import ArithmeticOptions, TargetLike
 from gpulayout.arrays.libraries import library_of
-from gpulayout.arrays.library import FollowedArray, Library, TracedArray
+from gpulayout.arrays.library import Library, RequiresGrad, TracedArray
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.calls.relayout import relayout
@@ -114,7 +114,7 @@ def relayout_many(
     jobs = list(jobs)
     if is_compiling():
         return _in_graph(jobs, out, options)
-    made: list[Any] = TORCH.untraced(_many)(jobs, _checked_outs(out, len(jobs)), options)
+    made: list[Any] = TORCH.disable_compiler(_many)(jobs, _checked_outs(out, len(jobs)), options)
     return made
 
 
@@ -243,7 +243,7 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
 def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
     """One job, checked as `relayout` checks it; errors begin with its number.
 
-    For a buffer that is traced, or that a gradient follows, it is the result of a call of its own.
+    For a buffer that is traced, or that requires a gradient, it is the result of a call of its own.
     """
     if not isinstance(job, (tuple, list)) or len(job) != 3:
         what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is {type_text(job)}"
@@ -254,7 +254,7 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
         try:
             with memory.running():
                 return _checked(number, Call("relayout", source, target, {}, options), buffer, memory, out)
-        except (TracedArray, FollowedArray):
+        except (TracedArray, RequiresGrad):
             if memory.library is None:
                 raise
             return run("relayout", buffer, source, target, out, options)

@@ -220,7 +220,7 @@ def shape_of(array: AnyArray) -> Shape:
     if isinstance(array, ShapedBuffer):
         return array.shape
     library = library_of(array)
-    return _shape_of(array) if library is None else library.untraced(_shape_of)(library.described(array))
+    return _shape_of(array) if library is None else library.disable_compiler(_shape_of)(library.described(array))
 
 
 def _shape_of(array: AnyArray) -> Shape:

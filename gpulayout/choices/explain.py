@@ -15,8 +15,8 @@ from gpulayout.gpu.many import JobMove, many_plan
 from gpulayout.gpu.traffic import requests
 from gpulayout.layout.checks import ByteCount, byte_count, counted
 from gpulayout.layout.digits import Digit
-from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.padding import value_text
+from gpulayout.layout.patterns import named_dimensions
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table

@@ -15,9 +15,9 @@ from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
 from gpulayout.files.npy import Header, array_shape, read_header
 from gpulayout.files.standard_streams import File
-from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.patterns import named_dimensions
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout, parse_array_shape
 from gpulayout.requests.shape_arguments import check_layout_text

@@ -24,9 +24,9 @@ from gpulayout.codegen.code import Language, code
 from gpulayout.files.npy import Header
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import clipped, counted, inverse
-from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
+from gpulayout.layout.patterns import named_dimensions
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import is_big
 from gpulayout.layout.tile import COMBINE

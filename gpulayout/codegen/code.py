@@ -195,8 +195,7 @@ def _text(subject: Shape | Plan, language: Language, name: str, bits: int) -> st
     """The text of a shape; of a plan the functions of both of its shapes, and `convert` if elements change."""
     # Imported here, so that `import gpulayout` does not load what prints.
     from gpulayout.codegen.code_c import c_convert, c_text, cuda_convert, cuda_text, struct
-    from gpulayout.codegen.code_convert import conversion_of
-    from gpulayout.codegen.code_parts import wrapped
+    from gpulayout.codegen.code_parts import conversion_of, wrapped
     from gpulayout.codegen.code_python import python_convert, python_text
     from gpulayout.gpu.kernel_source import kernel_text
 

@@ -12,8 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpulayout.codegen.code_convert import ConvertFunction, comment_of
-from gpulayout.codegen.code_parts import Dialect, bodies, coordinates, heading, limit, load, wrapped, wrapped_code
+from gpulayout.codegen.code_parts import (
+    ConvertFunction,
+    Dialect,
+    bodies,
+    comment_of,
+    coordinates,
+    heading,
+    limit,
+    load,
+    wrapped,
+    wrapped_code,
+)
 from gpulayout.gpu.change import arithmetic_macros
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.float_formats import FORMATS

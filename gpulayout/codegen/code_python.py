@@ -10,8 +10,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gpulayout.codegen.code_convert import ConvertFunction, comment_of
-from gpulayout.codegen.code_parts import WIDTH, Dialect, bodies, coordinates, heading, limit, load, wrapped
+from gpulayout.codegen.code_parts import (
+    WIDTH,
+    ConvertFunction,
+    Dialect,
+    bodies,
+    comment_of,
+    coordinates,
+    heading,
+    limit,
+    load,
+    wrapped,
+)
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.float_formats import FORMATS
 from gpulayout.layout.shape import Shape

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from gpulayout.layout.checks import clipped, counted, product, type_text
 from gpulayout.layout.digits import StrideTable, widths_in_tiles
-from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.patterns import named_dimensions
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.pictures.shown import (

@@ -51,7 +51,7 @@ def stream(
 ) -> Out:
     """See `Plan.stream`; `request` is the whole relayout's, and `plan` gives those of its blocks."""
     libraries = [library for library in map(library_of, (buffer, out)) if library is not None]
-    function: Callable[..., None] = libraries[0].untraced(_stream) if libraries else _stream
+    function: Callable[..., None] = libraries[0].disable_compiler(_stream) if libraries else _stream
     function(request, plan, buffer, out, max_bytes, progress)
     return out
 

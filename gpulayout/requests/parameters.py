@@ -18,7 +18,7 @@ import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
-from gpulayout.arrays.library import FollowedArray, TracedArray, no_constant
+from gpulayout.arrays.library import RequiresGrad, TracedArray, no_constant
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.choices.backends import host_backend
 from gpulayout.cpu.convert import cast_values
@@ -87,7 +87,7 @@ def read_parameter(
     if kind is compute:
         values = np.array(values, order="C")  # a plan keeps the numbers, whatever becomes of the caller's array
     else:  # torch.compile looks into what runs between its graphs, and would end in there
-        values = TORCH.untraced(cast_values)(values, kind, compute)
+        values = TORCH.disable_compiler(cast_values)(values, kind, compute)
     return Parameter(name, values, blocks)
 
 
@@ -104,8 +104,8 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
         backend, array = arrays.open_array(numbers, name)
     except TracedArray:
         raise no_constant(name, f"an array without memory ({type(given).__name__})") from None
-    except FollowedArray:
-        raise FollowedArray(
+    except RequiresGrad:
+        raise RequiresGrad(
             f"{name} requires a gradient or has a tangent, which would not follow it into the call: move without "
             f"{name} and compute with it in torch, or pass {name}.detach()"
         ) from None

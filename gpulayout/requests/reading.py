@@ -1,5 +1,5 @@
 """Arguments of calls, read in one place: from what a call says, and what its arrays say of themselves, to two
-placements and a change of elements.  Calls on memory, traced calls and those that a gradient follows are read here.
+placements and a change of elements.  Calls on memory, traced calls and those with gradients are read here.
 
 What arguments say is checked here, and whether shapes, types and strides of the arrays suit them.
 """
@@ -16,11 +16,10 @@ import numpy as np
 from gpulayout.arrays import arrays
 from gpulayout.arrays.memory_checks import check_array, check_dtype, check_no_self_overlap
 from gpulayout.layout import checks
-from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.patterns import NamedAxis, read_pattern
+from gpulayout.layout.patterns import NamedAxis, named_dimensions, read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import AnyArray

@@ -184,7 +184,7 @@ def given_shape(value: TargetLike, array: Any, role: str) -> Shape:
     library = library_of(array)
     if library is None:
         return _shape_of_array(value, array, role)
-    shape: Shape = library.untraced(_shape_of_array)(value, library.described(array), role)
+    shape: Shape = library.disable_compiler(_shape_of_array)(value, library.described(array), role)
     return shape
 
 

@@ -27,8 +27,7 @@ from gpulayout.moves.placement import Placement
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.requests.parameters import Parameter
 from gpulayout.requests.reading import Call, read_arguments
-from gpulayout.running.deferred_signals import deferred_signals
-from gpulayout.running.in_place import InPlace, in_place
+from gpulayout.running.in_place import InPlace, deferred_signals, in_place
 from gpulayout.running.kept import Kept
 from gpulayout.running.same_kind import ArrayCall
 

@@ -11,14 +11,13 @@ import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.libraries import library_of
-from gpulayout.arrays.library import FollowedArray, Library, TracedArray
+from gpulayout.arrays.library import Library, RequiresGrad, TracedArray
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared
 from gpulayout.requests.reading import Call
 from gpulayout.traced.traced import traced
 
 Work = Callable[[Backend, AnyArray, Any, Any], Any]
-Follow = Callable[[Call, Any, Any], Any]
 _NO_CONTEXT = nullcontext()
 
 
@@ -68,16 +67,6 @@ class ArrayCall:
 
 Maker = Backend | ArrayCall  # what makes the memory of a result, by its method `empty`
 
-_follow: list[Follow] = []
-
-
-def follow_with(function: Follow) -> None:
-    """Set what runs calls on arrays that a gradient follows.
-
-    That is in `gpulayout.torch`, which imports torch, and which this room may not import: the package hands it down.
-    """
-    _follow[:] = [function]
-
 
 def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
     """`out`, or the result of `work` as an array of the library of `array`.
@@ -89,19 +78,19 @@ def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = N
     if library is None:
         return _same_kind(None, array, role, out, work)
     if call is None:
-        return library.untraced(_same_kind)(library, array, role, out, work)
+        return library.disable_compiler(_same_kind)(library, array, role, out, work)
     if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
         return traced(call, array, out, functools.partial(_same_kind, library, array, role, out, work))
-    if library.is_plainly_followed(array):
-        return _follow[0](call, array, out)
+    if library.plainly_requires_grad(array):
+        return library.differentiable(call, array, out)
     try:
         return _same_kind(library, array, role, out, work)
     except TracedArray:
         run_instead: Callable[[Call, Any, Any], Any] = traced
-    except FollowedArray:
-        if not library.is_followed(array):  # but `out` or a parameter is
+    except RequiresGrad:
+        if not library.requires_grad(array):  # but `out` or a parameter is
             raise
-        run_instead = _follow[0]
+        run_instead = library.differentiable
     return run_instead(call, array, out)  # outside of the handlers, so that later errors do not show these as causes
 
 

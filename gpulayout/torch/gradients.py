@@ -1,4 +1,4 @@
-"""Calls on tensors that a gradient or a tangent follows: the kernels of every call, inside of autograd.
+"""Calls on tensors that require a gradient or have a tangent: the kernels of every call, inside of autograd.
 
 A move is linear, so its gradient is a move too, the way back, and so is the gradient of that.  Nothing is saved but the
 sizes.
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.library import FollowedArray, TracedArray
+from gpulayout.arrays.library import RequiresGrad, TracedArray
 from gpulayout.arrays.torch_tensors import TORCH, check_tensor, plain_address
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.graph_constants import is_compiling
@@ -38,7 +38,7 @@ from gpulayout.torch.moves import (
 from gpulayout.traced.traced import traced
 
 
-class Followed(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
+class MoveFunction(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
     """A move that autograd knows of."""
 
     @staticmethod
@@ -57,11 +57,11 @@ class Followed(torch.autograd.Function):  # type: ignore[misc]  # torch may be m
 
 
 # torch's own `apply` looks whether torch.func is at work: here it is not, and that takes as long as all else of it.
-apply_followed = super(torch.autograd.Function, Followed).apply
+apply_move = super(torch.autograd.Function, MoveFunction).apply
 
 
 def moved(tensor: Any, move: TensorMove) -> Any:
-    """The result of a move on any tensor: in memory or traced, followed or not."""
+    """The result of a move on any tensor: in memory or traced, with a gradient or without."""
     if is_compiling():  # compiled autograd
         return move.lowered(tensor)
     if not plain_address(tensor):
@@ -69,8 +69,8 @@ def moved(tensor: Any, move: TensorMove) -> Any:
             check_tensor(tensor, "gradient")
         except TracedArray:
             return move.lowered(tensor)
-        except FollowedArray:
-            return Followed.apply(tensor, move)
+        except RequiresGrad:
+            return MoveFunction.apply(tensor, move)
         except BufferError:  # bits that delay values: torch gives the operator the values
             return _by_operator(tensor, move)
     return _run(tensor, move)
@@ -93,8 +93,8 @@ def _by_operator(tensor: Any, move: TensorMove) -> Any:
 
 def _called(tensor: Any, move: TensorMove) -> Any:
     """The result of an operator that was called by its name."""
-    if TORCH.is_followed(tensor):
-        return Followed.apply(tensor, move)
+    if TORCH.requires_grad(tensor):
+        return MoveFunction.apply(tensor, move)
     return _by_operator(tensor, move)
 
 
@@ -162,7 +162,7 @@ def _torch_type(element_type: ElementType) -> Any:
     return getattr(torch, element_type.dtype.name)
 
 
-class FollowedChange(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
+class ChangeFunction(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
     """A call with arithmetic that autograd knows of."""
 
     @staticmethod
@@ -184,25 +184,25 @@ class FollowedChange(torch.autograd.Function):  # type: ignore[misc]  # torch ma
 # ---- from a call to what autograd knows of ---------------------------------------------------------------------------
 
 
-def followed(call: Call, tensor: Any, out: Any) -> Any:
-    """The result of a call on a tensor that a gradient follows: the gradient follows the result too.
+def differentiable(call: Call, tensor: Any, out: Any) -> Any:
+    """The result of a call on a tensor that requires a gradient: the result has it too.
 
     Results with arithmetic in a type without gradients, such as integers, have no history.  BufferError for an `out`.
     """
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return traced(call, tensor, out)  # a tensor from outside of the function that is transformed
     if out is not None:
-        raise FollowedArray(
+        raise RequiresGrad(
             f"out is given, and {call.role} ({type(tensor).__name__}) requires a gradient or has a tangent, which "
             "would not follow its values there: drop out=, or call gpulayout inside torch.no_grad()"
         )
     move = _kept_move(call, tensor)
     if not isinstance(move, TensorChange):
-        return apply_followed(tensor, move)
+        return apply_move(tensor, move)
     made = run(call.verb, tensor.detach(), call.source, call.target, None, call.options, call.sizes)
     if not (made.is_floating_point() or made.is_complex()):
         return made
-    return FollowedChange.apply(tensor, [made], move)
+    return ChangeFunction.apply(tensor, [made], move)
 
 
 def _kept_move(call: Call, tensor: Any) -> TensorMove | TensorChange:

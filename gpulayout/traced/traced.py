@@ -89,7 +89,7 @@ def _wrong_out(out: Any, result: Any, is_longer: bool) -> Exception | None:
 
 def between_graphs(reason: str, anew: Callable[[], Any]) -> Any:
     """What `anew` returns.  torch.compile breaks its graph here; with fullgraph=True it says the reason."""
-    return TORCH.untraced(_run, reason)(anew)
+    return TORCH.disable_compiler(_run, reason)(anew)
 
 
 def _run(anew: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from gpulayout.choices.explain import explain
 from gpulayout.cpu import native
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE
-from gpulayout.layout.dimension_labels import dimension_labels
+from gpulayout.layout.patterns import dimension_labels
 from gpulayout.layout.stride_table import stride_table
 from tests.support.placed import pack_move, relayout_move
 

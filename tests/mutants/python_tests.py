@@ -79,7 +79,6 @@ TESTS = (
         for name in ("runs", "boxes", "blocks")
     ),
     *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/in_place", "moves/steps")),
-    ("running/deferred_signals.py", NUMPY, IN_PLACE),
     ("running/in_place.py", ALL, (*IN_PLACE, *_files("calls/transfer gpu/launches"))),
     ("moves/packed_*", ALL, _files("moves/packed choices/explain kernels/bits")),
     ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed choices/explain")),

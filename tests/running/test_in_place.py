@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.running.deferred_signals import deferred_signals
+from gpulayout.running.in_place import deferred_signals
 from tests.support import executors, foreign
 from tests.support.block_cases import buffer_of
 from tests.support.waiting import HANG

@@ -94,7 +94,8 @@ def key_text(key: Key) -> str:
 
 
 def _apart(one: dict[str, int], other: dict[str, int]) -> float:
-    return sum(abs(math.log2((one.get(name, 0) + 1) / (other.get(name, 0) + 1))) for name in {*one, *other})
+    logs = (math.log2((one.get(name, 0) + 1) / (other.get(name, 0) + 1)) for name in {*one, *other})
+    return math.fsum(map(abs, logs))  # in any order the same, so that equal rows stay equal
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from types import ModuleType
 import click
 import numpy as np
 from numpy.typing import NDArray
+from rich.text import Text
 
 from gpulayout.calls.packing import pack, unpack
 from gpulayout.calls.relayout import relayout
@@ -143,7 +144,7 @@ def _print_timings(timings: list[Timing], sizes: Sizes) -> None:
     )
     several = len({timing.backend for timing in timings}) > 1
     columns = ("gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check")
-    cells = [
+    cells: list[tuple[str | Text, ...]] = [
         (
             timing.name,
             *[timing.backend] * several,
@@ -152,7 +153,7 @@ def _print_timings(timings: list[Timing], sizes: Sizes) -> None:
             f"{timing.fraction_of_copy:.0%}",
             timing.peer,
             f"{timing.peer_seconds * 1e3:.3g}",
-            "equal" if timing.equal else "[red]DIFFERS[/red]",
+            Text("equal") if timing.equal else Text("DIFFERS", style="red"),
         )
         for timing in timings
     ]

@@ -9,11 +9,13 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.failures import print_note, printable
@@ -131,7 +133,11 @@ def _rule(lines: Sequence[str]) -> str:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = (), caption: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    left: Sequence[str] = (),
+    caption: str | None = None,
 ) -> None:
     """A table without borders, in colour on a terminal unless NO_COLOR is set (which also drops bold and dim).
 
@@ -147,7 +153,9 @@ def print_table(
         table.add_row(*row)
     terminal = sys.stdout.isatty()
     plain = not terminal or bool(os.environ.get("NO_COLOR"))
-    console = Console(color_system=None if plain else "auto", width=None if terminal else WIDTH, highlight=False)
+    # names of dimensions are the caller's: `[b]` and `:smile:` are no markup
+    style: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(color_system=None if plain else "auto", width=None if terminal else WIDTH, **style)
     with console.capture() as capture:
         console.print(table)
     # rich pads every line with blanks

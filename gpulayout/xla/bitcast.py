@@ -178,9 +178,9 @@ def _by_step(shape: Shape) -> list[int]:
     dims = range(shape.rank)
 
     def step_or_size(dim: int) -> tuple[bool, int]:
-        if shape.dimensions[dim] > 1 and not shape.is_zero_element_array:
+        if shape.bounds[dim] > 1 and not shape.is_zero_element_array:
             return False, int(stride_table(shape).linear_of([int(other == dim) for other in dims]))
-        return True, shape.dimensions[dim]
+        return True, shape.bounds[dim]
 
     return sorted(dims, key=step_or_size)
 

@@ -130,6 +130,14 @@ def test_names_have_blanks_or_commas_between_them(names):
     assert "  row: " in run("explain", PADDED, "{1,0}", "--names", names).stdout
 
 
+def test_names_are_no_markup():
+    table = run("show", PADDED, "--names", "[b]x,[/i]:smile:").stdout
+    assert [line.split()[1] for line in table.splitlines() if line.split()[:1] in (["0"], ["1"])][:2] == [
+        "[b]x",
+        "[/i]:smile:",
+    ]
+
+
 @pytest.mark.parametrize("language", ["cuda", "c", "python"])
 def test_show_prints_code(language):
     assert run("show", PADDED, "--code", language).stdout == gl.code(PADDED, language)

@@ -289,3 +289,8 @@ def test_a_reshape_keeps_the_number_of_elements():
     with pytest.raises(LayoutError) as caught:
         gl.xla.dimensions_unmodified_by_reshape((2, 3), (7,))
     assert str(caught.value) == "target (7,) is not a reshape of source (2, 3): it has 7 elements, not 6"
+
+
+def test_an_unbounded_dimension_has_no_place_in_memory():
+    with pytest.raises(LayoutError, match="dimension 0 is unbounded"):
+        gl.xla.deduce_transpose_dimensions_for_bitcast("f32[?]", "f32[?]")

@@ -32,6 +32,10 @@ FRONT = _files(
     "running/same_kind running/in_place running/arithmetic_in_place requests/arithmetic_errors "
     "requests/arithmetic_slips requests/arithmetic requests/arithmetic_kinds arrays/foreign_arrays calls/arrays_oracle"
 )
+ARITHMETIC = (
+    "requests/arithmetic_slips requests/arithmetic requests/arithmetic_kinds plans/plan_arithmetic "
+    "running/arithmetic_in_place torch/arithmetic"
+)
 GRAPHS = _files("traced/inside_torch_compile traced/jax_transforms traced/traced_arithmetic calls/gradients")
 PICTURES = _files("pictures/figure pictures/picture pictures/plan_picture pictures/svg pictures/text pictures/pages")
 RANDOM = tuple(
@@ -162,6 +166,16 @@ TESTS = (
         for name in ("requests/reading.py", "running/request.py", "running/running.py")
     ),
     ("arrays/memory_checks.py", NUMPY, (*FRONT, *_files("moves/packed calls/array traced/array_in_graphs"))),
+    *(
+        (f"requests/{name}.py", NUMPY, _files("requests/arithmetic_errors requests/parameter_law", ARITHMETIC))
+        for name in ("arithmetic", "parameters")
+    ),
+    ("choices/*", NUMPY, _files("choices/explain choices/backends choices/use_threads gpu/driver cli/commands")),
+    ("plans/stream.py", ALL, _files("plans/stream plans/stream_arguments")),
+    ("plans/plan_blocks.py", NUMPY, _files("plans/blocks plans/plan_part files/engine")),
+    ("calls/transpose.py", NUMPY, _files("calls/transpose calls/whose_words requests/bad_arguments calls/names")),
+    ("calls/view.py", NUMPY, _files("calls/transpose calls/whose_words requests/given_layouts requests/bad_arguments")),
+    ("calls/many.py", NUMPY, _files("calls/many running/same_kind calls/array")),
     ("requests/index_keys.py", NUMPY, _files("calls/array plans/plan_part plans/blocks traced/array_in_graphs")),
     ("codegen/*", ALL, _files("codegen/code kernels/code")),
     ("indices/*", ALL, (*DOORS, *INDICES, *_files("indices/traced_indices gpu/launches gpu/cupy_runtime"))),

@@ -170,9 +170,6 @@ TESTS = (
         (f"requests/{name}.py", NUMPY, _files("requests/arithmetic_errors requests/parameter_law", ARITHMETIC))
         for name in ("arithmetic", "parameters")
     ),
-    ("choices/*", NUMPY, _files("choices/explain choices/backends choices/use_threads gpu/driver cli/commands")),
-    ("plans/stream.py", ALL, _files("plans/stream plans/stream_arguments")),
-    ("plans/plan_blocks.py", NUMPY, _files("plans/blocks plans/plan_part files/engine")),
     ("calls/transpose.py", NUMPY, _files("calls/transpose calls/whose_words requests/bad_arguments calls/names")),
     ("calls/view.py", NUMPY, _files("calls/transpose calls/whose_words requests/given_layouts requests/bad_arguments")),
     ("calls/many.py", NUMPY, _files("calls/many running/same_kind calls/array")),

@@ -19,7 +19,7 @@ from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.patterns import NamedAxis, named_dimensions, read_pattern
+from gpulayout.layout.patterns import NamedAxis, Pattern, named_dimensions, read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import AnyArray
@@ -173,47 +173,50 @@ def _carried(array: AnyArray, dimensions: tuple[int, ...]) -> Shape:
     return dense_shape(CARRIERS[dtype.itemsize], dimensions)
 
 
-Groups = tuple[tuple[NamedAxis, ...], ...]  # for each axis of a result, what it is made of, the most major first
+Parts = tuple[tuple[NamedAxis, ...], ...]  # for each axis of a result, what it is made of, the most major first
 
 
-def parts_of_result(call: Call, dimensions: tuple[int, ...]) -> Groups:
+def parts_of_result(call: Call, dimensions: tuple[int, ...]) -> Parts:
     """What the axes of the result of a transpose are made of, for an array of these dimensions."""
     axes, sizes = call.target, call.sizes
     if not isinstance(axes, str):
-        axes = _axis_numbers(axes, sizes, dimensions)
+        context = checks.Later(lambda: f" for an array of shape {dimensions}")
+        axes = axis_order(axes, sizes, len(dimensions), context)
     find = _parts if {*map(type, sizes.values())} <= {int} else _parts.__wrapped__  # True and 2.0 equal ints
     return find(axes, dimensions, tuple(sizes.items()))
 
 
 @functools.lru_cache(maxsize=1024)  # a pattern is read once
-def _parts(axes: str | tuple[int, ...], dimensions: tuple[int, ...], sizes: tuple[tuple[str, Any], ...]) -> Groups:
+def _parts(axes: str | tuple[int, ...], dimensions: tuple[int, ...], sizes: tuple[tuple[str, Any], ...]) -> Parts:
     if not isinstance(axes, str):
-        numbers = checks.permutation("axes", axes, len(dimensions), _context(dimensions), from_end=True)
-        return tuple([(NamedAxis(str(dim), dimensions[dim], dim, 1),) for dim in numbers])
-    pattern = read_pattern(axes, len(dimensions))
+        return tuple([(NamedAxis(str(dim), dimensions[dim], dim, 1),) for dim in axes])
+    return transpose_pattern(axes, len(dimensions)).parts(dimensions, dict(sizes))
+
+
+def transpose_pattern(text: str, rank: int) -> Pattern:
+    """The pattern of a transpose; LayoutError for more axes than an array can have."""
+    pattern = read_pattern(text, rank)
     most = max(len(pattern.order), len(pattern.after))
     if most > MAX_AXES:
         raise LayoutError(f"{pattern.shown} has {most} axes: {MAX_AXES} is the limit")
-    return pattern.parts(dimensions, dict(sizes))
+    return pattern
 
 
-def _axis_numbers(axes: Any, sizes: Mapping[str, Any], dimensions: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of axes as a tuple of ints, which may be the key of a cache: True and 1.0 equal the int 1."""
+def axis_order(axes: Any, sizes: Mapping[str, Any], rank: int, context: checks.Later) -> tuple[int, ...]:
+    """Numbers of axes that are no pattern, as a tuple of ints; None reverses them all.
+
+    context   what error messages say about the array
+    """
     if sizes:
         raise TypeError(
             f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
             f"{checks.value_text(axes)}"
         )
     if axes is None:
-        return tuple(range(len(dimensions) - 1, -1, -1))
+        return tuple(range(rank - 1, -1, -1))
     if isinstance(axes, (Layout, Shape)):
         raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
-    return checks.whole_numbers("axes", axes, _context(dimensions))
-
-
-def _context(dimensions: tuple[int, ...]) -> checks.Later:
-    """What error messages say about the array."""
-    return checks.Later(lambda: f" for an array of shape {dimensions}")
+    return checks.permutation("axes", axes, rank, context, from_end=True)
 
 
 _READERS: dict[str, Callable[[Call, Asked, np.dtype[Any], AnyArray, AnyArray | None], Read]] = {

@@ -144,7 +144,7 @@ def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -
 
 
 def _set_latest(latest: Latest, key: Key, again: Again | None) -> None:
-    if len(latest) >= MOST_LATEST:
+    if len(latest) >= MOST_LATEST and key not in latest:
         latest.clear()
     latest[key] = again
 

@@ -22,7 +22,7 @@ from gpulayout.arrays.torch_tensors import TORCH, check_tensor, plain_address
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.requests.arithmetic import ElementChange
-from gpulayout.requests.reading import Call, parts_of_result
+from gpulayout.requests.reading import Call
 from gpulayout.running.kept import Kept
 from gpulayout.running.request import Request, request_of
 from gpulayout.running.running import call_key, run
@@ -226,8 +226,8 @@ def _planned(call: Call, tensor: Any) -> TensorMove | TensorChange:
     backend, array = arrays.open_array(tensor.detach(), call.role)
     request = request_of(call, arrays.label(tensor, array), array, None)
     request.source_memory(backend, array)
-    if call.verb == "transpose":
-        move = _planned_transpose(call, tensor, request)
+    if not (request.read.is_buffer or request.write.is_buffer):
+        move = _planned_transpose(tensor, request)
         return move if request.change is None else TensorChange(None, request.change, move)
     source, target, sizes = request.read.shape, request.write.shape, tuple(tensor.shape)
     is_flat = request.read.is_buffer and len(sizes) == 1  # an N-d buffer is the array itself
@@ -240,11 +240,11 @@ def _planned(call: Call, tensor: Any) -> TensorMove | TensorChange:
     return TensorChange(before, request.change, after)
 
 
-def _planned_transpose(call: Call, tensor: Any, request: Request) -> TensorTranspose:
-    sizes = tuple(tensor.shape)
-    parts = [part for group in parts_of_result(call, sizes) for part in group]
-    order = sorted(range(len(parts)), key=lambda part: (parts[part].dim, -parts[part].step, parts[part].size == 1))
-    split = tuple([parts[part].size for part in order])
-    return TensorTranspose(
-        sizes, split, tuple([order.index(part) for part in range(len(parts))]), request.write.dimensions
-    )
+def _planned_transpose(tensor: Any, request: Request) -> TensorTranspose:
+    """The move between two arrays: its parts are the digits of what is written."""
+    digits = request.write.digits or ()
+    placed = sorted(range(len(digits)), key=lambda part: -digits[part].stride)  # in the order of the result
+    parts = sorted(placed, key=lambda part: (digits[part].dim, -digits[part].step))  # in the order of the tensor
+    split = tuple([digits[part].extent for part in parts])
+    order = tuple([parts.index(part) for part in placed])
+    return TensorTranspose(tuple(tensor.shape), split, order, request.write.dimensions)

@@ -20,14 +20,21 @@ from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import attempt, constant_in_graphs, is_compiling, refusing_in_graphs
-from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.lowered import Lowered, plain_steps
 from gpulayout.moves.lowered_run import PlainSteps, is_jax, is_torch, run_in_jax, run_in_torch
 from gpulayout.moves.lowering import lowered_pack, lowered_relayout, lowered_unpack
-from gpulayout.requests.reading import WRITES_ARRAY, Call, Read, read_arguments, read_plan
+from gpulayout.requests.reading import (
+    WRITES_ARRAY,
+    Call,
+    Read,
+    axis_order,
+    read_arguments,
+    read_plan,
+    transpose_pattern,
+)
 from gpulayout.traced.traced_arithmetic import (
     Constants,
     Operations,
@@ -42,9 +49,10 @@ from gpulayout.traced.traced_arithmetic import (
     read_constants,
 )
 
-Way = tuple[Lowered | None, Operations, Lowered | None]  # to the logical array, its elements, and to the result
+# To the logical array, its elements, and to the result; without arithmetic, the first is all of it.
+Way = tuple[Lowered | None, Operations, Lowered | None]
 # The names and sizes of the parts of an axis; None for the size that follows from the others.
-Known = tuple[tuple[str, int | None], ...]
+PartSizes = tuple[tuple[str, int | None], ...]
 Made = TypeVar("Made")
 
 
@@ -205,6 +213,7 @@ def _planned_way(
     """What a call on an array of this type and these sizes does, with the errors of a call on memory."""
     call = Call(kind, from_plain(source), from_plain(target), {}, read_constants(options))
     (read, write, change), is_logical = read_traced(call, dtype, sizes)
+    assert read.is_buffer or write.is_buffer, f"{kind} goes from array to array: it has steps of its own"
     if change is None:
         if write.is_buffer:
             steps = lowered_pack(write.shape) if is_logical else lowered_relayout(read.shape, write.shape, sizes[0])
@@ -301,11 +310,16 @@ def _as_planned(steps: PlainSteps, as_integers: bool) -> PlainSteps:
     return steps
 
 
-def _plain_axes(axes: Any, sizes: Mapping[str, int], array: Any) -> tuple[Any, int, dict[str, int]]:
+def _plain_axes(axes: Any, sizes: Mapping[str, Any], array: Any) -> tuple[Any, int, dict[str, Any]]:
     """The arguments of `_arrangement`, all plain."""
-    if axes is not None and not isinstance(axes, str):
-        axes = tuple(axes)
-    return axes, array.ndim, {name: operator.index(size) for name, size in sizes.items()}
+    if isinstance(axes, (list, tuple, range)):
+        axes = tuple([_constant(axis) for axis in axes])
+    return plain(axes), array.ndim, {name: _constant(size) for name, size in sizes.items()}
+
+
+def _constant(value: Any) -> Any:
+    """A number that torch.compile may have made a variable of, as a constant again; anything else as it is."""
+    return operator.index(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _transpose_refusal(axes: Any, sizes: Mapping[str, int], array: Any) -> str:
@@ -322,17 +336,16 @@ def _transpose_refusal(axes: Any, sizes: Mapping[str, int], array: Any) -> str:
 @refusing_in_graphs
 def _arrangement(
     axes: Any, rank: int, sizes: Mapping[str, int]
-) -> tuple[tuple[Known, ...], tuple[int, ...], tuple[tuple[int, int], ...], str]:
+) -> tuple[tuple[PartSizes, ...], tuple[int, ...], tuple[tuple[int, int], ...], str]:
     """What a transpose does, without the sizes of the array.
 
     The parts of each axis, () if none is split; the permutation of all parts; the first and last part of each axis of
     the result, () if none is joined; and the argument for messages.
     """
     if not isinstance(axes, str):
-        axes = range(rank - 1, -1, -1) if axes is None else axes
         context = checks.Later(lambda: f" for an array of rank {rank}")
-        return (), checks.permutation("axes", axes, rank, context, from_end=True), (), "axes"
-    pattern = read_pattern(axes, rank)
+        return (), axis_order(from_plain(axes), sizes, rank, context), (), "axes"
+    pattern = transpose_pattern(axes, rank)
     known = pattern.known(sizes)
     parts = [name for group in pattern.before for name in group]
     before = tuple([tuple([(name, known.get(name)) for name in group]) for group in pattern.before])
@@ -351,7 +364,7 @@ def _arrangement(
     return before, tuple([parts.index(name) for name in pattern.order]), after, pattern.shown
 
 
-def _split(shape: Iterable[int], before: tuple[Known, ...], about: str) -> list[int]:
+def _split(shape: Iterable[int], before: tuple[PartSizes, ...], about: str) -> list[int]:
     """The size of every part; LayoutError where they do not make up their axis."""
     wrong = _misfit(shape, before, about)
     if wrong:
@@ -364,7 +377,7 @@ def _split(shape: Iterable[int], before: tuple[Known, ...], about: str) -> list[
     return sizes
 
 
-def _misfit(shape: Iterable[int], before: tuple[Known, ...], about: str) -> str:
+def _misfit(shape: Iterable[int], before: tuple[PartSizes, ...], about: str) -> str:
     """The message about the first axis that its parts do not make up, or nothing."""
     for axis, (size, group) in enumerate(zip(shape, before)):
         product = _product(group)
@@ -377,6 +390,6 @@ def _misfit(shape: Iterable[int], before: tuple[Known, ...], about: str) -> str:
     return ""
 
 
-def _product(group: Known) -> int:
+def _product(group: PartSizes) -> int:
     """The product of the sizes that are known."""
     return math.prod([part for _, part in group if part is not None])

@@ -9,7 +9,7 @@ import pytest
 
 import gpulayout as gl
 
-WRONG: dict[str, tuple[Any, dict[str, int]]] = {
+WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "a split that leaves a rest": ("a b (c d) -> c b a d", {"c": 3}),
     "both parts of a split": ("a b (c d) -> c b a d", {"c": 3, "d": 5}),
     "the size of a whole axis": ("a b c -> c b a", {"a": 7}),
@@ -18,14 +18,24 @@ WRONG: dict[str, tuple[Any, dict[str, int]]] = {
     "too few axes": ("a b -> b a", {}),
     "an order that repeats": ((0, 1, 1), {}),
     "a size without an axis": ("a b c -> c b a", {"x": 3}),
+    "a size beside numbers": ((2, 1, 0), {"x": 3}),
+    "a size beside None": (None, {"x": 3}),
+    "a size that is a bool": ("a b c -> c b a", {"a": True}),
+    "a size that is a float": ("a b c -> c b a", {"a": 2.0}),
+    "a size that is text": ("a b c -> c b a", {"a": "2"}),
+    "a layout": (gl.Layout((2, 1, 0)), {}),
+    "a shape": (gl.Shape("f32", (2, 3, 4)), {}),
+    "one number": (1, {}),
+    "too many axes": (f"a b c -> {'1 ' * 62}a b c", {}),
 }
+ERRORS = (gl.LayoutError, TypeError)
 
 
 @pytest.fixture(params=WRONG.values(), ids=WRONG)
 def wrong(request):
     """A call, and what it says of an array in memory."""
     axes, sizes = request.param
-    with pytest.raises(gl.LayoutError) as caught:
+    with pytest.raises(ERRORS) as caught:
         gl.transpose(np.zeros((2, 3, 4), np.float32), axes, **sizes)
     return lambda array: gl.transpose(array, axes, **sizes), str(caught.value)
 
@@ -33,7 +43,7 @@ def wrong(request):
 def test_in_jax(wrong):
     jax = pytest.importorskip("jax")
     call, message = wrong
-    with pytest.raises(gl.LayoutError) as caught:
+    with pytest.raises(ERRORS) as caught:
         jax.jit(call)(jax.numpy.zeros((2, 3, 4)))
     assert same(str(caught.value), message)
 
@@ -43,13 +53,23 @@ def test_in_a_graph_of_torch_compile(wrong):
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch._dynamo").reset()
     call, message = wrong
-    with pytest.raises(gl.LayoutError) as caught:  # the graph breaks, and the call runs on memory
+    with pytest.raises(ERRORS) as caught:  # the graph breaks, and the call runs on memory
         torch.compile(call, backend="eager")(torch.zeros(2, 3, 4))
     assert str(caught.value) == message
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.Unsupported) as refused:
         torch.compile(call, backend="eager", fullgraph=True)(torch.zeros(2, 3, 4))
     assert message.partition(" for an array of")[0] in str(refused.value)
+    torch._dynamo.reset()
+
+
+def test_numbers_of_axes_are_constants_of_a_graph():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch._dynamo").reset()
+    array = torch.arange(24).reshape(2, 3, 4)
+    compiled = torch.compile(lambda x, axis: gl.transpose(x, [axis, 1, 2 - axis]), backend="eager", fullgraph=True)
+    for axis in (0, 2, 0):  # the second one makes a variable of the number
+        assert compiled(array, axis).equal(array.permute(axis, 1, 2 - axis))
     torch._dynamo.reset()
 
 

@@ -36,7 +36,7 @@ class _Opened(NamedTuple):
     """A job whose arguments were checked.
 
     number   of the job in the call
-    out      None asks for new memory, which `memory` makes
+    out      None asks for new memory, which `array_call` makes
     """
 
     number: int
@@ -44,7 +44,7 @@ class _Opened(NamedTuple):
     backend: Backend
     array: AnyArray
     out: AnyArray | None
-    memory: ArrayCall
+    array_call: ArrayCall
 
 
 @overload
@@ -187,7 +187,7 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
     written = [_written(job) for job in opened]
     groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
     for place, job in enumerate(opened):
-        key = job.backend, job.backend.device(job.array), job.memory.library
+        key = job.backend, job.backend.device(job.array), job.array_call.library
         groups.setdefault(key, []).append(place)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(opened[place], written[place]) for place in group]) for group in groups.values()]
@@ -195,17 +195,17 @@ def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
         if out is not None:
             arrays.will_be_written(out)
     for group, execute in zip(groups.values(), prepared):
-        with opened[group[0]].memory.running():
+        with opened[group[0]].array_call.running():
             execute()
-    return [job.memory.given_back() if out is None else out for out, job in zip(outs, opened)]
+    return [job.array_call.given_back() if out is None else out for out, job in zip(outs, opened)]
 
 
 def _written(job: _Opened) -> AnyArray:
     """The array that a job writes."""
     if job.out is not None:
         return job.out
-    with job.memory.running():
-        return job.request.empty(job.memory, job.backend, job.array)
+    with job.array_call.running():
+        return job.request.empty(job.array_call, job.backend, job.array)
 
 
 def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
@@ -219,7 +219,7 @@ def _prepared(jobs: Sequence[tuple[_Opened, AnyArray]]) -> Callable[[], None]:
                 each.execute(array, target)
 
         return execute_in_turn
-    with first.memory.running():
+    with first.array_call.running():
         return first.backend.prepare_jobs(
             [
                 PreparedJob(f"job {job.number}: ", job.request.prepared_by(job.backend), job.array, target)
@@ -250,12 +250,12 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        memory = ArrayCall(buffer, None if type(buffer) is np.ndarray else library_of(buffer))
+        array_call = ArrayCall(buffer, None if type(buffer) is np.ndarray else library_of(buffer))
         try:
-            with memory.running():
-                return _checked(number, Call("relayout", source, target, {}, options), buffer, memory, out)
+            with array_call.running():
+                return _checked(number, Call("relayout", source, target, {}, options), buffer, array_call, out)
         except (TracedArray, RequiresGrad):
-            if memory.library is None:
+            if array_call.library is None:
                 raise
             return run("relayout", buffer, source, target, out, options)
     except Exception as error:  # keep the type that `relayout` raises
@@ -263,10 +263,10 @@ def _opened(number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
         raise
 
 
-def _checked(number: int, call: Call, buffer: Any, memory: ArrayCall, out: Any) -> _Opened:
-    backend, array = memory.opened("buffer")
+def _checked(number: int, call: Call, buffer: Any, array_call: ArrayCall, out: Any) -> _Opened:
+    backend, array = array_call.opened("buffer")
     key = call_key(call.verb, buffer, call.source, call.target, None, call.options)
-    request = known_request(call, key, memory.label(array), array, None).request
+    request = known_request(call, key, array_call.label(array), array, None).request
     array = request.source_memory(backend, array)
     written = None if out is None else request.opened_out(backend, array, out)
-    return _Opened(number, request, backend, array, written, memory)
+    return _Opened(number, request, backend, array, written, array_call)

@@ -100,15 +100,15 @@ def _own(label: np.dtype[Any], array: AnyArray) -> Shape:
 
 
 def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    shape = dense = array_shape(shape_of_opened(call.source, label, array, "shape"))
+    shape = logical = array_shape(shape_of_opened(call.source, label, array, "shape"))
     change, read = None, Placement.buffer(shape)
     if asked:
-        dense = Shape(asked.target_type(shape.element_type), shape.dimensions)
-        change = asked.change(shape, dense.element_type)
+        logical = Shape(asked.target_type(shape.element_type), shape.dimensions)
+        change = asked.change(shape, logical.element_type)
     if out is None:
-        return read, Placement.array(dense, contiguous_strides(dense.dimensions, dense.itemsize)), change
-    check_array(out, shape if change is None else dense, "out")
-    return read, Placement.array(dense, out.strides), change
+        return read, Placement.array(logical, contiguous_strides(logical.dimensions, logical.itemsize)), change
+    check_array(out, shape if change is None else logical, "out")
+    return read, Placement.array(logical, out.strides), change
 
 
 def _read_relayout(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
@@ -129,8 +129,8 @@ def read_plan(
     """Both shapes of a plan, what its dimensions are called, and the change of its elements."""
     shape = as_shape(source, "source")
     _, write, change = read_shapes(shape, target, Asked(options))
-    labels = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
-    return shape, write.shape, labels, change
+    names = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
+    return shape, write.shape, names, change
 
 
 # ---- transposes ------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def read_plan(
 def _read_transpose(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
     change, dimensions = None, tuple(array.shape)
     groups = parts_of_result(call, dimensions)
-    sizes = tuple([math.prod([part.size for part in group]) for group in groups])
+    result = tuple([math.prod([part.size for part in group]) for group in groups])
     if asked:
         source = _own(label, array)
         target = dense_shape(asked.target_type(source.element_type), dimensions)
@@ -147,19 +147,19 @@ def _read_transpose(call: Call, asked: Asked, label: np.dtype[Any], array: AnyAr
     if change is None:  # bytes move, whatever they mean
         source = target = _carried(array, dimensions)
     if out is None:
-        strides = contiguous_strides(sizes, target.itemsize)
+        strides = contiguous_strides(result, target.itemsize)
     else:
         strides = out.strides
-        arrays.check_shape(out, sizes, "out")
+        arrays.check_shape(out, result, "out")
         if change is not None:
-            check_dtype(out, Shape(target.element_type, sizes), "out")
+            check_dtype(out, Shape(target.element_type, result), "out")
         elif out.dtype != array.dtype:
             raise TypeError(
                 f"out has dtype {out.dtype}, but array has {array.dtype}: dtype=out.dtype converts the elements on "
                 "the way"
             )
         check_no_self_overlap(out, "out")
-    return Placement.array(source, array.strides), Placement(target, placed_digits(groups, strides), sizes), change
+    return Placement.array(source, array.strides), Placement(target, placed_digits(groups, strides), result), change
 
 
 def _carried(array: AnyArray, dimensions: tuple[int, ...]) -> Shape:

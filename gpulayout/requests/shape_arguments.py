@@ -241,6 +241,12 @@ def own_shape(own: Shape, given: TargetLike | None, role: str) -> Shape:
     return own
 
 
+def check_planned(shape: Shape, source: Shape) -> None:
+    """LayoutError unless an array has the shape that a plan moves."""
+    if shape != source:
+        raise LayoutError(f"buffer is a gl.Array of {shape}, but the plan moves {source}")
+
+
 def sides_of(own: Shape, source: TargetLike | None, target: TargetLike | None) -> tuple[Shape, TargetLike]:
     """The source and the target of a move: (array, target), or (array, source, target) with the array's own shape."""
     if target is None:

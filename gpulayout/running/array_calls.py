@@ -16,10 +16,10 @@ from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import Asked
-from gpulayout.requests.shape_arguments import as_target, check_is_layout, own_shape, sides_of
+from gpulayout.requests.shape_arguments import as_target, check_is_layout, check_planned, own_shape, sides_of
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.running import run
-from gpulayout.traced.array_graphs import check_source, is_same_in_graph, own_in_graph, plan_in_graph, relayout_in_graph
+from gpulayout.traced.array_graphs import is_same_in_graph, own_in_graph, plan_in_graph, relayout_in_graph
 
 
 def unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: Mapping[str, Any]) -> Any:
@@ -62,7 +62,7 @@ def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | N
     """The call of a plan for an `Array`: another one, or `out` if that is one."""
     if is_compiling():
         return plan_in_graph(plan, array, out, max_bytes, functools.partial(plan, array, out=out, max_bytes=max_bytes))
-    check_source(array.shape, plan.source)
+    check_planned(array.shape, plan.source)
     if is_moved_as_it_lies(array, out, max_bytes) and plan.change is None:
         return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
     moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)

@@ -1,4 +1,4 @@
-"""Requests: what a call means, before any memory is touched, and how that is done to memory of a backend.
+"""Requests: two placements and a change of elements, planned once, and done to memory of a backend.
 
 A request reads elements where one placement says, changes them if arithmetic is asked for, and writes them where
 another placement says.  pack, unpack, relayout, transpose and plans differ only in their two placements.  What does not
@@ -104,23 +104,23 @@ class Request:
     # ---- on memory, with every check ---------------------------------------------------------------------------------
 
     def run(
-        self, backend: Backend, array: AnyArray, out: Any, target: Opened | None, memory: ArrayCall
+        self, backend: Backend, array: AnyArray, out: Any, target: Opened | None, array_call: ArrayCall
     ) -> tuple[Any, Prepared | None]:
         """Move an array that `open_array` returned; `out` or new memory, and what has moved it, unless in place.
 
-        target   `out` as `open_array` returned it; None asks for new memory, which `memory` makes
+        target   `out` as `open_array` returned it; None asks for new memory, which `array_call` makes
         """
         array = self.source_memory(backend, array)
         if target is None:
-            made = self.empty(memory, backend, array)
-            prepared = self.prepared.get(backend) or self.prepared_by(backend)
+            made = self.empty(array_call, backend, array)
+            prepared = self.prepared_by(backend)
             prepared.execute(array, made, is_new=True)
             return made, prepared
         written = self.target_memory(backend, array, target)
         if arrays.may_overlap(backend, array, written):
             self._into_itself(backend, array, out, written)
             return out, None
-        prepared = self.prepared.get(backend) or self.prepared_by(backend)
+        prepared = self.prepared_by(backend)
         if out is not written:
             arrays.will_be_written(out)
         prepared.execute(array, written)
@@ -128,7 +128,7 @@ class Request:
 
     def source_memory(self, backend: Backend, array: AnyArray) -> AnyArray:
         """The array as the pieces read it.  Only a buffer is checked: arrays with strides were, as arguments."""
-        return flat_buffer(backend, array, self.read.shape, "buffer") if self.read.digits is None else array
+        return flat_buffer(backend, array, self.read.shape, "buffer") if self.read.is_buffer else array
 
     def target_memory(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:
         """The target as the pieces write it, with every check but the one for overlap."""
@@ -145,13 +145,13 @@ class Request:
         arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)
         return written
 
-    def empty(self, memory: ArrayCall, backend: Backend, array: AnyArray) -> AnyArray:
+    def empty(self, array_call: ArrayCall, backend: Backend, array: AnyArray) -> AnyArray:
         """New memory for the target, on the device of `array`."""
         if self._keeps_dtype:
-            return memory.empty(self.write.dimensions, array.dtype, array)
+            return array_call.empty(self.write.dimensions, array.dtype, array)
         dtype = self.write.dtype
         label = None if self.change is None else dtype
-        return memory.empty(self.write.dimensions, backend.held(dtype), array, label)
+        return array_call.empty(self.write.dimensions, backend.held(dtype), array, label)
 
     # ---- in place ----------------------------------------------------------------------------------------------------
 

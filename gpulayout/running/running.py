@@ -104,8 +104,8 @@ def call_key(
 
 def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
     """What runs a call on a NumPy array again that is not the latest with this key, as when two sizes take turns."""
-    placed = out if key[0] in WRITES_ARRAY and type(out) is np.ndarray else None
-    known = kept_calls.get(_with_facts(key, array.dtype, array, placed))
+    written = out if key[0] in WRITES_ARRAY and type(out) is np.ndarray else None
+    known = kept_calls.get(_with_facts(key, array.dtype, array, written))
     return None if known is None else known.again.get(key[KINDS])
 
 
@@ -133,8 +133,8 @@ def known_request(call: Call, key: Key | None, label: np.dtype[Any], array: AnyA
 def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -> Any:
     """The result of a call of a plan, which was read when it was made."""
     key = type(array), type(out), host_backend()
-    known = request.latest.get(key) if max_bytes is None else None
-    if known is not None and (done := known(array, out)) is not None:
+    again = request.latest.get(key) if max_bytes is None else None
+    if again is not None and (done := again(array, out)) is not None:
         return done
     fresh = _Known(request)
     fresh.runs = int(key in request.latest)  # None there: a call of this kind ran once
@@ -155,10 +155,10 @@ def _again_in_python(request: Request, prepared: Prepared, array: Any, done: Any
         return None
     if (request.read.is_buffer and array.ndim != 1) or (request.write.is_buffer and done.ndim != 1):
         return None  # they were flattened
-    read, made = _facts(array), _facts(done)
+    facts, made = _facts(array), _facts(done)
 
     def again(array: AnyArray, out: AnyArray | None) -> AnyArray | None:
-        if _facts(array) != read:
+        if _facts(array) != facts:
             return None
         if out is None:
             out = host_backend().empty(made[1], made[0], array)
@@ -198,21 +198,21 @@ class _Run:
             self._remember(array, out, done)
         return done
 
-    def __call__(self, backend: Backend, array: AnyArray, out: Any, memory: ArrayCall) -> Any:
+    def __call__(self, backend: Backend, array: AnyArray, out: Any, array_call: ArrayCall) -> Any:
         """The same for an array that `open_array` returned: the work that `on_memory` is given."""
         target = None
         if out is not None and self.call.verb in WRITES_ARRAY:
             target = arrays.open_array(out, "out", writing=True)
         if self.known is None:
             opened_out = None if target is None else target[1]
-            self.known = known_request(self.call, self.key, memory.label(array), array, opened_out)
+            self.known = known_request(self.call, self.key, array_call.label(array), array, opened_out)
         request = self.known.request
         if out is not None and target is None:
             target = arrays.open_array(out, "out", writing=True)
         if self.call.max_bytes is not None:
             assert target is not None
             return request.run_in_place(backend, array, out, target, self.call.max_bytes)
-        done, prepared = request.run(backend, array, out, target, memory)
+        done, prepared = request.run(backend, array, out, target, array_call)
         if prepared is not None:
             self.moved = prepared, array
         return done

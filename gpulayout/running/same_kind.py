@@ -1,4 +1,7 @@
-"""Calls on arrays in memory: results are arrays of the same library, on the same device."""
+"""Where a call runs: on memory, on a traced array, or so that its gradient is known.
+
+On memory, results are arrays of the same library, on the same device.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,8 @@ Maker = Backend | ArrayCall  # what makes the memory of a result, by its method 
 
 
 def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = None) -> Any:
-    """`out`, or the result of `work` as an array of the library of `array`.
+    """`out`, or the result of `work` as an array of the library of `array`; for an array that is no plain memory, what
+    `traced` or the library's `differentiable` returns for the call.
 
     work   gets the backend, the array as one of NumPy's or CuPy's, `out`, and the `ArrayCall`, which makes new memory
     call   of this array, if it may be no memory; without it, such arrays are refused
@@ -95,21 +99,21 @@ def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = N
 
 
 def _same_kind(library: Library | None, array: Any, role: str, out: Any, work: Work) -> Any:
-    memory = ArrayCall(array, library)
-    with memory.running():
-        done = work(*memory.opened(role), out, memory)
-        return done if library is None or out is not None else memory.given_back()
+    array_call = ArrayCall(array, library)
+    with array_call.running():
+        done = work(*array_call.opened(role), out, array_call)
+        return done if library is None or out is not None else array_call.given_back()
 
 
-def again_of(prepared: Prepared, read: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
+def again_of(prepared: Prepared, caller: Any, array: AnyArray, done: Any, *, is_new: bool) -> Again | None:
     """What runs a call again without its checks, as `Prepared.known_call`; None if there is no such thing.
 
-    prepared       the pieces that moved from `read`, which was open as `array`, to `done`
+    prepared       the pieces that moved from `caller`, which was open as `array`, to `done`
     is_new         `done` was made for the call
     """
-    library = None if type(read) is np.ndarray else library_of(read)
-    if type(done) is not type(read) or is_compiling() or (library is None and array is not read):
+    library = None if type(caller) is np.ndarray else library_of(caller)
+    if type(done) is not type(caller) or is_compiling() or (library is None and array is not caller):
         return None
     if library is not None:
-        return library.again(prepared.known_call, read, done, is_new)
-    return prepared.known_call(read, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)
+        return library.again(prepared.known_call, caller, done, is_new)
+    return prepared.known_call(caller, done, Make(np.empty, (done.shape, done.dtype)) if is_new else None)

@@ -22,7 +22,7 @@ from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.requests.arithmetic import Asked
 from gpulayout.requests.reading import Call
-from gpulayout.requests.shape_arguments import as_target, own_shape, sides_of
+from gpulayout.requests.shape_arguments import as_target, check_planned, own_shape, sides_of
 from gpulayout.traced.traced import between_graphs, options_of_plan, traced, untraceable
 
 Sizes = tuple[int, ...]
@@ -39,7 +39,7 @@ def relayout_in_graph(
 ) -> Any:
     """`relayout` of an array: another one, or `out`."""
     call, text, reason = relayout_call(array, source, target, out, options, max_bytes)
-    return between_graphs(reason, anew) if reason else _moved(array, call, text, out)
+    return between_graphs(reason, anew) if reason else _moved_array(array, call, text, out)
 
 
 def relayout_call(
@@ -70,7 +70,7 @@ def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, anew: Callab
     if not is_flat(array.buffer):
         call = Call("pack", None, text, {}, options_of_plan(plan), max_bytes)
     reason = _move_refusal(array, call, text, out)
-    return between_graphs(reason, anew) if reason else _moved(array, call, text, out)
+    return between_graphs(reason, anew) if reason else _moved_array(array, call, text, out)
 
 
 def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> str:
@@ -79,7 +79,7 @@ def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> 
     return attempt("_check_out", plain(out.shape_or_text), text)[1] or untraceable(call, array.buffer, out.buffer)
 
 
-def _moved(array: Pair, call: Call, text: str, out: Any) -> Any:
+def _moved_array(array: Pair, call: Call, text: str, out: Any) -> Any:
     if not isinstance(out, ShapedBuffer):
         return array.holding(traced(call, array.buffer, out), text)
     traced(call, array.buffer, out.buffer)
@@ -165,14 +165,8 @@ def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
 
 @refusing_in_graphs
 def _plan_text(source: Any, target: Any, kept: Any) -> str:
-    check_source(_whole(kept), from_plain(source))
+    check_planned(_whole(kept), from_plain(source))
     return str(from_plain(target))
-
-
-def check_source(shape: Shape, source: Shape) -> None:
-    """LayoutError unless an array has the shape that a plan moves."""
-    if shape != source:
-        raise LayoutError(f"buffer is a gl.Array of {shape}, but the plan moves {source}")
 
 
 @refusing_in_graphs

@@ -184,10 +184,10 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
     """
     facts = ArrayFacts.in_c_order(ElementType.of(dtype).dtype, sizes)
     flat = len(sizes) == 1
-    read = read_arguments(call, facts.dtype, facts)
-    shape = read[0].shape
-    if not read[0].is_buffer:
-        return read, True
+    read, write, change = read_arguments(call, facts.dtype, facts)
+    shape = read.shape
+    if not read.is_buffer:
+        return (read, write, change), True
     if not flat:
         if sizes != shape.dimensions or shape != Shape(shape.element_type, shape.dimensions):
             raise BufferError(
@@ -195,11 +195,11 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
                 "call gl.pack for an N-d array"
             )
         check_dtype(facts, shape, "buffer")
-        return read, True
+        return (read, write, change), True
     check_buffer_dtype(facts, shape, "buffer")
     if facts.size < shape.buffer_length:
         raise BufferError(too_short(facts, shape, "buffer"))
-    return read, False
+    return (read, write, change), False
 
 
 def _way(*arguments: Any) -> Way:

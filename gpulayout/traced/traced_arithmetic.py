@@ -44,7 +44,8 @@ Operations = tuple[tuple[Any, ...], ...]
 
 _NO_INPUTS: Mapping[str, Any] = {}
 _NATIVE = (ElementType.F32, ElementType.F64)
-_NO_CAST = (ElementType.F8E8M0FNU, ElementType.F6E3M2FN, ElementType.F6E2M3FN)
+_NO_CAST_FROM = (ElementType.F6E3M2FN, ElementType.F6E2M3FN)
+_NO_CAST_TO = (ElementType.F8E8M0FNU, *_NO_CAST_FROM)
 _BINARY = {
     "multiply": operator.mul,
     "add": operator.add,
@@ -250,7 +251,7 @@ def operations_of(arithmetic: Arithmetic, parameters: Sequence[tuple[Any, ...]],
 
 def _check(source: ElementType, target: ElementType, in_torch: bool) -> None:
     for kind in (source, target):
-        is_missing = kind in _NO_CAST[kind is source :]
+        is_missing = kind in (_NO_CAST_FROM if kind is source else _NO_CAST_TO)
         if in_torch:
             is_missing |= (
                 kind is ElementType.U64 or kind.is_sub_byte or not hasattr(sys.modules["torch"], kind.dtype.name)
@@ -359,8 +360,10 @@ def computed(operations: Operations, array: Any, inputs: Mapping[str, Any] = _NO
             array = array + xp.where(abs(array) > numbers[0], math.nan, -0.0)
         elif name == "no nan":
             array = _following(array, xp.where(array != array, 0, _held(array)))
-        else:
+        elif name == "nonzero":
             array = array != 0
+        else:
+            raise AssertionError(f"no operation is called {name}")
     return array
 
 

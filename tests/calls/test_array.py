@@ -407,3 +407,21 @@ def test_to_takes_layouts_not_devices_or_element_types(target):
         TypeError, match=r"^target .* is (a device|an element type), and to\(\) changes the layout of f32"
     ):
         gl.asarray(np.zeros((2, 3), np.float32)).to(target)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "f16"}], ids=str)
+def test_a_target_of_a_wrong_type_is_an_error_with_every_option(options):
+    with pytest.raises(TypeError, match="^target must be a Shape, a Layout or text, not tuple: write gl.Layout"):
+        gl.asarray(np.zeros((2, 3), np.float32)).to((1, 0), **options)
+
+
+@pytest.mark.parametrize("call", [lambda x, t, **o: x.to(t, **o), lambda x, t, **o: gl.relayout(x, t, **o)])
+def test_a_repeated_call_of_an_array_reads_what_differs(call):
+    one, other = gl.asarray(np.arange(6.0).reshape(2, 3)), gl.asarray(np.arange(12.0).reshape(3, 4))
+    for _ in range(3):
+        for array in (one, other):
+            for options in ({}, {"dtype": "f32"}, {"scale": 2.0}, {"scale": 3.0}, {"dtype": "f32", "scale": 2.0}):
+                moved = call(array, "{0,1}", **options)
+                expected = array.logical() * options.get("scale", 1)
+                assert moved.shape == gl.Shape(options.get("dtype", "f64"), array.shape.dimensions, "{0,1}")
+                assert np.array_equal(moved.logical(), expected)

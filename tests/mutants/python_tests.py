@@ -179,7 +179,15 @@ TESTS = (
     (
         "plans/plan.py",
         ALL,
-        _files("plans/blocks calls/transfer choices/explain moves/blocks cli/relayout", "pictures/plan_picture"),
+        _files(
+            "plans/blocks calls/transfer plans/plan_arithmetic plans/plan_part choices/explain moves/blocks "
+            "cli/relayout pictures/plan_picture traced/compiled_objects"
+        ),
+    ),
+    (
+        "plans/plan_value.py",
+        NUMPY,
+        _files("plans/plan_arithmetic calls/transfer traced/compiled_objects calls/completion"),
     ),
     ("plans/stream.py", ALL, _files("plans/stream_arguments plans/stream gpu/lanes")),
     ("plans/plan_blocks.py", NUMPY, _files("plans/blocks moves/blocks")),
@@ -207,7 +215,13 @@ TESTS = (
     ),
     *(
         (name, NUMPY, _files("calls/array traced/array_in_graphs running/same_kind"))
-        for name in ("calls/array*", "traced/array_graphs.py", "arrays/array_*", "arrays/shaped_buffer.py")
+        for name in (
+            "calls/array*",
+            "running/array_calls.py",
+            "traced/array_graphs.py",
+            "arrays/array_*",
+            "arrays/shaped_buffer.py",
+        )
     ),
     (
         "requests/shape_arguments.py",

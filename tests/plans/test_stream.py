@@ -5,11 +5,13 @@ On NumPy and on the host-compiled kernels the same code runs, with host memory f
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import gpulayout as gl
 from gpulayout.cpu.run import NumpyBackend
+from gpulayout.plans import stream
 from tests.moves.test_blocks import TILES, cases, limit_of
 from tests.support.executors import HostExecutor
 from tests.support.stream_cases import check, distinct_limits, limits_of
@@ -83,3 +85,35 @@ def test_any_layouts(case):
     if source.nbytes + target.nbytes < 9000:
         check(NUMPY, source, target, limit_of(source, target, number))
         check(NUMPY, source, target, 2 * limit_of(source, target, number) + 32)
+
+
+# ---- as much memory as there is --------------------------------------------------------------------------------------
+
+
+def test_lanes_shrink_to_the_memory_that_there_is_unless_a_limit_is_given(monkeypatch):
+    asked, lanes = [], NumpyBackend.lanes
+
+    def scarce(backend, count, host_bytes, device_bytes, like=None):
+        asked.append(count * device_bytes)
+        if asked[-1] > memory:
+            raise MemoryError(f"{asked[-1]} bytes")
+        return lanes(backend, count, host_bytes, device_bytes, like)
+
+    monkeypatch.setattr(NumpyBackend, "lanes", scarce)
+    monkeypatch.setattr(stream, "DEFAULT", 1 << 16)
+    monkeypatch.setattr(stream, "LEAST_DEFAULT", 1 << 12)
+    array = np.arange(1 << 14, dtype=np.float32)
+    plan, out = gl.plan("f32[128,128]", "{0,1}"), np.zeros_like(array)
+    with gl.use_backend("numpy"):
+        memory = 1 << 13
+        plan.stream(array, out=out)
+        assert np.array_equal(out.reshape(128, 128).T, array.reshape(128, 128))
+        assert len(asked) > 2 and asked == sorted(asked, reverse=True) and asked[-1] <= memory < asked[-2]
+        memory, asked[:] = 0, []
+        with pytest.raises(MemoryError):
+            plan.stream(array, out=out)
+        assert len(asked) == 5  # 64, 32, 16, 8 and 4 KiB
+        asked.clear()
+        with pytest.raises(MemoryError):
+            plan.stream(array, out=out, max_bytes=1 << 14)
+        assert len(asked) == 1

@@ -214,7 +214,7 @@ TESTS = (
         ),
     ),
     *(
-        (name, NUMPY, _files("calls/array traced/array_in_graphs running/same_kind"))
+        (name, NUMPY, _files("calls/array calls/array_equality traced/array_in_graphs running/same_kind"))
         for name in (
             "calls/array*",
             "running/array_calls.py",

@@ -79,7 +79,9 @@ def buffer_to_write(out: Any, target: Shape) -> Any:
 def check_plain(given: object, role: str) -> None:
     """TypeError for an array with its shape, where only plain memory makes sense."""
     if isinstance(given, ShapedBuffer):
-        raise TypeError(f"{role} is {type_text(given)}: pass its memory, .buffer, or its N-d array, .logical()")
+        # where an array with any strides is read, the buffer would be one of other elements
+        memory = "" if role == "array" else "its memory, .buffer, or "
+        raise TypeError(f"{role} is {type_text(given)}: pass {memory}its N-d array, .logical()")
 
 
 # ---- as a pytree: one leaf, the buffer, beside the shape, which is constant ------------------------------------------

@@ -409,6 +409,12 @@ def test_to_takes_layouts_not_devices_or_element_types(target):
         gl.asarray(np.zeros((2, 3), np.float32)).to(target)
 
 
+@pytest.mark.parametrize("call", [lambda x: gl.pack(x, "C"), gl.transpose])
+def test_calls_of_arrays_with_strides_do_not_advise_to_pass_the_buffer(call):
+    with pytest.raises(TypeError, match=r"^array is an Array: pass its N-d array, \.logical\(\)$"):
+        call(gl.asarray(np.zeros((2, 3), np.float32), "{1,0:T(2,2)}"))
+
+
 @pytest.mark.parametrize("options", [{}, {"dtype": "f16"}], ids=str)
 def test_a_target_of_a_wrong_type_is_an_error_with_every_option(options):
     with pytest.raises(TypeError, match="^target must be a Shape, a Layout or text, not tuple: write gl.Layout"):

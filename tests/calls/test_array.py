@@ -75,6 +75,14 @@ def test_elements_are_those_of_the_logical_array(key):
         assert np.asarray(found).dtype == np.int32
 
 
+@pytest.mark.parametrize("key", [*KEYS, slice(-2, 0, -1), (slice(3, 0, -2), slice(-2, 1, -1))], ids=repr)
+def test_elements_of_tensors_are_those_of_the_logical_array(key):
+    torch = pytest.importorskip("torch")
+    for logical, array in arrays_of():
+        found = gl.Array(torch.from_numpy(array.buffer), array.shape)[key]
+        assert type(found) is torch.Tensor and np.array_equal(found, logical[key]) and found.shape == logical[key].shape
+
+
 def test_every_element_of_packed_types():
     for kind, bits in (("u4", 4), ("s4", 4), ("u2", 2), ("s2", 2), ("u1", 1), ("s1", 1)):
         logical = (np.arange(35).reshape(5, 7) % 5 % 2**bits).astype(gl.ElementType(kind).dtype)

@@ -32,6 +32,7 @@ FRONT = _files(
     "running/same_kind running/in_place running/arithmetic_in_place requests/arithmetic_errors "
     "requests/arithmetic_slips requests/arithmetic requests/arithmetic_kinds arrays/foreign_arrays calls/arrays_oracle"
 )
+GRAPHS_OF_ARRAYS = "traced/array_in_graphs traced/inside_torch_compile"
 ARITHMETIC = (
     "requests/arithmetic_slips requests/arithmetic requests/arithmetic_kinds plans/plan_arithmetic "
     "running/arithmetic_in_place torch/arithmetic"
@@ -172,7 +173,7 @@ TESTS = (
     ),
     ("calls/transpose.py", NUMPY, _files("calls/transpose calls/whose_words requests/bad_arguments calls/names")),
     ("calls/view.py", NUMPY, _files("calls/transpose calls/whose_words requests/given_layouts requests/bad_arguments")),
-    ("calls/many.py", NUMPY, _files("calls/many running/same_kind calls/array")),
+    ("calls/many.py", NUMPY, _files("calls/many running/same_kind calls/array", GRAPHS_OF_ARRAYS)),
     ("requests/index_keys.py", NUMPY, _files("calls/array plans/plan_part plans/blocks traced/array_in_graphs")),
     ("codegen/*", ALL, _files("codegen/code kernels/code")),
     ("indices/*", ALL, (*DOORS, *INDICES, *_files("indices/traced_indices gpu/launches gpu/cupy_runtime"))),

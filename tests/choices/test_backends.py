@@ -167,6 +167,7 @@ def test_show_config_says_what_runs_and_why(capsys, fresh_selection):
     if backends.gpu_problem():
         assert found["backend"] == "numpy" and found["reason"] == backends.gpu_problem()
         assert printed.count(backends.gpu_problem()) == 1 and found["gpu_problem"] == backends.gpu_problem()
+    assert found["gpu"] == ("not available" if backends.gpu_problem() else "available")
     with pytest.raises(ValueError, match="^mode 'json' is not one of 'stdout', 'dicts'$"):
         gl.show_config("json")
 

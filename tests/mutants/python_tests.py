@@ -175,7 +175,7 @@ TESTS = (
     ("calls/view.py", NUMPY, _files("calls/transpose calls/whose_words requests/given_layouts requests/bad_arguments")),
     ("calls/many.py", NUMPY, _files("calls/many running/same_kind calls/array", GRAPHS_OF_ARRAYS)),
     ("requests/index_keys.py", NUMPY, _files("calls/array plans/plan_part plans/blocks traced/array_in_graphs")),
-    ("codegen/*", ALL, _files("codegen/code kernels/code")),
+    ("codegen/*", ALL, _files("codegen/code codegen/code_convert kernels/code")),
     ("indices/*", ALL, (*DOORS, *INDICES, *_files("indices/traced_indices gpu/launches gpu/cupy_runtime"))),
     (
         "plans/plan.py",
@@ -192,7 +192,11 @@ TESTS = (
     ),
     ("plans/stream.py", ALL, _files("plans/stream_arguments plans/stream gpu/lanes")),
     ("plans/plan_blocks.py", NUMPY, _files("plans/blocks moves/blocks")),
-    ("choices/explain.py", NUMPY, _files("choices/explain cli/commands")),
+    (
+        "choices/explain.py",
+        NUMPY,
+        _files("choices/explain cli/commands pictures/plan_picture requests/arithmetic calls/many"),
+    ),
     (
         "files/*",
         NUMPY,

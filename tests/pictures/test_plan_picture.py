@@ -76,6 +76,12 @@ def test_facts_are_those_of_explain(source, target):
     assert figure.facts[0] == f"reads {plan.bytes_read} bytes, writes {plan.bytes_written} bytes"
     for fact in figure.facts[1:]:
         assert fact in explained or "the largest of" in fact, fact
+    if len(plan.pieces) > 1 and plan.move.place_count:
+        share = f"{plan.pieces[0].move.bytes_written / plan.bytes_written:.1%}"
+        assert (
+            f"the launch is that of the largest of {len(plan.pieces)} pieces, {share} of the bytes written"
+            in figure.facts
+        )
     assert ("sectors of 32 bytes" in explained) == any("sectors of 32 bytes" in fact for fact in figure.facts)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.running.kept import Kept
-from gpulayout.running.running import kept_calls, latest
+from gpulayout.running.running import MOST_LATEST, kept_calls, latest
 from tests.support.kept import forget_transfers
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -170,3 +170,26 @@ def test_a_target_that_is_an_array_is_an_error_that_says_so_for_traced_arrays_to
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match="arrays come before shapes"):
         torch.func.vmap(lambda row: gl.relayout(row, "f32[3]", np.zeros(3)))(torch.zeros(2, 3))
+
+
+def test_a_full_table_of_latest_calls_keeps_them_while_no_other_comes(plans_anew):
+    """Two sizes take turns: each of them is one of the latest, and none is forgotten for it."""
+    for number in range(2 * MOST_LATEST):
+        latest.pop(next(iter(latest)), None) if len(latest) == MOST_LATEST else None
+        latest[number,] = None
+    small = MATRIX[:, :2]
+    latest.pop(next(iter(latest)))
+    for _ in range(4):
+        assert gl.transpose(MATRIX, "h w -> w h").tolist() == MATRIX.T.tolist()
+        assert gl.transpose(small, "h w -> w h").tolist() == small.T.tolist()
+    assert len(latest) == MOST_LATEST
+    gl.pack(MATRIX, "{0,1}")
+    gl.pack(MATRIX, "{0,1}")
+    assert len(latest) == 1
+
+
+def test_numbers_in_keys_are_counted():
+    kept = Kept()
+    for number in range(100):
+        kept.keep(("pack", ("scale", bytes([number]) * (1 << 20))), number)
+    assert 0 < len(kept.keys()) <= Kept.MOST_BYTES >> 21

@@ -80,14 +80,15 @@ def shapes_of_move(
     """The source and the target of a call on an `Array` of the shape `own`: (array, target), or with a source too."""
     own, wanted = sides_of(own, source, target)
     key: tuple[object, ...] | None = (own, wanted) if type(wanted) in KEY_TYPES else None
-    if key is not None and options:
-        key = with_values(key, options)
-    shape = None if key is None else _targets.get(key)
+    if key is not None and options:  # of which the type counts, and what is asked for, but no number
+        key = with_values(key, {"dtype": options.get("dtype")})
+        key = key and (*key, *[(name, value is None or value is False) for name, value in options.items()])
+    shape = None if key is None else kept_targets.get(key)
     if shape is None:
         shape = as_target(wanted, own, asked=Asked(options))
         if key is not None:
-            _targets.keep(key, shape)
+            kept_targets.keep(key, shape)
     return own, shape
 
 
-_targets: Kept[Shape] = Kept()  # to read a layout takes longer than to pack a small array
+kept_targets: Kept[Shape] = Kept()  # to read a layout takes longer than to pack a small array

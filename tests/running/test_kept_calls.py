@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.running.array_calls import kept_targets
 from gpulayout.running.kept import Kept
 from gpulayout.running.running import MOST_LATEST, kept_calls, latest
 from tests.support.kept import forget_transfers
@@ -193,3 +194,12 @@ def test_numbers_in_keys_are_counted():
     for number in range(100):
         kept.keep(("pack", ("scale", bytes([number]) * (1 << 20))), number)
     assert 0 < len(kept.keys()) <= Kept.MOST_BYTES >> 21
+
+
+def test_targets_of_an_array_do_not_depend_on_numbers(plans_anew):
+    array = gl.asarray(MATRIX)
+    for scale in range(2, 12):
+        assert array.to("F", scale=scale).buffer.tolist() == (scale * MATRIX.T).reshape(-1).tolist()
+        assert array.to("F", scale=[scale], dtype="f64").shape == gl.parse_shape("f64[2,3]{0,1}")
+        assert array.to("F", scale=None) == array
+    assert len(kept_targets.keys()) == 3

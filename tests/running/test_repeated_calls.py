@@ -366,10 +366,14 @@ def test_tensors_without_memory_of_their_own_are_traced(tensor_call, torch):
         tensor_call(negative)
 
 
-def test_a_resized_storage_is_refused(tensor_call, torch):
+@pytest.mark.parametrize("nbytes", [8, 119])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_resized_storage_is_refused(tensor_call, torch, turned, nbytes):
     source = torch.arange(30.0).reshape(SHAPE)
-    source.untyped_storage().resize_(8)
-    with pytest.raises(BufferError, match="storage"):
+    if turned:
+        source = torch.arange(30.0).reshape(SHAPE[::-1]).t()
+    source.untyped_storage().resize_(nbytes)
+    with pytest.raises(BufferError, match=f"has a storage of {nbytes} bytes, but its shape and strides need 120"):
         tensor_call(source)
 
 

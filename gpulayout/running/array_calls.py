@@ -19,7 +19,8 @@ from gpulayout.requests.arithmetic import Asked
 from gpulayout.requests.shape_arguments import as_target, check_is_layout, check_planned, own_shape, sides_of
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.running import run
-from gpulayout.traced.array_graphs import is_same_in_graph, own_in_graph, plan_in_graph, relayout_in_graph
+from gpulayout.traced.array_graphs import is_same_in_graph, moved_in_graph, own_in_graph, plan_in_graph, relayout_call
+from gpulayout.traced.traced import between_graphs
 
 
 def unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: Mapping[str, Any]) -> Any:
@@ -40,8 +41,11 @@ def relayout_array(
 ) -> Any:
     """`relayout` of an `Array`: another one, or `out` if that is one."""
     if is_compiling():
-        anew = functools.partial(relayout_array, array, source, target, out, options, max_bytes)
-        return relayout_in_graph(array, source, target, out, options, anew, max_bytes)
+        call, text, reason = relayout_call(array, source, target, out, options, max_bytes)
+        if reason:
+            anew = functools.partial(relayout_array, array, source, target, out, options, max_bytes)
+            return between_graphs(reason, anew)
+        return moved_in_graph(array, call, text, out)
     own, shape = shapes_of_move(array.shape, source, target, options)
     if is_moved_as_it_lies(array, out, max_bytes):
         return array.holding(run("pack", array.buffer, None, shape, None, options), shape)

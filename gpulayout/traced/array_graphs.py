@@ -28,20 +28,6 @@ from gpulayout.traced.traced import between_graphs, options_of_plan, traced, unt
 Sizes = tuple[int, ...]
 
 
-def relayout_in_graph(
-    array: Pair,
-    source: TargetLike | None,
-    target: TargetLike | None,
-    out: Any,
-    options: Mapping[str, Any],
-    anew: Callable[[], Any],
-    max_bytes: Any = None,
-) -> Any:
-    """`relayout` of an array: another one, or `out`."""
-    call, text, reason = relayout_call(array, source, target, out, options, max_bytes)
-    return between_graphs(reason, anew) if reason else _moved_array(array, call, text, out)
-
-
 def relayout_call(
     array: ShapedBuffer[Any],
     source: TargetLike | None,
@@ -70,7 +56,7 @@ def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, anew: Callab
     if not is_flat(array.buffer):
         call = Call("pack", None, text, {}, options_of_plan(plan), max_bytes)
     reason = _move_refusal(array, call, text, out)
-    return between_graphs(reason, anew) if reason else _moved_array(array, call, text, out)
+    return between_graphs(reason, anew) if reason else moved_in_graph(array, call, text, out)
 
 
 def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> str:
@@ -79,7 +65,8 @@ def _move_refusal(array: ShapedBuffer[Any], call: Call, text: str, out: Any) -> 
     return attempt("_check_out", plain(out.shape_or_text), text)[1] or untraceable(call, array.buffer, out.buffer)
 
 
-def _moved_array(array: Pair, call: Call, text: str, out: Any) -> Any:
+def moved_in_graph(array: Pair, call: Call, text: str, out: Any) -> Any:
+    """Another array of the shape that the text says, or `out`, after a call on the buffer."""
     if not isinstance(out, ShapedBuffer):
         return array.holding(traced(call, array.buffer, out), text)
     traced(call, array.buffer, out.buffer)

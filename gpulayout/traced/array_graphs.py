@@ -7,6 +7,7 @@ Shapes travel as text here.  Dynamo takes the text that one function of constant
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,7 +88,7 @@ def _own_shape(kept: Shape | str, claimed: TargetLike | None, role: str) -> Shap
 
 def shape_in_graph(tensor: Any, shape: TargetLike | None, anew: Callable[[], Any]) -> str:
     """The text of the shape of a tensor that is a buffer of it, or that lies so; `anew` raises the errors."""
-    sizes, steps = tuple([int(size) for size in tensor.shape]), tuple([int(step) for step in tensor.stride()])
+    sizes, steps = _fixed(tensor.shape), _fixed(tensor.stride())
     if shape is None:
         text, reason = attempt("_text_as_it_lies", tensor.dtype, sizes, steps)
     else:
@@ -96,9 +97,14 @@ def shape_in_graph(tensor: Any, shape: TargetLike | None, anew: Callable[[], Any
     return made
 
 
+def _fixed(sizes: Any) -> Sizes:
+    """Sizes that a compiler left open, as constants of the graph."""
+    return tuple([operator.index(size) for size in sizes])
+
+
 def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) -> tuple[Any, str]:
     """A tensor packed in a layout, and the text of its shape; `anew` makes both from memory."""
-    text, reason = attempt("_packed_text", tensor.dtype, tuple([int(size) for size in tensor.shape]), plain(layout))
+    text, reason = attempt("_packed_text", tensor.dtype, _fixed(tensor.shape), plain(layout))
     if not reason:
         call = Call("pack", None, text)
         reason = untraceable(call, tensor, None)

@@ -339,6 +339,22 @@ def test_torch_compiles_again_only_for_another_shape():
         assert torch.equal(moved.buffer, matrix.t().reshape(-1)) and len(compiled) == expected
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("layout", [None, "{1,0:T(2,2)}"])
+def test_arrays_of_several_sizes_are_made_in_whole_graphs(layout, dynamic):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch._dynamo").reset()
+
+    def function(x):
+        return (gl.asarray(x, layout) if layout else gl.Array(x, "{1,0}")).to("{0,1}").buffer
+
+    compiled = torch.compile(function, backend="eager", fullgraph=True, dynamic=dynamic)
+    for rows in (4, 4, 6, 7):  # torch leaves the size open from the second one on, or at once
+        matrix = torch.arange(rows * 6.0).reshape(rows, 6)
+        assert torch.equal(compiled(matrix), matrix.t().reshape(-1))
+    torch._dynamo.reset()
+
+
 def test_torch_exports_functions_of_one():
     class Head(torch.nn.Module):
         def forward(self, array):

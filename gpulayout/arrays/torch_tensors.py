@@ -297,7 +297,9 @@ def _has_tangent(torch: Any, tensor: Any) -> bool:
 
 def _check_held(storage: Any, array: np.ndarray[Any, Any], address: int, role: str) -> None:
     """BufferError unless all of an array is in the storage that keeps its memory."""
-    first, (_, reach) = storage.data_ptr(), span([*zip(array.shape, array.strides)], array.itemsize)
+    first, reach = storage.data_ptr(), array.nbytes
+    if not array.flags.c_contiguous:  # else its size says the same, in a tenth of the time
+        reach = span([*zip(array.shape, array.strides)], array.itemsize)[1]
     if not first <= address <= first + storage.nbytes() - reach:
         raise BufferError(f"{role} was given other memory by another thread while it was opened")
 

@@ -47,7 +47,7 @@ def relayout_array(
             return between_graphs(reason, anew)
         return moved_in_graph(array, call, text, out)
     own, shape = shapes_of_move(array.shape, source, target, options)
-    if is_moved_as_it_lies(array, out, max_bytes):
+    if may_be_packed(array, out, max_bytes):
         return array.holding(run("pack", array.buffer, None, shape, None, options), shape)
     moved = run("relayout", array.buffer, own, shape, buffer_to_write(out, shape), options, max_bytes=max_bytes)
     return out if isinstance(out, ShapedBuffer) else array.holding(moved, shape)
@@ -67,14 +67,14 @@ def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | N
     if is_compiling():
         return plan_in_graph(plan, array, out, max_bytes, functools.partial(plan, array, out=out, max_bytes=max_bytes))
     check_planned(array.shape, plan.source)
-    if is_moved_as_it_lies(array, out, max_bytes) and plan.change is None:
+    if may_be_packed(array, out, max_bytes) and plan.change is None:
         return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
     moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)
     return out if isinstance(out, ShapedBuffer) else array.holding(moved, plan.target)
 
 
-def is_moved_as_it_lies(array: ShapedBuffer[Any], out: Any, max_bytes: ByteCount | None) -> bool:
-    """True for an N-d array that may be packed: then its strides may be out of reach, as in a traced function."""
+def may_be_packed(array: ShapedBuffer[Any], out: Any, max_bytes: ByteCount | None) -> bool:
+    """True for an N-d array, unless a call says where to write: `pack` takes it with strides out of reach too."""
     return out is max_bytes is None and not is_flat(array.buffer)
 
 

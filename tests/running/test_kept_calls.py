@@ -175,11 +175,8 @@ def test_a_target_that_is_an_array_is_an_error_that_says_so_for_traced_arrays_to
 
 def test_a_full_table_of_latest_calls_keeps_them_while_no_other_comes(plans_anew):
     """Two sizes take turns: each of them is one of the latest, and none is forgotten for it."""
-    for number in range(2 * MOST_LATEST):
-        latest.pop(next(iter(latest)), None) if len(latest) == MOST_LATEST else None
-        latest[number,] = None
+    latest.update({(number,): None for number in range(MOST_LATEST - 1)})
     small = MATRIX[:, :2]
-    latest.pop(next(iter(latest)))
     for _ in range(4):
         assert gl.transpose(MATRIX, "h w -> w h").tolist() == MATRIX.T.tolist()
         assert gl.transpose(small, "h w -> w h").tolist() == small.T.tolist()

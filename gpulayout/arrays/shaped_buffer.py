@@ -5,13 +5,15 @@ And what JAX and PyTorch get to know of it: to them it is a pytree.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.graph_constants import constant_in_graphs
+from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
+from gpulayout.layout.plain import from_plain, plain
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, parse_shape
 
@@ -45,10 +47,25 @@ class ShapedBuffer(Generic[Memory]):
         return made
 
     @property
-    def shape(self) -> Shape:
-        """Element type, dimensions and layout."""
+    def layout_shape(self) -> Shape:
+        """Element type, dimensions and layout: what other calls take as the shape of the buffer."""
         kept = self.shape_or_text
         return _shape(kept) if isinstance(kept, str) else kept
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The logical sizes, as arrays of NumPy have them; `layout_shape` says the layout too."""
+        return _sizes(plain(self.shape_or_text)) if is_compiling() else self.layout_shape.dimensions
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has, without padding."""
+        return math.prod(self.shape)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a gl.Array cannot be changed: make another one, gl.Array(buffer, shape)")
@@ -62,17 +79,22 @@ def _shape(text: str) -> Shape:
     return as_shape(text)
 
 
+@constant_in_graphs
+def _sizes(kept: Any) -> tuple[int, ...]:
+    return as_shape(from_plain(kept)).dimensions
+
+
 def shape_in(value: Any) -> Any:
     """The shape of an array where a shape was asked for; any other value as it is."""
-    return value.shape if isinstance(value, ShapedBuffer) else value
+    return value.layout_shape if isinstance(value, ShapedBuffer) else value
 
 
 def buffer_to_write(out: Any, target: Shape) -> Any:
     """The buffer of an array that is given as `out`; LayoutError unless it has the shape of the result."""
     if not isinstance(out, ShapedBuffer):
         return out
-    if out.shape != target:
-        raise LayoutError(f"out is a gl.Array of {out.shape}, but the result is {target}")
+    if out.layout_shape != target:
+        raise LayoutError(f"out is a gl.Array of {out.layout_shape}, but the result is {target}")
     return out.buffer
 
 
@@ -101,9 +123,9 @@ def _with_jax(kind: Kind) -> bool:
     key = trees.GetAttrKey("buffer")
     trees.register_pytree_with_keys(
         kind,
-        lambda array: (((key, array.buffer),), array.shape),
+        lambda array: (((key, array.buffer),), array.layout_shape),
         lambda shape, leaves: kind.holding(leaves[0], shape),
-        lambda array: ((array.buffer,), array.shape),
+        lambda array: ((array.buffer,), array.layout_shape),
     )
     return True
 
@@ -116,12 +138,12 @@ def _with_torch(kind: Kind) -> bool:
     key = trees.GetAttrKey("buffer")
     trees.register_pytree_node(
         kind,
-        lambda array: ([array.buffer], array.shape),
+        lambda array: ([array.buffer], array.layout_shape),
         lambda leaves, shape: kind.holding(next(iter(leaves)), shape),
         serialized_type_name="gpulayout.Array",
         to_dumpable_context=str,
         from_dumpable_context=parse_shape,
-        flatten_with_keys_fn=lambda array: ([(key, array.buffer)], array.shape),
+        flatten_with_keys_fn=lambda array: ([(key, array.buffer)], array.layout_shape),
     )
     return True
 

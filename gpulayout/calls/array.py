@@ -36,11 +36,7 @@ from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch
 from gpulayout.requests.shape_arguments import as_target, given_shape
 from gpulayout.running.array_calls import is_laid_out, relayout_array
-from gpulayout.traced.array_graphs import (
-    length_in_graph,
-    packed_in_graph,
-    shape_in_graph,
-)
+from gpulayout.traced.array_graphs import packed_in_graph, shape_in_graph
 from gpulayout.traced.traced import between_graphs
 
 
@@ -64,8 +60,10 @@ class Array(ShapedBuffer[Memory]):
     ----------
     buffer : array
         The array that was given.
-    shape : Shape
-        Element type, dimensions and layout.
+    shape : tuple of int
+        The logical sizes, as arrays of other libraries have them.
+    layout_shape : Shape
+        Element type, dimensions and layout: the shape that calls take.
 
     Raises
     ------
@@ -130,12 +128,12 @@ class Array(ShapedBuffer[Memory]):
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's dtype of the elements, whatever library the buffer is of."""
-        return self.shape.dtype
+        return self.layout_shape.dtype
 
     @property
     def nbytes(self) -> int:
         """Bytes of the buffer that the shape takes, padding included."""
-        return self.shape.nbytes
+        return self.layout_shape.nbytes
 
     @property
     def device(self) -> Any:
@@ -152,7 +150,7 @@ class Array(ShapedBuffer[Memory]):
         Returns
         -------
         array
-            Of shape ``self.shape.dimensions``, of the library of the buffer.
+            Of shape ``self.shape``, of the library of the buffer.
 
         Raises
         ------
@@ -176,36 +174,37 @@ class Array(ShapedBuffer[Memory]):
             return self.buffer
         if is_compiling():
             return unpack(self)
-        if own_strides(self.shape) is not None:
+        if own_strides(self.layout_shape) is not None:
             try:
-                seen: Memory = view(buffer, self.shape)
+                seen: Memory = view(buffer, self.layout_shape)
                 return seen
             except (TracedArray, BufferError, LayoutError):  # tracers; gradients, read-only memory; gaps in JAX
                 pass
-        copied: Memory = unpack(buffer, self.shape)
+        copied: Memory = unpack(buffer, self.layout_shape)
         return copied
 
     @overload
-    def to(self: Pair, target: TargetLike, *, out: None = None, max_bytes: None = None) -> Pair: ...
+    def to(self: Pair, target: TargetLike, *, out: None = None) -> Pair: ...  # type: ignore[overload-overlap]
     @overload
     def to(
-        self, target: TargetLike, *,
+        self, target: TargetLike | None = None, *,
         out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
     ) -> Array[Any]: ...  # fmt: skip
     def to(
         self,
-        target: TargetLike,
+        target: TargetLike | None = None,
         *,
         out: Any = None,
         max_bytes: ByteCount | None = None,
         **options: Unpack[ArithmeticOptions],
     ) -> Any:
-        """Copy the array into another layout, as `relayout` does.
+        """Copy the array into another layout or element type, as `relayout` does.
 
         Parameters
         ----------
-        target : Shape, Layout or str
-            The shape of the result, or only its layout, such as ``"{0,1}"``, ``"F"`` or ``"h w c -> c h w"``.
+        target : Shape, Layout or str, optional
+            The shape of the result, or only its layout, such as ``"{0,1}"``, ``"F"`` or ``"h w c -> c h w"``.  By
+            default the layout stays, and `dtype` or another keyword of `ArithmeticOptions` says what changes.
         out : array or Array, optional
             A buffer to write to; or an `Array` of the target's shape.
         max_bytes, **options
@@ -228,6 +227,8 @@ class Array(ShapedBuffer[Memory]):
         >>> import gpulayout as gl
         >>> gl.asarray(np.eye(2)).to("{1,0:T(2,2)}", dtype="u8").buffer
         array([1, 0, 0, 1], dtype=uint8)
+        >>> gl.asarray(np.eye(2), "{0,1:T(2,2)}").to(dtype="f16")
+        Array('f16[2,2]{0,1:T(2,2)}', 8 bytes, numpy.ndarray on cpu)
         """
         if is_laid_out(self, target, options) and out is None:
             return self
@@ -268,11 +269,10 @@ class Array(ShapedBuffer[Memory]):
         raise refusal(other)
 
     def __len__(self) -> int:
-        if is_compiling():
-            return length_in_graph(self)
-        if not self.shape.rank:
-            raise TypeError(f"len() of a gl.Array of {self.shape}, which has no dimensions")
-        return self.shape.bounds[0]
+        sizes = self.shape
+        if not sizes:
+            raise TypeError("len() of a gl.Array without dimensions")
+        return sizes[0]
 
     def __iter__(self) -> Iterator[Any]:
         """The parts along the first axis, as of an N-d array."""
@@ -301,11 +301,11 @@ class Array(ShapedBuffer[Memory]):
             raise BufferError(
                 "array holds a tensor that requires a gradient, and NumPy follows none: pass array.logical().detach()"
             ) from None
-        held = self if memory is self.buffer else Array.holding(memory, self.shape)
+        held = self if memory is self.buffer else Array.holding(memory, self.layout_shape)
         elements = held.logical()
-        is_new = is_flat(held.buffer) and own_strides(self.shape) is None
+        is_new = is_flat(held.buffer) and own_strides(self.layout_shape) is None
         if is_new and copy is False:
-            raise ValueError(f"{self.shape} needs a copy: no strides say where its elements lie")
+            raise ValueError(f"{self.layout_shape} needs a copy: no strides say where its elements lie")
         return np.array(elements, dtype, copy=None if is_new else copy)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -353,11 +353,12 @@ class Array(ShapedBuffer[Memory]):
         module = kind.__module__.partition(".")[0]
         name = kind.__name__ if module == "builtins" else f"{module}.{kind.__name__}"
         device = getattr(self.buffer, "device", None)
-        return f"Array({str(self.shape)!r}, {counted(self.nbytes, 'byte')}, {name}{f' on {device}' if device else ''})"
+        where = f"{name} on {device}" if device else name
+        return f"Array({str(self.layout_shape)!r}, {counted(self.nbytes, 'byte')}, {where})"
 
     def _repr_svg_(self) -> str:
         """What a notebook shows: the picture of the layout."""
-        return self.shape.draw().svg
+        return self.layout_shape.draw().svg
 
     def __copy__(self: Pair) -> Pair:
         return self  # both are frozen
@@ -366,8 +367,8 @@ class Array(ShapedBuffer[Memory]):
         """The buffer and its shape.  Pickles of NumPy keep few orders and no gaps, so N-d arrays become flat."""
         buffer: Any = self.buffer
         if not is_flat(buffer) and not is_torch(buffer):
-            buffer = pack(buffer, self.shape)
-        return Array, (buffer, str(self.shape))
+            buffer = pack(buffer, self.layout_shape)
+        return Array, (buffer, str(self.layout_shape))
 
 
 @overload
@@ -441,7 +442,7 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
 
 def _packed(array: Any, layout: TargetLike) -> tuple[Any, str]:
     packed = asarray(array, layout)
-    return packed.buffer, str(packed.shape)
+    return packed.buffer, str(packed.layout_shape)
 
 
 def _shape_as_it_lies(array: Any) -> Shape:

@@ -31,10 +31,10 @@ from gpulayout.requests.index_keys import Part, parts_of
 def elements_at(array: Any, key: Any) -> Any:
     """`array[key]` of an `Array`."""
     key = key if type(key) is tuple else (key,)
-    parts = _plain_parts(key, plain(array.shape_or_text)) if is_compiling() else parts_of(key, array.shape)
+    parts = _plain_parts(key, plain(array.shape_or_text)) if is_compiling() else parts_of(key, array.layout_shape)
     if is_compiling() or not is_flat(array.buffer):
         return _sliced(array.logical(), parts)
-    shape: Shape = array.shape
+    shape: Shape = array.layout_shape
     is_one = all(type(part) is int for part in parts)
     if is_one and not shape.is_packed:
         return _taken(array.buffer, stride_table(shape).linear_of(parts))
@@ -148,7 +148,7 @@ def host_buffer(array: ShapedBuffer[Any]) -> HostArray:
     TypeError for a buffer on a GPU.
     """
     backend, memory = host_memory(array)
-    shape = array.shape
+    shape = array.layout_shape
     flat: HostArray = flat_buffer(backend, memory, shape, "buffer")
     return pack(memory, shape) if flat.size < shape.buffer_length else flat[: shape.buffer_length]
 
@@ -182,11 +182,11 @@ def _equal(one: ShapedBuffer[Any], other: ShapedBuffer[Any]) -> bool:
     arrays.check_same_device(backend, a, other_backend, b, ("the left gl.Array", "the right one"))
     # A cast reads the bits that count: a code of s4 has 4 of them, also in a byte of torch.  And CuPy holds the types
     # that NumPy lacks as integers, in which -0.0 and nan compare otherwise.
-    kind = one.shape.element_type
+    kind = one.layout_shape.element_type
     is_cast = kind.is_extended or kind.bits < 8
     options: Any = {"dtype": "s8" if kind.is_integral else "f32"} if is_cast else {}
     with backend.on_device_of(a):
-        return bool((_unpacked(a, one.shape, options) == _unpacked(b, other.shape, options)).all())
+        return bool((_unpacked(a, one.layout_shape, options) == _unpacked(b, other.layout_shape, options)).all())
 
 
 def _memory(array: ShapedBuffer[Any], role: str) -> Any:
@@ -203,7 +203,7 @@ def refusal(other: object) -> TypeError:
     """The error of `==` beside what is no `Array`: one bool may be meant, and a bool for each element."""
     named = type_text(other)
     if isinstance(other, (str, Shape, Layout)):
-        shape = "str(array.shape)" if isinstance(other, str) else "array.shape"
+        shape = "str(array.layout_shape)" if isinstance(other, str) else "array.layout_shape"
         instead = f"write {shape}{'.layout' if isinstance(other, Layout) else ''} == other"
     elif isinstance(other, (list, tuple)):
         instead = "write numpy.array_equal(array, other)"
@@ -216,7 +216,7 @@ def refusal(other: object) -> TypeError:
             f"write array == gl.asarray({memory}) for one bool, array.logical() == {memory} for one of each element"
         )
     else:
-        instead = "compare its elements, array.logical(), or its shape, array.shape"
+        instead = "compare its elements, array.logical(), or its shape, array.layout_shape"
     return TypeError(f"a gl.Array compares with another gl.Array, not with {named}: {instead}")
 
 

@@ -169,7 +169,7 @@ def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOption
         try:
             if len(job) not in (2, 3):
                 raise TypeError(f"a job with a gl.Array has {counted(len(job), 'part')}: it must be (array, target)")
-            source, target = shapes_of_move(job[0].shape, job[1], job[2] if len(job) == 3 else None, options)
+            source, target = shapes_of_move(job[0].layout_shape, job[1], job[2] if len(job) == 3 else None, options)
             plain[number] = job[0].buffer, source, target
             targets[number], written[number] = target, buffer_to_write(outs[number], target)
         except Exception as error:  # keep the type that `relayout` raises

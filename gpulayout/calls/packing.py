@@ -218,7 +218,7 @@ def shape_of(array: AnyArray) -> Shape:
             "gl.Shape(array.dtype, array.shape) for a row-major array of its size"
         )
     if isinstance(array, ShapedBuffer):
-        return array.shape
+        return array.layout_shape
     library = library_of(array)
     return _shape_of(array) if library is None else library.disable_compiler(_shape_of)(library.described(array))
 

@@ -15,7 +15,7 @@ from gpulayout.running.running import run
 
 @overload
 def relayout(
-    buffer: Pair, source: TargetLike, target: TargetLike | None = None, *,
+    buffer: Pair, source: TargetLike | None = None, target: TargetLike | None = None, *,
     out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
 ) -> Pair: ...  # fmt: skip
 @overload
@@ -55,7 +55,7 @@ def relayout(
         1-D contiguous array of `source.buffer_length` elements or more; or an N-d array that lies in memory as `source`
         says, such as a Fortran-ordered one for ``{0,1}``.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or
         ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.  An `Array` needs no source:
-        ``relayout(array, target)``.
+        ``relayout(array, target)``, and no target to change only its elements: ``relayout(array, dtype="f16")``.
     source : Shape, Layout or str
         The buffer's shape, or its text; or, for an N-d array, only its layout, in every form that a target takes.  The
         library cannot detect a wrong layout.

@@ -95,7 +95,7 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
     if isinstance(buffer, ShapedBuffer):
         if is_pattern:
             return view(view(buffer), shape, **sizes)
-        buffer, shape = buffer.buffer, own_shape(buffer.shape, shape or None, "shape")
+        buffer, shape = buffer.buffer, own_shape(buffer.layout_shape, shape or None, "shape")
     if sizes and not is_pattern:
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
     placed = None if is_pattern else _placed(given_shape(shape, buffer, "shape"))

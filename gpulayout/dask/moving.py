@@ -208,7 +208,7 @@ def unpack(
            [1, 3, 5]])
     """
     if isinstance(buffer, ShapedBuffer):
-        shape = own_shape(buffer.shape, shape, "shape")
+        shape = own_shape(buffer.layout_shape, shape, "shape")
         buffer = _chunks_of(buffer, chunk_size)
     if shape is None:
         raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
@@ -303,7 +303,7 @@ def relayout(
     array([0, 3, 1, 4, 2, 5])
     """
     if isinstance(buffer, ShapedBuffer):
-        source, target = sides_of(buffer.shape, source, target)
+        source, target = sides_of(buffer.layout_shape, source, target, options)
         buffer = _chunks_of(buffer, chunk_size)
     if source is None or target is None:
         missing = "source" if source is None else "target"
@@ -355,7 +355,7 @@ def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementCha
 
 def _chunks_of(array: ShapedBuffer[Any], chunk_size: ByteCount | None) -> da.Array:
     """The buffer of an array in memory as a Dask array, in slabs where these are small enough."""
-    slabs = slabs_of_size(array.shape, limit_of(chunk_size))
+    slabs = slabs_of_size(array.layout_shape, limit_of(chunk_size))
     return cast(da.Array, untyped.from_array(host_buffer(array), chunks=(slabs.lengths,)))
 
 

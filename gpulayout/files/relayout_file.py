@@ -321,7 +321,7 @@ def _relayout_array(
     new_file = _path("out", out)
     folder = None if scratch is None else _path("scratch", scratch)
     if array is not None:
-        shape: Shape | None = own_shape(array.shape, source, "source")
+        shape: Shape | None = own_shape(array.layout_shape, source, "source")
     else:
         shape = None if source is None else as_shape(source, "source")
     check_output(new_file, source_file, overwrite=overwrite)
@@ -334,7 +334,7 @@ def _relayout_array(
 
 
 def _in_memory(array: Any) -> nullcontext[Elements]:
-    return nullcontext(Elements(buffer_header("the gl.Array", array.shape), 0, None, host_bytes(array)))
+    return nullcontext(Elements(buffer_header("the gl.Array", array.layout_shape), 0, None, host_bytes(array)))
 
 
 def _path(role: str, path: str | os.PathLike[str]) -> Path:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from gpulayout.layout.checks import are_sizes, shown, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
@@ -280,12 +280,17 @@ def as_shape(value: Shape | str, role: str = "shape") -> Shape:
 def _hint(value: object) -> str:
     """What to write instead of a value that is not a shape, or nothing."""
     if isinstance(value, (tuple, list)) and are_sizes(value):
-        return f": write gl.Shape('f32', {shown(value)}) or its text"
+        return sizes_hint(value)
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     if hasattr(value, "__dlpack__"):
         return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
     return ""
+
+
+def sizes_hint(sizes: Sequence[Any], element_type: str = "f32") -> str:
+    """What to write instead of sizes where a shape is meant, such as the `shape` of an array."""
+    return f": write gl.Shape('{element_type}', {shown(sizes)}) or its text; that of a gl.Array is array.layout_shape"
 
 
 def is_only_layout(value: object) -> bool:
@@ -307,4 +312,4 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
         return parse_any_shape(value)
     if isinstance(value, AnyShape):
         return value
-    raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
+    raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}{_hint(value)}")

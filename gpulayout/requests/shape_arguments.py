@@ -15,7 +15,7 @@ shape of a buffer that is given is a whole shape, a layout for an array that kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import NamedAxis, Pattern, read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_of
-from gpulayout.layout.text import as_shape, is_only_layout, parsed_layout
+from gpulayout.layout.text import as_shape, is_only_layout, parsed_layout, sizes_hint
 from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_storable
 from gpulayout.requests.arithmetic import Asked
@@ -146,14 +146,21 @@ def check_is_layout(target: object, shape: Shape) -> None:
     name = (target if isinstance(target, str) else value_text(target)).removeprefix("torch.")
     kind = type(target).__name__
     if name.partition(":")[0] in ("cpu", "cuda", "gpu", "meta") or kind == "device":
-        what, instead = "a device", "gl.Array(array.buffer.to(device), array.shape)"
+        what, instead = "a device", "gl.Array(array.buffer.to(device), array.layout_shape)"
     elif name in ElementType.__members__.values() or isinstance(target, (np.dtype, type)) or kind == "dtype":
-        what, instead = "an element type", "to(layout, dtype=...)"
+        what, instead = "an element type", f"to(dtype='{_type_name(target)}')"
     else:
         return
     raise TypeError(
         f"target {value_text(str(target))} is {what}, and to() changes the layout of {shape}: write {instead}"
     )
+
+
+def _type_name(kind: Any) -> str:
+    try:
+        return ElementType.of(kind).value
+    except TypeError:  # one that XLA lacks
+        return "f32"
 
 
 def _hint(value: object, like: Shape) -> str:
@@ -162,7 +169,7 @@ def _hint(value: object, like: Shape) -> str:
         if sorted(value) == list(range(like.rank)):
             return f": write gl.Layout({checks.shown(value)})"
         if tuple(value) == like.dimensions:
-            return f": write gl.Shape('{like.element_type}', {checks.shown(value)}) or its text"
+            return sizes_hint(value, like.element_type)
     if hasattr(value, "__dlpack__"):
         return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
     if type(value).__name__ == "memory_format":
@@ -247,10 +254,20 @@ def check_planned(shape: Shape, source: Shape) -> None:
         raise LayoutError(f"buffer is a gl.Array of {shape}, but the plan moves {source}")
 
 
-def sides_of(own: Shape, source: TargetLike | None, target: TargetLike | None) -> tuple[Shape, TargetLike]:
-    """The source and the target of a move: (array, target), or (array, source, target) with the array's own shape."""
+def sides_of(
+    own: Shape, source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
+) -> tuple[Shape, TargetLike]:
+    """The source and the target of a move: (array, target), or (array, source, target) with the array's own shape.
+
+    A call that only changes elements, such as (array, dtype="f16"), keeps the layout.
+    """
     if target is None:
         source, target = None, source
     if target is None:
-        raise TypeError("target is missing: write the layout that the gl.Array gets, such as '{0,1}'")
+        asked = Asked(options)
+        if not asked:
+            raise TypeError(
+                "target is missing: write the layout that the gl.Array gets, such as '{0,1}', or dtype= to keep its own"
+            )
+        target = own.with_element_type(asked.target_type(own.element_type))
     return own_shape(own, source, "source"), target

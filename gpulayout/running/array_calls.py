@@ -25,7 +25,7 @@ from gpulayout.traced.traced import between_graphs
 
 def unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: Mapping[str, Any]) -> Any:
     """`unpack` of an `Array`.  One that holds an N-d array is the logical array already."""
-    own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.shape, shape, "shape")
+    own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.layout_shape, shape, "shape")
     if is_flat(array.buffer):
         return run("unpack", array.buffer, own, None, out, options)
     return run("transpose", array.buffer, None, tuple(range(len(array.buffer.shape))), out, options)
@@ -46,19 +46,19 @@ def relayout_array(
             anew = functools.partial(relayout_array, array, source, target, out, options, max_bytes)
             return between_graphs(reason, anew)
         return moved_in_graph(array, call, text, out)
-    own, shape = shapes_of_move(array.shape, source, target, options)
+    own, shape = shapes_of_move(array.layout_shape, source, target, options)
     if may_be_packed(array, out, max_bytes):
         return array.holding(run("pack", array.buffer, None, shape, None, options), shape)
     moved = run("relayout", array.buffer, own, shape, buffer_to_write(out, shape), options, max_bytes=max_bytes)
     return out if isinstance(out, ShapedBuffer) else array.holding(moved, shape)
 
 
-def is_laid_out(array: ShapedBuffer[Any], target: TargetLike, options: Mapping[str, Any]) -> bool:
+def is_laid_out(array: ShapedBuffer[Any], target: TargetLike | None, options: Mapping[str, Any]) -> bool:
     """True if an array has the shape that a call asks for, and no element of it changes."""
     if is_compiling():
         return not options and is_same_in_graph(array, target)
-    check_is_layout(target, array.shape)
-    own, shape = shapes_of_move(array.shape, None, target, options)
+    check_is_layout(target, array.layout_shape)
+    own, shape = shapes_of_move(array.layout_shape, None, target, options)
     return own == shape and not (options and Asked(options).change(own, shape.element_type))
 
 
@@ -66,7 +66,7 @@ def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | N
     """The call of a plan for an `Array`: another one, or `out` if that is one."""
     if is_compiling():
         return plan_in_graph(plan, array, out, max_bytes, functools.partial(plan, array, out=out, max_bytes=max_bytes))
-    check_planned(array.shape, plan.source)
+    check_planned(array.layout_shape, plan.source)
     if may_be_packed(array, out, max_bytes) and plan.change is None:
         return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
     moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)
@@ -82,7 +82,7 @@ def shapes_of_move(
     own: Shape, source: TargetLike | None, target: TargetLike | None, options: Mapping[str, Any]
 ) -> tuple[Shape, Shape]:
     """The source and the target of a call on an `Array` of the shape `own`: (array, target), or with a source too."""
-    own, wanted = sides_of(own, source, target)
+    own, wanted = sides_of(own, source, target, options)
     key: tuple[object, ...] | None = (own, wanted) if type(wanted) in KEY_TYPES else None
     if key is not None and options:  # of which the type counts, and what is asked for, but no number
         key = with_values(key, {"dtype": options.get("dtype")})

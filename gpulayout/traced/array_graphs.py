@@ -39,7 +39,8 @@ def relayout_call(
 ) -> tuple[Any, str, str]:
     """The call that moves an array's buffer, the text of the result's shape, and why it is in no graph, or nothing."""
     kept = array.shape_or_text
-    text, reason = attempt("_target_text", plain(kept), plain(source), plain(target), options.get("dtype"))
+    given = tuple([name for name, value in options.items() if value is not None and value is not False])
+    text, reason = attempt("_target_text", plain(kept), plain(source), plain(target), options.get("dtype"), given)
     if reason:
         return None, "", reason
     call = Call("pack", None, text, {}, options, max_bytes)
@@ -114,18 +115,9 @@ def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) ->
     return made
 
 
-def is_same_in_graph(array: ShapedBuffer[Any], target: TargetLike) -> bool:
+def is_same_in_graph(array: ShapedBuffer[Any], target: TargetLike | None) -> bool:
     """True if a target is the shape that an array has; False for what is no target of it."""
     return _is_same(plain(array.shape_or_text), plain(target))
-
-
-def length_in_graph(array: ShapedBuffer[Any]) -> int:
-    """The size of the first dimension."""
-    kept = plain(array.shape_or_text)
-    length = _length(kept)
-    if length < 0:
-        raise TypeError("len() of a gl.Array without dimensions")
-    return length
 
 
 # ---- functions of constants ------------------------------------------------------------------------------------------
@@ -134,11 +126,6 @@ def length_in_graph(array: ShapedBuffer[Any]) -> int:
 def _whole(kept: Any) -> Shape:
     """The shape of an array, from its text or its tuples."""
     return as_shape(from_plain(kept))
-
-
-@constant_in_graphs
-def _length(kept: Any) -> int:
-    return (*_whole(kept).bounds, -1)[0]
 
 
 @constant_in_graphs
@@ -151,9 +138,10 @@ def _is_same(kept: Any, target: Any) -> bool:
 
 
 @refusing_in_graphs
-def _target_text(kept: Any, source: Any, target: Any, dtype: Any) -> str:
-    shape, wanted = sides_of(_whole(kept), from_plain(source), from_plain(target))
-    return str(as_target(wanted, shape, asked=Asked({"dtype": dtype})))
+def _target_text(kept: Any, source: Any, target: Any, dtype: Any, given: tuple[str, ...]) -> str:
+    options = {**dict.fromkeys(given, True), "dtype": dtype}  # which parameters there are decides, and no number
+    shape, wanted = sides_of(_whole(kept), from_plain(source), from_plain(target), options)
+    return str(as_target(wanted, shape, asked=Asked(options)))
 
 
 @refusing_in_graphs

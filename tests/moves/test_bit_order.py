@@ -127,7 +127,7 @@ def test_an_array_changes_its_order():
     array = gl.Array(buffer_of(BIG), BIG)
     changed = array.to(LITTLE)
     assert changed.buffer.tolist() == buffer_of(LITTLE).tolist() and array.to(BIG) is array
-    assert array == changed and pickle.loads(pickle.dumps(array)).shape == BIG
+    assert array == changed and pickle.loads(pickle.dumps(array)).layout_shape == BIG
     for key in (np.s_[1, 3:7], np.s_[::-1, 2], np.s_[2, 5], np.s_[...]):
         assert array[key].view(np.uint8).tolist() == VALUES[key].tolist()
 

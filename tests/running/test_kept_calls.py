@@ -197,6 +197,6 @@ def test_targets_of_an_array_do_not_depend_on_numbers(plans_anew):
     array = gl.asarray(MATRIX)
     for scale in range(2, 12):
         assert array.to("F", scale=scale).buffer.tolist() == (scale * MATRIX.T).reshape(-1).tolist()
-        assert array.to("F", scale=[scale], dtype="f64").shape == gl.parse_shape("f64[2,3]{0,1}")
+        assert array.to("F", scale=[scale], dtype="f64").layout_shape == gl.parse_shape("f64[2,3]{0,1}")
         assert array.to("F", scale=None) == array
     assert len(kept_targets.keys()) == 3

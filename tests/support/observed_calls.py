@@ -197,7 +197,7 @@ def seen(value):
     if isinstance(value, torch.Tensor):
         return traced_calls.seen_tensor(value)
     if isinstance(value, gl.Array):
-        return f"Array {value.shape} of {seen(value.buffer)}"
+        return f"Array {value.layout_shape} of {seen(value.buffer)}"
     if isinstance(value, Producer):
         return f"{type(value).__name__} of {seen(value.array)}"
     if isinstance(value, (tuple, list)):

@@ -73,7 +73,7 @@ def described(value):
     if isinstance(value, Producer):
         return f"<{type(value).__name__} of {described(value.array)}>"
     if isinstance(value, gl.Array):
-        return f"<Array {value.shape} of {described(value.buffer)}>"
+        return f"<Array {value.layout_shape} of {described(value.buffer)}>"
     if type(value).__module__.startswith("jax"):
         return f"<jax {value.dtype} {list(value.shape)}>"
     if isinstance(value, (gl.Shape, gl.Layout)):

@@ -48,7 +48,7 @@ def test_every_law_holds_for_their_arrays(new):
             assert np.array_equal(values(moved.buffer), gl.pack(LOGICAL, target)) or moved is array
         assert array == gl.asarray(LOGICAL)  # of another library, on the same device
         assert pickle.loads(pickle.dumps(array)) == array
-        assert array == gl.Array(array.buffer, str(array.shape)) and array != gl.asarray(new(LOGICAL + 1))
+        assert array == gl.Array(array.buffer, str(array.layout_shape)) and array != gl.asarray(new(LOGICAL + 1))
         assert type(array.buffer).__name__ in repr(array) and "4." not in repr(array)
 
 
@@ -116,7 +116,7 @@ def test_every_index_of_every_type_of_torch(name, how):
         if how == "compiled":
             results = torch.compile(elements, fullgraph=True, backend="eager")(array)
         elif how == "mapped":
-            shape = array.shape
+            shape = array.layout_shape
             results = torch.func.vmap(lambda row, shape=shape: elements(gl.Array(row, shape)))(array.buffer[None])
             results = [result[0] for result in results]
         else:
@@ -148,7 +148,7 @@ def test_packed_elements_of_their_arrays(new):
 def test_nd_arrays_of_torch_keep_their_memory_format():
     images = torch.arange(48.0).reshape(2, 3, 2, 4).contiguous(memory_format=torch.channels_last)
     array = gl.asarray(images)
-    assert array.buffer is images and str(array.shape) == "f32[2,3,2,4]{1,3,2,0}" and array.logical() is images
+    assert array.buffer is images and str(array.layout_shape) == "f32[2,3,2,4]{1,3,2,0}" and array.logical() is images
     assert torch.equal(array.to("{3,2,1,0}").buffer, images.contiguous().reshape(-1))
     back = pickle.loads(pickle.dumps(array))
     assert back == array and back.buffer.stride() == images.stride()
@@ -180,7 +180,7 @@ def test_it_is_a_pytree_with_one_leaf(new):
         (pytree.tree_map, pytree.tree_flatten, lambda form, leaves: pytree.tree_unflatten(leaves, form)),
     ):
         twice = map_(lambda leaf: leaf * 2, {"w": array})["w"]
-        assert twice.shape is array.shape and np.array_equal(values(twice.logical()), LOGICAL * 2)
+        assert twice.layout_shape is array.layout_shape and np.array_equal(values(twice.logical()), LOGICAL * 2)
         leaves, form = flatten(array)
         assert len(leaves) == 1 and leaves[0] is array.buffer
         for leaf in (object(), None, 0):  # libraries put anything there
@@ -211,7 +211,7 @@ def test_functions_of_jax_take_and_return_one():
     for layout in LAYOUTS:
         array = gl.asarray(jnp.asarray(LOGICAL), layout)
         moved = jax.jit(lambda a: a.to("{0,1:T(4,2)}"))(array)
-        assert type(moved) is gl.Array and moved == array and str(moved.shape) == "f32[4,5]{0,1:T(4,2)}"
+        assert type(moved) is gl.Array and moved == array and str(moved.layout_shape) == "f32[4,5]{0,1:T(4,2)}"
         assert np.array_equal(jax.jit(lambda a: a.logical() * 2)(array), LOGICAL * 2)
         for key in KEYS:
             assert np.array_equal(jax.jit(lambda a: a[key])(array), LOGICAL[key])  # noqa: B023
@@ -223,7 +223,7 @@ def test_functions_of_jax_take_and_return_one():
         assert type(grad) is gl.Array and np.array_equal(grad.logical(), expected)
         many = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + 1]), array)
         assert np.array_equal(jax.vmap(lambda a: a.logical())(many), [LOGICAL, LOGICAL + 1])
-        assert jax.eval_shape(lambda a: a.to("C"), array).shape == gl.Shape("f32", (4, 5))
+        assert jax.eval_shape(lambda a: a.to("C"), array).layout_shape == gl.Shape("f32", (4, 5))
     with pytest.raises(TypeError, match="tracer"):
         jax.jit(lambda a: jnp.asarray(a == a))(array)
     with pytest.raises(TypeError, match="tracer"):
@@ -244,10 +244,10 @@ COMPILED = {
     "a new one of a shape": lambda a: gl.Array(a.to("{1,0}").buffer + 1, SHAPE).to("{0,1}"),
     "asarray": lambda a: gl.asarray(a.logical() + 1),
     "asarray, packed": lambda a: gl.asarray(a.logical() + 1, "{0,1:T(2,2)}"),
-    "the shape": lambda a: a.logical() * a.shape.rank + a.nbytes,
+    "the shape": lambda a: a.logical() * a.layout_shape.rank + a.nbytes,
     "a plan with arithmetic": lambda a: SCALED(a.to("{1,0}")),
     "a plan with arithmetic, as it lies": lambda a: SCALED(gl.asarray(a.logical().contiguous() + 1)),
-    "many": lambda a: gl.relayout_many([(a, "{0,1}"), (a, a.shape, "{1,0:T(2,4)}")], scale=2)[1],
+    "many": lambda a: gl.relayout_many([(a, "{0,1}"), (a, a.layout_shape, "{1,0:T(2,4)}")], scale=2)[1],
     "length": lambda a: a.logical() * len(a),
     "rows": lambda a: sum(row * number for number, row in enumerate(a)),
     "out": lambda a: a.to("{0,1}", out=gl.Array(torch.zeros(20), "f32[4,5]{0,1}")),
@@ -269,7 +269,11 @@ def test_torch_compiles_functions_of_one_whole(name):
         found, expected = torch.compile(function, backend="eager", fullgraph=True)(array), function(array)
         assert type(found) is type(expected)
         if isinstance(found, gl.Array):
-            assert found == expected and found.shape == expected.shape and pickle.loads(pickle.dumps(found)) == found
+            assert (
+                found == expected
+                and found.layout_shape == expected.layout_shape
+                and pickle.loads(pickle.dumps(found)) == found
+            )
         else:
             assert torch.equal(found, expected)
 
@@ -366,20 +370,22 @@ def test_torch_exports_functions_of_one():
     stored.seek(0)
     with torch.serialization.safe_globals([gl.Array]):  # the stored program holds the example, too
         moved, more = torch.export.load(stored).module()(array)
-    assert moved == array and moved.shape == gl.parse_shape("f32[4,5]{0,1}") and np.array_equal(more, LOGICAL + 1)
+    assert (
+        moved == array and moved.layout_shape == gl.parse_shape("f32[4,5]{0,1}") and np.array_equal(more, LOGICAL + 1)
+    )
 
 
 def test_torch_func_and_fake_tensors():
     array = gl.asarray(torch.from_numpy(LOGICAL), "{0,1:T(2,2)}")
     many = torch.utils._pytree.tree_map(lambda leaf: torch.stack([leaf, leaf + 1]), array)
-    found = torch.func.vmap(lambda buffer: gl.Array(buffer, array.shape).logical())(many.buffer)
+    found = torch.func.vmap(lambda buffer: gl.Array(buffer, array.layout_shape).logical())(many.buffer)
     assert np.array_equal(found, [LOGICAL, LOGICAL + 1])
-    grad = torch.func.grad(lambda buffer: (gl.Array(buffer, array.shape).to("{1,0}").logical() ** 2).sum())(
+    grad = torch.func.grad(lambda buffer: (gl.Array(buffer, array.layout_shape).to("{1,0}").logical() ** 2).sum())(
         array.buffer
     )
-    assert torch.equal(gl.Array(grad, array.shape).logical(), 2 * torch.from_numpy(LOGICAL))
+    assert torch.equal(gl.Array(grad, array.layout_shape).logical(), 2 * torch.from_numpy(LOGICAL))
     with torch._subclasses.FakeTensorMode():
-        fake = gl.Array(torch.zeros(array.shape.buffer_length), array.shape)
+        fake = gl.Array(torch.zeros(array.layout_shape.buffer_length), array.layout_shape)
         assert fake.logical().shape == (4, 5) and fake.to("C").buffer.shape == (20,) and fake[1:, 0].shape == (3,)
         with pytest.raises(TypeError):
             bool(fake == fake)

@@ -177,7 +177,7 @@ def moved(array: gl.Array, others: Sequence[gl.Array]) -> gl.Array:
 
 def test_arrays_that_know_their_shape() -> None:
     array = gl.Array(floats(6), "f32[2,3]")
-    assert_type(moved(array, [array, gl.asarray(floats(2, 3))]).shape, gl.Shape)
+    assert_type(moved(array, [array, gl.asarray(floats(2, 3))]).layout_shape, gl.Shape)
     bytes_of_it: gl.Array[AnyArray] = gl.Array(np.zeros(6, np.uint8), "u8[2,3]")
     assert_type(bytes_of_it.to("F").buffer, AnyArray)
     assert_type(array.to("F", dtype="f16"), gl.Array[Any])

@@ -15,6 +15,7 @@ from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
 from gpulayout.files.npy import Header, array_shape, read_header
 from gpulayout.files.standard_streams import File
+from gpulayout.layout.checks import INT64_MAX, clipped
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import named_dimensions
@@ -107,6 +108,14 @@ def read_memory(text: str) -> str:
     except ValueError as error:
         raise click.BadParameter(printable(str(error).removeprefix("max_bytes "))) from None
     return text.strip()
+
+
+def read_offset(text: str) -> int:
+    """A number of bytes that a file can have before its elements."""
+    if re.fullmatch("[0-9]{1,19}", text, re.ASCII) and int(text) <= INT64_MAX:
+        return int(text)
+    shown = printable(clipped(text, 60))
+    raise click.BadParameter(f"{shown!r} is not a number of bytes from 0 to 2^63 - 1, such as 352")
 
 
 def read_type(text: str) -> ElementType:

@@ -12,7 +12,15 @@ from typing import Any
 
 import click
 
-from gpulayout.cli.arguments import ARITHMETIC, FILE_NAME, Decorator, read_memory, read_shape_or_layout, with_all
+from gpulayout.cli.arguments import (
+    ARITHMETIC,
+    FILE_NAME,
+    Decorator,
+    read_memory,
+    read_offset,
+    read_shape_or_layout,
+    with_all,
+)
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
 from gpulayout.cli.model_file import ModelMove, check_says_nothing_for_one_array, model_options, model_rules
@@ -51,6 +59,16 @@ OPTIONS: tuple[Decorator, ...] = (
     click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something is wrong."),
     json_option,
+)
+# For `unpack` and `relayout`, which read buffers.
+PLAIN_BYTES: tuple[Decorator, ...] = (
+    click.option(
+        "--offset",
+        metavar="BYTES",
+        type=read_offset,
+        default="0",
+        help="Skip the header of plain bytes: 352 in NIfTI.",
+    ),
 )
 
 
@@ -92,6 +110,7 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
     click.option(
         "--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="The shape of the buffer, with its layout."
     ),
+    *PLAIN_BYTES,
     *OPTIONS,
 )
 def unpack(source: File, target: File, from_: Shape | str | None, **options: Any) -> None:
@@ -110,6 +129,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
     Examples:
       gpulayout unpack planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}'
       gpulayout unpack tiles.bin weights.npy --from 'bf16[64,256]{1,0:T(8,128)}'
+      gpulayout unpack brain.nii brain.npy --from 's16[64,64,30]{0,1,2}' --offset 352
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
     if is_about_model(source, target, from_):
@@ -132,6 +152,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
     click.option("--assume", metavar="REGEX=KIND", multiple=True, help="In a model: what layers are."),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
+    *PLAIN_BYTES,
     *OPTIONS,
 )
 def relayout(
@@ -145,9 +166,8 @@ def relayout(
 ) -> None:
     """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
 
-    IN.npy is an N-d array, or with --from a 1-D buffer.  OUT.npy is a buffer, which keeps its dimensions in C or F
-    order, or with --unpack an N-d array.  --to takes a LAYOUT such as {1,0,2}, a SHAPE, a pattern such as 'h w c -> c h
-    w', or a name: C, F, torch:channels_last.
+    IN.npy is an N-d array, or with --from a buffer.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w',
+    or a name: C, F, torch:channels_last.
 
     A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
     '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
@@ -209,6 +229,7 @@ class FileMove:
     dry_run: bool
     quiet: bool
     as_json: bool
+    offset: int = 0
 
     def run(self, from_: Shape | None, to: Shape | str | None, *, flat: bool = False) -> None:
         """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
@@ -221,7 +242,7 @@ class FileMove:
         if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
             check_standard_output_open()  # before anything is done
         changes: dict[str, Any] = {name: value for name in SIMPLE if (value := getattr(self, name)) is not None}
-        with open_source(self.source, from_, raw=self.raw) as source:
+        with open_source(self.source, from_, raw=self.raw, offset=self.offset) as source:
             with failures_in_one_line(TypeError):  # of types that do not suit the arithmetic
                 plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
             route = sensible_route(plan.relayout, self.memory, self.scratch)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from gpulayout.files.new_file import new_file_of_size
 from gpulayout.files.npy import MAGIC, Header, check_native, check_size, header_bytes, is_npy_name, parse_header
 from gpulayout.files.other_formats import refuse_other_format
 from gpulayout.files.standard_streams import File, input_name, opened, status_of, write_standard_output
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import INT64_MAX, count, counted, number_text
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 BEGINNING = 8  # bytes that say which format a file has
@@ -139,34 +140,63 @@ def _stretches(start: int, count: int, nbytes: int, parts: int) -> Iterator[tupl
 
 
 @contextlib.contextmanager
-def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) -> Iterator[Elements]:
+def open_source(
+    file: File, shape: Shape | None = None, *, raw: bool = False, offset: SupportsIndex = 0
+) -> Iterator[Elements]:
     """The elements of a file, open inside the `with`.  A pipe is read to its end, which is checked too.
 
-    shape   of the buffer in the file; None if the file must say itself what it holds
-    raw     the file is plain bytes, whatever its name and its first bytes are
+    shape    of the buffer in the file; None if the file must say itself what it holds
+    raw      the file is plain bytes, whatever its name and its first bytes are
+    offset   bytes of another format's header, which plain bytes begin after
 
     With a shape, a file is plain bytes too if neither its name ends in .npy nor its first bytes are those of .npy.
     `FileError` names the file if it has another size than its header or `shape` says, for big-endian
     numbers, and as in `read_header`.
     """
-    name = input_name(file)
+    name, skipped = input_name(file), header_size(offset)
     with opened(file) as stream:
         if shape is not None and (raw or _is_plain(file, stream)):
-            header = buffer_header(name, shape)
+            header = buffer_header(name, shape, skipped)
         else:
+            _check_skips_nothing(name, skipped, shape)
             needed = "--raw" if shape else "gpulayout relayout --from SHAPE"
             header = parse_header(name, stream, f"; plain bytes need {needed}")
             check_native(header)
-        check_size(header, stream)
+        check_size(header, stream, skipped)
         if status_of(stream):
-            yield Elements(header, stream.tell(), stream)
+            yield Elements(header, stream.tell() + skipped, stream)
         else:
+            _skip(header, stream, skipped)
             yield Elements(header, 0, None, _read_all(header, stream))
 
 
-def buffer_header(name: str, shape: Shape) -> Header:
-    """What the bytes of a buffer of a shape are."""
-    return Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
+def buffer_header(name: str, shape: Shape, skipped: int = 0) -> Header:
+    """What the bytes of a buffer of a shape are, after those of a header that are skipped."""
+    needed = f"a buffer of {shape}" + f" behind a header of {counted(skipped, 'byte')}" * bool(skipped)
+    return Header(name, shape.buffer_dtype, (shape.buffer_length,), False, needed)
+
+
+def header_size(offset: SupportsIndex) -> int:
+    """The bytes before a buffer in a file; LayoutError for a number that no file has."""
+    size = count("offset", offset)
+    if size > INT64_MAX:
+        raise LayoutError(f"offset {number_text(size)} is more bytes than a file can have")
+    return size
+
+
+def _check_skips_nothing(name: str, skipped: int, shape: Shape | None) -> None:
+    """`FileError` for a number of bytes to skip in a file whose own header says where its elements begin."""
+    if not skipped:
+        return
+    if shape is None:
+        raise FileError(
+            f"{name}: offset {skipped} is for a buffer in plain bytes, whose shape is missing", "; give --from SHAPE"
+        )
+    raise FileError(
+        f"{name}: offset {skipped} is for plain bytes, but this is read as a .npy file, whose header says where its "
+        "elements begin",
+        "; --raw reads plain bytes",
+    )
 
 
 def _is_plain(file: File, stream: BinaryIO) -> bool:
@@ -177,6 +207,17 @@ def _is_plain(file: File, stream: BinaryIO) -> bool:
     stream.seek(0)
     refuse_other_format(str(file), beginning)
     return not beginning.startswith(MAGIC)
+
+
+def _skip(header: Header, stream: BinaryIO, count: int) -> None:
+    """Read so many bytes of a pipe, and forget them."""
+    left = count
+    while left:
+        some = len(stream.read(min(left, CHUNK)))
+        if not some:
+            ends = counted(count - left, "byte")
+            raise FileError(f"{header.name}: it ends after {ends}, but offset {count} skips more")
+        left -= some
 
 
 def _read_all(header: Header, stream: BinaryIO) -> Bytes:

@@ -161,13 +161,14 @@ def check_native(header: Header) -> None:
         )
 
 
-def check_size(header: Header, stream: BinaryIO) -> None:
-    """Check that a regular file has the bytes of all elements from here on, and no more."""
+def check_size(header: Header, stream: BinaryIO, skipped: int = 0) -> None:
+    """Check that a regular file has so many bytes from here on, then those of all elements, and no more."""
     status = status_of(stream)
-    if status and status.st_size != stream.tell() + header.nbytes:
+    if status and status.st_size != (needed := stream.tell() + skipped + header.nbytes):
+        rest = status.st_size - needed
+        left = f": {counted(rest, 'byte')} would be left over" * (skipped > 0 and rest > 0)
         raise FileError(
-            f"{header.name}: the file has {counted(status.st_size, 'byte')}, but {header.needed} needs "
-            f"{stream.tell() + header.nbytes}"
+            f"{header.name}: the file has {counted(status.st_size, 'byte')}, but {header.needed} needs {needed}{left}"
         )
 
 

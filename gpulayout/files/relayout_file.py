@@ -34,6 +34,7 @@ from gpulayout.requests.shape_arguments import own_shape
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
 Rules = OneSet | Sequence[OneSet]
 
+FilePath: TypeAlias = str | os.PathLike[str]
 Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]  # of names
 
 
@@ -114,9 +115,9 @@ class CheckpointRelayout(NamedTuple):
 
 @overload
 def relayout_file(
-    file: str | os.PathLike[str] | ShapedBuffer[Any], out: str | os.PathLike[str], *,
-    source: ShapeLike | None = None, target: TargetLike | None = None, raw: bool = False, overwrite: bool = False,
-    max_bytes: SupportsIndex | str | None = None, scratch: str | os.PathLike[str] | None = None,
+    file: FilePath | ShapedBuffer[Any], out: FilePath, *, source: ShapeLike | None = None,
+    target: TargetLike | None = None, raw: bool = False, offset: SupportsIndex = 0,
+    overwrite: bool = False, max_bytes: SupportsIndex | str | None = None, scratch: FilePath | None = None,
     progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout: ...  # fmt: skip
 @overload
@@ -137,6 +138,7 @@ def relayout_file(
     source: ShapeLike | None = None,
     target: TargetLike | None = None,
     raw: bool = False,
+    offset: SupportsIndex = 0,
     overwrite: bool = False,
     max_bytes: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
@@ -184,6 +186,9 @@ def relayout_file(
         file keeps the dimensions where its header can say the layout; else the buffer is 1-D.
     raw : bool
         Buffers are plain bytes, whatever the names of the files are.
+    offset : int
+        Bytes at the beginning of `file` that are skipped: the header of another format before a buffer of `source`,
+        such as the 352 bytes of NIfTI.  The buffer has to end where the file ends.
     overwrite : bool
         Replace `out` if it exists.
     max_bytes : int or str, optional
@@ -265,12 +270,14 @@ def relayout_file(
     try:
         if tensors is not None:
             others: dict[str, Any] = {"source": source, "target": target, "raw": raw or None, "scratch": scratch}
+            others["offset"] = offset or None
             own = tensors, rename, assume, allow_unmatched, overwrite, max_bytes
             return _relayout_model(file, out, *own, report, **others, **options)
         for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
             if value:
                 raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
-        return _relayout_array(file, out, source, target, raw, overwrite, max_bytes, scratch, report, options)
+        plain: dict[str, Any] = {"raw": raw, "offset": offset}
+        return _relayout_array(file, out, source, target, plain, overwrite, max_bytes, scratch, report, options)
     except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
         raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
 
@@ -308,25 +315,29 @@ def _relayout_array(
     out: str | os.PathLike[str],
     source: ShapeLike | None,
     target: TargetLike | None,
-    raw: bool,
+    plain: dict[str, Any],
     overwrite: bool,
     max_bytes: SupportsIndex | str | None,
     scratch: str | os.PathLike[str] | None,
     progress: Callable[[int, int], None],
     options: ArithmeticOptions,
 ) -> FileRelayout:
-    """`relayout_file` of one array."""
+    """`relayout_file` of one array.
+
+    plain   what the caller says of plain bytes: `raw`, and the keywords of `open_source`
+    """
     check_simple(options, "files")
     array, source_file = (file, None) if isinstance(file, ShapedBuffer) else (None, _path("file", file))
     new_file = _path("out", out)
     folder = None if scratch is None else _path("scratch", scratch)
     if array is not None:
+        _check_is_about_file(plain)
         shape: Shape | None = own_shape(array.layout_shape, source, "source")
     else:
         shape = None if source is None else as_shape(source, "source")
     check_output(new_file, source_file, overwrite=overwrite)
-    with _in_memory(array) if source_file is None else open_source(source_file, shape, raw=raw) as elements:
-        plan = file_plan(elements, new_file, shape, target, raw=raw, **options)
+    with _in_memory(array) if source_file is None else open_source(source_file, shape, **plain) as elements:
+        plan = file_plan(elements, new_file, shape, target, raw=plain["raw"], **options)
         route = sensible_route(plan.relayout, max_bytes, folder)
         seconds = move(plan, new_file, route, progress, overwrite=overwrite)
     shapes, blocks = (plan.relayout.source, plan.relayout.target), tuple(map(len, route.passes))
@@ -335,6 +346,13 @@ def _relayout_array(
 
 def _in_memory(array: Any) -> nullcontext[Elements]:
     return nullcontext(Elements(buffer_header("the gl.Array", array.layout_shape), 0, None, host_bytes(array)))
+
+
+def _check_is_about_file(plain: Mapping[str, Any]) -> None:
+    """TypeError for what says how a file is read, beside an array in memory."""
+    for name, value in plain.items():
+        if name != "raw" and value:
+            raise TypeError(f"{name} {value_text(value)} is for a file of plain bytes, and file is a gl.Array")
 
 
 def _path(role: str, path: str | os.PathLike[str]) -> Path:

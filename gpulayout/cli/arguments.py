@@ -49,6 +49,12 @@ def read_shape_or_layout(text: str) -> Shape | str:
     return _shape(text, or_layout=True)
 
 
+def read_shape_or_letters(text: str) -> Shape | str:
+    """The same, or letters such as NHWC, which stay unchecked text where --names says what they mean."""
+    has_names = isinstance(click.get_current_context().params.get("names"), str)
+    return text if has_names and text.isalnum() else read_shape_or_layout(text)
+
+
 def read_shape_or_file(text: str) -> Shape | str | Path:
     """The shape that a text names, or a .npy file as a `files.standard_streams.File`: a name that ends in .npy, or `-`.
 
@@ -157,7 +163,9 @@ def with_all(*options: Decorator) -> Decorator:
     return decorate
 
 
-names_option = click.option("--names", metavar="NAMES", help="What dimensions are called: nhwc, or batch,channel.")
+names_option = click.option(
+    "--names", metavar="NAMES", is_eager=True, help="What dimensions are called: nhwc, or batch,channel."
+)
 
 
 def names_for(shape: Shape, names: str | None) -> tuple[str, ...] | None:

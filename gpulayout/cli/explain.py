@@ -15,7 +15,7 @@ from gpulayout.cli.arguments import (
     names_option,
     read_memory,
     read_shape,
-    read_shape_or_layout,
+    read_shape_or_letters,
     with_all,
 )
 from gpulayout.cli.failures import failures_in_one_line
@@ -38,7 +38,7 @@ from gpulayout.plans.plan_blocks import Blocks
 
 @click.command(short_help="Say what a relayout would do, without doing it.")
 @click.argument("source", metavar="SOURCE", type=read_shape)
-@click.argument("target", metavar="TARGET", type=read_shape_or_layout)
+@click.argument("target", metavar="TARGET", type=read_shape_or_letters)
 @click.option(
     "--device",
     metavar="GPU",

@@ -4,15 +4,19 @@ C, F                    NumPy's orders
 torch:channels_last     a memory_format of PyTorch
 cute:(2,3):(1,2)        a CuTe layout, whose sizes must be those of the array
 named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in order
+NHWC                    the same, where the call says what the dimensions are called
+kCHW32, CHW32, kHWC     a format of TensorRT, see `interop.tensorrt_formats`; also tensorrt:HWC
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from gpulayout.interop.cute import from_cute
 from gpulayout.interop.numpy_layouts import ORDERS, from_numpy_order
+from gpulayout.interop.tensorrt_formats import check_dimension_names, tensorrt_format, tensorrt_hint, tensorrt_layout
 from gpulayout.interop.torch_layouts import MEMORY_FORMATS, from_torch_memory_format
 from gpulayout.layout.argument_hints import named_layout
 from gpulayout.layout.checks import counted, shown, value_text
@@ -22,26 +26,37 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 FIXED = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS))
-NAMES = (*FIXED, "cute:SIZES:STRIDES", "named:NHWC:NCHW")
-LayoutFor = Callable[[Sequence[int]], Layout]  # the layout for an array of these dimensions; LayoutError without one
+NAMES = (*FIXED, "cute:SIZES:STRIDES", "named:NHWC:NCHW", "kCHW32")
+# The layout for an array of these dimensions and of this element type, if it is known; LayoutError without one.
+LayoutFor = Callable[[Sequence[int], ElementType | None], Layout]
 
 
-def layout_name(text: str, others: Callable[[], Iterable[str]] = tuple) -> LayoutFor:
+def layout_name(
+    text: str, others: Callable[[], Iterable[str]] = tuple, dimension_names: Sequence[str] = ()
+) -> LayoutFor:
     """The layout with this name; LayoutError for text that is not a name.
 
-    others   more names that may be meant: those of the catalogue
+    others            more names that may be meant: those of the catalogue
+    dimension_names   what the caller calls the dimensions of the array
 
-    >>> layout_name("torch:channels_last")((8, 3, 4, 4)), layout_name("cute:(2,3):(1,2)")((2, 3))
+    >>> layout_name("torch:channels_last")((8, 3, 4, 4), None), layout_name("cute:(2,3):(1,2)")((2, 3), None)
     (Layout((1, 3, 2, 0)), Layout((0, 1)))
     """
     library, _, name = text.partition(":")
+    logical = "".join(dimension_names) if all(len(letter) == 1 for letter in dimension_names) else ""
     if text in ORDERS:
-        return lambda dimensions: from_numpy_order(text, len(dimensions))
+        return lambda dimensions, _: from_numpy_order(text, len(dimensions))
     if library == "torch" and name in MEMORY_FORMATS:
-        return lambda dimensions: from_torch_memory_format(name, len(dimensions))
+        return lambda dimensions, _: from_torch_memory_format(name, len(dimensions))
+    if tensorrt := tensorrt_format(text):
+        check_dimension_names(tensorrt, logical)
+        return lambda dimensions, element_type: tensorrt_layout(tensorrt, dimensions, element_type)
+    if re.fullmatch("[A-Za-z0-9/]+", text) and {*re.sub("[^a-z]", "", text.lower())} == {*logical.lower()}:
+        own = Layout.named(text, logical=logical)
+        return lambda *_: own
     if library == "cute":
         shape = from_cute(name, "u8")  # bytes: the element type changes no place
-        return lambda dimensions: _of_cute(shape, text, dimensions)
+        return lambda dimensions, _: _of_cute(shape, text, dimensions)
     if library == "named":
         name, colon, logical = name.partition(":")
         if not colon:
@@ -49,8 +64,9 @@ def layout_name(text: str, others: Callable[[], Iterable[str]] = tuple) -> Layou
                 f"{value_text(text)} does not say the order of the array's dimensions: add it, as in named:NHWC:NCHW"
             )
         layout = Layout.named(name, logical=logical)
-        return lambda dimensions: _of_rank(layout, text, dimensions)
-    hint = named_layout(text, "'named:{name}:{logical}'") or _of_element_type(text) or _did_you_mean(text, others())
+        return lambda dimensions, _: _of_rank(layout, text, dimensions)
+    hint = tensorrt_hint(text) or named_layout(text, "'named:{name}:{logical}'")
+    hint = hint or _of_element_type(text) or _did_you_mean(text, others())
     raise ShapeTextError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
         f"name of one: names are {', '.join(NAMES)}, and those of the catalogue, such as cublas:block_scales"

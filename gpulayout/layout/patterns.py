@@ -6,6 +6,7 @@
     "b h w c -> b (h w) c"      axes are joined
     "... c -> c ..."            `...` stands for the axes without a name
     "h w 1 -> 1 h w"            1 is an axis of size 1
+    "NCHW -> NHWC"              a word of capitals on each side: every letter is an axis
 
 Names are Python's identifiers.  Both sides name the same axes, so a pattern keeps every element once.
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.layout import checks
+from gpulayout.layout.argument_hints import named_layout
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
@@ -145,7 +147,10 @@ def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
     sides = unicodedata.normalize("NFKC", text).split("->")  # as Python normalizes identifiers, so sizes by keyword
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1
-        raise LayoutError(f"{shown} {_EXAMPLE}: it has {arrows} '->'{_meant(text, rank)}")
+        named = named_layout(text, "'{logical} -> {name}'") if re.fullmatch("[A-Z]+", text) else None
+        hint = f"; {named}" if named else _meant(text, rank)
+        raise LayoutError(f"{shown} {_EXAMPLE}: it has {arrows} '->'{hint}")
+    sides = _spaced_capitals(sides, rank)
     sizes: dict[str, int] = {}
     before, after = (_groups(side, shown, sizes, _meant(text, rank)) for side in sides)
     if any("..." in group for group in before):
@@ -158,6 +163,17 @@ def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
             f"{shown} names {checks.counted(len(before), 'axis')} on the left: the array has {rank}{_meant(text, rank)}"
         )
     return Pattern(before, after, sizes, shown)
+
+
+def _spaced_capitals(sides: list[str], rank: int | None) -> list[str]:
+    """Both sides with spaces between letters if each is one word of capitals, as NCHW -> NHWC; else as they are.
+
+    One word for both sides, as X -> X, is the name of an axis, unless the array has an axis for each of its letters.
+    """
+    words = [side.strip() for side in sides]
+    if not all(re.fullmatch("[A-Z]{2,}", word) for word in words):
+        return sides
+    return sides if words[0] == words[1] and len(words[0]) != rank else [" ".join(word) for word in words]
 
 
 def _expanded(groups: Groups, rest: tuple[str, ...]) -> Groups:

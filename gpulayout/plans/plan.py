@@ -432,7 +432,7 @@ def plan(
         of the array after it.
     names : str or sequence of str, optional
         What `explain` and `draw` call the dimensions, dimension 0 first: ``"nhwc"``, or ``"batch,channel"``, or a list.
-        By default the names in a pattern.
+        By default the names in a pattern.  They also say what letters mean as a target: ``"NCHW"``, for `names="NHWC"`.
     **options
         ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 

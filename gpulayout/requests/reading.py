@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,9 +115,9 @@ def _read_relayout(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArr
     return read_shapes(shape_of_opened(call.source, label, array, "source"), call.target, asked)
 
 
-def read_shapes(source: Shape, target: Any, asked: Asked) -> Read:
-    """Both sides of a relayout, and the change of its elements."""
-    target = as_target(target, source, asked=asked)
+def read_shapes(source: Shape, target: Any, asked: Asked, names: Sequence[str] = ()) -> Read:
+    """Both sides of a relayout, and the change of its elements; `names` are those of the dimensions, if given."""
+    target = as_target(target, source, asked=asked, names=names)
     change = asked.change(source, target.element_type) if asked else None
     check_same_dimensions(source, target)
     return Placement.buffer(source), Placement.buffer(target), change
@@ -128,9 +128,9 @@ def read_plan(
 ) -> tuple[Shape, Shape, tuple[str, ...] | None, ElementChange | None]:
     """Both shapes of a plan, what its dimensions are called, and the change of its elements."""
     shape = as_shape(source, "source")
-    _, write, change = read_shapes(shape, target, Asked(options))
-    names = axis_names(target, shape.rank) if names is None else named_dimensions(names, shape.rank, shape)
-    return shape, write.shape, names, change
+    given = None if names is None else named_dimensions(names, shape.rank, shape)
+    _, write, change = read_shapes(shape, target, Asked(options), given or ())
+    return shape, write.shape, axis_names(target, shape.rank) if given is None else given, change
 
 
 # ---- transposes ------------------------------------------------------------------------------------------------------

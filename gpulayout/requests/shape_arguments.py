@@ -5,7 +5,7 @@ A target, the layout of a result, is one text language wherever a function or a 
     f32[2,3]{0,1}               a whole shape
     {0,1:T(8,128)}              a layout
     h w c -> c h w              a pattern: the layout of the transposed array in C order, for the array before it
-    C, F, torch:channels_last, cute:(2,3):(1,2), named:NHWC:NCHW
+    C, F, torch:channels_last, kCHW32, cute:(2,3):(1,2), named:NHWC:NCHW
                                 a layout by name, see `interop.layout_names`
     cublas:block_scales         a layout of the catalogue, see `catalogue.names`
 
@@ -38,11 +38,18 @@ from gpulayout.moves.move import MAX_AXES, check_storable
 from gpulayout.requests.arithmetic import Asked
 
 
-def as_target(value: Shape | Layout | str, like: Shape, role: str = "target", asked: Asked | None = None) -> Shape:
+def as_target(
+    value: Shape | Layout | str,
+    like: Shape,
+    role: str = "target",
+    asked: Asked | None = None,
+    names: Sequence[str] = (),
+) -> Shape:
     """A target as a shape; LayoutError for other text, TypeError for anything but a shape, a layout or text.
 
     like    the shape whose array the target describes
     asked   the arithmetic of the call, which may name the element type of the target
+    names   what the caller calls the dimensions
 
     >>> images = Shape("u8", (8, 224, 224, 3))
     >>> str(as_target("n h w c -> n c h w", images)), str(as_target("F", Shape("f32", (2, 3))))
@@ -51,7 +58,7 @@ def as_target(value: Shape | Layout | str, like: Shape, role: str = "target", as
     if asked and is_only_layout(value):
         like = Shape(asked.target_type(like.element_type), like.dimensions)
     if isinstance(value, str) and is_only_layout(value):
-        value = layout_for(value, like.bounds, role, like.element_type)
+        value = _read_layout(value, like.rank, role, names)(like.bounds, like.element_type)
     if isinstance(value, Layout):
         return like.with_layout(value)
     if isinstance(value, (Shape, str)):
@@ -81,10 +88,13 @@ def axis_names(target: object, rank: int) -> tuple[str, ...] | None:
     return None
 
 
-def _read_layout(text: str, rank: int | None, role: str) -> Callable[[Sequence[int], ElementType | None], Layout]:
+def _read_layout(
+    text: str, rank: int | None, role: str, names: Sequence[str] = ()
+) -> Callable[[Sequence[int], ElementType | None], Layout]:
     """The layout that a text means, for dimensions and an element type; LayoutError for what is none.
 
-    rank   the number of the dimensions, if known
+    rank    the number of the dimensions, if known
+    names   what they are called, if the caller says it
     """
     if "->" in text:
         pattern = read_pattern(text, rank, role)
@@ -99,8 +109,7 @@ def _read_layout(text: str, rank: int | None, role: str) -> Callable[[Sequence[i
     if is_name(text):
         read_name(text)
         return lambda dimensions, element_type: layout_of_name(text, dimensions, element_type)
-    named = layout_name(text, lambda: [entry.name for entry in entries()])
-    return lambda dimensions, _: named(dimensions)
+    return layout_name(text, lambda: [entry.name for entry in entries()], names)
 
 
 def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:

@@ -326,3 +326,40 @@ def test_a_repeated_pattern_checks_its_sizes_again():
             gl.transpose(array, pattern, a=size)
     strided = numbered((8, 3))[::2]
     assert np.array_equal(gl.transpose(strided, pattern, a=2), gl.transpose(strided.copy(), pattern, a=2))
+
+
+# ---- words of capitals -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["".join(order) for order in itertools.permutations("NCHW")])
+def test_a_word_of_capitals_names_an_axis_by_every_letter(word):
+    array = numbered((2, 3, 4, 5))
+    expected = array.transpose(["NCHW".index(letter) for letter in word])
+    assert np.array_equal(gl.transpose(array, f"NCHW -> {word}"), expected)
+    assert np.array_equal(gl.transpose(array, f"NCHW->{word}", N=2, W=5), expected)
+    assert np.array_equal(gl.pack(array, f"NCHW->{word}"), expected.ravel())
+
+
+def test_one_word_is_the_name_of_one_axis():
+    line, table = numbered((6,)), numbered((2, 3))
+    assert np.array_equal(gl.transpose(line, "AB -> AB"), line)
+    assert np.array_equal(gl.transpose(table, "AB -> AB"), table)
+    assert np.array_equal(gl.transpose(table, "AB c -> c AB"), table.T)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("NCHW -> NHW", "axes 'NCHW -> NHW' has no C on the right"),
+        ("NCHW -> NHWD", "axes 'NCHW -> NHWD' has no C on the right"),
+        ("NCCW -> NWCC", "axes 'NCCW -> NWCC' names C twice on the left"),
+        ("CHW -> HWC", "axes 'CHW -> HWC' names 3 axes on the left: the array has 4"),
+        ("NCHW -> nhwc", "axes 'NCHW -> nhwc' has no NCHW on the right"),
+        ("NCHW -> NH(WC)", "axes 'NCHW -> NH(WC)' has no NCHW on the right"),
+        ("NHWC", "axes 'NHWC' is not a pattern such as 'h w c -> c h w': it has no '->'; write 'NCHW -> NHWC' if the "),
+    ],
+)
+def test_words_that_no_letters_make_right_are_refused(pattern, problem):
+    with pytest.raises(gl.LayoutError) as caught:
+        gl.transpose(numbered((2, 3, 4, 5)), pattern)
+    assert str(caught.value).startswith(problem)

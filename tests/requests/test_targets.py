@@ -73,6 +73,10 @@ NAMES = {
     "cute:(2,3,4,5):(1,2,6,24)": "{0,1,2,3}",
     "named:NHWC:NCHW": "{1,3,2,0}",
     "named:nchw2c:nchw": "{3,2,1,0:T(2,1,1)}",
+    "kCHW4": "{3,2,1,0:T(4,1,1)}",
+    "HWC8": "{1,3,2,0:T(8)}",
+    "kDLA_LINEAR": "{3,2,1,0:PD(2,3,4,16)}",
+    "NCHW -> NHWC": "{1,3,2,0}",
     "n c h w -> n h w c": "{1,3,2,0}",
     "n (c=3 d) h w -> n c h w d": "{3,2,1,0}",
 }
@@ -121,6 +125,22 @@ def test_the_command_line_takes_patterns(tmp_path, monkeypatch):
 
 
 # ---- names of dimensions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", ["NCHW", "nchw", ["n", "c", "h", "w"]])
+def test_names_of_the_dimensions_say_what_letters_mean(names):
+    plan, shape = gl.plan, "f32[2,3,4,5]"
+    assert str(plan(shape, "NHWC", names=names).target) == "f32[2,3,4,5]{1,3,2,0}"
+    assert str(plan(shape, "nChw16c", names=names).target) == "f32[2,3,4,5]{3,2,1,0:T(16,1,1)}"
+    assert plan(shape, "C", names=names).target == plan(shape, "C").target
+    letters = "".join(names)
+    assert "f32[2,3,4,5]{1,3,2,0}" in run("explain", shape, "NHWC", "--names", letters).stdout
+
+
+@pytest.mark.parametrize("options", [{}, {"names": "abcd"}, {"names": "batch,c,h,w"}, {"names": "nchz"}])
+def test_letters_without_such_names_are_refused(options):
+    with pytest.raises(gl.ShapeTextError, match="write 'named:NHWC:NCHW' if the array's dimensions are N, C, H and W"):
+        gl.plan("f32[2,3,4,5]", "NHWC", **options)
 
 
 def test_a_pattern_names_the_dimensions_in_explain_and_pictures():

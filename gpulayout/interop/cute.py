@@ -14,6 +14,7 @@ The text is a shape, a colon, and strides in the same nesting:
     (2,3):(1,2)                 two modes
     ((2,2),3):((1,4),2)         mode 0 has two parts: 2 with stride 1 and 2 with stride 4
     (_8,_16):(_16,_1)           as CuTe's C++ prints numbers known at compile time
+    Layout<Shape<_8,_16>,Stride<_16,_1>>        the same as a type, see `cute_types`
     (2,3)                       no strides: compact, and the leftmost part is the most minor, as (2,3):(1,2)
 
 Nesting deeper than one level changes names and no places, so a mode is read as a flat list of parts.
@@ -27,6 +28,7 @@ from typing import NamedTuple
 
 from numpy.typing import DTypeLike
 
+from gpulayout.interop.cute_types import notation_of_type
 from gpulayout.layout.checks import INT64_MAX, counted, product, value_text
 from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import TorchDType
@@ -62,7 +64,8 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     ----------
     text : str
         Sizes, a colon and strides in elements, such as ``(2,3):(1,2)`` or ``((2,2),3):((1,4),2)``.  Without strides the
-        layout is compact, and the leftmost size is the most minor.
+        layout is compact, and the leftmost size is the most minor.  Also as C++ has it: what `cute::print` writes, such
+        as ``(_2,_3):(_1,_2)``, and a type, such as ``Layout<Shape<_2,_3>,Stride<_1,_2>>``.
     element_type : str, DTypeLike or torch.dtype
         An XLA name, or what `ElementType.of` takes; CuTe's text has none.
 
@@ -231,10 +234,12 @@ def parse_modes(text: str) -> list[Mode]:
     [(ModeDigit(extent=2, stride=1), ModeDigit(extent=2, stride=4)), (ModeDigit(extent=3, stride=2),)]
     """
     reader = Reader(text, "CuTe layout")
-    if re.search(r"Sw|\bo\b", text):
+    if re.search(r"Sw|Composed|\bo\b", text):
         raise LayoutError(
             f"CuTe layout {value_text(text)} is swizzled or composed: a Layout has no swizzles, give sizes and strides"
         )
+    if "<" in text:
+        reader = Reader(notation_of_type(text), "CuTe layout")
     sizes = _tree(reader, "a size")
     if not reader.accept(":"):
         reader.end()

@@ -70,7 +70,12 @@ TESTS = (
     ("xla/proto*", NUMPY, PROTO),
     ("xla/types.py", NUMPY, (*_files("layout/element_types"), *XLA)),
     ("xla/*", NUMPY, XLA),
-    ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),
+    (
+        "interop/*",
+        NUMPY,
+        _files("interop/cute interop/cute_types interop/numpy_and_torch interop/jax interop/tensorrt interop/zarr")
+        + _files("cli/layout_names"),
+    ),
     ("pictures/page.py", NUMPY, _files("cli/page pictures/svg")),
     ("pictures/*", NUMPY, PICTURES),
     (

@@ -18,6 +18,7 @@ Moving arrays
     relayout          copy a buffer from one layout to another
     relayout_file     the same from file to file, for arrays larger than memory
     relayout_many     the same for many buffers, in few kernel launches
+    transpose_many    transpose for many arrays of any sizes, such as images into one padded batch
     view              see a buffer, or an array after a pattern, as a strided array, without a copy
     zeros             make a new buffer for a shape, filled with zeros
     plan              prepare a relayout for many calls; the plan explains itself
@@ -80,7 +81,7 @@ import gpulayout.layout.text as _text
 from gpulayout import xla
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.calls.array import Array, asarray
-from gpulayout.calls.many import relayout_many
+from gpulayout.calls.many import relayout_many, transpose_many
 from gpulayout.calls.packing import pack, shape_of, unpack, zeros
 from gpulayout.calls.relayout import relayout
 from gpulayout.calls.transpose import transpose
@@ -148,6 +149,7 @@ __all__ = [
     "show_config",
     "stride_table",
     "transpose",
+    "transpose_many",
     "unpack",
     "use_backend",
     "use_threads",

@@ -25,6 +25,7 @@ from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
+from gpulayout.memory.clashes import clash
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HostMemory, offers
 from gpulayout.memory.shared_bytes import by_file, overlap_in_file, share_bytes
 from gpulayout.moves.backend import AnyArray, Backend
@@ -322,40 +323,24 @@ def may_overlap(backend: Backend, array: AnyArray, written: AnyArray, other: Bac
 
 
 def check_none_overlap(
-    inputs: Sequence[tuple[Backend, AnyArray, int]], outputs: Sequence[tuple[Backend, AnyArray, int]]
+    inputs: Sequence[tuple[Backend, AnyArray, int]], outputs: Sequence[tuple[Backend, AnyArray, int]], role: str
 ) -> None:
-    """BufferError when an output may share memory with an input or another output; each comes with its job's number."""
+    """BufferError when an output may share memory with an input or another output; each comes with its job's number.
+
+    role   what messages call an input
+    """
     everything = [*inputs, *outputs]
-    low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
-    high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
-    ranges: list[tuple[Sequence[int], Any, Any, str]] = [(range(len(everything)), low, high, "in memory")]
+    low, high = zip(*[_byte_range(backend, array) for backend, array, _ in everything])
+    ranges: list[tuple[Sequence[int], Sequence[int], Sequence[int], str]]
+    ranges = [(range(len(everything)), low, high, "in memory")]
     maps = by_file([array for _, array, _ in everything], len(inputs))
     ranges += [(*of_file, "in the file that both map") for of_file in maps]
     for numbers, starts, ends, where in ranges:
-        clash = _clash(np.array(starts), np.array(ends), np.array(numbers) >= len(inputs))
-        if clash:
-            jobs = [everything[numbers[k]][2] for k in clash]
-            roles = [f"{'out' if numbers[k] >= len(inputs) else 'buffer'} of job {job}" for k, job in zip(clash, jobs)]
+        writes = [number >= len(inputs) for number in numbers]
+        found = clash([everything[number][1] for number in numbers], starts, ends, writes)
+        if found:
+            roles = [f"{'out' if writes[k] else role} of job {everything[numbers[k]][2]}" for k in found]
             raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
-
-
-def _clash(low: HostArray, high: HostArray, writes: HostArray) -> tuple[int, int] | None:
-    """Two ranges that overlap, the second of them written; None when no written range overlaps another.
-
-    Sorted by start, a range overlaps an earlier one exactly when it starts below the furthest end so far.
-    """
-    order = np.argsort(low, kind="stable")
-    order = order[(high > low)[order]]  # empty buffers overlap nothing
-    low, high, writes = low[order], high[order], writes[order]
-    furthest = np.maximum.accumulate(high)
-    furthest_written = np.maximum.accumulate(np.where(writes, high, 0))
-    clashes = np.flatnonzero(low[1:] < np.where(writes[1:], furthest[:-1], furthest_written[:-1]))
-    if not clashes.size:
-        return None
-    later = int(clashes[0]) + 1
-    earlier = next(k for k in range(later) if low[later] < high[k] and (writes[k] or writes[later]))
-    first, second = (earlier, later) if writes[later] else (later, earlier)
-    return int(order[first]), int(order[second])
 
 
 def _byte_range(backend: Backend, array: AnyArray) -> tuple[int, int]:

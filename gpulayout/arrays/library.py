@@ -16,7 +16,7 @@ from gpulayout.moves.backend import Again, AnyArray, Backend
 DType = np.dtype[Any]
 Sizes = tuple[int, ...]
 # What messages about a call that needs memory say of the others.
-WORK_THERE = "gl.transpose, pack, unpack, relayout, relayout_many and plans work there"
+WORK_THERE = "gl.transpose, pack, unpack, relayout, relayout_many, transpose_many and plans work there"
 
 
 class TracedArray(TypeError):

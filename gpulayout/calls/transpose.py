@@ -142,13 +142,9 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     if not (scale is shift is mean is std is unit is zero_point is divide is block is saturate is None):
         asked = dtype, scale, shift, mean, std, unit, zero_point, divide, block, saturate
         options = {name: value for name, value in zip(OPTIONS, asked) if value is not None}
-    if options and isinstance(axes, str):
-        for name in options:
-            if name in axes and name in re.findall(r"[^\W\d]\w*", axes):
-                raise LayoutError(
-                    f"axes {checks.value_text(axes)} has an axis called {name}, and {name}= is arithmetic: write the "
-                    f"size of the axis in the pattern, as in ({name}=2 n), or call it something else"
-                )
+    reason = name_clash(axes, options) if options else ""
+    if reason:
+        raise LayoutError(reason)
     if sizes:
         check_axis_names(axes, sizes)
     if isinstance(out, NUMBERS) and isinstance(axes, str):
@@ -159,6 +155,18 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     if type(axes) is list and not sizes:
         axes = tuple(axes)  # which can be part of a key
     return run("transpose", array, None, axes, out, options, sizes)
+
+
+def name_clash(axes: object, options: Mapping[str, Any]) -> str:
+    """The message about an axis of a pattern called like a keyword of arithmetic that is given, or nothing."""
+    if isinstance(axes, str):
+        for name in options:
+            if name in axes and name in re.findall(r"[^\W\d]\w*", axes):
+                return (
+                    f"axes {checks.value_text(axes)} has an axis called {name}, and {name}= is arithmetic: write the "
+                    f"size of the axis in the pattern, as in ({name}=2 n), or call it something else"
+                )
+    return ""
 
 
 def check_axis_names(axes: object, sizes: Mapping[str, Any]) -> None:

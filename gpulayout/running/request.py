@@ -139,9 +139,9 @@ class Request:
             arrays.check_same_device(backend, array, other, written, (self.role, "out"))
         return written
 
-    def opened_out(self, backend: Backend, array: AnyArray, out: Any) -> AnyArray:
-        """`out` as an array of its backend, with every check."""
-        written = self.target_memory(backend, array, arrays.open_array(out, "out", writing=True))
+    def separate_target(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:
+        """The target as the pieces write it, with every check; it may share no memory with the array."""
+        written = self.target_memory(backend, array, target)
         arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)
         return written
 

@@ -23,7 +23,7 @@ from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.requests.arithmetic import Asked
 from gpulayout.requests.reading import WRITES_ARRAY, Call, check_source
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
-from gpulayout.running.request import Request, request_of
+from gpulayout.running.request import Opened, Request, request_of
 from gpulayout.running.same_kind import ArrayCall, again_of, on_memory
 from gpulayout.traced.traced import traced
 
@@ -115,19 +115,28 @@ def _with_facts(key: Key, label: np.dtype[Any], array: AnyArray, out: AnyArray |
     return kept_key if out is None else (*kept_key, *_facts(out))
 
 
-def known_request(call: Call, key: Key | None, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> _Known:
-    """The request of a call, a kept one if a call that said the same had such arrays; see `request_of`.
+def known_request(
+    call: Call, key: Key | None, label: np.dtype[Any], array: AnyArray, out: Any
+) -> tuple[_Known, Opened | None]:
+    """The request of a call, a kept one if a call that said the same had such arrays; and `out`, opened.
 
     key   see `call_key`; None if there is none
     """
-    if key is None:
-        return _Known(request_of(call, label, array, out))
-    key = _with_facts(key, label, array, out)
-    known = kept_calls.get(key)
+    target = None
+    if out is not None and call.verb in WRITES_ARRAY:  # its strides are part of the request
+        target = arrays.open_array(out, "out", writing=True)
+    written = None if target is None else target[1]
+    known = None
+    if key is not None:
+        key = _with_facts(key, label, array, written)
+        known = kept_calls.get(key)
     if known is None:
-        known = _Known(request_of(call, label, array, out))
-        kept_calls.keep(key, known, len(known.request.pieces))
-    return known
+        known = _Known(request_of(call, label, array, written))
+        if key is not None:
+            kept_calls.keep(key, known, len(known.request.pieces))
+    if out is not None and target is None:
+        target = arrays.open_array(out, "out", writing=True)
+    return known, target
 
 
 def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -> Any:
@@ -200,15 +209,11 @@ class _Run:
 
     def __call__(self, backend: Backend, array: AnyArray, out: Any, array_call: ArrayCall) -> Any:
         """The same for an array that `open_array` returned: the work that `on_memory` is given."""
-        target = None
-        if out is not None and self.call.verb in WRITES_ARRAY:
-            target = arrays.open_array(out, "out", writing=True)
         if self.known is None:
-            opened_out = None if target is None else target[1]
-            self.known = known_request(self.call, self.key, array_call.label(array), array, opened_out)
+            self.known, target = known_request(self.call, self.key, array_call.label(array), array, out)
+        else:
+            target = None if out is None else arrays.open_array(out, "out", writing=True)
         request = self.known.request
-        if out is not None and target is None:
-            target = arrays.open_array(out, "out", writing=True)
         if self.call.max_bytes is not None:
             assert target is not None
             return request.run_in_place(backend, array, out, target, self.call.max_bytes)

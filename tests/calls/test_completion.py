@@ -272,7 +272,7 @@ KEYWORDS = ["dtype", "scale", "shift", "mean", "std", "unit", "zero_point", "div
 @pytest.mark.parametrize(
     "name",
     ["pack", "unpack", "relayout", "relayout_many", "relayout_file", "plan", "transpose", "Array.to", "torch.Pack"]
-    + ["torch.Unpack", "torch.Relayout", "dask.pack", "dask.unpack", "dask.relayout"],
+    + ["transpose_many", "torch.Unpack", "torch.Relayout", "dask.pack", "dask.unpack", "dask.relayout"],
 )
 def test_the_keywords_of_arithmetic_are_part_of_the_signature(name):
     if "." in name and name[0] != "A":

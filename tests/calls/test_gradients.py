@@ -227,8 +227,8 @@ def test_functionalize_is_a_transform_like_the_others():
                 gl.shape_of(given)
             assert str(caught.value) == (
                 "array is a tensor without memory of its own (Tensor), as inside torch.compile, torch.export and "
-                "torch.func: gl.transpose, pack, unpack, relayout, relayout_many and plans work there; call this one "
-                "outside of them, on plain tensors"
+                "torch.func: gl.transpose, pack, unpack, relayout, relayout_many, transpose_many and plans work there; "
+                "call this one outside of them, on plain tensors"
             )
         with pytest.raises(TypeError, match=r"^out is a tensor without memory of its own \(Tensor\)"):
             gl.pack(FLOATS, "{0}", out=tensor)

@@ -92,6 +92,18 @@ def test_many_moves_are_grouped_by_device_and_share_launches(cupy):
         gl.relayout_many(jobs[:2], out=[None, cupy.asarray(np.zeros(6, np.float32))])
 
 
+def test_many_transposes_into_slices_share_launches(cupy):
+    batch = cupy.asarray(np.zeros((8, 3, 5, 7), np.uint8))
+    images = [
+        np.arange((k % 5 + 1) * (k % 7 + 1) * 3, dtype=np.uint8).reshape(k % 5 + 1, k % 7 + 1, 3) for k in range(8)
+    ]
+    slices = [batch[k, :, : len(image), : image.shape[1]] for k, image in enumerate(images)]
+    fake_cuda.calls.clear()
+    gl.transpose_many([(cupy.asarray(image), "h w c -> c h w") for image in images], out=slices)
+    assert [call[1:3] for call in fake_cuda.calls if call[0] == "launch"] == [("gpl_many", 0)]
+    assert all(part.tolist() == image.transpose(2, 0, 1).tolist() for part, image in zip(slices, images))
+
+
 def test_an_address_of_one_device_that_no_kernel_can_reach_stops_the_launches_on_all(cupy):
     with cupy.cuda.Device(1):
         shifted = cupy.asarray(np.zeros(28, np.uint8))[2:26].view(np.float32)

@@ -36,4 +36,9 @@ def traced(given, text):
         CALLS["linearize"](given)
     others = (*TRACED, "linearize")
     refused(given, TypeError, text, others)
-    refused(given, TypeError, "gl.transpose, pack, unpack, relayout, relayout_many and plans work there", others)
+    refused(
+        given,
+        TypeError,
+        "gl.transpose, pack, unpack, relayout, relayout_many, transpose_many and plans work there",
+        others,
+    )

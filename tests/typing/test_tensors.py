@@ -39,6 +39,8 @@ def test_tensors_in_tensors_out() -> None:
     assert gl.pack(matrix, "f32[2,3]", out=host).dtype == np.float32
     for found in gl.relayout_many([(line, "f32[2,3]", "{0,1}")]):
         assert_type(found, torch.Tensor)
+    for found in gl.transpose_many([(matrix, "a b -> b a"), (matrix, "b a -> a b")]):
+        assert_type(found, torch.Tensor)
     places = torch.arange(2)
     assert_type(gl.linearize((places, places), "f32[2,3]"), torch.Tensor)
     assert_type(gl.linearize(torch.zeros(2, 4, dtype=torch.int64), "f32[2,3]"), torch.Tensor)

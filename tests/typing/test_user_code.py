@@ -65,6 +65,11 @@ def test_numpy_arrays_in_numpy_arrays_out() -> None:
     jobs = [(floats(6), "f32[2,3]", gl.Layout((0, 1))), (floats(6), "f32[2,3]", gl.Layout((1, 0)))]
     for found in assert_type(gl.relayout_many(jobs), list[AnyArray]):
         assert_type(found, AnyArray)
+    for found in assert_type(
+        gl.transpose_many([(matrix, "a b -> b a"), (matrix, "(a c) b -> b a c", {"c": 2})]), list[AnyArray]
+    ):
+        assert_type(found, AnyArray)
+    assert_type(gl.transpose_many([(floats(6), "(h w) -> w h", {"h": 2})], out=[None]), list[Any])
 
 
 def test_pictures_are_text() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.element_type import FLOAT4_X2, ElementType
 from gpulayout.moves.backend import Again, AnyArray, Backend
 
 DType = np.dtype[Any]
@@ -126,4 +126,4 @@ class Library(ABC):
 @functools.cache
 def dtype_of(kind: Any) -> DType:
     """NumPy's dtype for an element type of a library; TypeError for one that XLA lacks."""
-    return ElementType.of(kind).dtype
+    return FLOAT4_X2 if str(kind) == "torch.float4_e2m1fn_x2" else ElementType.of(kind).dtype

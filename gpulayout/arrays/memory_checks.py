@@ -17,6 +17,7 @@ from gpulayout.arrays import arrays
 from gpulayout.arrays.libraries import library_of
 from gpulayout.arrays.library import TracedArray
 from gpulayout.arrays.shaped_buffer import check_plain
+from gpulayout.layout.element_type import FLOAT4_X2, ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
@@ -67,6 +68,8 @@ def flat_buffer(backend: Backend, array: AnyArray, shape: Shape, role: str) -> A
     Packed elements must be in an array of uint8.
     """
     length = check_buffer(array, shape, role)
+    if array.dtype.names:  # FLOAT4_X2, which is bytes to all that moves them
+        array = array.view(shape.buffer_dtype)
     return array if array.ndim == 1 else backend.strided(array, (length,), (shape.itemsize,))
 
 
@@ -124,6 +127,8 @@ def _not_a_buffer(array: AnyArray, shape: Shape, strides: tuple[int, ...] | None
         advice = "gl.unpack and gl.transpose write an array with any strides"
     elif lies is not None and lies.dimensions == shape.dimensions:
         advice = f"pass its own shape, gl.shape_of({role}); or call gl.pack, which takes an array with any strides"
+    elif shape.is_packed and tuple(array.shape) != shape.dimensions:
+        advice = f"a buffer of bytes, each with {8 // shape.bits_per_element} elements, is 1-D"
     else:
         advice = "gl.pack takes an array with any strides"
     if array.flags.c_contiguous and (role == "out" or tuple(array.shape) != shape.dimensions):
@@ -192,12 +197,24 @@ def too_short(array: AnyArray, shape: Shape, role: str) -> str:
 
 def check_buffer_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     """TypeError unless the array has the element type, or is uint8 for packed elements."""
-    if not shape.is_packed:
+    if array.dtype == FLOAT4_X2:
+        _check_pairs(shape, role)
+    elif not shape.is_packed:
         check_dtype(array, shape, role)
     elif array.dtype != shape.buffer_dtype:
         raise TypeError(
             f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
             "its buffer is uint8"
+        )
+
+
+def _check_pairs(shape: Shape, role: str) -> None:
+    """TypeError unless a buffer of the shape holds what torch.float4_e2m1fn_x2 holds."""
+    is_little = shape.layout.bit_order == "little"
+    if not (shape.is_packed and shape.element_type is ElementType.F4E2M1FN and is_little):
+        raise TypeError(
+            f"{role} has dtype torch.float4_e2m1fn_x2, two elements of f4e2m1fn in a byte, the first in the low bits, "
+            f"and {shape} is no shape of f4e2m1fn with E(4): pass {role}.view(torch.uint8) for its bytes"
         )
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.arrays.library import WORK_THERE, DType, Library, RequiresGrad, Sizes, TracedArray
+from gpulayout.arrays.library import WORK_THERE, DType, Library, RequiresGrad, Sizes, TracedArray, dtype_of
 from gpulayout.choices.backends import gpu_module
 from gpulayout.cpu import native
-from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.element_type import FLOAT4_X2, ElementType
 from gpulayout.memory.foreign_memory import host_array
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make
 from gpulayout.moves.move import span
@@ -74,7 +74,7 @@ class TorchTensors(Library):
                 _check_held(storage, array, address, role)
             return array
         tensor = self.described(tensor)  # torch's DLPack refuses gradients, also where none is recorded
-        if dtype.type.__module__ == "numpy":
+        if dtype.type.__module__ == "numpy" and dtype != FLOAT4_X2:
             return tensor
         return tensor.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
 
@@ -116,7 +116,8 @@ class TorchTensors(Library):
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
         torch, kind = _torch(), tensor.dtype
         own = self.dtype(tensor)
-        if label is None and dtype is not own and dtype != backend.held(own):
+        is_pairs = own == FLOAT4_X2 and dtype == np.uint8  # a buffer of two elements in a byte gives another
+        if label is None and dtype is not own and dtype != backend.held(own) and not is_pairs:
             label = dtype
         if label is not None:
             element_type = ElementType.of(label)
@@ -136,7 +137,7 @@ class TorchTensors(Library):
         if tensors is None or type(tensor) is not torch.Tensor or type(result) is not torch.Tensor:
             return None
         kinds = tensor.dtype, result.dtype
-        if any(ElementType.of(kind).is_sub_byte for kind in kinds):
+        if FLOAT4_X2 in map(dtype_of, kinds) or any(ElementType.of(kind).is_sub_byte for kind in kinds):
             return None
         # Separate numbers, because torch takes longer to read a tuple of them; no mode is there to choose a device.
         make = Make(torch.empty, tuple(result.shape) or ((),), {"dtype": result.dtype}) if is_new else None

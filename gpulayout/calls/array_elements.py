@@ -17,6 +17,7 @@ from gpulayout.arrays.shaped_buffer import ShapedBuffer, check_plain
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.calls.packing import pack, unpack
 from gpulayout.layout.checks import type_text, value_text
+from gpulayout.layout.element_type import FLOAT4_X2
 from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.plain import from_plain, plain
@@ -101,6 +102,8 @@ def _gathered(buffer: Any, shape: Shape, parts: tuple[Part, ...]) -> Any:
         return _taken(buffer, np.ascontiguousarray(places))
     flat, bits = places.reshape(-1), shape.bits_per_element
     byte, bit = byte_and_bit(shape, flat)
+    if is_torch(buffer) and TORCH.dtype(buffer) == FLOAT4_X2:
+        buffer = buffer.view(sys.modules["torch"].uint8)
     elements = _taken(buffer, byte) >> _alike(buffer, bit.astype(np.uint8))
     # A row of one element in each byte, in its lowest bits: the rest of the byte is padding.
     rows = Layout((1, 0), padded_dimensions=(flat.size, 8 // bits), element_size_in_bits=bits)

@@ -15,6 +15,7 @@ from gpulayout.arrays.libraries import library_of
 from gpulayout.arrays.memory_checks import flat_buffer
 from gpulayout.arrays.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.layout import checks
+from gpulayout.layout.element_type import check_has_elements
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.patterns import read_pattern
@@ -103,6 +104,7 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
     backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
     if placed is None:
         memory = opened
+        check_has_elements(arrays.label(buffer, opened), "buffer")
         dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), opened.itemsize, sizes)
     else:
         whole, strides = placed

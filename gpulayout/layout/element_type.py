@@ -274,6 +274,23 @@ for _name, _property in vars(ElementType).items():
             getattr(_member, _name)
 
 
+# What NumPy gets for torch.float4_e2m1fn_x2, two elements in a byte: the type of a buffer, and of no logical array.
+FLOAT4_X2 = np.dtype([("float4_e2m1fn_x2", np.uint8)])
+
+
+def check_has_elements(dtype: np.dtype[Any], role: str) -> None:
+    """TypeError for an array of `FLOAT4_X2`, where elements count."""
+    if dtype == FLOAT4_X2:
+        raise TypeError(f"{role}: {_PAIRS}")
+
+
+_PAIRS = (
+    "element type torch.float4_e2m1fn_x2 is two elements of f4e2m1fn in a byte, so its tensors are buffers and no "
+    "arrays of elements: gl.unpack(tensor.reshape(-1), 'f4e2m1fn[64,96]{1,0:E(4)}') takes one of (64, 48), and "
+    "tensor.view(torch.uint8) is its bytes"
+)
+
+
 def _of_dtype(value: Any) -> ElementType:
     if value is None:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
@@ -293,6 +310,8 @@ def _of_dtype(value: Any) -> ElementType:
             + (f", which makes it {native}" if native else "")
         )
     member = _BY_DTYPE.get(dtype)
+    if dtype == FLOAT4_X2:
+        raise TypeError(_PAIRS)
     if member is None:
         raise TypeError(
             f"element type {_short(dtype)} has no XLA counterpart: only "
@@ -317,6 +336,8 @@ def _of_torch(name: str) -> ElementType:
             "element type torch.complex32 has no XLA counterpart: XLA has no complex numbers of two 16-bit floats; "
             "torch.view_as_real gives them as f16, with a last dimension of 2"
         )
+    if name == "torch.float4_e2m1fn_x2":
+        raise TypeError(_PAIRS)
     member = _BY_DTYPE_NAME.get(name.removeprefix("torch."))
     if member is None:
         raise TypeError(f"element type {name} has no XLA counterpart that holds one element in whole bytes")

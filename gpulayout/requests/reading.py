@@ -14,9 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.arrays import arrays
-from gpulayout.arrays.memory_checks import check_array, check_dtype, check_no_self_overlap
+from gpulayout.arrays.memory_checks import (
+    ArrayFacts,
+    check_array,
+    check_buffer_dtype,
+    check_dtype,
+    check_no_self_overlap,
+)
 from gpulayout.layout import checks
-from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.element_type import FLOAT4_X2, ElementType, check_has_elements
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import NamedAxis, Pattern, named_dimensions, read_pattern
@@ -67,7 +73,14 @@ def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyAr
     label        the element type of the array, also where CuPy holds it as integers
     array, out   as `open_array` returned them, or what they say of themselves
     """
-    return _READERS[call.verb](call, Asked(call.options), label, array, out)
+    if call.verb in READS_ARRAY:
+        check_has_elements(label, "array")
+    if out is not None and call.verb in WRITES_ARRAY:
+        check_has_elements(out.dtype, "out")
+    read = _READERS[call.verb](call, Asked(call.options), label, array, out)
+    if label == FLOAT4_X2:  # CuPy holds it as bytes
+        check_buffer_dtype(ArrayFacts.in_c_order(label, ()), read[0].shape, call.role)
+    return read
 
 
 def check_source(call: Call) -> None:

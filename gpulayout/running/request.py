@@ -60,6 +60,7 @@ class Request:
             self.pieces = self.stages.pieces
         # New memory has the array's own dtype, also that of integers that stand for another type.
         self._keeps_dtype = change is None and read.is_packed == write.is_packed
+        self._turns_bits = read.shape.layout.bit_order != write.shape.layout.bit_order
         self._staged: dict[Backend, _Staged] = {}
         self._forget()
 
@@ -148,7 +149,8 @@ class Request:
     def empty(self, array_call: ArrayCall, backend: Backend, array: AnyArray) -> AnyArray:
         """New memory for the target, on the device of `array`."""
         if self._keeps_dtype:
-            return array_call.empty(self.write.dimensions, array.dtype, array)
+            label = array.dtype if self._turns_bits else None  # no longer what a library may call such bytes
+            return array_call.empty(self.write.dimensions, array.dtype, array, label)
         dtype = self.write.dtype
         label = None if self.change is None else dtype
         return array_call.empty(self.write.dimensions, backend.held(dtype), array, label)

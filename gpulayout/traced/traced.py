@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
+from gpulayout.arrays.library import dtype_of
 from gpulayout.arrays.memory_checks import ArrayFacts, check_buffer_dtype, check_dtype, too_short
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.layout import checks
-from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import attempt, constant_in_graphs, is_compiling, refusing_in_graphs
 from gpulayout.layout.plain import from_plain, plain
@@ -182,7 +182,7 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
 
     An N-d array in C order is both the logical array and its buffer.
     """
-    facts = ArrayFacts.in_c_order(ElementType.of(dtype).dtype, sizes)
+    facts = ArrayFacts.in_c_order(dtype_of(dtype), sizes)
     flat = len(sizes) == 1
     read, write, change = read_arguments(call, facts.dtype, facts)
     shape = read.shape

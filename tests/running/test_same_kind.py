@@ -216,7 +216,7 @@ def test_indices_that_need_64_bits_are_refused_without_the_setting_of_jax():
     [
         ("complex32", "XLA has no complex numbers of two 16-bit floats; torch.view_as_real gives them as f16"),
         ("quint8", "element type torch.quint8 has no XLA counterpart that holds one element in whole bytes"),
-        ("float4_e2m1fn_x2", "element type torch.float4_e2m1fn_x2 has no XLA counterpart that holds one element"),
+        ("float4_e2m1fn_x2", "element type torch.float4_e2m1fn_x2 is two elements of f4e2m1fn in a byte"),
     ],
 )
 def test_torch_types_without_a_counterpart_are_refused(name, reason):

@@ -45,11 +45,12 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 @overwrite_option
 @click.option("--code", "language", type=click.Choice(get_args(Language)), help="Print functions that find elements.")
 @click.option("--name", metavar="NAME", help="With --code: what the code is called (layout).")
-@click.option("--hlo", "program", metavar="FILE", type=FILE_NAME, help="List the arrays in a program's text.")
+@click.option("--hlo", "program", metavar="FILE|FOLDER", type=FILE_NAME, help="List a program's arrays.")
+@click.option("--copies", is_flag=True, help="With --hlo: list what it copies instead.")
 @click.option(
     "--sort",
     metavar="KEY",
-    type=click.Choice(list(SORTS)),
+    type=click.Choice(SORTS),
     help="With --hlo: bytes (the default), waste, saving, times, line.",
 )
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
@@ -62,6 +63,7 @@ def show(
     language: Language | None,
     name: str | None,
     program: File | None,
+    copies: bool,
     sort: str | None,
     most: int | None,
     as_json: bool,
@@ -70,14 +72,14 @@ def show(
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
     of the element in each place.  Padding is hatched, tiles have heavy borders.  Large shapes are cut to corners and
-    edges of tiles.  FILE.npy stands for the shape of its array; only its header is read.
+    edges of tiles.  Of FILE.npy only the header is read.
 
     --html FILE writes the picture as a page: point at an element or at a place, and the other lights up.  --code prints
     source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
 
-    --hlo FILE lists the arrays that a compiled program's instructions produce: how often each occurs, how much is
-    padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count, though they may
-    never be in memory.  --sort waste begins with the most padding, --sort saving with what better orders save.
+    --hlo lists the arrays in a program's text, in XLA's reports of memory (OOM), or of each program that --xla_dump_to
+    wrote into FOLDER: how often each occurs, its padding, and the order of dimensions that needs the fewest bytes.
+    With --copies, the copies and transposes that move bytes.
 
     \b
     Examples:
@@ -87,6 +89,7 @@ def show(
       gpulayout show 'bf16[40,300]{1,0:T(8,128)}' --html tiles.html
       gpulayout show 'f32[16,256]{1,0:T(8,128)}' --code cuda --name tiles
       gpulayout show --hlo compiled.txt --sort waste
+      gpulayout show --hlo DUMP_FOLDER --copies
     """
     if (subject is None) == (program is None):
         raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
@@ -94,6 +97,7 @@ def show(
     for option, value, needed, needed_value in (
         ("--top", most, "--hlo FILE", program),
         ("--sort", sort, "--hlo FILE", program),
+        ("--copies", copies or None, "--hlo FILE", program),
         ("--name", name, "--code", language),
         ("--code", language, one_shape, subject),
         ("--html", html, one_shape, subject),
@@ -105,7 +109,7 @@ def show(
     if sum(map(bool, (language, html, as_json))) > 1:
         raise click.UsageError("give one of --code, --html and --json")
     if program is not None:
-        return show_hlo(program, sort or "bytes", most or 20, as_json)
+        return show_hlo(program, copies=copies, sort=sort or "bytes", most=most or 20, as_json=as_json)
     assert subject is not None
     shape, header = (subject, None) if isinstance(subject, Shape) else shape_of_file(subject)
     labels = named_dimensions(names_for(shape, names), shape.rank, shape)

@@ -1,166 +1,150 @@
-"""`gpulayout show --hlo FILE`: the arrays of a program, what padding wastes, and what better orders save."""
+"""`gpulayout show --hlo FILE|FOLDER`: what is listed of a program, or of all programs of a dump."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from gpulayout.cli import hlo_arrays, hlo_copies
 from gpulayout.cli.failures import Failure, printable
+from gpulayout.cli.hlo_arrays import ArrayListing
+from gpulayout.cli.hlo_copies import CopyListing
+from gpulayout.cli.hlo_folder import Dump, DumpedProgram, find_dump, why_not_read
+from gpulayout.cli.hlo_text import Stage, read_text
 from gpulayout.cli.output import print_columns, print_json
 from gpulayout.cli.progress import shown_progress
-from gpulayout.files.errors import FileError
-from gpulayout.files.standard_streams import File, input_name, standard_input
+from gpulayout.files.standard_streams import File, input_name
 from gpulayout.layout.checks import counted
-from gpulayout.layout.dynamic import UNBOUNDED
-from gpulayout.layout.shape import Shape
-from gpulayout.xla.hlo_results import find_results
-from gpulayout.xla.least_padding import least_waste
-from gpulayout.xla.trees import arrays
+
+SORTS = tuple(hlo_arrays.SORTS)
+_MOST_NAMED = 3  # modules without a program, and files that are not read
+
+Listing = ArrayListing | CopyListing
 
 
-@dataclass(frozen=True, slots=True)  # there may be a million
-class ListedArray:
-    """One shape, the instructions that produce it, the line of the first, and its order that needs the fewest bytes.
-
-    names   one for each array; the same twice if a tuple has two, and "" in a text without instructions
-    """
-
-    shape: Shape
-    names: list[str]
-    line: int
-    least: Shape
-
-    @property
-    def count(self) -> int:
-        """How many such arrays there are."""
-        return len(self.names)
-
-    @property
-    def wasted(self) -> int:
-        """Bytes of padding in one such buffer."""
-        return self.shape.nbytes - self.shape.unpadded_nbytes
-
-    @property
-    def saved(self) -> int:
-        """Bytes that the best order saves in one such buffer."""
-        return self.shape.nbytes - self.least.nbytes
-
-
-# What comes first.  Rows that a sort leaves equal stay in the order of "bytes".
-SORTS: dict[str, Callable[[ListedArray], int]] = {
-    "bytes": lambda entry: -entry.shape.nbytes,
-    "waste": lambda entry: -entry.count * entry.wasted,
-    "saving": lambda entry: -entry.count * entry.saved,
-    "times": lambda entry: -entry.count,
-    "line": lambda entry: entry.line,
-}
-
-SHAPE_COLUMNS = ("instruction", "shape")
-TEXT_COLUMNS = (*SHAPE_COLUMNS, "least_order")
-COLUMNS = ("times", "bytes", "padding", "of_it", "line", *TEXT_COLUMNS, "least_bytes")
-
-
-def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
-    """List the arrays of the program in a file or in standard input, in one order of `SORTS`."""
+def show_hlo(file: File, *, copies: bool, sort: str, most: int, as_json: bool) -> None:
+    """List the arrays or the copies of a program, in one order of `SORTS`; of a folder, the numbers of its programs."""
+    if copies and sort not in hlo_copies.SORTS:
+        raise click.UsageError(f"--copies sorts by {', '.join(hlo_copies.SORTS)}, not by {sort}")
+    listed = hlo_copies.list_copies if copies else hlo_arrays.list_arrays
+    if isinstance(file, Path) and _is_folder(file):
+        return _show_folder(file, listed, sort, most, as_json)
     name = printable(input_name(file))
     with shown_progress(quiet=False, as_json=as_json) as shown:
-        entries, unknown = _entries(name, _read(file), shown.stage)
-    entries.sort(key=SORTS[sort])
-    total = sum(entry.count * entry.shape.nbytes for entry in entries)
-    wasted = sum(entry.count * entry.wasted for entry in entries)
-    saved = sum(entry.count * entry.saved for entry in entries)
+        listing = listed(name, read_text(file), shown.stage)
+    if as_json:
+        return print_json({"file": str(file), **listing.as_json(sort)})
+    listing.print(name, sort, most)
+
+
+def _is_folder(file: Path) -> bool:
+    try:
+        return file.is_dir()
+    except ValueError:  # a name with a null character
+        return False
+
+
+# ---- folders -------------------------------------------------------------------------------------------------
+
+
+class ListedProgram(NamedTuple):
+    """A program of a folder and the numbers of its listing."""
+
+    program: DumpedProgram
+    numbers: dict[str, Any]
+
+
+# What the columns of a table of programs are called, and the numbers that they show
+_ARRAY_NUMBERS = {"arrays": "count", "bytes": "nbytes", "padding": "padding_nbytes", "saving": "saving_nbytes"}
+_COPY_NUMBERS = {"copies": "count", "bytes": "nbytes", "in_loops": "in_loops", "same_layout": "keeping_layout"}
+_SORTS = {"bytes": "nbytes", "waste": "padding_nbytes", "saving": "saving_nbytes", "times": "count"}
+
+
+def _show_folder(
+    folder: Path, listed: Callable[[str, str, Stage], Listing], sort: str, most: int, as_json: bool
+) -> None:
+    """List the programs of a folder, each with the numbers that `listed` finds."""
+    with shown_progress(quiet=False, as_json=as_json) as shown:
+        dump = find_dump(folder)
+        failures: dict[str, str] = {}
+        programs = list(_programs(dump, listed, failures, shown.stage))
+    if not programs:
+        name, why = next(iter(failures.items()))
+        raise Failure(f"{printable(str(folder))}: none of {counted(dump.total, 'program')} was read: {name}: {why}")
+    if sort != "line":  # the order of the names
+        programs.sort(key=lambda each: -each.numbers[_SORTS[sort]])
     if as_json:
         return print_json(
             {
-                "file": str(file),
-                "buffers": map(_as_json, entries),
-                "without_size": unknown,
-                "nbytes": total,
-                "padding_nbytes": wasted,
-                "saving_nbytes": saved,
+                "folder": str(folder),
+                "entries": dump.entries,
+                "is_whole": dump.is_whole,
+                "programs": (_as_json(each) for each in programs),
+                "programs_left": dump.total - len(dump.programs),
+                "without_program": dump.without,
+                "not_read": failures,
             }
         )
-    count = sum(entry.count for entry in entries)
+    _print_folder(folder, dump, programs, failures, most)
+
+
+def _programs(
+    dump: Dump, listed: Callable[[str, str, Stage], Listing], failures: dict[str, str], stage: Stage
+) -> Iterator[ListedProgram]:
+    """The programs that can be read; of the others, `failures` says why not."""
+    for done, program in enumerate(dump.programs, 1):
+        name = printable(program.path.name)
+        try:
+            if why := why_not_read(program.path):
+                failures[name] = why
+            else:
+                listing = listed(name, read_text(program.path), lambda *_: None)
+                yield ListedProgram(program, listing.summary())
+        except OSError as error:
+            failures[name] = error.strerror or str(error)
+        except Failure as error:
+            failures[name] = error.message.removeprefix(f"{name}: ")
+        stage("programs read", done, len(dump.programs))
+
+
+def _as_json(each: ListedProgram) -> dict[str, Any]:
+    return {"module": each.program.module, "file": str(each.program.path), **each.numbers}
+
+
+def _print_folder(folder: Path, dump: Dump, programs: list[ListedProgram], failures: dict[str, str], most: int) -> None:
     click.echo(
-        f"{name}\n{counted(count, 'array')} of {counted(len(entries), 'shape')}, {counted(total, 'byte')} together, "
-        f"{wasted} of them padding ({wasted / max(total, 1):.1%})"
-        + (f"; {unknown} without a bound left out" if unknown else "")
+        f"{printable(str(folder))}\n{counted(dump.total, 'program')} in {counted(dump.entries, 'entry')}: of each "
+        "module the text after optimizations, whose layouts are those that run"
     )
-    if not entries:
-        return
-    print_columns(COLUMNS, [_row(entry) for entry in entries[:most]], left=TEXT_COLUMNS, below=SHAPE_COLUMNS)
-    if len(entries) > most:
-        click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
-    click.echo(
-        f"the orders under 'least_order' would save {saved} of the {counted(wasted, 'byte')} of padding"
-        if saved
-        else "no other order of the dimensions needs fewer bytes"
-    )
-
-
-def _read(file: File) -> str:
-    """The text of a file.  Bytes that are not UTF-8 become a character that no shape has."""
-    try:
-        data = file.read_bytes() if isinstance(file, Path) else standard_input().read()
-    except FileError:
-        raise
-    except ValueError as error:  # a name with a null character
-        raise Failure(f"{file}: {error}") from None
-    return data.decode("utf-8", errors="replace")
-
-
-def _entries(name: str, text: str, stage: Callable[[str, int, int], None]) -> tuple[list[ListedArray], int]:
-    """The distinct arrays, the largest first, and how many arrays have no size because a dimension has no bound."""
-    names: dict[Shape, list[str]] = {}
-    lines: dict[Shape, int] = {}
-    for instruction, result in find_results(text, lambda position: stage("characters read", position, len(text))):
-        for shape in arrays(result.shape):
-            names.setdefault(shape, []).append(instruction)
-            lines.setdefault(shape, result.line)
-    if not names:
-        hint = ""
-        if "tensor<" in text:
-            hint = ": StableHLO tensors have no layout; use the text of the compiled program"
-        elif text.startswith("\ufffd\ufffd"):  # what a byte order mark of UTF-16 becomes
-            hint = ": it does not begin like UTF-8; if it is UTF-16, save the text as UTF-8"
-        raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
-    sized = []
-    for done, (shape, its_names) in enumerate(names.items(), 1):
-        if UNBOUNDED not in shape.dimensions:
-            sized.append(ListedArray(shape, its_names, lines[shape], least_waste(shape)))
-        stage("shapes compared with other orders", done, len(names))
-    sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
-    return sized, sum(map(len, names.values())) - sum(entry.count for entry in sized)
-
-
-def _row(entry: ListedArray) -> list[str]:
-    """A row of the table; the last two cells are empty if no other order needs fewer bytes."""
-    shape, order = entry.shape, ",".join(map(str, entry.least.layout.minor_to_major))
-    return [
-        str(entry.count),
-        str(shape.nbytes),
-        str(entry.wasted),
-        f"{entry.wasted / max(shape.nbytes, 1):.1%}",
-        str(entry.line),
-        entry.names[0],
-        str(shape),
-        f"{{{order}}}" if entry.saved else "",
-        str(entry.least.nbytes) if entry.saved else "",
+    if not dump.is_whole:
+        click.echo(f"only the first {dump.entries} entries were looked at")
+    if dump.total > len(dump.programs):
+        click.echo(f"only the first {len(dump.programs)} programs were read")
+    if dump.without:
+        click.echo(f"no text after optimizations of {counted(len(dump.without), 'module')}: {_named(dump.without)}")
+    for name, why in list(failures.items())[:_MOST_NAMED]:
+        click.echo(f"not read: {name}: {why}")
+    if len(failures) > _MOST_NAMED:
+        click.echo(f"not read: {len(failures) - _MOST_NAMED} more")
+    numbers = _COPY_NUMBERS if "in_loops" in programs[0].numbers else _ARRAY_NUMBERS
+    rows = [
+        [
+            *(str(each.numbers[key]) for key in numbers.values()),
+            str(each.numbers["unread_lines"]["count"]),
+            printable("_".join(each.program.path.name.split())),
+        ]
+        for each in programs[:most]
     ]
+    print_columns([*numbers, "unread_lines", "file"], rows, left=("file",), below=("file",))
+    if len(programs) > most:
+        click.echo(f"and {len(programs) - most} more; --top {len(programs)} lists all")
+    click.echo(f"for one of them: gpulayout show --hlo {printable(shlex.quote(str(programs[0].program.path)))}")
 
 
-def _as_json(entry: ListedArray) -> dict[str, Any]:
-    return {
-        "shape": str(entry.shape),
-        "count": entry.count,
-        "first_line": entry.line,
-        "instructions": entry.names,
-        "nbytes": entry.shape.nbytes,
-        "padding_nbytes": entry.wasted,
-        "padding_fraction": entry.wasted / max(entry.shape.nbytes, 1),
-        "least_waste": {"shape": str(entry.least), "nbytes": entry.least.nbytes},
-    }
+def _named(names: list[str]) -> str:
+    more = [f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return ", ".join([*map(printable, names[:_MOST_NAMED]), *more])

@@ -13,7 +13,7 @@ docstring says so.  `docs/xla-names.md` has all names.
     shapes_equal, shapes_compatible, layouts_equal, ...         comparison; ignore="tiles" and the like leaves parts out
     subshapes, subshape, map_arrays, leaf_shapes, ...           tuples of shapes
     shape_to_proto, shape_from_proto, layout_to_proto, ...      the bytes of XLA's protos; need protobuf
-    find_shapes                                                 shapes in the text of a whole program
+    find_shapes, find_copies                                    shapes and copies in the text of a whole program
     data_nbytes, max_split_size, ...                            sizes of the data and of the parts of a split array
     least_waste                                                 the order of dimensions that needs the fewest bytes
     each_index, bump_indices, compare_indices                   logical indices
@@ -52,6 +52,7 @@ from gpulayout.xla.decompose import (
     with_descending_layout_and_same_physical_layout,
 )
 from gpulayout.xla.hlo import FoundShape, find_shapes
+from gpulayout.xla.hlo_copies import FoundCopy, find_copies
 from gpulayout.xla.indices import bump_indices, compare_indices, each_index
 from gpulayout.xla.least_padding import least_waste
 from gpulayout.xla.protos import layout_from_proto, layout_to_proto, shape_from_proto, shape_to_proto
@@ -86,6 +87,7 @@ from gpulayout.xla.types import can_upcast, higher_precision_element_type
 
 __all__ = [
     "BufferShape",
+    "FoundCopy",
     "FoundShape",
     "MemorySpace",
     "OpaqueShape",
@@ -105,6 +107,7 @@ __all__ = [
     "dimensions_unmodified_by_reshape",
     "each_index",
     "equal_structure",
+    "find_copies",
     "find_shapes",
     "has_custom_element_size_in_bits",
     "has_element_type",

@@ -21,7 +21,7 @@ stack.  Arrays and tuples may have any length.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -153,14 +153,19 @@ def visible(text: str) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def scan(text: str) -> Iterator[Span]:
-    """The span of every shape in a text without strings and comments."""
+def scan(text: str, unread: Callable[[int], None] = lambda position: None) -> Iterator[Span]:
+    """The span of every shape in a text without strings and comments.
+
+    unread   gets the positions, in order, of element types with a bracket that are no shape, such as f32[2]{0,0}
+    """
     reader, position = _ProgramReader(text), 0
     while match := START.search(text, position):
         if match["list"]:
             position = match.end()
         else:
             spans, position = _read(reader, match.start())
+            if not spans and match.group().endswith("["):
+                unread(match.start())
             yield from spans
 
 

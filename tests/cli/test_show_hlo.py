@@ -49,6 +49,9 @@ def test_json_has_every_buffer_and_the_better_shape():
     found = json.loads(listed(PROGRAM, "--json", "--top", "1").stdout)
     assert found == {
         "file": "-",
+        "read_as": "program",
+        "unread_lines": {"count": 0, "first": []},
+        "count": 3,
         "without_size": 1,
         "nbytes": 262152,
         "padding_nbytes": 229379,
@@ -78,9 +81,9 @@ def test_json_has_every_buffer_and_the_better_shape():
     }
 
 
-@pytest.mark.parametrize("option, value", [("--top", "3"), ("--sort", "waste")])
-def test_options_of_a_program_without_one_are_refused(option, value):
-    assert refusal("show", "f32[2,3]", option, value) == f"{option} needs --hlo FILE"
+@pytest.mark.parametrize("option", [["--top", "3"], ["--sort", "waste"], ["--copies"]])
+def test_options_of_a_program_without_one_are_refused(option):
+    assert refusal("show", "f32[2,3]", *option) == f"{option[0]} needs --hlo FILE"
 
 
 # ---- the order of the rows, and what could be saved ----------------------------------------------------------------
@@ -220,6 +223,13 @@ times   bytes  padding  of_it  line  least_order  least_bytes
     )
 
 
+def test_a_file_of_nothing_but_a_wrong_shape_names_its_line():
+    assert listed("\n f32[2]{0,0} here", code=1).stderr == (
+        "gpulayout: error: standard input: no array to list in 18 characters: "
+        "1 line with a shape was not read: line 2: f32[2]{0,0} here\n"
+    )
+
+
 def test_a_text_without_instructions_has_no_names_and_the_same_columns():
     row = listed("Shape: f32[4]{0}").stdout.splitlines()[4]
     assert row.split() == ["1", "16", "0", "0.0%", "1", "-", "f32[4]{0}", "-", "-"]
@@ -247,7 +257,6 @@ ENTRY %main (a: f32[8]) -> f32[8] {
         "no shape",
         "%t = (f32[2]) tuple(%a)",
         "%t = token[] after-all()",
-        "f32[2]{0,0}",
         "\u202e\x1b[31m",
     ],
 )
@@ -291,7 +300,6 @@ def test_hostile_text_ends_in_a_table_or_one_line(text):
 
 def test_a_file_that_cannot_be_read_is_a_failure_of_one_line(tmp_path):
     assert failure("show", "--hlo", tmp_path / "none") == f"{tmp_path / 'none'}: No such file or directory"
-    assert failure("show", "--hlo", tmp_path) == f"{tmp_path}: Is a directory"
     assert failure("show", "--hlo", "a\nb\x1b[31m").startswith("a\\nb\\x1b[31m: ")
     assert failure("show", "--hlo", "a\0b").startswith("a\\x00b: ")
 

@@ -17,7 +17,8 @@ XLA = _files(
     "xla/tiled_bitcast"
 )
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
-HLO = _files("xla/hlo xla/hlo_results cli/show_hlo xla/trees layout/text_errors")
+HLO = _files("xla/hlo xla/hlo_results xla/hlo_reports cli/show_hlo xla/trees layout/text_errors")
+COPIES = _files("xla/hlo_copies cli/hlo_copies")
 DOORS = _files("requests/bad_arguments requests/slips calls/arrays_oracle arrays/foreign_arrays")
 PLANNING = _files(
     "gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes "
@@ -67,6 +68,12 @@ TESTS = (
     ("layout/*", NUMPY, (*LAYOUT, *XLA, *DOORS, *MOVES)),
     ("xla/hlo.py", NUMPY, HLO),
     ("xla/hlo_results.py", NUMPY, HLO),
+    ("xla/hlo_lines.py", NUMPY, HLO),
+    ("xla/hlo_reports.py", NUMPY, HLO),
+    ("xla/hlo_program.py", NUMPY, HLO),
+    ("xla/hlo_copies.py", NUMPY, COPIES),
+    ("xla/hlo_runs.py", NUMPY, COPIES),
+    ("xla/hlo_sources.py", NUMPY, COPIES),
     ("xla/proto*", NUMPY, PROTO),
     ("xla/types.py", NUMPY, (*_files("layout/element_types"), *XLA)),
     ("xla/*", NUMPY, XLA),

@@ -33,7 +33,7 @@ def test_the_results_of_a_program_are_those_of_its_instructions(path):
     for computation, _, name, _, opcode, rest in reversed(found):  # users come after what they use
         if (computation, name) in results and opcode in NO_MEMORY:
             results |= {(computation, operand) for operand in re.findall(r"%([\w.-]+)", rest)}
-    assert [(name, one.shape) for name, one in find_results(text)] == [
+    assert [(name, one.shape) for name, one in find_results(text).found] == [
         (name, shape)
         for computation, _, name, shape, opcode, _ in found
         if opcode not in NO_MEMORY
@@ -45,7 +45,7 @@ def test_the_results_of_a_program_are_those_of_its_instructions(path):
 
 def test_the_programs_have_the_cases_they_are_kept_for():
     assert [path.stem for path in DUMPS] == ["convolution", "loop", "packed", "tiled"]
-    found = {path.stem: [one.found.shape for one in find_results(path.read_text())] for path in DUMPS}
+    found = {path.stem: [one.found.shape for one in find_results(path.read_text()).found] for path in DUMPS}
     leaves = {name: [leaf for shape in shapes for leaf in arrays(shape)] for name, shapes in found.items()}
     assert any(isinstance(shape, gl.xla.TupleShape) for shape in found["loop"]) and any(
         leaf.is_packed for leaf in leaves["packed"]
@@ -60,9 +60,9 @@ def test_the_programs_have_the_cases_they_are_kept_for():
 
 def test_a_text_without_instructions_gives_all_its_shapes():
     report = "Size: 4.00G\nShape: bf16[2048,1]{0,1:T(4,128)(2,1)}\nShape: (s32[], token[])\n"
-    found = list(find_results(report))
+    found = list(find_results(report).found)
     assert [(name, one.line) for name, one in found] == [("", 2), ("", 3)] and len(arrays(found[1].found.shape)) == 1
-    assert [(name, one.line) for name, one in find_results(report + "%a = f32[2] add(%b)")] == [("a", 4)]
+    assert [(name, one.line) for name, one in find_results(report + "%a = f32[2] add(%b)").found] == [("a", 4)]
 
 
 # ---- fusions -------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 def names(body, result="f32[8]{0}", begin="%fused (p: f32[8]) -> f32[8] {"):
     """The instructions that count in a program of one fusion with this body."""
     text = f"HloModule m\n\n{begin}\n{body}\n}}\n{ENTRY.replace('RESULT', result)}"
-    return [name for name, _ in find_results(text)]
+    return [name for name, _ in find_results(text).found]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_roots_and_parameters_of_other_computations_count():
 def test_a_fusion_of_several_results_counts_as_a_tuple():
     body = "  %s = f32[8] sine()\n  %t = f32[8] cosine()\n  ROOT %r = (f32[8], f32[8]) tuple(%s, %t)"
     text = f"%fused () -> (f32[8], f32[8]) {{\n{body}\n}}\n{ENTRY.replace('RESULT', '(f32[8]{0}, f32[8]{0})')}"
-    assert sum(leaf.nbytes for _, found in find_results(text) for leaf in arrays(found.shape)) == 3 * 32
+    assert sum(leaf.nbytes for _, found in find_results(text).found for leaf in arrays(found.shape)) == 3 * 32
 
 
 def test_a_name_is_a_whole_word_before_the_equals_sign():
     text = "ROOT %a.b-c_1 = f32[2] add()\n/* %no */ x = f32[3] add() = f32[4] add()\n%" + "n" * 5000 + " = f32[5] add()"
-    found = [name for name, _ in find_results(text)]
+    found = [name for name, _ in find_results(text).found]
     assert found[:3] == ["a.b-c_1", "x", ""] and 900 < len(found[3]) < 1100 and set(found[3]) == {"n"}

@@ -41,7 +41,7 @@ def test_shapes_of_layouts_that_were_read_before_are_what_they_are_alone(seed):
 
 
 def test_layouts_are_kept_once():
-    layouts = [each.found.shape.layout for each in find_results(program(3000))]
+    layouts = [each.found.shape.layout for each in find_results(program(3000)).found]
     assert len(layouts) == 3000 and len({*map(id, layouts)}) == 3
 
 
@@ -58,7 +58,7 @@ def test_memory_is_a_small_multiple_of_the_text_and_grows_with_it():
         text = program(count)
         tracemalloc.start()
         try:
-            found = sum(1 for _ in find_results(text))
+            found = sum(1 for _ in find_results(text).found)
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
@@ -68,6 +68,6 @@ def test_memory_is_a_small_multiple_of_the_text_and_grows_with_it():
 
 def test_a_caller_hears_how_far_the_text_is_read():
     text, places = program(100), []
-    results = find_results(text, places.append)
+    results = find_results(text, places.append).found
     assert places == sorted(places) and len(places) == 101 and len(text) - places[-1] < 30
     assert sum(1 for _ in results) == 100

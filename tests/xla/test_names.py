@@ -87,14 +87,14 @@ def test_every_row_names_something_here_or_is_out_of_scope():
 
 def test_every_function_of_the_model_is_mentioned():
     """Every public function with a counterpart in XLA is on the page."""
-    own = {"gl.xla.parse_any_shape", "gl.xla.parse_array_shape", "gl.xla.find_shapes", "gl.xla.least_waste"}
+    own = {"parse_any_shape", "parse_array_shape", "find_shapes", "find_copies", "least_waste"}
     public = {
         f"gl.xla.{name}"
         for name in gl.xla.__all__
-        if name not in gl.__all__ and inspect.isfunction(getattr(gl.xla, name))
+        if name not in {*gl.__all__, *own} and inspect.isfunction(getattr(gl.xla, name))
     }
     assert len(public) > 50
-    assert [name for name in sorted(public - own) if f"{name}`" not in TEXT and f"{name}(" not in TEXT] == []
+    assert [name for name in sorted(public) if f"{name}`" not in TEXT and f"{name}(" not in TEXT] == []
 
 
 @pytest.mark.parametrize(

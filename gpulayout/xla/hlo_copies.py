@@ -1,0 +1,271 @@
+"""The copies that a compiled program makes: instructions that write an array again, in another layout or place.
+
+These are copies:
+
+  - copy and copy-start
+  - a transpose or reshape that is no bitcast.  It is a relayout of the same array: the layout of its operand is written
+    for the dimensions of its result.  The operand of a reshape keeps its own dimensions if no layout fits the others
+  - a fusion whose result, or one of whose results, is such a copy of something in it, behind bitcasts
+  - a dynamic or static slice, a pad and the like are none, whatever else they do
+
+A copy elsewhere in a fusion is an order in which the fusion reads, and writes nothing: these are only counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.layout.dynamic import UNBOUNDED
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.other_shapes import AnyShape
+from gpulayout.layout.shape import Shape
+from gpulayout.xla.bitcast import is_bitcast
+from gpulayout.xla.decompose import align_layouts
+from gpulayout.xla.hlo import scan, visible, with_lines
+from gpulayout.xla.hlo_lines import UnreadLines, unread_lines
+from gpulayout.xla.hlo_program import HloInstruction, HloProgram, read_program
+from gpulayout.xla.hlo_runs import HloComputations
+from gpulayout.xla.hlo_sources import SourceLines, op_name
+from gpulayout.xla.trees import arrays
+
+_OPCODES = {"copy", "copy-start", "transpose", "reshape"}
+_DIMENSIONS = re.compile(r"\bdimensions=\{([0-9, ]*)\}")
+_WORD = re.compile(r"[\w.\-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCopy:
+    """A copy that a program makes.
+
+    Attributes
+    ----------
+    name : str
+        The instruction.
+    opcode : str
+        What copies: "copy", "copy-start", "transpose" or "reshape".
+    is_fused : bool
+        True if the instruction is a fusion, and `opcode` that of its root.
+    source, target : Shape
+        What is read and what is written.  Their dimensions are equal, except for a reshape that is no relayout.
+    line : int
+        The line of the instruction, from 1.
+    computation : str
+        The computation that it is in; "" if the text does not say it.
+    runs : int or None
+        How often the program runs it; None if the text does not say it.
+    in_loop : bool
+        True in the body of a loop, or in what that calls.
+    op_name : str
+        The operation in the Python program, such as "jit(f)/transpose"; "" if the text does not say it.
+    source_line : str
+        Where it stands there, such as "model.py:12"; "" if the text does not say it.
+
+    Examples
+    --------
+    >>> copy, = find_copies("%b = f32[2,3]{0,1} copy(f32[2,3]{1,0} %a)")
+    >>> str(copy.source), str(copy.target), copy.nbytes
+    ('f32[2,3]{1,0}', 'f32[2,3]{0,1}', 48)
+    """
+
+    name: str
+    opcode: str
+    is_fused: bool
+    source: Shape
+    target: Shape
+    line: int
+    computation: str
+    runs: int | None
+    in_loop: bool
+    op_name: str
+    source_line: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are read and written when it runs once, padding included."""
+        return self.source.nbytes + self.target.nbytes
+
+    @property
+    def is_relayout(self) -> bool:
+        """True if source and target are layouts of one array: False for some reshapes."""
+        return self.source.dimensions == self.target.dimensions
+
+    @property
+    def keeps_layout(self) -> bool:
+        """True if the target has the same bytes as the source."""
+        return is_bitcast(self.source, self.target)
+
+
+class HloCopies(NamedTuple):
+    """The copies of a program, how many layout changes only take place inside fusions, and the lines not read.
+
+    A copy is not read if its operand is not in the text, or if a dimension has no bound.
+    """
+
+    found: list[FoundCopy]
+    inside_fusions: int
+    unread: UnreadLines
+
+
+def find_copies(text: str) -> list[FoundCopy]:
+    """The copies, transposes and reshapes of a compiled program that move bytes.
+
+    Parameters
+    ----------
+    text : str
+        An HLO dump.  A text without instructions has no copies.
+
+    Returns
+    -------
+    list of FoundCopy
+        In the order of the text.  help("gpulayout.xla.hlo_copies") says what counts.  Copies whose operand is not in
+        the text, or has no bound, are left out.
+
+    See Also
+    --------
+    gpulayout.xla.find_shapes : All shapes of a program.
+
+    Examples
+    --------
+    >>> text = "%t = f32[3,2]{1,0} transpose(f32[2,3]{1,0} %a), dimensions={1,0}, metadata={op_name=\\"jit(f)/t\\"}"
+    >>> for copy in find_copies(text):
+    ...     print(copy.name, copy.source, copy.target, copy.op_name)
+    t f32[3,2]{0,1} f32[3,2]{1,0} jit(f)/t
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"the text to find copies in must be a str, not {type(text).__name__}")
+    return read_copies(text).found
+
+
+def read_copies(text: str, passed: Callable[[int], None] = lambda position: None) -> HloCopies:
+    """The copies of a program; `passed` gets the positions in the text up to which it has been read."""
+    seen = visible(text)
+    program = read_program(seen, passed)
+    reading = _Reading(text, seen, program)
+    found = list(reading.copies())
+    unread = sorted({*program.unread, *reading.unread})
+    return HloCopies(found, reading.inside_fusions(), unread_lines(text, unread))
+
+
+class _Pair(NamedTuple):
+    """What a copy reads and writes, and the opcode of the instruction that does it."""
+
+    opcode: str
+    source: Shape
+    target: Shape
+
+
+class _Reading:
+    """The copies of one text."""
+
+    def __init__(self, text: str, seen: str, program: HloProgram) -> None:
+        self.text, self.seen, self.rest = text, seen, program.rests(seen)
+        self.computations = HloComputations(text, seen, program)
+        self.unread: set[int] = set()  # where copies begin whose operand is not known, or does not fit
+        self._named: dict[int, dict[str, HloInstruction]] = {}
+
+    def copies(self) -> Iterator[FoundCopy]:
+        """All of them, in the order of the text."""
+        sources = SourceLines(self.text)
+        places = [
+            (each, number, pair)
+            for number, computation in enumerate(self.computations.all)
+            if number not in self.computations.fused
+            for each in computation.inside
+            for pair in self._pairs(number, each)
+        ]
+        spans = (each.span._replace(start=each.start) for each, _, _ in places)
+        for (each, number, pair), found in zip(places, with_lines(self.text, spans), strict=True):
+            attributes = self.text[each.span.end : each.span.end + len(self.rest(each))]
+            yield FoundCopy(
+                each.name(self.seen),
+                pair.opcode,
+                each.opcode == "fusion",
+                pair.source,
+                pair.target,
+                found.line,
+                self.computations.all[number].name,
+                *self.computations.runs[number],
+                op_name(attributes),
+                sources.of(attributes),
+            )
+
+    def inside_fusions(self) -> int:
+        """How many layout changes there are in fusions that are not those of their results."""
+        return sum(
+            sum(len(list(self._moves(number, each))) for each in self.computations.all[number].inside)
+            - len(list(self._root_moves(number)))
+            for number in self.computations.fused
+        )
+
+    def _pairs(self, number: int, each: HloInstruction) -> Iterator[_Pair]:
+        """What an instruction of a computation copies, if it does."""
+        if each.opcode != "fusion":
+            yield from self._moves(number, each, also_same=True)
+        elif each.start in self.computations.fusions:
+            yield from self._root_moves(self.computations.fusions[each.start])
+
+    def _root_moves(self, number: int) -> Iterator[_Pair]:
+        """The layout changes that give the results of a fusion."""
+        following = [each for each in self.computations.all[number].inside if each.is_root]
+        passed = set[int]()
+        while following:
+            each = following.pop()
+            if each.start in passed:
+                continue
+            passed.add(each.start)
+            moves = list(self._moves(number, each))
+            yield from moves
+            if not moves and each.opcode in _OPCODES | {"bitcast", "tuple"}:
+                following += [*self._operands(number, each)][::-1]
+
+    def _moves(self, number: int, each: HloInstruction, *, also_same: bool = False) -> Iterator[_Pair]:
+        """The arrays that an instruction copies into another layout, or also into the same."""
+        if each.opcode not in _OPCODES:
+            return
+        source, target = self._operand_shape(number, each), each.span.shape
+        before, after = arrays(source) if source is not None else [], arrays(target)
+        if each.opcode == "copy-start":  # its result: the target, the source, and a context
+            after = after[: len(before)]
+        if not before or len(before) != len(after):
+            self.unread.add(each.start)
+            return
+        for one, other in zip(before, after):
+            relayout = self._as_relayout(each, one, other)
+            if relayout is None:
+                self.unread.add(each.start)
+            elif also_same and each.opcode.startswith("copy") or not is_bitcast(relayout, other):
+                yield _Pair(each.opcode, relayout, other)
+
+    def _as_relayout(self, each: HloInstruction, source: Shape, target: Shape) -> Shape | None:
+        """The operand for the dimensions of the result; None if they contradict each other or have no bound."""
+        if UNBOUNDED in (*source.dimensions, *target.dimensions) or source.element_type is not target.element_type:
+            return None
+        try:
+            if each.opcode == "transpose":
+                dimensions = _DIMENSIONS.search(self.rest(each))
+                source = source.permute_dimensions(map(int, _WORD.findall(dimensions[1]))) if dimensions else source
+            elif each.opcode == "reshape" and source.element_count == target.element_count:
+                return align_layouts(source, target.dimensions) or source
+            return source if source.dimensions == target.dimensions else None
+        except (LayoutError, ValueError):
+            return None
+
+    def _operand_shape(self, number: int, each: HloInstruction) -> AnyShape | None:
+        """The shape of the first operand, which stands before it in older programs."""
+        operands = self.rest(each).partition("(")[2].lstrip()
+        written = next(scan(operands.partition("%")[0]), None)
+        if written is not None and written.start == 0:
+            return written.shape
+        named = next(self._operands(number, each), None)
+        return named.span.shape if named else None
+
+    def _operands(self, number: int, each: HloInstruction) -> Iterator[HloInstruction]:
+        """The instructions whose results an instruction of a computation takes."""
+        if number not in self._named:
+            self._named[number] = {one.name(self.seen): one for one in self.computations.all[number].inside}
+        named = self._named[number]
+        operands = self.rest(each).partition("(")[2].partition("), ")[0]
+        yield from (named[word] for word in _WORD.findall(operands) if word in named)

@@ -30,6 +30,7 @@ _AFTER = (
 _NAME = re.compile(
     rf"(.*?)[._]?({'|'.join(sorted(_AFTER, key=len, reverse=True))}|before_optimizations)\.txt", re.DOTALL
 )
+_NUMBER = re.compile(r"module_[0-9]+\.")
 _PLATFORM = re.compile(r"\.(?:sm_[0-9]+\.[0-9]+[a-z]?_gpu|gfx[^._]*_gpu|cpu|gpu|tpu|cl_[0-9]+)$")
 
 
@@ -45,7 +46,7 @@ class Dump(NamedTuple):
 
     entries       how many files and folders were looked at; `is_whole` is False if there are more
     programs      in the order of their names, at most `MOST_PROGRAMS`; `total` of them are in the folder
-    without       modules whose text after optimizations is missing
+    without       modules whose text after optimizations is missing, whatever their number: on a TPU it differs
     """
 
     entries: int
@@ -72,8 +73,10 @@ def find_dump(folder: Path) -> Dump:
                 before.add(module)
     if not after:
         raise Failure(_nothing(folder, names, before))
+    named = {_NUMBER.sub("", module) for module in after}
+    without = sorted(module for module in before if _NUMBER.sub("", module) not in named)
     programs = [DumpedProgram(module, folder / name) for module, (_, name) in sorted(after.items())]
-    return Dump(len(names), is_whole, programs[:MOST_PROGRAMS], len(programs), sorted(before - after.keys()))
+    return Dump(len(names), is_whole, programs[:MOST_PROGRAMS], len(programs), without)
 
 
 def _nothing(folder: Path, names: list[str], before: set[str]) -> str:

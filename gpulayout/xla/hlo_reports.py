@@ -5,9 +5,10 @@
     the buffer assignment         value: <12 copy.3 @0> (size=24,offset=0): f32[2,3]{1,0}
 
 Each field of a report has a line of its own, to which a log may add a time and the like in front.  The shape of the
-label is that of the allocation, or of the tuple that it is an element of, and is not found again.  An assignment lists
-tuples, which are tables of addresses, and values that only join others, (phi): both are left out, because what they
-name is listed as well.
+label is that of the allocation, or of the tuple that it is an element of, and is not found again.  A web page may have
+put a backslash before the dot of 1. Size.  An assignment lists tuples, which are tables of addresses, and values that
+only join others, (phi): both are left out, because what they name is listed as well.  Of an assignment with a list of
+its peak buffers, the values count.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from gpulayout.xla.hlo import Span, scan
 from gpulayout.xla.hlo_lines import LineCounter
 
 _MOST_BEFORE = 1 << 10  # characters of a value's name
-_ENTRY = re.compile(r"(?:^|(?<=[ \t]))(?:[0-9]{1,9}\. Size:|Buffer [0-9]{1,9}:(?=[ \t\r]*$))", re.MULTILINE)
+_ENTRY = re.compile(r"(?:^|(?<=[ \t]))(?:[0-9]{1,9}\\?\. Size:|Buffer [0-9]{1,9}:(?=[ \t\r]*$))", re.MULTILINE)
 _SHAPE = re.compile(r"\b(?:S|Subs)hape:[ \t]*$")
 _LABEL = re.compile(r"\bXLA [Ll]abel:[ \t]*%?([\w.\-]+)")
 _NAMES_AGAIN = re.compile(r"[^\n]*?\b(?:XLA [Ll]abel|Operator):")
 _VALUE = re.compile(r"\bvalue: <[0-9]+ ([^\s@<>{}]+)(?:\{[0-9,]*\})?( \(phi\))? @[0-9]+> \([^()\n]*\):[ \t]*$")
-_OTHER_LINE = re.compile(r"[^\n]*?(?:\ballocation [0-9]+:|\bfrom instruction:)")
+_OTHER_LINE = re.compile(r"[^\n]*?\b(?:allocation [0-9]+|from instruction|(?:S|Subs)hape):")
 
 
 class Allocations(NamedTuple):

@@ -2,8 +2,8 @@
 
 A text is read as the first of these that it holds:
 
-    allocations   the list of an out-of-memory report of XLA; see `hlo_reports`
-    values        a dump of the buffer assignment; see there too
+    values        a dump of the buffer assignment; see `hlo_reports`
+    allocations   the list of an out-of-memory report of XLA; see there too
     program       instructions, `%name = SHAPE opcode(...)`
     text          any shapes
 
@@ -33,7 +33,7 @@ NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}
 _WORD = re.compile(r"[\w.\-]+")
 _CALLS = re.compile(r"\bcalls=%?([\w.\-]+)")
 
-TextKind = Literal["allocations", "values", "program", "text"]
+TextKind = Literal["values", "allocations", "program", "text"]
 
 
 class HloResult(NamedTuple):
@@ -61,8 +61,8 @@ def find_results(text: str, passed: Callable[[int], None] = lambda position: Non
     [('a', 6, 'f32[8]{0}')]
     """
     seen = visible(text)
-    kinds: tuple[TextKind, TextKind] = ("allocations", "values")
-    for kind, read in zip(kinds, (read_allocations, read_assignment), strict=True):
+    kinds: tuple[TextKind, TextKind] = ("values", "allocations")
+    for kind, read in zip(kinds, (read_assignment, read_allocations), strict=True):
         listed = read(seen, passed)
         if listed.found:
             names, spans = zip(*listed.found)

@@ -87,6 +87,12 @@ def test_modules_without_the_text_are_named(tmp_path):
     assert len(json.loads(run("show", "--hlo", tmp_path, "--json").stdout)["without_program"]) == 5
 
 
+def test_the_number_of_a_module_may_change_on_the_way(tmp_path):
+    fill(tmp_path, ["module_0021.jit_f.before_optimizations.txt", "module_0023.jit_f.after_optimizations.txt"])
+    found = json.loads(run("show", "--hlo", tmp_path, "--json").stdout)
+    assert found["without_program"] == [] and [one["module"] for one in found["programs"]] == ["module_0023.jit_f"]
+
+
 @pytest.mark.parametrize("sort, order", [("bytes", "BCA"), ("waste", "CAB"), ("times", "ACB"), ("line", "ABC")])
 def test_programs_are_sorted(sort, order, tmp_path):
     fill(tmp_path, ["A.after_optimizations.txt"], "%a = s8[2] z()\n" * 9)

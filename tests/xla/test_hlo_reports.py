@@ -64,6 +64,20 @@ def test_a_log_may_begin_its_lines_with_anything():
     assert read(prefixed)[1:] == read(TEXTS["reports/gpu.txt"])[1:]
 
 
+def test_a_web_page_may_have_changed_the_rules_and_the_numbers():
+    text = re.sub(r"=+\n\n +(\d)\. S", r"=== \1\\. S", TEXTS["reports/tpu.txt"])
+    text = text.replace("1. Size", "1\\. Size")
+    assert "=== 2\\. Size" in text and [one[:2] for one in read(text)[1]] == [
+        one[:2] for one in read(TEXTS["reports/tpu.txt"])[1]
+    ]
+
+
+def test_an_assignment_with_its_peak_buffers_gives_the_values():
+    text = TEXTS["dump/module_0000.jit_model.cpu_after_optimizations-buffer-assignment.txt"]
+    both = text + TEXTS["reports/gpu.txt"].partition("Peak")[2]
+    assert read(both) == read(text)
+
+
 def test_the_values_of_a_buffer_assignment_are_those_with_memory_of_their_own():
     text = TEXTS["dump/module_0000.jit_model.cpu_after_optimizations-buffer-assignment.txt"]
     kind, found, unread = read(text)

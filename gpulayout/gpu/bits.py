@@ -102,6 +102,8 @@ def _why(move: PackedMove) -> str:
         return f"the {packed} is packed and the {other} has a byte for each element, so {elements} are {how}"
     if stepping:
         return f"the minor axis of the target is not contiguous in the source, so {elements} are {how}"
+    if move.source_big != move.target_big:
+        return f"the bit orders of source and target differ, so {elements} change places within their bytes"
     return (
         f"not all runs of {minor.bound} elements begin and end at multiples of {per}, so words are put together from "
         f"{elements}"

@@ -9,7 +9,7 @@ import numpy as np
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import byte_and_bit
+from gpulayout.layout.stride_table import byte_and_bit, is_big
 from gpulayout.pictures.figure import Cell, Figure
 
 _LONGEST_LIST, LONGEST_TITLE, _LONGEST_MARK = 100, 100, 6  # characters
@@ -95,6 +95,8 @@ def legend(figure: Figure) -> list[Mark]:
     if figure.color_length < shape.buffer_size:
         is_tile = figure.color_length in figure.blocks
         marks.append(Mark("color", f"one colour: {'a tile' if is_tile else f'{figure.color_length} places in a row'}"))
+    if is_big(shape):
+        marks.append(Mark("", "the first element of a byte is in its high bits"))
     if figure.has_numbers:
         marks.append(Mark("", "#n is element n in row-major order"))
     return marks

@@ -309,6 +309,14 @@ def test_every_reason_is_a_sentence_with_its_consequence():
     assert [reason for reason in reasons if ", so " not in reason or ": " in reason.partition(", so ")[0]] == []
 
 
+def test_only_another_bit_order_is_the_reason():
+    """Every run begins and ends with a byte; a packed element only changes its place within it."""
+    big = gl.parse_layout("{1,0:E(2)}").replace(bit_order="big")
+    said = "the bit orders of source and target differ, so elements of 2 bits change places within their bytes"
+    assert explained("u2[3,8]{1,0:E(2)}", big).count(f"    why not faster: {said}") == 1
+    assert "the bit orders" not in explained("u2[3,8]{1,0:E(2)}", "{0,1:E(2)}")
+
+
 def test_a_source_of_every_second_element_gets_no_tile():
     shape = gl.parse_shape("f32[64,64]{0,1}")
     plan = kernel_plan(pack_move((512, 8), shape))

@@ -121,6 +121,15 @@ def test_bytes_stand_below_packed_elements():
     assert drawing.splitlines()[0].startswith("place 0 1 2") and drawing.splitlines()[-1] == "byte  0   1   2"
 
 
+def test_a_picture_says_that_elements_begin_in_the_high_bits():
+    little = gl.parse_shape("u4[5]{0:E(4)}")
+    big = little.with_layout(little.layout.replace(bit_order="big"))
+    said = "the first element of a byte is in its high bits"
+    for shape, times in ((big, 1), (little, 0)):
+        assert shape.draw().text.count(said) == shape.draw().svg.count(said) == times
+    assert "place 3, byte 1 bit 0" in big.draw().svg
+
+
 @pytest.mark.parametrize("text", [text for text in SHAPES if ")(" not in text])  # inner cells have no walls
 def test_the_boxes_are_the_cells_of_the_figure(text):
     figure = figure_of(gl.parse_shape(text))

@@ -51,6 +51,55 @@ def test_rows_of_a_bitmap_are_whole_bytes(executor):
     assert executor.host(columns).tolist() == np.packbits(image.T, axis=1, bitorder="little").ravel().tolist()
 
 
+def by_numpy(values, bits, order):
+    """Packed bytes as NumPy makes them: of elements one by one, each as its own bits in the order of its byte."""
+    places = np.arange(bits)[::-1] if order == "big" else np.arange(bits)
+    return np.packbits(np.asarray(values, np.uint8).ravel()[:, None] >> places & 1, bitorder=order)
+
+
+def small_sides(bits, dimensions):
+    """Each order of dimensions and of bits, with and without padding, and what NumPy makes of an array in it."""
+    for axes, width, order in itertools.product(itertools.permutations(range(len(dimensions))), (0, 1), ORDERS):
+        widths = [size + width for size in dimensions]
+        layout = gl.Layout(axes, padded_dimensions=widths, element_size_in_bits=bits, bit_order=order)
+
+        def packed(array, axes=axes, width=width, order=order):
+            padded = np.pad(array, [(0, width)] * array.ndim)
+            return by_numpy(padded.transpose(axes[::-1]), bits, order).tolist()
+
+        yield gl.Shape(f"u{bits}", dimensions, layout), packed
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("bits", (1, 2, 4))
+def test_all_small_shapes_match_numpy(executor, bits):
+    """Every pair of orders on both sides; the judge is `np.packbits` alone."""
+    for dimensions in [(1,), (3,), (8,), (9,), (17,), (1, 8), (3, 2), (3, 5), (2, 16)]:
+        array = packed_reference.values(int(np.prod(dimensions)), bits).astype(np.uint8).reshape(dimensions)
+        sides = [(shape, packed(array)) for shape, packed in small_sides(bits, dimensions)]
+        for shape, wanted in sides:
+            buffer = gl.pack(executor.array(array), shape)
+            assert executor.host(buffer).tolist() == wanted, str(shape)
+            assert executor.host(gl.unpack(buffer, shape)).view(np.uint8).tolist() == array.tolist(), str(shape)
+        for (source, buffer), (target, wanted) in itertools.product(sides, repeat=2):
+            found = gl.relayout(source_buffer(executor, np.array(buffer, np.uint8)), source, target)
+            assert executor.host(found).tolist() == wanted, (str(source), str(target))
+
+
+@pytest.mark.parametrize("name", ("nibbles", "bits"))
+def test_other_formats_are_read_in_one_call(executor, name):
+    """Rows of `np.packbits`, and 4 bits as HQQ, bitsandbytes and some NVFP4 checkpoints pack them."""
+    array = packed_reference.values(100, 4).astype(np.uint8).reshape(5, 20)
+    if name == "bits":
+        array &= 1
+        shape, raw = f"u1[5,20]{{1,0:PD(5,24){text(1, 'big')}}}", np.packbits(array, axis=1).ravel()
+    else:
+        shape, raw = f"u4[5,20]{{1,0:{text(4, 'big')}}}", (array[:, 0::2] << 4 | array[:, 1::2]).ravel()
+    buffer = source_buffer(executor, raw)
+    assert executor.host(gl.unpack(buffer, shape)).view(np.uint8).tolist() == array.tolist()
+    assert executor.host(gl.pack(executor.array(array), shape)).tolist() == raw.tolist()
+
+
 @pytest.mark.parametrize("bits", (1, 2, 4))
 def test_only_the_order_changes(executor, bits):
     """Whole bytes, which would move as bytes if the orders were the same."""
@@ -202,6 +251,30 @@ def test_files_say_it(tmp_path):
     assert np.load(tmp_path / "back.npy").tolist() == buffer_of(BIG).tolist()
     notes = [stored_shape(gl.parse_shape(f"f4e2m1fn[4]{{0:{text(4, order)}}}")).note for order in ORDERS]
     assert notes == [None, "f4e2m1fn[4]{0:E(4,big)}"]
+
+
+def test_raw_files_say_it(tmp_path):
+    """The rows of a PBM file without its header, to a byte for each dot."""
+    array = bits_of(9 * 21).reshape(9, 21)
+    (tmp_path / "dots.bin").write_bytes(np.packbits(array, axis=1).tobytes())
+    shape = f"u1[9,21]{{1,0:PD(9,24){text(1, 'big')}}}"
+    gl.relayout_file(tmp_path / "dots.bin", tmp_path / "dots.npy", source=shape)
+    assert np.load(tmp_path / "dots.npy").tolist() == array.tolist()
+    gl.relayout_file(tmp_path / "dots.bin", tmp_path / "turned.bin", source=shape, target=f"{{0,1:{text(1, 'big')}}}")
+    assert (tmp_path / "turned.bin").read_bytes() == np.packbits(array.T.ravel()).tobytes()
+
+
+def test_graphs_refuse_it_like_other_packed_elements():
+    """Steps of a graph move whole elements, and an array in memory is moved right."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    array = jax.numpy.asarray(buffer_of(BIG))
+    assert np.asarray(gl.relayout(array, BIG, LITTLE)).tolist() == buffer_of(LITTLE).tolist()
+    for target in (BIG, LITTLE):
+        with pytest.raises(gl.LayoutError) as caught:
+            jax.jit(lambda traced: gl.relayout(traced, BIG, target))(array)
+        assert str(caught.value).startswith(
+            f"element_size_in_bits 2 of {BIG} cannot be lowered: 4 elements share a byte"
+        )
 
 
 def test_chunks_of_dask_say_it():

@@ -22,6 +22,7 @@ from tests.support.packed_reference import buffer as buffer_of
 from tests.support.placed import relayout_pieces
 
 BITS = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
+ORDERS = ("little", "big")
 SIZES = {1: (1, 3, 8, 17), 2: (1, 2, 3, 5), 3: (1, 2, 3)}
 
 
@@ -49,6 +50,11 @@ def layouts(name, rank, dimensions):
         widths = [size + (number + dim) % 3 for dim, size in enumerate(dimensions)]
         padded = gl.Layout(order, padded_dimensions=widths, padding_value=pad, element_size_in_bits=bits)
         yield padded.replace(bit_order=second)
+
+
+def in_order(shape, bit_order):
+    """The same shape with its packed elements in this bit order; one of whole bytes stays."""
+    return shape.with_layout(shape.layout.replace(bit_order=bit_order)) if shape.is_packed else shape
 
 
 def packed_shapes(name):
@@ -193,7 +199,7 @@ def test_tiles_to_tiles(executor, name):
             shapes.append(
                 gl.parse_shape(f"{name}[{','.join(map(str, dimensions))}]{{{order}:{padding}{tiles}E({bits})}}")
             )
-        source, target = shapes
+        source, target = [in_order(shape, rng.choice(ORDERS)) for shape in shapes]
         buffer = source_buffer(executor, buffer_of(source), rng.randrange(16))
         assert executor.host(gl.unpack(buffer, source)).tobytes() == logical(name, dimensions).tobytes(), str(source)
         apart = executor.array(np.zeros((*dimensions, 3), np.uint8))[..., 1]
@@ -223,6 +229,7 @@ def test_tiles_to_rows_of_any_length(executor, name):
         target = gl.parse_layout(
             f"{{{orders[1]}:PD({widths})PV({pad_name(name)}){'L(9)' * (number % 4 == 0)}E({bits})}}"
         )
+        source, target = in_order(source, rng.choice(ORDERS)), target.replace(bit_order=rng.choice(ORDERS))
         plan = gl.plan(source, target)
         buffer = (
             source_buffer(executor, buffer_of(source), number % 16)
@@ -259,9 +266,9 @@ def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensi
     monkeypatch.setattr(lookup, "CHUNK", 2000)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
     packed = f"E({BITS[name]})"
-    source = gl.parse_shape(name + dimensions % packed)
-    target = source.with_layout(target_text % packed)
-    for phase in (0, 4, 6):
+    little = gl.parse_shape(name + dimensions % packed)
+    for phase, orders in zip((0, 4, 6, 0), itertools.product(ORDERS, repeat=2)):
+        source, target = map(in_order, (little, little.with_layout(target_text % packed)), orders)
         buffer = source_buffer(executor, buffer_of(source), phase)
         out, memory = guarded(executor, np.uint8, target.nbytes, 8)
         gl.relayout(buffer, source, target, out=out)

@@ -26,7 +26,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 FIXED = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS))
-NAMES = (*FIXED, "cute:SIZES:STRIDES", "named:NHWC:NCHW", "kCHW32")
+NAMES = (*FIXED, "cute:SIZES:STRIDES", "named:NHWC:NCHW")
 # The layout for an array of these dimensions and of this element type, if it is known; LayoutError without one.
 LayoutFor = Callable[[Sequence[int], ElementType | None], Layout]
 
@@ -69,7 +69,8 @@ def layout_name(
     hint = hint or _of_element_type(text) or _did_you_mean(text, others())
     raise ShapeTextError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
-        f"name of one: names are {', '.join(NAMES)}, and those of the catalogue, such as cublas:block_scales"
+        f"name of one: names are {', '.join(NAMES)}, those of TensorRT, such as kCHW32, and those of the catalogue, "
+        "such as cublas:block_scales"
         f"{f'; {hint}' if hint else ''}",
         0,
     )

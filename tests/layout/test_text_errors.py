@@ -264,7 +264,7 @@ def test_only_text_is_read(value, name):
 
 NAMES = (
     "names are C, F, torch:contiguous_format, torch:channels_last, torch:channels_last_3d, cute:SIZES:STRIDES, "
-    "named:NHWC:NCHW, and those of the catalogue, such as cublas:block_scales"
+    "named:NHWC:NCHW, those of TensorRT, such as kCHW32, and those of the catalogue, such as cublas:block_scales"
 )
 
 

@@ -214,6 +214,7 @@ _LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
     "tile": _of_tiles,
     "tiling": _of_tiles,
     "order": _of_order,
+    "bitorder": lambda value: f"write bit_order={checks.value_text(value)}",
     "major_to_minor": lambda value: f"write gl.Layout.from_major_to_minor({checks.value_text(value)})",
     "pitch": lambda value: _SHAPE_WITH.format(f"pitch={checks.value_text(value)}"),
     "align": lambda value: _SHAPE_WITH.format(f"align={checks.value_text(value)}"),

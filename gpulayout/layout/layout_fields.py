@@ -7,6 +7,7 @@ shape with one does not describe one buffer, so it cannot be moved.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
@@ -27,6 +28,10 @@ NUMBERS = {
 Pair = tuple[SupportsIndex, Sequence[SupportsIndex]]  # a split configuration as (dimension, split_indices)
 BitOrder = Literal["little", "big"]
 BIT_ORDERS: tuple[BitOrder, ...] = get_args(BitOrder)
+_OTHER_WORDS: dict[BitOrder, str] = {  # in lower case
+    "big": "(big|high|msb|most).*|be|bo|bitorder",
+    "little": "(little|low|lsb|least).*|le",
+}
 SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
 
 
@@ -40,6 +45,16 @@ def number(field: str, value: object) -> int:
     return whole
 
 
+def meant_order(word: str) -> BitOrder | None:
+    """The bit order that another word for it means.
+
+    >>> meant_order("MSB"), meant_order("low"), meant_order("bitorder"), meant_order("X")
+    ('big', 'little', 'big', None)
+    """
+    letters = re.sub("[^a-z]", "", word[:40].lower())
+    return next((order for order, words in _OTHER_WORDS.items() if re.fullmatch(words, letters)), None)
+
+
 def bit_order(value: object, bits: int) -> BitOrder:
     """One of NumPy's two words; "big" only where elements of so many bits share bytes."""
     if not isinstance(value, str):
@@ -47,7 +62,9 @@ def bit_order(value: object, bits: int) -> BitOrder:
             f"bit_order {checks.value_text(value)} is {checks.type_text(value)}: write 'little' or 'big'"
         )
     if value not in BIT_ORDERS:
-        raise LayoutError(f"bit_order {checks.value_text(value)} is neither 'little' nor 'big'")
+        meant = meant_order(value)
+        hint = f": write bit_order={meant!r}" if meant else ""
+        raise LayoutError(f"bit_order {checks.value_text(value)} is neither 'little' nor 'big'{hint}")
     if value == "big" and bits not in (1, 2, 4):
         raise LayoutError(
             f"bit_order 'big' orders packed elements within a byte, but element_size_in_bits is "

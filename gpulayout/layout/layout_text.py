@@ -28,7 +28,7 @@ from gpulayout.layout.argument_hints import named_layout, numbers_in
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_fields import BIT_ORDERS, SPARSE_TYPES, SplitConfig
+from gpulayout.layout.layout_fields import BIT_ORDERS, SPARSE_TYPES, SplitConfig, meant_order
 from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
 from gpulayout.layout.text_reader import Reader
 from gpulayout.layout.tile import COMBINE, Combine, Tile
@@ -126,7 +126,7 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
             if reader.accept_name(name) or (name in "#*" and reader.accept(name)):
                 fields.update(read(reader, len(order)))
         if reader.kind == "name" or reader.value in ("#", "*"):
-            raise reader.error(_misplaced(reader.value))
+            raise reader.error(_misplaced(reader.value, fields.get("element_size_in_bits", 0)))
     elif reader.kind == "name" and reader.value in PROPERTIES:
         raise reader.error("expected ':' (a colon comes before properties, as in {1,0:T(8,128)})")
     reader.mark("}")
@@ -144,11 +144,15 @@ def _order(reader: Reader) -> list[int]:
     return reader.listed(read)
 
 
-def _misplaced(name: str) -> str:
+def _misplaced(name: str, bits: int) -> str:
+    """What is wrong with a name after the last property; `bits` are those of an element, if they were said."""
     if name in PROPERTIES:
         return f"layout property {name}(...) occurs twice or out of order: the order is {' '.join(PROPERTIES)}"
     if name == "P":
         return "layout property P(...), the physical shape of a sparse array, is not supported"
+    if bits in (1, 2, 4) and (order := meant_order(name)):
+        ends = "high" if order == "big" else "low"
+        return f"{name[:32]!r} is not a layout property: write E({bits},{order}) if elements begin in the {ends} bits"
     return f"{name[:32]!r} is not a layout property: the properties are {' '.join(PROPERTIES)}"
 
 
@@ -225,10 +229,19 @@ def _element_size(reader: Reader, rank: int) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         fields: dict[str, Any] = {"element_size_in_bits": reader.number("an element size")}
         if reader.accept(","):
-            fields["bit_order"] = _word(reader, "bit_order", "a bit order, little or big", BIT_ORDERS)
+            fields["bit_order"] = _bit_order(reader, fields["element_size_in_bits"])
         return fields
 
     return reader.enclosed(read)
+
+
+def _bit_order(reader: Reader, bits: int) -> str:
+    position, word = reader.position, reader.take("name", "a bit order, little or big")
+    if word not in BIT_ORDERS:
+        meant = meant_order(word)
+        hint = f": write E({bits},{meant})" if meant else ""
+        raise reader.error(f"bit_order {word[:32]!r} is neither little nor big{hint}", position)
+    return word
 
 
 def _word(reader: Reader, field: str, what: str, words: Sequence[str]) -> str:

@@ -64,8 +64,9 @@ def parse_shape(text: str) -> Shape:
 
     Notes
     -----
-    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.  Text of any other
-    kind of shape gives what `gpulayout.xla.parse_any_shape` returns; the annotation leaves these types out.
+    The grammar is XLA's, plus `PD(...)` for padded dimensions, `PV(...)` for the padding value and `E(1,big)` for the
+    bit order.  Text of any other kind of shape gives what `gpulayout.xla.parse_any_shape` returns; the annotation
+    leaves these types out.
 
     Examples
     --------

@@ -280,5 +280,7 @@ def _flag(name: str, value: Any) -> bool:
 @constant_in_graphs
 def meant(name: str) -> str:
     """What a misspelt keyword was meant to be, or nothing."""
+    if name in ("bit_order", "bitorder"):
+        return ": layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')"
     close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
     return f": did you mean {close[0]}?" if close else ""

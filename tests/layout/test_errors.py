@@ -349,7 +349,17 @@ ERRORS = {
     "another bit order": (
         lambda: Layout((0, 1), element_size_in_bits=1, bit_order="msb"),
         LayoutError,
-        "bit_order 'msb' is neither 'little' nor 'big'",
+        "bit_order 'msb' is neither 'little' nor 'big': write bit_order='big'",
+    ),
+    "a bit order that means neither": (
+        lambda: Layout((0, 1), element_size_in_bits=1, bit_order="middle"),
+        LayoutError,
+        "bit_order 'middle' is neither 'little' nor 'big'",
+    ),
+    "NumPy's keyword for the bit order": (
+        lambda: Layout((0, 1), element_size_in_bits=1, bitorder="big"),
+        LayoutTypeError,
+        "a Layout has no field bitorder: write bit_order='big'",
     ),
     "a bit order that is no word": (
         lambda: Layout((0, 1), element_size_in_bits=1, bit_order=True),

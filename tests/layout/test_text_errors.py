@@ -95,8 +95,30 @@ TEXT_ERRORS = [
     ("f32[2]{0:E(-4)}", 11, "an element size cannot be negative"),
     ("f32[2]{0:E(4}", 12, "expected ')'"),
     ("u4[2]{0:E(4,)}", 12, "expected a bit order, little or big"),
-    ("u4[2]{0:E(4,msb)}", 12, "bit_order 'msb' is not one of little, big"),
+    ("u4[2]{0:E(4,1)}", 12, "expected a bit order, little or big"),
     ("u4[2]{0:E(4,big,big)}", 15, "expected ')'"),
+    ("u4[2]{0:E(4,middle)}", 12, "bit_order 'middle' is neither little nor big"),
+    *[
+        (f"u4[2]{{0:E(4,{word})}}", 12, f"bit_order {word!r} is neither little nor big: write E(4,big)")
+        for word in ("msb", "MSB_first", "high", "Big", "BE", "bitorder")
+    ],
+    ("u1[2]{0:E(1,LSB_first)}", 12, "bit_order 'LSB_first' is neither little nor big: write E(1,little)"),
+    *[
+        (
+            f"u4[2]{{0:E(4){name}}}",
+            12,
+            f"{name.partition('(')[0]!r} is not a layout property: write E(4,big) if elements begin in the high bits",
+        )
+        for name in ("MSB", "msb_first", "High", "BE", "BO(big)", "Bit_Order(big)", "big")
+    ],
+    (
+        "u1[2]{0:E(1)LSB}",
+        12,
+        "'LSB' is not a layout property: write E(1,little) if elements begin in the low bits",
+    ),
+    ("u4[2]{0:E(4)BET(big)}", 12, f"'BET' is not a layout property: the properties are {ORDER}"),
+    ("u8[2]{0:E(8)BE}", 12, f"'BE' is not a layout property: the properties are {ORDER}"),  # of bytes
+    ("s16[2]{0:BO(big)}", 9, f"'BO' is not a layout property: the properties are {ORDER}"),
     ("u4[2]{0:E(big)}", 10, "expected an element size"),
     ("f32[2]{0:S(128)}", 11, "a memory space must be in 0..127"),
     ("f32[2]{0:S(-1)}", 11, "a memory space cannot be negative"),

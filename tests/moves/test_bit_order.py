@@ -86,15 +86,18 @@ def test_all_small_shapes_match_numpy(executor, bits):
             assert executor.host(found).tolist() == wanted, (str(source), str(target))
 
 
-@pytest.mark.parametrize("name", ("nibbles", "bits"))
+@pytest.mark.parametrize("name", ("bits", "nibbles", "nibbles of two halves"))
 def test_other_formats_are_read_in_one_call(executor, name):
-    """Rows of `np.packbits`, and 4 bits as HQQ, bitsandbytes and some NVFP4 checkpoints pack them."""
-    array = packed_reference.values(100, 4).astype(np.uint8).reshape(5, 20)
+    """Rows of `np.packbits`; 4 bits as bitsandbytes and some NVFP4 checkpoints pack neighbours, and HQQ two halves."""
+    array = packed_reference.values(120, 4).astype(np.uint8).reshape(6, 20)
     if name == "bits":
         array &= 1
-        shape, raw = f"u1[5,20]{{1,0:PD(5,24){text(1, 'big')}}}", np.packbits(array, axis=1).ravel()
+        shape, raw = f"u1[6,20]{{1,0:PD(6,24){text(1, 'big')}}}", np.packbits(array, axis=1).ravel()
+    elif name == "nibbles":
+        shape, raw = f"u4[6,20]{{1,0:{text(4, 'big')}}}", (array[:, 0::2] << 4 | array[:, 1::2]).ravel()
     else:
-        shape, raw = f"u4[5,20]{{1,0:{text(4, 'big')}}}", (array[:, 0::2] << 4 | array[:, 1::2]).ravel()
+        shape, raw = f"u4[2,3,20]{{0,2,1:{text(4, 'big')}}}", (array[:3] << 4 | array[3:]).ravel()
+        array = array.reshape(2, 3, 20)
     buffer = source_buffer(executor, raw)
     assert executor.host(gl.unpack(buffer, shape)).view(np.uint8).tolist() == array.tolist()
     assert executor.host(gl.pack(executor.array(array), shape)).tolist() == raw.tolist()

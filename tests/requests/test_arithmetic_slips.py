@@ -78,6 +78,12 @@ NUMBERS = np.zeros((4, 5), np.float32)
             "'group_size' is not a keyword of this call: did you mean block?",
         ),
         (
+            lambda: gl.unpack(NUMBERS, "{1,0}", bitorder="big"),
+            TypeError,
+            "'bitorder' is not a keyword of this call: layouts say it, E(4,big) in text, or gl.Layout(..., "
+            "bit_order='big')",
+        ),
+        (
             lambda: gl.pack(NUMBERS, "C", zero_pont=2),
             TypeError,
             "'zero_pont' is not a keyword of this call: did you mean zero_point?",

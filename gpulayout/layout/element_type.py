@@ -350,6 +350,7 @@ def _short(value: object) -> str:
 
 # ---- texts that name no type, or more than one ---------------------------------------------------------
 
+_ACROSS_BYTES = re.compile("(?:u?int|[uis])(3|5|6|7|9|10|11|12|13|14|15|20)")  # of cameras and codecs
 _WITH_BYTE_ORDER = re.compile(r"[<>=|][a-zA-Z][0-9]+")
 _PREFIXES = {"fp": "f", "float": "f", "i": "s", "si": "s", "int": "s", "ui": "u", "uint": "u", "bfloat": "bf"}
 _FORMATS = {  # floats whose words elsewhere do not name them: by their bits, or without the end of XLA's names
@@ -395,6 +396,10 @@ def why_no_type(text: str, otherwise: str) -> str:
     lower = word.lower()
     if lower in _BY_NAME:
         return f"{otherwise} (did you mean {lower!r}?)"
+    if across := _ACROSS_BYTES.fullmatch(lower):
+        return (
+            f"{otherwise}: elements of {across[1]} bits lie across bytes, which no layout describes; unpack them first"
+        )
     if meanings := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
         one, here, other, there = meanings
         return f"has two meanings: {one}, as in {here}, and {other}, as in {there}: write {one!r} or {other!r}"

@@ -175,6 +175,8 @@ class ShapeSizes(Keyed):
                 written = checks.either([f"dtype='{member}'" for member in packed])
                 hint = f". Elements of {checks.counted(bits, 'bit')} are {', '.join(packed)}: a move converts to them "
                 hint += f"with {written}"
+            elif bits % 8 and 8 % bits:
+                hint = f". Elements of {checks.counted(bits, 'bit')} lie across bytes, which no layout describes"
             raise LayoutError(
                 f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {self}: "
                 f"{element_type} takes {own}{8 * self.itemsize} bits{hint}"

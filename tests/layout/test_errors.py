@@ -439,6 +439,12 @@ ERRORS = {
         "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: f32 takes 32 bits. Elements of 4 bits "
         "are s4, u4, f4e2m1fn: a move converts to them with dtype='s4', dtype='u4' or dtype='f4e2m1fn'",
     ),
+    "elements across bytes": (  # cameras' 10 and 12 bits
+        Shape("u16", (2,), Layout((0,), element_size_in_bits=12)).validate_layout,
+        LayoutError,
+        "element_size_in_bits 12 is not a storage size of u16 for u16[2]{0:E(12)}: u16 takes 16 bits. Elements of 12 "
+        "bits lie across bytes, which no layout describes",
+    ),
     "bits for truth": (  # s1 would make 0 of True
         Shape("pred", (2,), Layout((0,), element_size_in_bits=1)).validate_layout,
         LayoutError,

@@ -17,6 +17,12 @@ TEXT_ERRORS = [
     ("F32[2]", 0, "'F32' is not one of XLA's element types (did you mean 'f32'?)"),
     ("int8[2]", 0, "'int8' is not one of XLA's element types (did you mean 's8'?)"),
     ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types"),
+    (
+        "u12[2]",
+        0,
+        "'u12' is not one of XLA's element types: elements of 12 bits lie across bytes, which no layout describes; "
+        "unpack them first",
+    ),
     ("  tuple[]", 2, "'tuple' is not one of XLA's element types"),
     ("f32", 3, "expected '[' (a scalar is f32[])"),
     ("f32(2)", 3, "expected '[' (as in f32[2,3])"),

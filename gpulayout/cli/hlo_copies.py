@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from gpulayout.cli.failures import printable
+from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.hlo_text import Stage, print_unread, unread_as_json
 from gpulayout.cli.output import print_columns
 from gpulayout.layout.checks import counted
@@ -53,12 +53,19 @@ class CopyListing(NamedTuple):
     def nbytes(self) -> int:
         return sum(entry.nbytes for entry in self.entries)
 
+    @property
+    def nbytes_of_runs(self) -> int:
+        """Bytes that they read and write as often as they run, or once if that is unknown."""
+        return sum(copy.nbytes * (1 if copy.runs is None else copy.runs) for copy in self.copies.found)
+
     def summary(self) -> dict[str, Any]:
         """The numbers of all copies together."""
         found = self.copies.found
         return {
             "count": len(found),
             "nbytes": self.nbytes,
+            "nbytes_of_runs": self.nbytes_of_runs,
+            "runs_unknown": sum(copy.runs is None for copy in found),
             "in_loops": sum(copy.in_loop for copy in found),
             "keeping_layout": sum(copy.keeps_layout for copy in found),
             "inside_fusions": self.copies.inside_fusions,
@@ -72,8 +79,11 @@ class CopyListing(NamedTuple):
     def print(self, name: str, sort: str, most: int) -> None:
         """Print a table of `most` rows in one order of `SORTS`; `name` is that of the text."""
         numbers, found = self.summary(), self.copies.found
+        unknown = numbers["runs_unknown"]
+        is_repeated = unknown or self.nbytes_of_runs != self.nbytes
         click.echo(
             f"{name}\n{counted(len(found), 'copy')}, {counted(self.nbytes, 'byte')} read and written if each runs once"
+            + (f", {'at least ' * bool(unknown)}{self.nbytes_of_runs} as often as they run" if is_repeated else "")
         )
         print_unread(self.copies.unread)
         if found:
@@ -97,8 +107,13 @@ class CopyListing(NamedTuple):
 
 
 def list_copies(name: str, text: str, stage: Stage) -> CopyListing:
-    """The copies of a text; `name` is not needed."""
+    """The copies of a text of this name; a failure if it is no program."""
     copies = read_copies(text, lambda position: stage("characters read", position, len(text)))
+    if not copies.is_program:
+        raise Failure(
+            f"{name}: no instruction in {counted(len(text), 'character')}: --copies needs the text of a program, not a "
+            "report of its memory"
+        )
     alike: dict[Any, list[FoundCopy]] = {}
     for copy in copies.found:
         alike.setdefault((copy.source, copy.target, copy.runs, copy.in_loop, _what(copy)), []).append(copy)

@@ -101,9 +101,11 @@ class FoundCopy:
 class HloCopies(NamedTuple):
     """The copies of a program, how many layout changes only take place inside fusions, and the lines not read.
 
-    A copy is not read if its operand is not in the text, or if a dimension has no bound.
+    A copy is not read if its operand is not in the text, or if a dimension has no bound.  A text without instructions
+    is no program.
     """
 
+    is_program: bool
     found: list[FoundCopy]
     inside_fusions: int
     unread: UnreadLines
@@ -146,7 +148,7 @@ def read_copies(text: str, passed: Callable[[int], None] = lambda position: None
     reading = _Reading(text, seen, program)
     found = list(reading.copies())
     unread = sorted({*program.unread, *reading.unread})
-    return HloCopies(found, reading.inside_fusions(), unread_lines(text, unread))
+    return HloCopies(bool(program.instructions), found, reading.inside_fusions(), unread_lines(text, unread))
 
 
 class _Pair(NamedTuple):

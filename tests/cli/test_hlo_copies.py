@@ -38,7 +38,7 @@ def test_the_table_has_the_most_bytes_first_and_names_what_is_left():
         listed(PROGRAM)
         == """\
 standard input
-4 copies, 776 bytes read and written if each runs once
+4 copies, 776 bytes read and written if each runs once, at least 776 as often as they run
 1 line with a shape was not read: line 6: %lost = f32[2,3]{0,1} copy(%nowhere)
 
 times  bytes  together  runs  line  what  in    instruction  from           to             source  op_name
@@ -60,6 +60,8 @@ def test_json_has_every_instruction():
         "file": "-",
         "count": 4,
         "nbytes": 776,
+        "nbytes_of_runs": 776,
+        "runs_unknown": 3,
         "in_loops": 3,
         "keeping_layout": 1,
         "inside_fusions": 0,
@@ -139,5 +141,18 @@ def test_control_characters_of_a_program_reach_no_terminal():
     assert "\x1b" not in text and "\u202e" not in text and "a\\x1b[31m" in text
 
 
-def test_a_text_without_copies_is_no_error():
-    assert listed("nothing") == "standard input\n0 copies, 0 bytes read and written if each runs once\n"
+def test_the_bytes_of_known_loops_are_those_of_all_runs():
+    known = PROGRAM.replace("body=%f", 'body=%f, backend_config={"known_trip_count":{"n":"5"}}')
+    assert "4 copies, 776 bytes read and written if each runs once, 3752 as often as they run\n" in listed(known)
+    once = known.replace("while(", "call(").replace("body=", "to_apply=")
+    assert "4 copies, 776 bytes read and written if each runs once\n" in listed(once)
+
+
+def test_a_program_without_copies_is_no_error_but_another_text_is():
+    text = "%a = f32[2] add()"
+    assert listed(text) == "standard input\n0 copies, 0 bytes read and written if each runs once\n"
+    result = CliRunner().invoke(commands, ["show", "--hlo", "-", "--copies"], input="Shape: f32[2]")
+    assert result.exit_code == 1 and result.stderr == (
+        "gpulayout: error: standard input: no instruction in 13 characters: --copies needs the text of a program, "
+        "not a report of its memory\n"
+    )

@@ -177,10 +177,10 @@ def check_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     ):
         return
     if not dtype.isnative and dtype.newbyteorder("=") == shape.dtype:
-        raise TypeError(
-            f"{role} has dtype {dtype.str}, which is big-endian: convert it with .astype({shape.dtype.name!r}) "
-            f"for {shape}"
-        )
+        instead = f"convert it with .astype({shape.dtype.name!r}) for {shape}"
+        if role == "out":
+            instead = f"pass an array of {shape.dtype.name}, because results have the byte order of this machine"
+        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: {instead}")
     also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
     if also and dtype == np.dtype((np.void, shape.itemsize)):
         also += f": numpy.save keeps no name of this type, so pass {role}.view(ml_dtypes.{shape.dtype.name})"

@@ -386,7 +386,7 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
         N-d array of any library that `pack` takes.  Nested lists and numbers need a whole shape as `layout`.
     layout : Layout, Shape or str, optional
         The layout of the result, such as ``"{1,0:T(8,128)}"``.  By default that of the memory of `array`, which is not
-        copied.
+        copied, unless its bytes have to be swapped (``">f4"``).
 
     Returns
     -------
@@ -429,6 +429,10 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
         if layout is None:
             return Array.holding(array, shape_in_graph(array, None, functools.partial(asarray, array)))
         return Array.holding(*packed_in_graph(array, layout, functools.partial(_packed, array, layout)))
+    if isinstance(array, np.ndarray) and not array.dtype.isnative:
+        own = Shape(array.dtype.newbyteorder("="), array.shape)
+        target = shape_of(array.view(own.dtype)) if layout is None else as_target(layout, own, "layout")
+        return Array(pack(array, target), target)
     if layout is None:
         return Array(array, _shape_as_it_lies(array))
     try:

@@ -83,7 +83,8 @@ def explain(
     if move.place_count:
         lines.append(f"  engine   {native.engine()}")
     lines.append(f"  cpu      {choose_plan.describe(move)}")
-    lines += described(kernel_plan(move), device)
+    swaps = stages is not None and stages.arithmetic.swapped
+    lines += ["  gpu      no launch: the CPU swaps bytes"] if swaps else described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
 
 
@@ -96,13 +97,14 @@ def moved_bytes(pieces: Pieces, stages: Stages | None = None) -> tuple[int, int]
 def arithmetic_text(stages: Stages) -> str:
     """What happens to each element: "scale and shift from u8 in f32: multiply by 3 numbers, add 1 number; to bf16"."""
     arithmetic = stages.arithmetic
+    source = f"{arithmetic.source}{' with swapped bytes' * arithmetic.swapped}"
     if not arithmetic.steps:
-        return f"{arithmetic.form} from {arithmetic.source} to {arithmetic.target}"
+        return f"{arithmetic.form} from {source} to {arithmetic.target}"
     steps = []
     for operation, parameter in arithmetic.steps:
         count = None if parameter is None else counted(stages.counts[parameter], "number")
         steps.append(operation if count is None else f"{operation} {_WITH[operation]}{count}")
-    start = f"{arithmetic.form} from {arithmetic.source} in {arithmetic.compute}"
+    start = f"{arithmetic.form} from {source} in {arithmetic.compute}"
     return f"{start}: {', '.join(steps)}; to {arithmetic.target}"
 
 

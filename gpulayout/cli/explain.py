@@ -134,7 +134,8 @@ def plan_as_json(relayout: Plan, device: Device | None = None) -> dict[str, Any]
     first (of channels: pixels first).  Strides are in bytes, or in slots where packed elements do not move as whole
     bytes.
     """
-    move, kernel = relayout.move, kernel_plan(relayout.move)
+    move, stages = relayout.move, relayout.request.stages
+    kernel = None if stages is not None and stages.arithmetic.swapped else kernel_plan(move)  # the CPU swaps bytes
     names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
     return {
         "source": str(relayout.source),
@@ -146,7 +147,7 @@ def plan_as_json(relayout: Plan, device: Device | None = None) -> dict[str, Any]
         "itemsize": relayout.source.itemsize,
         "pieces": len(relayout.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "arithmetic": None if relayout.request.stages is None else arithmetic_text(relayout.request.stages),
+        "arithmetic": None if stages is None else arithmetic_text(stages),
         "engine": native.engine() if move.place_count else None,
         "cpu": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),

@@ -143,7 +143,7 @@ def _compiled_convert(module: ModuleType, move: ConvertMove) -> Any:
         for axis, *strides in zip(parts.axes, *parts.parameter_strides)
     ]
     numbers = type_number(types.source), type_number(types.target), steps_number(types.steps)
-    return module.convert_plan(axes, *numbers, types.saturate, parts.parameter_offsets)
+    return module.convert_plan(axes, *numbers, types.saturate, parts.parameter_offsets, types.swapped)
 
 
 def _convert_words(move: ConvertMove, plan: dict[str, Any]) -> str:

@@ -59,6 +59,7 @@ class ConvertPlan(BlockPlan):
 
         def write(box: Box) -> None:
             values, result, *others = [view[box + (...,)] for view in views]  # arrays, also without dimensions
+            values = values.byteswap() if types.swapped else values
             # The law says what becomes of nan, infinity and numbers out of range: no call warns of them.
             with default_float_mode(), np.errstate(all="ignore"):
                 convert_elements(types, values, others, result)

@@ -82,7 +82,9 @@ class Change:
 
 
 def arithmetic_macros(arithmetic: Arithmetic) -> tuple[tuple[str, int], ...]:
-    """The macros of a kernel for this arithmetic."""
+    """The macros of a kernel for this arithmetic; ValueError if it swaps bytes, which no array on a GPU needs."""
+    if arithmetic.swapped:
+        raise ValueError(f"{arithmetic.source} with swapped bytes is for the CPU: no kernel swaps them")
     return (
         ("GPL_SOURCE_TYPE", type_number(arithmetic.source)),
         ("GPL_TARGET_TYPE", type_number(arithmetic.target)),

@@ -51,6 +51,7 @@ class Arithmetic(Frozen):
                its nan
     steps      in order; () for a plain cast
     form       their name in messages
+    swapped    the bytes of the source's elements are in the other order than the machine's
     """
 
     source: ElementType
@@ -58,6 +59,12 @@ class Arithmetic(Frozen):
     saturate: bool = True
     steps: tuple[Step, ...] = ()
     form: str = "cast"
+    swapped: bool = False
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """True for elements that only their bytes change places in."""
+        return self.source is self.target and not self.steps
 
     @cached_property
     def compute(self) -> ElementType:

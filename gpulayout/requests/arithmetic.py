@@ -15,6 +15,7 @@ import difflib
 import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,6 +98,13 @@ class ElementChange(NamedTuple):
         box   the first coordinate in each dimension and one past the last; () for no elements
         """
         return self._replace(parameters=tuple([parameter.part(dimensions, box) for parameter in self.parameters]))
+
+
+def swapped(change: ElementChange | None, source: ElementType) -> ElementChange:
+    """The same change of elements of type `source` whose bytes are in the other order than the machine's."""
+    if change is None:
+        return ElementChange(Arithmetic(source, source, swapped=True), ())
+    return change._replace(arithmetic=replace(change.arithmetic, swapped=True))
 
 
 class Asked:

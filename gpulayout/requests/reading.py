@@ -31,7 +31,7 @@ from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
-from gpulayout.requests.arithmetic import Asked, ElementChange
+from gpulayout.requests.arithmetic import Asked, ElementChange, swapped
 from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_opened
 
 # Verbs that read an array with any strides; the others read a buffer.  Verbs that write an array, where the strides of
@@ -72,15 +72,23 @@ def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyAr
 
     label        the element type of the array, also where CuPy holds it as integers
     array, out   as `open_array` returned them, or what they say of themselves
+
+    NumPy's arrays may have the other byte order than the machine, such as ">f4".  They are read as if they had its own,
+    and their bytes are swapped on the way, unless a transpose moves bytes as they are.
     """
     if call.verb in READS_ARRAY:
         check_has_elements(label, "array")
     if out is not None and call.verb in WRITES_ARRAY:
         check_has_elements(out.dtype, "out")
-    read = _READERS[call.verb](call, Asked(call.options), label, array, out)
+    asked, reader = Asked(call.options), _READERS[call.verb]
+    if not label.isnative and (asked or call.verb != "transpose"):
+        native = label.newbyteorder("=")
+        read, write, change = reader(call, asked, native, array.view(native), out)
+        return read, write, swapped(change, read.shape.element_type)
+    sides = reader(call, asked, label, array, out)
     if label == FLOAT4_X2:  # CuPy holds it as bytes
-        check_buffer_dtype(ArrayFacts.in_c_order(label, ()), read[0].shape, call.role)
-    return read
+        check_buffer_dtype(ArrayFacts.in_c_order(label, ()), sides[0].shape, call.role)
+    return sides
 
 
 def check_source(call: Call) -> None:
@@ -157,14 +165,14 @@ def _read_transpose(call: Call, asked: Asked, label: np.dtype[Any], array: AnyAr
         source = _own(label, array)
         target = dense_shape(asked.target_type(source.element_type), dimensions)
         change = asked.change(source, target.element_type)
-    if change is None:  # bytes move, whatever they mean
+    if not asked:  # bytes move, whatever they mean
         source = target = _carried(array, dimensions)
     if out is None:
         strides = contiguous_strides(result, target.itemsize)
     else:
         strides = out.strides
         arrays.check_shape(out, result, "out")
-        if change is not None:
+        if asked:
             check_dtype(out, Shape(target.element_type, result), "out")
         elif out.dtype != array.dtype:
             raise TypeError(

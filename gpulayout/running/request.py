@@ -59,7 +59,8 @@ class Request:
             self.stages = convert_stages(read, write, change.arithmetic, change.blocks)
             self.pieces = self.stages.pieces
         # New memory has the array's own dtype, also that of integers that stand for another type.
-        self._keeps_dtype = change is None and read.is_packed == write.is_packed
+        keeps_numbers = change is None or change.arithmetic.keeps_numbers
+        self._keeps_dtype = keeps_numbers and read.is_packed == write.is_packed
         self._turns_bits = read.shape.layout.bit_order != write.shape.layout.bit_order
         self._staged: dict[Backend, _Staged] = {}
         self._forget()
@@ -128,7 +129,12 @@ class Request:
         return out, prepared
 
     def source_memory(self, backend: Backend, array: AnyArray) -> AnyArray:
-        """The array as the pieces read it.  Only a buffer is checked: arrays with strides were, as arguments."""
+        """The array as the pieces read it.  Only a buffer is checked: arrays with strides were, as arguments.
+
+        If bytes are swapped on the way, the array gets the byte order of the machine in name.
+        """
+        if self.change is not None and self.change.arithmetic.swapped:
+            array = array.view(array.dtype.newbyteorder("="))
         return flat_buffer(backend, array, self.read.shape, "buffer") if self.read.is_buffer else array
 
     def target_memory(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:

@@ -145,9 +145,11 @@ def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -
     again = request.latest.get(key) if max_bytes is None else None
     if again is not None and (done := again(array, out)) is not None:
         return done
+    options = NOTHING if request.change is None else request.change.options
+    if isinstance(array, np.ndarray) and not array.dtype.isnative:  # its bytes are swapped on the way
+        return run("relayout", array, request.read.shape, request.write.shape, out, options, NOTHING, max_bytes)
     fresh = _Known(request)
     fresh.runs = int(key in request.latest)  # None there: a call of this kind ran once
-    options = NOTHING if request.change is None else request.change.options
     call = Call("relayout", request.read.shape, request.write.shape, NOTHING, options, max_bytes)
     return _Run(call, key, request.latest, fresh).result(array, out)
 

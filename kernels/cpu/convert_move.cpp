@@ -165,6 +165,20 @@ static int64_t dense_run(const gl_convert& p, int64_t ConvertAxis::*stride, int6
     return run;
 }
 
+static uint16_t swapped(uint16_t word) { return __builtin_bswap16(word); }
+static uint32_t swapped(uint32_t word) { return __builtin_bswap32(word); }
+static uint64_t swapped(uint64_t word) { return __builtin_bswap64(word); }
+
+// Elements in the other byte order than the machine's, as words: no bit of a nan changes.
+template <class Word> static void swap_bytes(const char* from, char* to, int64_t n, const Pass&) {
+    for (int64_t k = 0; k < n; k++) {
+        Word word;
+        std::memcpy(&word, from + k * int64_t(sizeof word), sizeof word);
+        word = swapped(word);
+        std::memcpy(to + k * int64_t(sizeof word), &word, sizeof word);
+    }
+}
+
 // The passes over a chunk.  Numbers hold the elements of both sides; steps are done in f64 if a side has as many digits.
 static void add_passes(gl_convert& p) {
     const unsigned from = p.arithmetic.source, to = p.arithmetic.target;
@@ -172,6 +186,8 @@ static void add_passes(gl_convert& p) {
     const auto is_long = [&](unsigned type) { return bytes_of(type) == 8 || (bytes_of(type) == 4 && is_whole(type)); };
     p.number_bytes = is_long(from) || is_long(to) ? 8 : 4;
     p.passes.saturate = p.arithmetic.saturate;
+    if (p.arithmetic.swapped && p.source_bytes > 1)
+        p.passes.add(p.source_bytes == 2 ? swap_bytes<uint16_t> : p.source_bytes == 4 ? swap_bytes<uint32_t> : swap_bytes<uint64_t>, from);
     if (!p.arithmetic.steps && from == to && (from & 7) != GPL_BOOLEAN) {  // codes stay, those of nan among them
         if ((from >> 5 & 127) < 8) p.passes.add(p.kernels->low_bits, from);
         return;

@@ -15,11 +15,13 @@ typedef struct {
     int64_t extent, source, target, parameters[GL_MOST_PARAMETERS];
 } gl_convert_axis;
 
-// Types and steps as kernels/convert.cuh takes them; starts: the first value of each parameter that is read.
+// Types and steps as kernels/convert.cuh takes them; starts: the first value of each parameter that is read; swapped: the bytes of
+// the source's elements are in the other order than the machine's.
 typedef struct {
     unsigned source, target, steps;
     int saturate;
     int64_t starts[GL_MOST_PARAMETERS];
+    int swapped;
 } gl_arithmetic;
 
 typedef struct gl_convert gl_convert;

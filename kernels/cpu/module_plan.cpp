@@ -156,9 +156,9 @@ PyObject* packed_plan(PyObject* module, PyObject* args, PyObject* words) {
 PyObject* convert_plan(PyObject* module, PyObject* args, PyObject* words) {
     PyObject *given, *starts;
     gl_arithmetic arithmetic{};
-    static const char* names[] = {"axes", "source", "target", "steps", "saturate", "starts", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(args, words, "OIIIpO!:convert_plan", const_cast<char**>(names), &given, &arithmetic.source,
-                                     &arithmetic.target, &arithmetic.steps, &arithmetic.saturate, &PyTuple_Type, &starts))
+    static const char* names[] = {"axes", "source", "target", "steps", "saturate", "starts", "swapped", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OIIIpO!|p:convert_plan", const_cast<char**>(names), &given, &arithmetic.source,
+                                     &arithmetic.target, &arithmetic.steps, &arithmetic.saturate, &PyTuple_Type, &starts, &arithmetic.swapped))
         return nullptr;
     const int parameters = int(std::min<Py_ssize_t>(PyTuple_Size(starts), GL_MOST_PARAMETERS + 1));
     if (parameters > GL_MOST_PARAMETERS) return refused("too many parameters");

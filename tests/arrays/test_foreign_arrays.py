@@ -85,13 +85,6 @@ def test_a_layout_without_a_shape_of_dlpack_memory():
             "4 bits are s4, u4, f4e2m1fn: a move converts to them with dtype='s4', dtype='u4' or dtype='f4e2m1fn'",
         ),
         (
-            FLOATS.astype(">f4"),
-            "{0}",
-            TypeError,
-            "element type '>f4' is big-endian: convert the array with .astype(array.dtype.newbyteorder('=')), which "
-            "makes it f32",
-        ),
-        (
             np.array(["a"]),
             "{0}",
             TypeError,

@@ -235,11 +235,7 @@ def test_read_only_memory_is_read_but_not_written():
 @pytest.mark.parametrize(
     "array, message",
     [
-        (
-            np.zeros(6, ">f4"),
-            "buffer has dtype >f4, which is big-endian: convert it with .astype('float32') for f32[2,3]{1,0}",
-        ),
-        (np.zeros(6, ">f8"), "buffer has dtype >f8, but f32[2,3]{1,0} needs float32"),
+        (np.zeros(6, ">f8"), "buffer has dtype float64, but f32[2,3]{1,0} needs float32"),
         (np.zeros(6, object), "buffer has dtype object, but f32[2,3]{1,0} needs float32"),
         (np.zeros(6, "M8[s]"), "buffer has dtype datetime64[s], but f32[2,3]{1,0} needs float32"),
         (np.zeros(6, [("a", "f4")]), "buffer has dtype [('a', '<f4')], but f32[2,3]{1,0} needs float32"),

@@ -109,8 +109,12 @@ SLIPS = {
     "a name with a hyphen": (lambda: gl.plan(SHAPE, "torch:channels-last"), "; did you mean 'torch:channels_last'?"),
     "an order in lower case": (lambda: gl.plan(SHAPE, "f"), "; did you mean 'F'?"),
     "the other one": (lambda: gl.pack(MATRIX, "c"), "; did you mean 'C'?"),
-    "big-endian numbers": (
-        lambda: gl.pack(MATRIX.astype(">f4"), "F"),
+    "the shape of big-endian numbers": (
+        lambda: gl.shape_of(MATRIX.astype(">f4")),
+        "is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))",
+    ),
+    "a big-endian type": (
+        lambda: gl.pack(MATRIX, "F", dtype=">f4"),
         "is big-endian: convert the array with .astype(array.dtype.newbyteorder('='))",
     ),
     "big-endian indices": (
@@ -169,7 +173,7 @@ def test_what_is_written_instead_is_accepted():
     out = np.frombuffer(bytearray(24), np.float32)
     assert gl.pack(MATRIX, SHAPE, out=out) is out and out.tolist() == LINE.tolist()
     big = MATRIX.astype(">f4")
-    assert gl.pack(big.astype(big.dtype.newbyteorder("=")), "F").tolist() == [0, 3, 1, 4, 2, 5]
+    assert gl.shape_of(big.astype(big.dtype.newbyteorder("="))) == gl.parse_shape("f32[2,3]")
     layout = gl.plan("f32[2,3,4,5]", "named:nhwc:nchw").target.layout
     assert layout == gl.Layout.named("NHWC", logical="NCHW")
 

@@ -105,22 +105,25 @@ def test_a_read_only_source_is_read(call):
 @pytest.mark.parametrize("dtype", ["f8", "i4", ">f4"])
 def test_another_type_is_read_anew(call, dtype):
     source = values(0).astype(dtype)
-    if call is scaled:
+    if dtype == ">f4" and call in (planned, relaid, scaled):
+        for _ in range(4):
+            assert (call(source) == source.T).all() and call(source).dtype == np.float32
+    elif call is scaled:
         if dtype == "f8":
             assert (call(source) == source.T).all() and call(source).dtype == source.dtype
         else:
-            with pytest.raises(TypeError, match="dtype|big-endian|byte"):
+            with pytest.raises(TypeError, match="dtype"):
                 call(source)
-        return
-    if call in (transposed, reversed_axes, numbered):
+    elif call in (transposed, reversed_axes, numbered):
         assert (call(source) == source.T).all() and call(source).dtype == source.dtype
         with pytest.raises(TypeError, match="dtype"):
             call(source, np.zeros((5, 6), np.float32))
     else:
         with pytest.raises(TypeError, match="dtype"):
             call(source)
-    with pytest.raises(TypeError, match="dtype"):
-        call(values(0), np.zeros((5, 6), dtype))
+    if call is not scaled:
+        with pytest.raises(TypeError, match="dtype"):
+            call(values(0), np.zeros((5, 6), dtype))
 
 
 def test_targets_that_overlap_the_source_are_refused(call):

@@ -28,7 +28,7 @@ from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.checkpoints.planning import plan_relayout, plan_restore
-from gpulayout.files.elements import open_source
+from gpulayout.files.elements import BYTE_ORDERS, open_source
 from gpulayout.files.memory import block_limit
 from gpulayout.files.move import FilePlan, file_plan, move
 from gpulayout.files.new_file import check_output
@@ -68,6 +68,9 @@ PLAIN_BYTES: tuple[Decorator, ...] = (
         type=read_offset,
         default="0",
         help="Skip the header of plain bytes: 352 in NIfTI.",
+    ),
+    click.option(
+        "--byte-order", metavar="ORDER", type=click.Choice(BYTE_ORDERS), help="Of plain bytes: little or big."
     ),
 )
 
@@ -167,7 +170,7 @@ def relayout(
     """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
 
     IN.npy is an N-d array, or with --from a buffer.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w',
-    or a name: C, F, torch:channels_last.
+    or a name such as F.
 
     A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
     '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
@@ -230,6 +233,7 @@ class FileMove:
     quiet: bool
     as_json: bool
     offset: int = 0
+    byte_order: str | None = None
 
     def run(self, from_: Shape | None, to: Shape | str | None, *, flat: bool = False) -> None:
         """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
@@ -242,7 +246,8 @@ class FileMove:
         if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
             check_standard_output_open()  # before anything is done
         changes: dict[str, Any] = {name: value for name in SIMPLE if (value := getattr(self, name)) is not None}
-        with open_source(self.source, from_, raw=self.raw, offset=self.offset) as source:
+        plain: dict[str, Any] = {"raw": self.raw, "offset": self.offset, "byte_order": self.byte_order}
+        with open_source(self.source, from_, **plain) as source:
             with failures_in_one_line(TypeError):  # of types that do not suit the arithmetic
                 plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
             route = sensible_route(plan.relayout, self.memory, self.scratch)

@@ -23,13 +23,14 @@ import numpy as np
 from gpulayout.cpu import native
 from gpulayout.files.errors import FileError, Note, named, warn
 from gpulayout.files.new_file import new_file_of_size
-from gpulayout.files.npy import MAGIC, Header, check_native, check_size, header_bytes, is_npy_name, parse_header
+from gpulayout.files.npy import MAGIC, Header, check_size, header_bytes, is_npy_name, native_header, parse_header
 from gpulayout.files.other_formats import refuse_other_format
 from gpulayout.files.standard_streams import File, input_name, opened, status_of, write_standard_output
-from gpulayout.layout.checks import INT64_MAX, count, counted, number_text
+from gpulayout.layout.checks import INT64_MAX, check_word, count, counted, number_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
+BYTE_ORDERS = ("little", "big")
 BEGINNING = 8  # bytes that say which format a file has
 PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 CHUNK = 1 << 24  # bytes in one call of the system, so that a signal does not wait for more
@@ -141,27 +142,33 @@ def _stretches(start: int, count: int, nbytes: int, parts: int) -> Iterator[tupl
 
 @contextlib.contextmanager
 def open_source(
-    file: File, shape: Shape | None = None, *, raw: bool = False, offset: SupportsIndex = 0
+    file: File,
+    shape: Shape | None = None,
+    *,
+    raw: bool = False,
+    offset: SupportsIndex = 0,
+    byte_order: str | None = None,
 ) -> Iterator[Elements]:
     """The elements of a file, open inside the `with`.  A pipe is read to its end, which is checked too.
 
-    shape    of the buffer in the file; None if the file must say itself what it holds
-    raw      the file is plain bytes, whatever its name and its first bytes are
-    offset   bytes of another format's header, which plain bytes begin after
+    shape        of the buffer in the file; None if the file must say itself what it holds
+    raw          the file is plain bytes, whatever its name and its first bytes are
+    offset       bytes of another format's header, which plain bytes begin after
+    byte_order   of numbers in plain bytes, "little" or "big"; None for the machine's
 
     With a shape, a file is plain bytes too if neither its name ends in .npy nor its first bytes are those of .npy.
-    `FileError` names the file if it has another size than its header or `shape` says, for big-endian
-    numbers, and as in `read_header`.
+    `FileError` names the file if it has another size than its header or `shape` says, and as in `read_header`.
     """
     name, skipped = input_name(file), header_size(offset)
+    if byte_order is not None:
+        check_word("byte_order", byte_order, BYTE_ORDERS)
     with opened(file) as stream:
         if shape is not None and (raw or _is_plain(file, stream)):
-            header = buffer_header(name, shape, skipped)
+            header = buffer_header(name, shape, skipped, byte_order or sys.byteorder)
         else:
-            _check_skips_nothing(name, skipped, shape)
+            _check_has_own_header(name, skipped, byte_order, shape)
             needed = "--raw" if shape else "gpulayout relayout --from SHAPE"
-            header = parse_header(name, stream, f"; plain bytes need {needed}")
-            check_native(header)
+            header = native_header(parse_header(name, stream, f"; plain bytes need {needed}"))
         check_size(header, stream, skipped)
         if status_of(stream):
             yield Elements(header, stream.tell() + skipped, stream)
@@ -170,10 +177,11 @@ def open_source(
             yield Elements(header, 0, None, _read_all(header, stream))
 
 
-def buffer_header(name: str, shape: Shape, skipped: int = 0) -> Header:
+def buffer_header(name: str, shape: Shape, skipped: int = 0, byte_order: str = sys.byteorder) -> Header:
     """What the bytes of a buffer of a shape are, after those of a header that are skipped."""
     needed = f"a buffer of {shape}" + f" behind a header of {counted(skipped, 'byte')}" * bool(skipped)
-    return Header(name, shape.buffer_dtype, (shape.buffer_length,), False, needed)
+    swapped = byte_order != sys.byteorder and shape.buffer_dtype.itemsize > 1
+    return Header(name, shape.buffer_dtype, (shape.buffer_length,), False, needed, swapped)
 
 
 def header_size(offset: SupportsIndex) -> int:
@@ -184,19 +192,21 @@ def header_size(offset: SupportsIndex) -> int:
     return size
 
 
-def _check_skips_nothing(name: str, skipped: int, shape: Shape | None) -> None:
-    """`FileError` for a number of bytes to skip in a file whose own header says where its elements begin."""
-    if not skipped:
-        return
-    if shape is None:
-        raise FileError(
-            f"{name}: offset {skipped} is for a buffer in plain bytes, whose shape is missing", "; give --from SHAPE"
-        )
-    raise FileError(
-        f"{name}: offset {skipped} is for plain bytes, but this is read as a .npy file, whose header says where its "
-        "elements begin",
-        "; --raw reads plain bytes",
-    )
+def _check_has_own_header(name: str, skipped: int, byte_order: str | None, shape: Shape | None) -> None:
+    """`FileError` for what is said of plain bytes, if the header of the file says it."""
+    for said, is_said, what in (
+        (f"offset {skipped}", skipped, "where its elements begin"),
+        (f"byte order {byte_order}", byte_order, "the byte order of its elements"),
+    ):
+        if is_said and shape is None:
+            raise FileError(
+                f"{name}: {said} is for a buffer in plain bytes, whose shape is missing", "; give --from SHAPE"
+            )
+        if is_said:
+            raise FileError(
+                f"{name}: {said} is for plain bytes, but this is read as a .npy file, whose header says {what}",
+                "; --raw reads plain bytes",
+            )
 
 
 def _is_plain(file: File, stream: BinaryIO) -> bool:

@@ -95,7 +95,9 @@ def report_of(progress: Progress, total: int) -> Report:
 def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
     count = len(blocks)
-    through_gpu = count > 1 and default_backend() is not host_backend()
+    change = blocks.plan.change
+    swaps = change is not None and change.arithmetic.swapped  # which the CPU does
+    through_gpu = count > 1 and not swaps and default_backend() is not host_backend()
     limit = max(blocks.block_bytes // STREAM_SHARE, LEAST_STREAM) if through_gpu else None
     is_small = count == 1 and blocks.block_bytes <= SMALL
     return (Job(blocks[number], source, target, limit, is_small, count > 1) for number in range(count))

@@ -24,7 +24,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.plans.plan import Plan, plan
-from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.arithmetic import Asked, swapped
 from gpulayout.requests.shape_arguments import axis_names, layout_for
 
 
@@ -76,9 +76,12 @@ def file_plan(
         shape = changing_shape(source.header, to) if Asked(options) else array_shape(source.header, to)
     relayout = plan(shape, Layout.descending(shape.rank) if to is None else to, names=names, **options)
     plain = (raw and to is not None) or not is_npy_name(target)
+    if source.header.swapped:
+        change = swapped(relayout.change, relayout.source.element_type)
+        relayout = Plan(relayout.source, relayout.target, relayout.names, change)
     order = None if plain or flat else npy_order(relayout.target)
     dimensions = (relayout.target.buffer_length,) if order is None else relayout.target.dimensions
-    keeps = relayout.change is None and not relayout.target.is_packed
+    keeps = (relayout.change is None or relayout.change.arithmetic.keeps_numbers) and not relayout.target.is_packed
     dtype = source.header.dtype if keeps else relayout.target.buffer_dtype
     header = Header(output_name(target), dtype, dimensions, order == "F")
     return FilePlan(source, relayout, header, plain, order is not None)

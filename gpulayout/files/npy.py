@@ -17,7 +17,7 @@ import io
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -48,9 +48,10 @@ class Header:
     """What the elements of a file are: the header of a .npy file, or what the caller says about plain bytes.
 
     name            what messages call the file
-    dtype           the dtype in the file: no objects, no fields; in native byte order once `check_native` has passed
+    dtype           the dtype in the file: no objects, no fields; `native_header` makes it native
     dimensions      logical sizes; with `fortran_order` dimension 0 varies fastest
     needed          what asks for `nbytes` bytes, for messages about a file that has fewer or more
+    swapped         the bytes of each number are in the other order than the machine's, which `dtype` no longer says
     """
 
     name: str
@@ -58,6 +59,7 @@ class Header:
     dimensions: tuple[int, ...]
     fortran_order: bool
     needed: str = ""
+    swapped: bool = False
 
     @property
     def element_count(self) -> int:
@@ -152,13 +154,9 @@ def _check_dtype(name: str, dtype: Dtype) -> None:
         raise FileError(f"{name}: its elements ({dtype.str}) take no bytes")
 
 
-def check_native(header: Header) -> None:
-    """`FileError` for big-endian numbers, which can be described but not moved."""
-    if not header.dtype.isnative:
-        raise FileError(
-            f"{header.name}: its dtype {header.dtype.str} is big-endian: load the array and save "
-            "array.astype(array.dtype.newbyteorder('='))"
-        )
+def native_header(header: Header) -> Header:
+    """The same with the dtype in the machine's byte order: `swapped` says of big-endian numbers what they are."""
+    return replace(header, dtype=header.dtype.newbyteorder("="), swapped=not header.dtype.isnative)
 
 
 def check_size(header: Header, stream: BinaryIO, skipped: int = 0) -> None:

@@ -116,7 +116,7 @@ class CheckpointRelayout(NamedTuple):
 @overload
 def relayout_file(
     file: FilePath | ShapedBuffer[Any], out: FilePath, *, source: ShapeLike | None = None,
-    target: TargetLike | None = None, raw: bool = False, offset: SupportsIndex = 0,
+    target: TargetLike | None = None, raw: bool = False, offset: SupportsIndex = 0, byte_order: str | None = None,
     overwrite: bool = False, max_bytes: SupportsIndex | str | None = None, scratch: FilePath | None = None,
     progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout: ...  # fmt: skip
@@ -139,6 +139,7 @@ def relayout_file(
     target: TargetLike | None = None,
     raw: bool = False,
     offset: SupportsIndex = 0,
+    byte_order: str | None = None,
     overwrite: bool = False,
     max_bytes: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
@@ -189,6 +190,9 @@ def relayout_file(
     offset : int
         Bytes at the beginning of `file` that are skipped: the header of another format before a buffer of `source`,
         such as the 352 bytes of NIfTI.  The buffer has to end where the file ends.
+    byte_order : str, optional
+        ``"big"`` or ``"little"``: how a raw `file` stores the bytes of each number; by default as this machine does.
+        The header of a .npy file says it.  The new file has the order of the machine.
     overwrite : bool
         Replace `out` if it exists.
     max_bytes : int or str, optional
@@ -270,13 +274,13 @@ def relayout_file(
     try:
         if tensors is not None:
             others: dict[str, Any] = {"source": source, "target": target, "raw": raw or None, "scratch": scratch}
-            others["offset"] = offset or None
+            others |= {"offset": offset or None, "byte_order": byte_order}
             own = tensors, rename, assume, allow_unmatched, overwrite, max_bytes
             return _relayout_model(file, out, *own, report, **others, **options)
         for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
             if value:
                 raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
-        plain: dict[str, Any] = {"raw": raw, "offset": offset}
+        plain: dict[str, Any] = {"raw": raw, "offset": offset, "byte_order": byte_order}
         return _relayout_array(file, out, source, target, plain, overwrite, max_bytes, scratch, report, options)
     except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
         raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
@@ -290,6 +294,9 @@ _OTHER_WORDS = {
     "layout": "target",
     "shape": "target",
     "from_": "source",
+    "skip": "offset",
+    "header": "offset",
+    "endian": "byte_order",
 }
 _FOR_MODELS = {  # what to write instead of a keyword for one array
     "target": "write tensors={{'.*': {0}}}",

@@ -217,17 +217,13 @@ def test_fields_are_refused(path):
     assert "has fields" in refusal(path, npy_bytes(np.zeros(3, [("a", "<f4")])))
 
 
-def test_big_endian_numbers_are_described_but_not_read(path):
-    np.save(path, np.zeros(3, ">f4"))
+def test_big_endian_numbers_are_described_and_their_bytes_are_read_as_they_are(path):
+    array = np.arange(3, dtype=">f4")
+    np.save(path, array)
     assert read_header(path).dtype == ">f4"
-    with pytest.raises(FileError) as caught:
-        elements(path)
-    assert str(caught.value) == (
-        f"{path}: its dtype >f4 is big-endian: load the array and save array.astype(array.dtype.newbyteorder('='))"
-    )
-    array = np.load(path)
-    np.save(path, array.astype(array.dtype.newbyteorder("=")))
-    assert elements(path) == bytes(12)
+    assert elements(path) == array.tobytes()
+    with open_source(path) as source:
+        assert (source.header.dtype, source.header.swapped) == (np.float32, True)
 
 
 def test_elements_without_bytes_are_refused(path):

@@ -65,11 +65,11 @@ def file_plan(
     names = axis_names(to, len((from_ or source.header).dimensions))
     if isinstance(to, str):
         known = from_ or source.header
-        to = (
-            layout_for(to, known.dimensions, element_type=_type_of_result(source.header, from_, Asked(options)))
-            if is_only_layout(to)
-            else as_shape(to, "target")
-        )
+        if is_only_layout(to):
+            kind = _type_of_result(source.header, from_, Asked(options))
+            to = layout_for(to, known.dimensions, element_type=kind, packed_as=None if from_ is None else from_.layout)
+        else:
+            to = as_shape(to, "target")
     if from_ is not None:
         shape = buffer_shape(source.header, from_)
     else:

@@ -9,8 +9,10 @@ A target, the layout of a result, is one text language wherever a function or a 
                                 a layout by name, see `interop.layout_names`
     cublas:block_scales         a layout of the catalogue, see `catalogue.names`
 
-A layout without a shape is for the array of the source, which also gives a pattern and a name their dimensions.  The
-shape of a buffer that is given is a whole shape, a layout for an array that knows its sizes, or that of a `gl.Array`.
+A layout without a shape is for the array of the source, which also gives a pattern and a name their dimensions.  A
+pattern and a layout by name say an order, so elements that are packed in bytes stay packed; padding and tiles are not
+kept.  The shape of a buffer that is given is a whole shape, a layout for an array that knows its sizes, or that of a
+`gl.Array`.
 """
 
 from __future__ import annotations
@@ -55,10 +57,11 @@ def as_target(
     >>> str(as_target("n h w c -> n c h w", images)), str(as_target("F", Shape("f32", (2, 3))))
     ('u8[8,224,224,3]{2,1,3,0}', 'f32[2,3]{0,1}')
     """
+    packed_as = like.layout
     if asked and is_only_layout(value):
         like = Shape(asked.target_type(like.element_type), like.dimensions)
     if isinstance(value, str) and is_only_layout(value):
-        value = _read_layout(value, like.rank, role, names)(like.bounds, like.element_type)
+        value = layout_for(value, like.bounds, role, like.element_type, packed_as, names)
     if isinstance(value, Layout):
         return like.with_layout(value)
     if isinstance(value, (Shape, str)):
@@ -70,10 +73,32 @@ def as_target(
 
 
 def layout_for(
-    text: str, dimensions: Sequence[int], role: str = "target", element_type: ElementType | None = None
+    text: str,
+    dimensions: Sequence[int],
+    role: str = "target",
+    element_type: ElementType | None = None,
+    packed_as: Layout | None = None,
+    names: Sequence[str] = (),
 ) -> Layout:
-    """The layout that a text without a shape means for an array of these dimensions and of this element type."""
-    return _read_layout(text, len(dimensions), role)(dimensions, element_type)
+    """The layout that a text without a shape means for an array of these dimensions and of this element type.
+
+    packed_as   a layout of the array, whose packing a pattern and a layout by name keep
+    names       what the caller calls the dimensions
+    """
+    layout = _read_layout(text, len(dimensions), role, names)(dimensions, element_type)
+    if packed_as is None or element_type is None or not element_type.is_sub_byte or not _says_order(text):
+        return layout
+    bits, bit_order = packed_as.element_size_in_bits, packed_as.bit_order
+    return layout.replace(element_size_in_bits=bits, bit_order=bit_order)
+
+
+def _says_order(text: str) -> bool:
+    """True for a pattern and a layout by name; entries of the catalogue say themselves how elements are packed."""
+    if "->" in text or not text[:1].isalpha():
+        return "->" in text
+    from gpulayout.catalogue.names import is_name
+
+    return not is_name(text)
 
 
 def check_layout_text(text: str, role: str = "target") -> None:

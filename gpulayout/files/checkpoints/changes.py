@@ -40,7 +40,6 @@ from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.plans.plan import Plan, plan
-from gpulayout.requests.shape_arguments import layout_for
 
 NOTE = "gpulayout:"  # then the name of the tensor: the key of its note
 # One type for all tensors is for these: narrower floats hold codes whose scales are other tensors.
@@ -111,7 +110,7 @@ def changed(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype: El
     source = source_shape(tensor, note)
     origin = f"tensor {value_text(tensor.name)}, {same.before}"
     try:
-        move = plan(source, _target(source, to, options), **options)
+        move = plan(source, source.layout if to is None else to, **options)
         pattern = read_pattern(to, source.rank, "pattern") if is_pattern(to) else None
         stored = stored_shape(move.target if pattern is None else _array_after(pattern, source, move.target))
         flip = NO_FLIP if rule is None or pattern is None else _flip(source, rule, pattern, move)
@@ -180,16 +179,6 @@ def flip_of(pattern: Pattern, axes: tuple[str, ...], dimensions: tuple[int, ...]
 def _come_first(groups: Groups, axes: set[str]) -> bool:
     names = [name for group in groups for name in group]
     return {*names[: len(axes)]} == axes
-
-
-def _target(source: Shape, to: Layout | str | None, options: ArithmeticOptions) -> Layout | str:
-    """The target of a plan.  A pattern leaves packed elements packed."""
-    if to is None:
-        return source.layout
-    if source.is_packed and "dtype" not in options and is_pattern(to):
-        packed = {"element_size_in_bits": source.element_type.bits, "bit_order": source.layout.bit_order}
-        return layout_for(to, source.dimensions).replace(**packed)
-    return to
 
 
 def dimensions_of(tensor: StoredTensor, note: str | None) -> tuple[int, ...]:

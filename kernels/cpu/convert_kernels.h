@@ -29,6 +29,23 @@ INLINE bool is_half(const GplType& type) { return type.bits == 16 && type.mantis
 INLINE bool is_whole(const GplType& type) { return type.kind == GPL_BOOLEAN || type.kind == GPL_UNSIGNED || type.kind == GPL_SIGNED; }
 #define EACH EACH_APART for (int64_t k = 0; k < n; k++)
 
+// As gpulayout/moves/arithmetic.py numbers types.
+constexpr unsigned type_number(unsigned kind, unsigned special, unsigned bits, unsigned mantissa, unsigned bias) {
+    return kind | special << 3 | bits << 5 | mantissa << 12 | bias << 18;
+}
+constexpr unsigned NUMBER_TYPES[] = {type_number(GPL_FLOAT, GPL_IEEE, 32, 23, 127), type_number(GPL_FLOAT, GPL_IEEE, 64, 52, 1023)};
+
+#if LEVEL && !defined(LOWERED)
+#pragma GCC diagnostic push
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of what GCC's own intrinsics leave open
+#endif
+#include "cast_kernels.h"
+#pragma GCC diagnostic pop
+#else
+static Row cast_row(unsigned, unsigned, bool) { return nullptr; }  // one pass for each side
+#endif
+
 // --------------------------------------------------------------------------------------------------------------- reading
 
 template <class T, class Number> static void read_as(const char* from, char* to, int64_t n, const Pass&) {
@@ -67,17 +84,6 @@ template <unsigned KIND, class Code, int BITS> static void read_float(const char
     EACH store(to, k, gpl_read_real<unsigned>(load<Code>(from, k), type));
 }
 
-#if LEVEL && !defined(LOWERED)
-static void read_f16(const char* from, char* to, int64_t n, const Pass& pass) {
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        _mm256_storeu_ps(reinterpret_cast<float*>(to + 4 * k), _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 2 * k))));
-    read_float<GPL_FLOAT, uint16_t, 16>(from + 2 * k, to + 4 * k, n - k, pass);
-}
-#else
-constexpr Row read_f16 = read_float<GPL_FLOAT, uint16_t, 16>;
-#endif
-
 // As f32 or f64.
 template <class Number> static Row whole_reader(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
@@ -92,7 +98,7 @@ template <class Number> static Row whole_reader(const GplType& type) {
 // Of a float of up to 16 bits as f32.
 static Row float_reader(const GplType& type) {
     if (type.kind == GPL_POWER) return read_float<GPL_POWER, uint8_t, 8>;
-    if (type.bits == 16) return is_half(type) ? read_f16 : read_float<GPL_FLOAT, uint16_t, 16>;
+    if (type.bits == 16) return read_float<GPL_FLOAT, uint16_t, 16>;
     return type.bits == 8 ? read_float<GPL_FLOAT, uint8_t, 8> : read_float<GPL_FLOAT, uint8_t, 0>;
 }
 
@@ -100,6 +106,8 @@ static Row float_reader(const GplType& type) {
 static void add_reading(Passes& passes, unsigned from, Number number, bool to_odd) {
     const GplType type = gpl_type(from);
     const bool is_signed = type.kind == GPL_SIGNED, is_wide = number == F64;
+    if (from == NUMBER_TYPES[number]) return;
+    if (const Row at_once = cast_row(from, NUMBER_TYPES[number], true)) return passes.add(at_once, from);
     if (!is_whole(type)) {
         if (type.bits < 32) passes.add(float_reader(type), from);
         if (type.bits < 64 && is_wide) passes.add(read_as<float, double>, from);
@@ -166,17 +174,6 @@ template <class T> static void write_booleans(const char* from, char* to, int64_
     EACH store(to, k, uint8_t(load<T>(from, k) != 0));
 }
 
-#if LEVEL && !defined(LOWERED)
-static void write_f16(const char* from, char* to, int64_t n, const Pass& pass) {
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * k), _mm256_cvtps_ph(_mm256_loadu_ps(reinterpret_cast<const float*>(from + 4 * k)), 0));
-    write_floats<uint16_t>(from + 4 * k, to + 2 * k, n - k, pass);
-}
-#else
-constexpr Row write_f16 = write_floats<uint16_t>;
-#endif
-
 // Of integers of up to 32 bits from f64, and of 64 bits from either.
 template <class W> static Row integer_writer(const GplType& type) {
     const bool is_signed = type.kind == GPL_SIGNED;
@@ -188,7 +185,9 @@ template <class W> static Row integer_writer(const GplType& type) {
 // The passes that write numbers as a type.
 static void add_writing(Passes& passes, unsigned to, Number number) {
     const GplType type = gpl_type(to);
-    const Row short_float = type.kind == GPL_POWER ? write_powers : type.bits < 16 ? write_floats<uint8_t> : is_half(type) ? write_f16 : write_bf16;
+    if (to == NUMBER_TYPES[number]) return;
+    if (const Row at_once = cast_row(NUMBER_TYPES[number], to, passes.saturate)) return passes.add(at_once, to);
+    const Row short_float = type.kind == GPL_POWER ? write_powers : type.bits < 16 ? write_floats<uint8_t> : is_half(type) ? write_floats<uint16_t> : write_bf16;
     if (type.kind == GPL_BOOLEAN) {
         passes.add(number == F32 ? write_booleans<float> : write_booleans<double>, to);
     } else if (is_whole(type)) {
@@ -281,7 +280,7 @@ template <class T> static void spread(char* to, const char* from, int64_t n, int
 }
 
 static constexpr ConvertKernels convert_table = {
-    add_reading, add_writing, add_integers, {{STEPS(unsigned, false), STEPS(unsigned, true), ROWS(unsigned)}, {STEPS(Word, false), STEPS(Word, true), ROWS(Word)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}};
+    cast_row, add_reading, add_writing, add_integers, {{STEPS(unsigned, false), STEPS(unsigned, true), ROWS(unsigned)}, {STEPS(Word, false), STEPS(Word, true), ROWS(Word)}}, {PAIRS(unsigned), PAIRS(Word)}, read_low_bits<false, uint8_t>, {spread<float>, spread<double>}};
 #undef STEPS
 #undef ROWS
 #undef PAIRS

@@ -48,6 +48,7 @@ struct Passes {
     void add(Row row, unsigned type, int operation = 0, int parameter = -1) { all[count++] = {row, type, saturate, operation, parameter}; }
 };
 struct ConvertKernels {
+    Row (*cast_row)(unsigned from, unsigned to, bool saturate);  // all of a cast in one pass; nullptr: it takes those of both sides
     void (*add_reading)(Passes& passes, unsigned type, Number number, bool to_odd);
     void (*add_writing)(Passes& passes, unsigned type, Number number);
     void (*add_integers)(Passes& passes, unsigned from, unsigned to);
@@ -193,6 +194,7 @@ static void add_passes(gl_convert& p) {
         return;
     }
     if (!p.arithmetic.steps && is_whole(from) && is_whole(to)) return p.kernels->add_integers(p.passes, from, to);
+    if (const Row at_once = p.arithmetic.steps ? nullptr : p.kernels->cast_row(from, to, p.arithmetic.saturate)) return p.passes.add(at_once, to);
     const bool is_wide = p.arithmetic.steps ? p.number_bytes == 8 : std::max(bytes_of(from), bytes_of(to)) == 8 && (is_long(from) || is_whole(from));
     const Number number = is_wide ? F64 : F32;
     p.kernels->add_reading(p.passes, from, number, !p.arithmetic.steps && bytes_of(to) < (is_wide ? 8 : 4));

@@ -22,7 +22,7 @@ ENGINE = HERE.parents[2] / "kernels" / "cpu"
 FILES = (
     *("strided_move.cpp", "strided_move.h", "convert_move.cpp", "convert_move.h", "packed_move.cpp", "packed_move.h"),
     *("threads.h", "instruction_sets.h", "each_instruction_set.h", "../convert.cuh"),
-    *("register_kernels.h", "convert_kernels.h", "convert_words.h", "bit_kernels.h"),
+    *("register_kernels.h", "convert_kernels.h", "cast_kernels.h", "convert_words.h", "bit_kernels.h"),
     *("index_program.cpp", "index_program.h", "index_kernels.h", "new_pages.h"),
 )
 # The program of a kind of case, and the file that it calls beside strided_move.cpp; of all others stress.cpp.

@@ -189,6 +189,8 @@ MUTANTS = (
     # ---- conversions
     Mutant(CONVERT, "a flipped axis keeps the parameter's start", "p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q], a.parameters[q] = -a.parameters[q];", "a.parameters[q] = -a.parameters[q];"),
     Mutant(CONVERT, "a flipped axis keeps the parameter's direction", "p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q], a.parameters[q] = -a.parameters[q];", "p.arithmetic.starts[q] += (a.n - 1) * a.parameters[q];"),
+    Mutant(CONVERT, "bytes stay as they are", "if (p.arithmetic.swapped && p.source_bytes > 1)", "if (false)"),
+    Mutant(CONVERT, "bytes swapped and swapped back", "word = swapped(word);", "word = swapped(swapped(word));"),
     Mutant(CONVERT, "axes joined although a parameter does not go on", "goes_on = a.parameters[q] == b->parameters[q] * b->n;", "goes_on = true;"),
     Mutant(CONVERT, "axes joined although the source does not go on", "bool goes_on = b && a.source == b->source * b->n && a.target == b->target * b->n;", "bool goes_on = b && a.target == b->target * b->n;"),
     Mutant(CONVERT, "steps in f32 beside integers of 32 bits", "(bytes_of(type) == 4 && is_whole(type)); };", "false; };"),

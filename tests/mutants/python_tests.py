@@ -175,7 +175,7 @@ TESTS = (
         for name in ("arrays/librar*", "running/same_kind.py", "arrays/torch_tensors.py", "arrays/jax_arrays.py")
     ),
     *(
-        (name, ALL, (*FRONT, *GRAPHS, *_files("files/arithmetic gpu/other_libraries gpu/launches")))
+        (name, ALL, (*FRONT, *GRAPHS, *_files("requests/byte_order files/arithmetic gpu/other_libraries gpu/launches")))
         for name in ("requests/reading.py", "running/request.py", "running/running.py")
     ),
     ("arrays/memory_checks.py", NUMPY, (*FRONT, *_files("moves/packed calls/array traced/array_in_graphs"))),
@@ -214,6 +214,7 @@ TESTS = (
         NUMPY,
         _files(
             "files/npy files/source files/target files/new_files files/other_formats cli/file_dimensions cli/relayout "
+            "files/header_offset files/byte_order "
             "files/engine files/memory files/route files/relayout_file_arguments cli/large_files cli/packing "
             "cli/standard_streams cli/signals"
         ),

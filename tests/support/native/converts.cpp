@@ -51,7 +51,7 @@ struct Change {
     }
     std::string text() const {
         std::string s = "types " + std::to_string(arithmetic.source) + " " + std::to_string(arithmetic.target) + " steps " + std::to_string(arithmetic.steps) +
-                        " set " + std::to_string(set) + " threads " + std::to_string(threads) + " axes";
+                        (arithmetic.swapped ? " swapped" : "") + " set " + std::to_string(set) + " threads " + std::to_string(threads) + " axes";
         for (const gl_convert_axis& a : axes) {
             s += " (" + std::to_string(a.extent);
             for (int64_t stride : {a.source, a.target, a.parameters[0], a.parameters[1], a.parameters[2]}) s += ", " + std::to_string(stride);
@@ -113,6 +113,7 @@ Change drawn_change(const Run& run, uint64_t number) {
         random.one_in(6) ? draw_blocks(c, left, random) : draw_parameters(c, random);
         c.second = random.of({1 << 8, 1 << 11, 1 << 14, 1 << 16, 1 << 20}), c.third = c.second < 1 << 14 ? 3 : 32 << 20;
         c.set = int(random.below(instruction_sets())), c.threads = int(1 + random.below(4));
+        c.arithmetic.swapped = random.one_in(5);
         if (std::max(c.span(&gl_convert_axis::source, c.from).bytes(), c.span(&gl_convert_axis::target, c.to).bytes()) < ROOM - 2 * PAGE) return c;
     }
 }
@@ -153,7 +154,9 @@ void check_elements(const Change& c, const char* source, char* found, char* want
             from += at[k] * c.axes[k].source, to += at[k] * c.axes[k].target;
             for (int q = 0; q < GL_MOST_PARAMETERS; q++) places[q] += at[k] * c.axes[k].parameters[q];
         }
-        const Word code = code_at(source + from, c.from), is = code_at(found + to, c.to), all = c.to == 8 ? ~Word(0) : (Word(1) << 8 * c.to) - 1;
+        Word code = code_at(source + from, c.from);
+        if (c.arithmetic.swapped) code = __builtin_bswap64(code) >> (64 - 8 * c.from);
+        const Word is = code_at(found + to, c.to), all = c.to == 8 ? ~Word(0) : (Word(1) << 8 * c.to) - 1;
         const bool stays = c.arithmetic.source == c.arithmetic.target && !c.arithmetic.steps && (c.arithmetic.source & 7) != GPL_BOOLEAN;
         const GplType type = gpl_type(c.arithmetic.source);
         const Word wanted = (stays ? type.bits < 8 ? code & gpl_ones<Word>(type.bits) : code

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,6 +108,20 @@ def test_without_a_gpu_there_are_rows_for_the_cpu_and_one_line_that_says_so():
     pairs = [[name, engine] for name in ("linearize", "delinearize") for engine in ("native", "NumPy")]
     assert rows == pairs * len(SHAPES)
     assert max(map(len, lines)) <= 100
+
+
+def test_the_page_of_the_command_line_shows_such_a_table():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text()
+    shown = page[page.index("    2097152 indices") : page.index("\n    Every result equals")]
+    table = run("benchmark", "linearize", "--count", "100").stdout
+
+    def form(text):
+        """The words of the lines, with one word for every time and ratio; the rule is as wide as the figures."""
+        lines = [line.split() for line in text.splitlines()[2:] if {*line} != {"-"}]
+        return [["N" if re.fullmatch(r"[0-9.e+]+|-", word) else word for word in line] for line in lines]
+
+    shown = "\n".join(line[4:] for line in shown.splitlines())
+    assert form(shown) == form(table.partition("\nEvery result equals")[0]) and len(form(shown)) == 22
 
 
 def test_without_the_engine_a_line_says_so():

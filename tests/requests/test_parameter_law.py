@@ -50,6 +50,29 @@ def test_means_for_channels_are_not_taken_for_bands_of_rows(name):
     assert gl.transpose(image, **{name: [1, 2, 3]}).shape == (3, 640, 480)
 
 
+@pytest.mark.parametrize("width", [224, 336, 384, 1920])  # 3 divides all but the first
+def test_a_number_for_each_channel_of_c_h_w_is_no_number_for_bands_of_columns(width):
+    image = np.random.default_rng(0).integers(0, 256, (3, 4, width)).astype(np.uint8)
+    mean, std = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+    with pytest.raises(
+        gl.LayoutError, match=r"^mean of shape \(3,\) .* index of dimension 0, reshape it to \(3, 1, 1\)$"
+    ):
+        gl.transpose(image, "c h w -> h w c", dtype="f32", unit=True, mean=mean, std=std)
+    columns = {"mean": mean.reshape(3, 1, 1), "std": std.reshape(3, 1, 1)}
+    found = gl.transpose(image, "c h w -> h w c", dtype="f32", unit=True, **columns)
+    expected = (image / np.float32(255) - columns["mean"]) / columns["std"]
+    np.testing.assert_allclose(found, expected.transpose(1, 2, 0), atol=1e-5)
+
+
+def test_a_scale_for_each_row_of_an_int8_matrix_is_none_for_blocks_of_columns():
+    weight = np.random.default_rng(0).integers(-127, 128, (64, 256)).astype(np.int8)
+    scale = np.linspace(0.5, 1.5, 64, dtype=np.float32)
+    with pytest.raises(gl.LayoutError, match=r"^scale of shape \(64,\) .* reshape it to \(64, 1\)$"):
+        gl.transpose(weight, "o i -> o i", dtype="f32", scale=scale)
+    found = gl.transpose(weight, "o i -> o i", dtype="f32", scale=scale[:, None])
+    assert np.array_equal(found, weight * scale[:, None])
+
+
 FITS_WITH_ADVICE = [  # array, parameter, the block that is named
     ((576, 256), (5, 2), 128),
     ((576, 256), (5, 3), 116),

@@ -19,7 +19,7 @@ from gpulayout.layout.checks import counted
 
 MOST_ENTRIES = 200_000  # of a folder that are looked at
 MOST_PROGRAMS = 1000  # that are read
-MOST_BYTES = 1 << 30  # of a file that is read because it is in a folder
+MOST_BYTES = 1 << 28  # of a file that is read because it is in a folder: reading takes many times the memory
 
 # The best first, if a module has several
 _AFTER = (

@@ -167,6 +167,7 @@ class _Reading:
         self.computations = HloComputations(text, seen, program)
         self.unread: set[int] = set()  # where copies begin whose operand is not known, or does not fit
         self._named: dict[int, dict[str, HloInstruction]] = {}
+        self._of_roots: dict[int, list[_Pair]] = {}
 
     def copies(self) -> Iterator[FoundCopy]:
         """All of them, in the order of the text."""
@@ -198,7 +199,7 @@ class _Reading:
         """How many layout changes there are in fusions that are not those of their results."""
         return sum(
             sum(len(list(self._moves(number, each))) for each in self.computations.all[number].inside)
-            - len(list(self._root_moves(number)))
+            - len(self._root_moves(number))
             for number in self.computations.fused
         )
 
@@ -207,10 +208,14 @@ class _Reading:
         if each.opcode != "fusion":
             yield from self._moves(number, each, also_same=True)
         elif each.start in self.computations.fusions:
-            yield from self._root_moves(self.computations.fusions[each.start])
+            moves = self._root_moves(self.computations.fusions[each.start])
+            yield from moves[: len(arrays(each.span.shape))]
 
-    def _root_moves(self, number: int) -> Iterator[_Pair]:
-        """The layout changes that give the results of a fusion."""
+    def _root_moves(self, number: int) -> list[_Pair]:
+        """The layout changes that give the results of a fusion, which many instructions may name."""
+        if number in self._of_roots:
+            return self._of_roots[number]
+        found = self._of_roots[number] = list[_Pair]()
         following = [each for each in self.computations.all[number].inside if each.is_root]
         passed = set[int]()
         while following:
@@ -219,9 +224,10 @@ class _Reading:
                 continue
             passed.add(each.start)
             moves = list(self._moves(number, each))
-            yield from moves
+            found += moves
             if not moves and each.opcode in _OPCODES | {"bitcast", "tuple"}:
                 following += [*self._operands(number, each)][::-1]
+        return found
 
     def _moves(self, number: int, each: HloInstruction, *, also_same: bool = False) -> Iterator[_Pair]:
         """The arrays that an instruction copies into another layout, or also into the same."""

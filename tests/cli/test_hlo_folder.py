@@ -151,7 +151,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_are_read(tmp_path, m
         "e": "no regular file",
         "f": "no regular file",
         "g": "no array to list in 23040 characters",
-        "h": f"{1 << 40} bytes, more than {1 << 30}; give its own name to read it",
+        "h": f"{1 << 40} bytes, more than {1 << 28}; give its own name to read it",
     }
     text = run("show", "--hlo", tmp_path).stdout
     assert text.count("\nnot read: ") == 4 and "\nnot read: 4 more\n" in text

@@ -114,7 +114,7 @@ BODY
 
 ENTRY %main (a: f32[2,3]) -> f32[3,2] {
   %a = f32[2,3]{1,0} parameter(0)
-  ROOT %f = f32[3,2]{1,0} fusion(%a), kind=kLoop, calls=%fused, metadata={op_name="jit(g)/h"}
+  ROOT %f = RESULT fusion(%a), kind=kLoop, calls=%fused, metadata={op_name="jit(g)/h"}
 }
 """
 TURNED = "%t = f32[3,2]{1,0} transpose(%p), dimensions={1,0}"
@@ -135,16 +135,25 @@ TURNED = "%t = f32[3,2]{1,0} transpose(%p), dimensions={1,0}"
     ],
 )
 def test_a_fusion_is_a_copy_if_its_result_is_one(body, roots, inside):
-    copies = read_copies(FUSED.replace("BODY", "  " + body))
+    result = "(f32[3,2]{1,0}, f32[3,2]{0,1})" if "tuple" in body else "f32[3,2]{1,0}"
+    copies = read_copies(FUSED.replace("BODY", "  " + body).replace("RESULT", result))
     assert len(copies.found) == roots and copies.inside_fusions == inside and not copies.unread.total
     for copy in copies.found:
         assert (copy.name, copy.is_fused, copy.computation, copy.line) == ("f", True, "main", len(body.split("\n")) + 7)
         assert (copy.op_name, copy.runs) == ("jit(g)/h", 1)
 
 
+def test_a_fusion_has_no_more_copies_than_results():
+    """As only broken texts have it."""
+    body = "%c = f32[3,2]{0,1} copy(%t)\n  ROOT %b = (f32[3,2]{1,0}, f32[3,2]{0,1}) tuple(%t, %c)"
+    copies = read_copies(FUSED.replace("BODY", f"  {TURNED}\n  {body}").replace("RESULT", "f32[3,2]{1,0}"))
+    assert [str(copy.target) for copy in copies.found] == ["f32[3,2]{1,0}"]
+
+
 def test_programs_one_after_the_other_may_use_the_same_names():
-    first = FUSED.replace("BODY", "  ROOT " + TURNED)
-    second = FUSED.replace("BODY", "  ROOT %n = f32[2,3]{1,0} negate(%p)")
+    program = FUSED.replace("RESULT", "f32[3,2]{1,0}")
+    first = program.replace("BODY", "  ROOT " + TURNED)
+    second = program.replace("BODY", "  ROOT %n = f32[2,3]{1,0} negate(%p)")
     lines = [copy.line for copy in gl.xla.find_copies(first + second + first)]
     assert lines == [8, 8 + 2 * first.count("\n")]
 

@@ -31,6 +31,13 @@ class SupportsCudaArrayInterface(Protocol):
     def __cuda_array_interface__(self) -> Any: ...
 
 
+class SupportsArrayInterface(Protocol):
+    """An object that describes its memory to NumPy, such as an image of Pillow."""
+
+    @property
+    def __array_interface__(self) -> Any: ...
+
+
 Own = TypeVar("Own", covariant=True)  # the library's own type of array, also for its subclasses
 
 
@@ -59,7 +66,7 @@ OwnKind: TypeAlias = TorchTensor[Kind] | JaxArray[Kind]
 # Arrays and values that can be moved.
 HostArray: TypeAlias = NDArray[Any]
 WritableArray: TypeAlias = HostArray | SupportsDLPack | SupportsCudaArrayInterface  # for `out`
-AnyArray: TypeAlias = WritableArray | np.generic
+AnyArray: TypeAlias = WritableArray | SupportsArrayInterface | np.generic
 Values: TypeAlias = complex | list[Any] | tuple[Any, ...]  # plain numbers and nested sequences of them
 ArrayLike: TypeAlias = AnyArray | Values
 

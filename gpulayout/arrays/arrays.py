@@ -1,4 +1,4 @@
-"""How arrays enter: NumPy, CuPy, anything with DLPack or `__cuda_array_interface__`, and plain numbers and lists.
+"""How arrays enter: NumPy, CuPy, anything with DLPack, `__cuda_array_interface__` or `__array_interface__`, and values.
 
 Arrays become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Values become a new array, without
 loss.  Checks between arrays are here too: devices and overlaps; `memory_checks` checks each array separately.  All
@@ -26,7 +26,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.clashes import clash
-from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HostMemory, offers
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, HOST_INTERFACES, HostMemory, offers
 from gpulayout.memory.shared_bytes import by_file, overlap_in_file, share_bytes
 from gpulayout.moves.backend import AnyArray, Backend
 from gpulayout.moves.move import span
@@ -85,10 +85,49 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, AnyArray]:
         return _adopted(_dlpack_backend(given, role), given, role, writing)
     if offers(given, CUDA_INTERFACE):
         return _adopted(_cuda_backend(role), given, role, writing)
+    if _describes(given):
+        return host_backend(), _array_over(given, role, writing)
     raise TypeError(
         f"{role} is {type_text(given)}: it must be a NumPy or CuPy array, or offer DLPack or "
         f"__cuda_array_interface__{_advice(given, role)}"
     )
+
+
+class _Described:
+    """What an object says of its memory, asked once: an image of Pillow copies its pixels each time."""
+
+    def __init__(self, owner: Any):
+        self.owner, self.__array_interface__ = owner, owner.__array_interface__
+
+
+def _describes(given: Any) -> bool:
+    """True for an object that describes its memory to NumPy; it is not asked yet."""
+    return any(hasattr(type(given), name) or name in getattr(given, "__dict__", ()) for name in HOST_INTERFACES)
+
+
+def _array_over(given: Any, role: str, writing: bool) -> HostArray:
+    """NumPy's array over the memory that an object describes, which may be a copy that the object made."""
+    kind = type_text(given)
+    if writing:
+        raise TypeError(
+            f"{role} is {kind}, which may describe a copy of its memory to NumPy, as Pillow's images do: pass a NumPy "
+            "array, from which the object can be made afterwards, as by PIL.Image.fromarray"
+        )
+    try:
+        described = _Described(given) if hasattr(type(given), HOST_INTERFACES[0]) else given
+        if getattr(described, HOST_INTERFACES[0], {}).get("mask") is not None:
+            raise TypeError("it has a mask, which would be lost")
+        return np.asarray(described)
+    except Exception as error:  # what the object raises, and NumPy for a wrong description
+        raise BufferError(f"{role} ({kind}) cannot be used: {error}") from error
+
+
+def known_array(given: Any, role: str) -> Any:
+    """The array itself, or NumPy's for an object that only describes its memory, and may make a copy each time."""
+    if isinstance(given, (np.ndarray, np.generic)) or library_of(given) is not None:
+        return given
+    is_known = offers(given, *DLPACK) or offers(given, CUDA_INTERFACE) or isinstance(given, type)
+    return given if is_known or not _describes(given) else open_array(given, role)[1]
 
 
 @functools.lru_cache(maxsize=256)  # every array of every call comes here

@@ -118,6 +118,7 @@ class Array(ShapedBuffer[Memory]):
         if is_compiling():
             kept = shape_in_graph(buffer, shape, functools.partial(Array, buffer, shape))
         else:
+            buffer = arrays.known_array(buffer, "buffer")
             kept = given_shape(shape, buffer, "shape")
             check_pair(buffer, kept)
             if PENDING:
@@ -429,6 +430,7 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
         if layout is None:
             return Array.holding(array, shape_in_graph(array, None, functools.partial(asarray, array)))
         return Array.holding(*packed_in_graph(array, layout, functools.partial(_packed, array, layout)))
+    array = arrays.known_array(array, "array")
     if isinstance(array, np.ndarray) and not array.dtype.isnative:
         own = Shape(array.dtype.newbyteorder("="), array.shape)
         target = shape_of(array.view(own.dtype)) if layout is None else as_target(layout, own, "layout")

@@ -19,6 +19,7 @@ from gpulayout.layout.checks import type_text
 
 DLPACK = ("__dlpack_device__", "__dlpack__")
 CUDA_INTERFACE = "__cuda_array_interface__"
+HOST_INTERFACES = ("__array_interface__", "__array_struct__")  # NumPy reads both
 
 
 class ForeignMemory(NamedTuple):

@@ -109,8 +109,10 @@ def test_packed_elements_are_bytes_and_stay_1_d(folder):
     np.save("array.npy", array)
     run("relayout", "array.npy", "packed.npy", "--to", "u4[2,3]{1,0:E(4)}")
     assert np.load("packed.npy").shape == (3,)
-    run("relayout", "packed.npy", "out.npy", "--from", "u4[2,3]{1,0:E(4)}", "--to", "F")
+    run("relayout", "packed.npy", "out.npy", "--from", "u4[2,3]{1,0:E(4)}", "--to", "{0,1}")
     assert content("out.npy") == saved(np.asfortranarray(array))
+    run("relayout", "packed.npy", "turned.npy", "--from", "u4[2,3]{1,0:E(4)}", "--to", "F")  # an order keeps E(4)
+    assert np.load("turned.npy").tolist() == [0x30, 0x41, 0x52]
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (0, 3), (2, 0)])

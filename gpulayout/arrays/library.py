@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.layout.element_type import FLOAT4_X2, ElementType
+from gpulayout.layout.errors import shown_as
 from gpulayout.moves.backend import Again, AnyArray, Backend
 
 DType = np.dtype[Any]
@@ -19,10 +20,12 @@ Sizes = tuple[int, ...]
 WORK_THERE = "gl.transpose, pack, unpack, relayout, relayout_many, transpose_many and plans work there"
 
 
+@shown_as(TypeError)
 class TracedArray(TypeError):
     """An array of a function that is traced, compiled or transformed: lowered steps can run on it."""
 
 
+@shown_as(BufferError)
 class RequiresGrad(BufferError):
     """An array in memory that requires a gradient, or has a tangent."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpulayout.arrays.array_types import AnyArray, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
-from gpulayout.requests.arithmetic import OPTIONS, meant
+from gpulayout.requests.arithmetic import KEYWORDS, OPTIONS, meant
 from gpulayout.running.running import run
 
 NUMBERS = int, np.integer  # no arrays
@@ -173,5 +173,5 @@ def check_axis_names(axes: object, sizes: Mapping[str, Any]) -> None:
     """TypeError for the size of an axis that is no axis of the pattern, but nearly a keyword of arithmetic."""
     pattern = axes if isinstance(axes, str) else ""
     for name in sizes:
-        if name not in pattern and (hint := meant(name)):
+        if name not in pattern and (hint := meant(name, KEYWORDS["transpose"])):
             raise TypeError(f"{checks.value_text(name)} is neither a keyword of this call nor an axis{hint}")

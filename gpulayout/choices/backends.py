@@ -204,9 +204,9 @@ def gpu_problem() -> str | None:
 
 @functools.cache
 def log_fallback(problem: str) -> None:
-    """Log once why NumPy runs: at WARNING when a driver shows that this machine has a GPU, else at INFO."""
+    """Log once why the CPU runs: at WARNING when a driver shows that this machine has a GPU, else at INFO."""
     level = logging.WARNING if driver.has_driver() else logging.INFO
-    _log.log(level, "running on the CPU with NumPy: %s", problem)
+    _log.log(level, "running on the CPU: %s", problem)
 
 
 def gpu_versions() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from gpulayout.cli.failures import printable, with_options
+from gpulayout.files.checkpoints.opening import is_checkpoint
 from gpulayout.files.errors import FileError
 from gpulayout.files.memory import as_bytes
 from gpulayout.files.npy import Header, array_shape, read_header
@@ -62,6 +63,11 @@ def read_shape_or_file(text: str) -> Shape | str | Path:
     """
     if text == "-" or text.lower().endswith(".npy"):
         return text if text == "-" else Path(text)
+    if is_checkpoint(text):
+        raise click.BadParameter(
+            f"{printable(text)} is a model: gpulayout relayout {printable(text)} OUT.safetensors --dry-run lists its "
+            "tensors"
+        )
     return _shape(text, in_show=True)
 
 

@@ -86,7 +86,7 @@ def _list(listed: tuple[Entry, ...], as_json: bool) -> None:
         print_json([entry_as_json(entry) for entry in listed])
         return
     rows = [(entry.call, entry.judge if entry.confirmed else "unconfirmed", entry.summary) for entry in listed]
-    print_columns(COLUMNS, rows, left=COLUMNS, below=())
+    print_columns(COLUMNS, rows, left=COLUMNS, below=COLUMNS[-1:])
 
 
 def _show(entry: Entry, shape: Shape | None) -> None:

@@ -35,7 +35,8 @@ class CommandGroup(click.Group):
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def commands() -> None:
-    """Show array layouts, convert indices, and move .npy files from one layout to another.
+    """Show array layouts, convert indices, and move files from one layout to another: arrays in .npy files or plain
+    bytes, and models in .safetensors files.
 
     \b
     A SHAPE is XLA's text for an element type, dimensions and a layout:
@@ -54,6 +55,8 @@ def commands() -> None:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)}'
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2
       gpulayout pack picture.npy planes.npy --to '{1,0,2}'
+      gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch
+      gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
 
 

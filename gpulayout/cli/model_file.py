@@ -18,7 +18,7 @@ from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import are_models, open_checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, summary, taken_as
-from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals
+from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals, why_no_equals
 from gpulayout.files.relayout_file import tensor_report
 from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
@@ -79,7 +79,8 @@ def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]
     for text in texts:
         regex, equals, value = split_at_equals(text)
         if not equals:
-            raise click.BadParameter(f"{printable(text)!r} is not REGEX={what}", param_hint=f"'--{option}'")
+            problem = f"{printable(text)!r} is not REGEX={what}{printable(why_no_equals(text))}"
+            raise click.BadParameter(problem, param_hint=f"'--{option}'")
         pairs.append((regex, value))
     return pairs
 

@@ -119,7 +119,7 @@ def aligned(columns: Sequence[Sequence[str]], left: Sequence[str]) -> list[str]:
 def _fitted(columns: Sequence[Sequence[str]], left: Sequence[str], below: Sequence[str]) -> list[str]:
     """The lines of a table on a terminal: two for every row if one is too wide."""
     lines = aligned(columns, left)
-    if max(map(len, lines)) <= shutil.get_terminal_size().columns:
+    if max(map(len, lines)) <= shutil.get_terminal_size().columns or not {column[0] for column in columns} & {*below}:
         return [lines[0], _rule(lines), *lines[1:]]
     upper = aligned([column for column in columns if column[0] not in below], left)
     lower = aligned([column for column in columns if column[0] in below], left)

@@ -15,12 +15,15 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from gpulayout.layout.errors import shown_as
+
 VARIABLE = "GPULAYOUT_NATIVE"
 _EXTENSION = "gpulayout.cpu._native"
 FOLDER = Path(__file__).parent
 _choices: list[bool] = []  # of `chosen`, the innermost last
 
 
+@shown_as(ValueError)
 class BadNativeChoice(ValueError):
     """GPULAYOUT_NATIVE is neither 0 nor 1."""
 

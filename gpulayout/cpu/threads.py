@@ -31,6 +31,7 @@ from queue import SimpleQueue
 from time import perf_counter, thread_time
 
 from gpulayout.layout.choice import Choices
+from gpulayout.layout.errors import shown_as
 
 Work = Callable[[int, int], None]
 VARIABLE = "GPULAYOUT_NUM_THREADS"
@@ -44,6 +45,7 @@ PAUSES = 0.02, 1.0  # the shortest and the longest time without help, in seconds
 choices: Choices[int | None] = Choices("threads")
 
 
+@shown_as(ValueError)
 class BadThreadCount(ValueError):
     """GPULAYOUT_NUM_THREADS is not a number of threads."""
 

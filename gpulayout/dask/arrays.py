@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import dask.array as da
@@ -107,9 +107,12 @@ def _view(chunk: Any, dtype: np.dtype[Any]) -> Any:
 # ---- arithmetic on the way -------------------------------------------------------------------------------------------
 
 
-def asked_of(options: Mapping[str, Any]) -> Asked:
-    """What a call asks for; TypeError for keywords that Dask arrays do not take."""
-    check_simple(options, "Dask arrays")
+def asked_of(options: Mapping[str, Any], others: Collection[str] = ()) -> Asked:
+    """What a call asks for; TypeError for keywords that Dask arrays do not take.
+
+    others   the call's keywords beside those of arithmetic
+    """
+    check_simple(options, "Dask arrays", others)
     return Asked(options)
 
 

@@ -93,7 +93,7 @@ def pack(
     (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
     """
     check_dask(array, "array", "pack")
-    source, asked = Shape(array.dtype, [int(size) for size in array.shape]), asked_of(options)
+    source, asked = Shape(array.dtype, [int(size) for size in array.shape]), asked_of(options, ["chunk_size"])
     shape = as_target(shape, source, "shape", asked)
     check_storable(shape)
     change = change_of(asked, source, shape)
@@ -213,7 +213,7 @@ def unpack(
     if shape is None:
         raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
     check_whole(shape, "shape")
-    shape, asked = as_shape(cast(ShapeLike, shape)), asked_of(options)
+    shape, asked = as_shape(cast(ShapeLike, shape)), asked_of(options, ["chunk_size"])
     buffer = _buffer_of(buffer, shape, "unpack")
     target = Shape(asked.target_type(shape.element_type), shape.dimensions)
     change = change_of(asked, shape, target)
@@ -312,7 +312,7 @@ def relayout(
         )
     check_whole(source, "source")
     source = as_shape(cast(ShapeLike, source), "source")
-    asked = asked_of(options)
+    asked = asked_of(options, ["chunk_size"])
     target = as_target(target, source, asked=asked)
     (check_same_dimensions if asked else check_same_array)(source, target)
     check_storable(target)

@@ -6,9 +6,12 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 
+from gpulayout.layout.errors import shown_as
+
 Note = Callable[[str], None]  # gets one sentence about a file
 
 
+@shown_as(ValueError)
 class FileError(ValueError):
     """A file is not what a move needs, or must not be written.  The message begins with the file's name.
 
@@ -21,6 +24,7 @@ class FileError(ValueError):
         self.advice = advice
 
 
+@shown_as(FileExistsError)
 class OutputExistsError(FileError, FileExistsError):
     """The name of a new file is taken."""
 

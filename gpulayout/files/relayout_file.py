@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -258,11 +257,11 @@ def relayout_file(
 
     A model, here of one tensor, as one framework wants it after another:
 
-    >>> from gpulayout.files.checkpoints.header import arranged, header_text
-    >>> names = ("flax.safetensors", "torch.safetensors")
-    >>> flax, torch = (os.path.join(folder.name, name) for name in names)
+    >>> import json
+    >>> flax, torch = (os.path.join(folder.name, f"{name}.safetensors") for name in ("flax", "torch"))
+    >>> header = json.dumps({"Dense_0.kernel": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
     >>> with open(flax, "wb") as stream:  # safetensors.flax.save_file writes such files
-    ...     _ = stream.write(header_text(None, arranged([("Dense_0.kernel", "F32", (2, 3))])) + bytes(24))
+    ...     _ = stream.write(len(header).to_bytes(8, "little") + header + bytes(24))
     >>> gl.relayout_file(flax, torch, tensors="flax-to-torch", dtype="bf16").tensors[0][1:4]
     ('Dense_0.weight', 'F32[2,3]', 'BF16[3,2]')
     >>> folder.cleanup()
@@ -312,9 +311,8 @@ def _check_keywords(options: Mapping[str, Any]) -> None:
             instead = f"write {_OTHER_WORDS[name]}={clipped(value_text(value), 60)}"
             raise TypeError(f"{value_text(name)} is not a keyword of this call: {instead}")
         if name not in OPTIONS:
-            near = difflib.get_close_matches(name, (*inspect.signature(relayout_file).parameters, *SIMPLE), 1)
-            hint = f": did you mean {near[0]}?" if near else meant(name)
-            raise TypeError(f"{value_text(name)} is not a keyword of this call{hint}")
+            own = [*inspect.signature(relayout_file).parameters][2:]
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, own)}")
 
 
 def _relayout_array(

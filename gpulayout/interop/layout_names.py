@@ -18,7 +18,7 @@ from gpulayout.interop.cute import from_cute
 from gpulayout.interop.numpy_layouts import ORDERS, from_numpy_order
 from gpulayout.interop.tensorrt_formats import check_dimension_names, tensorrt_format, tensorrt_hint, tensorrt_layout
 from gpulayout.interop.torch_layouts import MEMORY_FORMATS, from_torch_memory_format
-from gpulayout.layout.argument_hints import named_layout
+from gpulayout.layout.argument_hints import named_layout, named_order, tiles_alone
 from gpulayout.layout.checks import counted, shown, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, ShapeTextError
@@ -66,7 +66,7 @@ def layout_name(
         layout = Layout.named(name, logical=logical)
         return lambda dimensions, _: _of_rank(layout, text, dimensions)
     hint = tensorrt_hint(text) or named_layout(text, "'named:{name}:{logical}'")
-    hint = hint or _of_element_type(text) or _did_you_mean(text, others())
+    hint = hint or _of_order(text) or tiles_alone(text) or _of_element_type(text) or _did_you_mean(text, others())
     raise ShapeTextError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
         f"name of one: names are {', '.join(NAMES)}, those of TensorRT, such as kCHW32, and those of the catalogue, "
@@ -74,6 +74,12 @@ def layout_name(
         f"{f'; {hint}' if hint else ''}",
         0,
     )
+
+
+def _of_order(text: str) -> str:
+    """A hint for another word for one of NumPy's orders; or nothing."""
+    order = named_order(text)
+    return f"write {order!r}" if order and len(text) > 1 else ""
 
 
 def _of_element_type(text: str) -> str:

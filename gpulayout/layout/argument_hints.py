@@ -97,6 +97,39 @@ def numbers_in(text: str) -> str | None:
     return checks.shown([int(digits) for digits in re.findall("[0-9]+", text)])
 
 
+_ORDERS = {  # words for NumPy's orders, in small letters and without what stands between them
+    **dict.fromkeys(("c", "rowmajor", "corder", "ccontiguous", "descending"), "C"),
+    **dict.fromkeys(("f", "fortran", "columnmajor", "colmajor", "forder", "fcontiguous", "ascending"), "F"),
+    **dict.fromkeys(("fortranorder", "fortrancontiguous"), "F"),
+}
+
+
+def named_order(text: str) -> str | None:
+    """NumPy's name of an order that a text such as "row-major" or "Fortran" means; None for other text.
+
+    >>> named_order("Column_Major"), named_order("C"), named_order("moe")
+    ('F', 'C', None)
+    """
+    return _ORDERS.get(re.sub("[-_ ]", "", text[:40]).lower())
+
+
+def tiles_alone(text: str) -> str | None:
+    """What to write for tiles without an order, such as "T(8,128)"; None for other text.
+
+    >>> tiles_alone("t(8,128)(2,1)")
+    "tiles follow the order and a colon: write '{1,0:T(8,128)(2,1)}' if the array has 2 dimensions in C order"
+    """
+    tiles = re.fullmatch(r"\s*[tT]((?:\([0-9*, ]{1,60}\)){1,9})\s*", text)
+    if not tiles:
+        return None
+    rank = max(2, tiles[1].partition(")")[0].count(",") + 1)
+    order = ",".join(str(dim) for dim in reversed(range(rank)))
+    return (
+        f"tiles follow the order and a colon: write '{{{order}:T{tiles[1]}}}' if the array has {rank} dimensions in C "
+        "order"
+    )
+
+
 def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={logical!r})") -> str | None:
     """What to write for the name of a layout; None for other text.
 

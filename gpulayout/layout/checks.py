@@ -16,6 +16,7 @@ ByteCount: TypeAlias = SupportsIndex | str  # bytes, or text such as "512M"
 
 INT64_MAX = 2**63 - 1
 TOO_LARGE = 2**256  # `product` stops here
+MAX_RANK = 1 << 20  # of a layout: each dimension takes memory
 _MOST_SHOWN = 16  # entries of a sequence in an error message
 _MOST_BITS = 256  # of a number that an error message writes in full
 _MOST_CHARACTERS = 10_000  # of a text that is read in time quadratic in its length
@@ -287,15 +288,23 @@ def dimension_numbers(values: Iterable[Any], rank: int, context: Text = "") -> t
     return dims
 
 
-def insertion_point(value: object, rank: int, context: Text = "") -> int:
+def rank_of(value: object) -> int:
+    """A number of dimensions, which a layout has a number for each."""
+    number = count("rank", value)
+    if number > MAX_RANK:
+        raise LayoutError(f"rank {number_text(number)} is more than {MAX_RANK} dimensions")
+    return number
+
+
+def insertion_point(value: object, rank: int, context: Text = "", field: str = "at") -> int:
     """The number of a new dimension, 0..rank.
 
     Negative numbers are refused: -1 could mean "before the last" or "at the end".
     """
-    at = whole_number("at", value, context)
+    at = whole_number(field, value, context)
     if not 0 <= at <= rank:
         raise LayoutError(
-            f"at {number_text(at)} is out of range{context}: a new dimension can be inserted at 0..{rank}"
+            f"{field} {number_text(at)} is out of range{context}: a new dimension can be inserted at 0..{rank}"
         )
     return at
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
 
 import ml_dtypes
@@ -410,7 +411,7 @@ def why_no_type(text: str, otherwise: str) -> str:
             f"has two meanings: {' or '.join(in_bits)} has {checks.counted(bits, 'bit')}, as MLIR writes it, and "
             f"{in_bytes} has {checks.counted(size, 'byte')}, as NumPy writes it: write {_or([*in_bits, in_bytes])}"
         )
-    likely = in_bits or ([in_bytes] if in_bytes else [])
+    likely = in_bits or ([in_bytes] if in_bytes else []) or _nearly(lower)
     return f"{otherwise} (did you mean {_or(likely)}?)" if likely else otherwise
 
 
@@ -420,6 +421,33 @@ def _in_bits(word: str) -> list[ElementType]:
     match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", word)
     name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "") if match else word
     return [_BY_NAME[known] for known in _FORMATS.get(name, (name,)) if known in _BY_NAME]
+
+
+def _nearly(word: str) -> list[ElementType]:
+    """What a word means that has other bits than any type, as "int9" or "f23", or other letters, as "flaot32"."""
+    kind = re.fullmatch("([a-z]{1,7})[0-9]{1,3}", word)
+    letters = _PREFIXES.get(kind[1], kind[1]).replace("complex", "c") if kind else " "
+    if own := [each for each in ElementType if re.fullmatch(f"{letters}[0-9]+", each)]:
+        return sorted(own, key=lambda each: each.bits)
+    import difflib  # late: few programs misspell a type
+
+    spelled = {
+        "bool": ElementType.PRED,
+        "boolean": ElementType.PRED,
+        "half": ElementType.F16,
+        "double": ElementType.F64,
+    }
+    if re.search("[0-9]", word):
+        spelled = {prefix + bits: each for each in ElementType for prefix, bits in _spellings(each)}
+    close = difflib.get_close_matches(word, spelled, 1, cutoff=0.7)
+    return [spelled[close[0]]] if close else []
+
+
+def _spellings(of: ElementType) -> Iterator[tuple[str, str]]:
+    """The words for a type, in letters and bits: ("f", "32"), ("float", "32"), ..."""
+    letters, bits = re.fullmatch("([a-z]+)(.*)", of).groups()  # type: ignore[union-attr]  # they begin with letters
+    for prefix in (letters, *(word for word, means in _PREFIXES.items() if means == letters)):
+        yield prefix, bits
 
 
 def _in_bytes(word: str) -> ElementType | None:

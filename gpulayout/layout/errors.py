@@ -1,5 +1,8 @@
 """The errors for layouts and shapes that cannot exist."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 _BEGINNING, _END = 1000, 400  # characters kept of a longer message, as of a shape with hundreds of dimensions
 
 
@@ -58,3 +61,29 @@ class ShapeTextError(LayoutError):
     def __init__(self, message: str, position: int = 0):
         super().__init__(message)
         self.position = position
+
+
+Internal = TypeVar("Internal", bound=type[Exception])
+
+
+def shown_as(public: type[Exception]) -> Callable[[Internal], Internal]:
+    """A decorator for errors by which the package tells cases apart: users see, and pickles have, a public class of it.
+
+    >>> @shown_as(ValueError)
+    ... class Unfit(ValueError):
+    ...     pass
+    >>> Unfit("too long")
+    ValueError('too long')
+    """
+
+    def decorate(error: Internal) -> Internal:
+        error.__module__ = "gpulayout" if public.__module__.startswith("gpulayout") else public.__module__
+        error.__name__, error.__qualname__ = public.__name__, public.__qualname__
+        error.__reduce__ = _as_public(public)  # type: ignore[method-assign, assignment]
+        return error
+
+    return decorate
+
+
+def _as_public(public: type[Exception]) -> Callable[[Any], Any]:
+    return lambda error: (public, (str(error),))

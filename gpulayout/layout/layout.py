@@ -150,7 +150,7 @@ class Layout(Keyed):
         >>> Layout.descending(3).minor_to_major
         (2, 1, 0)
         """
-        return Layout(range(checks.count("rank", rank) - 1, -1, -1))
+        return Layout(range(checks.rank_of(rank) - 1, -1, -1))
 
     @staticmethod
     def ascending(rank: SupportsIndex) -> Layout:
@@ -159,7 +159,7 @@ class Layout(Keyed):
         >>> Layout.ascending(3).minor_to_major
         (0, 1, 2)
         """
-        return Layout(range(checks.count("rank", rank)))
+        return Layout(range(checks.rank_of(rank)))
 
     @staticmethod
     def from_major_to_minor(major_to_minor: Iterable[SupportsIndex], **fields: Any) -> Layout:
@@ -354,9 +354,10 @@ class Layout(Keyed):
             The tiles would cut different dimensions than before.
         """
         at = checks.insertion_point(at, self.rank, self._context)
-        width = checks.whole_number("width", width, self._context)
+        width = checks.count("width", width, self._context)
         if position is None:
             position = self.minor_to_major.index(at) + 1 if at < self.rank else 0
+        position = checks.insertion_point(position, self.rank, self._context, "position")
         self._check_tiles_stay(position, "inserting a dimension")
         return self._renumbered([*range(at), None, *range(at, self.rank)], width, position)
 

@@ -20,11 +20,12 @@ exactly what XLA prints.  D(...) with other levels and P(...), which describe sp
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpulayout.layout import checks
-from gpulayout.layout.argument_hints import named_layout, numbers_in
+from gpulayout.layout.argument_hints import named_layout, named_order, numbers_in, tiles_alone
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import Layout
@@ -83,15 +84,17 @@ def _not_a_layout(text: str) -> str | None:
         return f"write '{{{order.strip('(,)').replace(' ', '')}}}'"
     if not text[:1].isalpha():
         return None
-    if text in ("C", "F"):
-        made, example = ("descending", "{1,0}") if text == "C" else ("ascending", "{0,1}")
+    if order := named_order(text):
+        made, example = ("descending", "{1,0}") if order == "C" else ("ascending", "{0,1}")
         return f"write gl.Layout.{made}(rank), or its text such as '{example}'"
+    if tiled := tiles_alone(text):
+        return tiled
     if "[" in text:
         return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
     if named := named_layout(text):
         return f"{named}; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
     name = text.partition("(")[0]
-    if name in PROPERTIES and name != text:
+    if name.upper() in PROPERTIES and name != text:
         return "properties follow the order and a colon, as in '{1,0:T(8,128)}'"
     if name in ElementType.__members__.values() and name != text:
         return f"a shape has its sizes in brackets, as in '{name}[2,3]'"
@@ -124,11 +127,15 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
     if reader.accept(":"):
         for name, read in PROPERTIES.items():
             if reader.accept_name(name) or (name in "#*" and reader.accept(name)):
+                if reader.ahead("["):
+                    raise reader.error(f"expected '(' ({_in_parentheses(name, reader.text[reader.position :])})")
                 fields.update(read(reader, len(order)))
         if reader.kind == "name" or reader.value in ("#", "*"):
             raise reader.error(_misplaced(reader.value, fields.get("element_size_in_bits", 0)))
     elif reader.kind == "name" and reader.value in PROPERTIES:
         raise reader.error("expected ':' (a colon comes before properties, as in {1,0:T(8,128)})")
+    elif reader.kind == "number":
+        raise reader.error("expected '}' (commas separate dimension numbers, as in {1,0})")
     reader.mark("}")
     return reader.built(start, lambda: Layout(order, **fields))
 
@@ -142,6 +149,12 @@ def _order(reader: Reader) -> list[int]:
         return reader.number("a dimension number")
 
     return reader.listed(read)
+
+
+def _in_parentheses(name: str, text: str) -> str:
+    """What to write for a property whose value is in brackets; `text` begins with them."""
+    value = re.match(r"\[([0-9a-z*, -]{1,60})\]", text)
+    return f"write {name}({value[1] if value else '...'})"
 
 
 def _misplaced(name: str, bits: int) -> str:

@@ -295,12 +295,12 @@ def sizes_hint(sizes: Sequence[Any], element_type: str = "f32") -> str:
 
 
 def is_only_layout(value: object) -> bool:
-    """True for a `Layout` and for text without brackets: the text of every array's shape has them, and (), that of a
-    tuple, is no layout either.
+    """True for a `Layout`, for text that begins with a brace, and for text without brackets: the text of every array's
+    shape has them, and (), that of a tuple, is no layout either.
     """
     if not isinstance(value, str):
         return isinstance(value, Layout)
-    return "[" not in value and (not value.lstrip().startswith("(") or "->" in value)
+    return value.lstrip().startswith("{") or "[" not in value and (not value.lstrip().startswith("(") or "->" in value)
 
 
 def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:

@@ -90,7 +90,14 @@ class Tile(Frozen):
                 f"tile {checks.value_text(values)} is not a sequence of sizes: it is {checks.type_text(values)}{hint}"
             )
         entries = tuple(COMBINE if isinstance(entry, str) and entry == "*" else entry for entry in values)
-        sizes = iter(checks.sizes("tile", [entry for entry in entries if entry is not COMBINE]))
+        given = [entry for entry in entries if entry is not COMBINE]
+        if len(given) < len(entries) and not checks.are_sizes(given):
+            wrong = next(at for at, entry in enumerate(entries) if entry in given and not checks.are_sizes((entry,)))
+            raise LayoutTypeError(
+                f"tile {checks.shown(entries)} has an entry that is neither a size in 1..2^63-1 nor '*': entry "
+                f"{wrong} is {checks.value_text(entries[wrong])}"
+            )
+        sizes = iter(checks.sizes("tile", given))
         entries = tuple(entry if entry is COMBINE else next(sizes) for entry in entries)
         if not entries:
             raise LayoutError("tile () has no sizes: it needs at least one")

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.errors import LayoutError, shown_as
 from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -188,6 +188,7 @@ class BoxGrid:
         return -(-math.prod(extents) * self.source.shape.bits_per_element // 8)
 
 
+@shown_as(LayoutError)
 class NoSmallerBlock(LayoutError):
     """No block takes so few bytes.
 
@@ -198,9 +199,6 @@ class NoSmallerBlock(LayoutError):
     def __init__(self, max_bytes: int, needs: str):
         super().__init__(f"max_bytes {max_bytes} is too small {needs}")
         self.max_bytes, self.needs = max_bytes, needs
-
-    def __reduce__(self) -> tuple[type[NoSmallerBlock], tuple[int, str]]:
-        return type(self), (self.max_bytes, self.needs)
 
 
 def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:

@@ -49,6 +49,18 @@ OTHER_WORDS = {  # of other libraries
     "block_size": "block",
     "astype": "dtype",
 }
+KEYWORDS = {  # of calls, beside those of arithmetic
+    **dict.fromkeys(("pack", "unpack", "transpose"), ("out",)),
+    "relayout": ("out", "max_bytes"),
+    "plan": ("names",),
+}
+_ELSEWHERE = {  # keywords of some calls only
+    "out": "out belongs to the call that moves, as in plan(buffer, out=out)",
+    "max_bytes": "max_bytes is for gl.relayout, plans and gl.relayout_file",
+    "chunk_size": "chunk_size is for pack, unpack and relayout of gl.dask",
+    "names": "names are for gl.plan and draw",
+    "bit_order": "layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')",
+}
 PIXELS = 255  # of u8: `unit` divides by it
 
 
@@ -117,10 +129,11 @@ class Asked:
 
     __slots__ = ("dtype", "form", "parameters", "_saturate", "_divide", "_block")
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], others: Collection[str] = ()) -> None:
+        """`others` are the call's other keywords, one of which a wrong one may mean."""
         for name in options:
             if name not in OPTIONS:
-                raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
+                raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, others)}")
         given = {name: value for name, value in options.items() if value is not None}
         dtype = given.pop("dtype", None)
         self.dtype = None if dtype is None else _element_type(dtype)
@@ -138,7 +151,7 @@ class Asked:
     def _form(self) -> str:
         given = set(self.parameters)
         if self._divide is not None:
-            _flag("divide", self._divide)
+            self._divide = _flag("divide", self._divide)
             if "scale" not in given:
                 raise TypeError(f"divide={value_text(self._divide)} is about scale, x / scale: give scale too")
         if self._block is not None and not given - {"unit"}:
@@ -254,14 +267,15 @@ def _arithmetic(
     return Arithmetic(source, target, saturate, tuple(steps), form), names
 
 
-def check_simple(options: Mapping[str, Any], takers: str) -> None:
+def check_simple(options: Mapping[str, Any], takers: str, others: Collection[str] = ()) -> None:
     """TypeError for keywords of arithmetic beyond a cast, scale and shift.
 
     takers   what the call is for: "files"
+    others   the call's other keywords
     """
     for name, value in options.items():
         if name not in OPTIONS:
-            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name)}")
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, others)}")
         if value is not None and name not in SIMPLE:
             raise TypeError(f"{name} is for arrays in memory: {takers} take {_listed(SIMPLE)}")
 
@@ -286,9 +300,13 @@ def _flag(name: str, value: Any) -> bool:
 
 
 @constant_in_graphs
-def meant(name: str) -> str:
-    """What a misspelt keyword was meant to be, or nothing."""
-    if name in ("bit_order", "bitorder"):
-        return ": layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')"
-    close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, "out"), 1)
-    return f": did you mean {close[0]}?" if close else ""
+def meant(name: str, others: Collection[str] = ()) -> str:
+    """What a keyword that a call lacks was meant to be, or where it belongs; or nothing.
+
+    others   the call's keywords beside those of arithmetic
+    """
+    close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, *others), 1)
+    if close:
+        return f": did you mean {close[0]}?"
+    elsewhere = difflib.get_close_matches(name, _ELSEWHERE, 1)
+    return f": {_ELSEWHERE[elsewhere[0]]}" if elsewhere else ""

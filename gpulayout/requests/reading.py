@@ -31,7 +31,7 @@ from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
-from gpulayout.requests.arithmetic import Asked, ElementChange, swapped
+from gpulayout.requests.arithmetic import KEYWORDS, Asked, ElementChange, swapped
 from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_opened
 
 # Verbs that read an array with any strides; the others read a buffer.  Verbs that write an array, where the strides of
@@ -80,7 +80,7 @@ def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyAr
         check_has_elements(label, "array")
     if out is not None and call.verb in WRITES_ARRAY:
         check_has_elements(out.dtype, "out")
-    asked, reader = Asked(call.options), _READERS[call.verb]
+    asked, reader = Asked(call.options, KEYWORDS.get(call.verb, ())), _READERS[call.verb]
     if not label.isnative and (asked or call.verb != "transpose"):
         native = label.newbyteorder("=")
         read, write, change = reader(call, asked, native, array.view(native), out)
@@ -150,7 +150,7 @@ def read_plan(
     """Both shapes of a plan, what its dimensions are called, and the change of its elements."""
     shape = as_shape(source, "source")
     given = None if names is None else named_dimensions(names, shape.rank, shape)
-    _, write, change = read_shapes(shape, target, Asked(options), given or ())
+    _, write, change = read_shapes(shape, target, Asked(options, KEYWORDS["plan"]), given or ())
     return shape, write.shape, axis_names(target, shape.rank) if given is None else given, change
 
 

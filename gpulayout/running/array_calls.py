@@ -15,7 +15,7 @@ from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
-from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.arithmetic import KEYWORDS, Asked
 from gpulayout.requests.shape_arguments import as_target, check_is_layout, check_planned, own_shape, sides_of
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.running import run
@@ -89,7 +89,7 @@ def shapes_of_move(
         key = key and (*key, *[(name, value is None or value is False) for name, value in options.items()])
     shape = None if key is None else kept_targets.get(key)
     if shape is None:
-        shape = as_target(wanted, own, asked=Asked(options))
+        shape = as_target(wanted, own, asked=Asked(options, KEYWORDS["relayout"]))
         if key is not None:
             kept_targets.keep(key, shape)
     return own, shape

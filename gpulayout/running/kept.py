@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -63,6 +64,11 @@ class Kept(Generic[Made]):
 MOST_NUMBERS, MOST_LISTED = 1024, 64  # of an array, and of a list, that are part of a key
 
 
+def _of_float(value: float) -> str | bytes:
+    """What tells a float from others: -0.0 is not 0.0, and the bits of a nan are those of results."""
+    return repr(value) if value == value else struct.pack("d", value)
+
+
 def with_values(key: tuple[object, ...], options: Mapping[str, Any]) -> tuple[object, ...] | None:
     """A key with the values of keywords, as they are now; None if one is of a kind whose values this does not read."""
     parts = list(key)
@@ -71,9 +77,9 @@ def with_values(key: tuple[object, ...], options: Mapping[str, Any]) -> tuple[ob
         if value is None or kind in (int, str, bool, type, ElementType) or isinstance(value, np.dtype):
             parts.append((name, kind, value))  # 1 is not True here
         elif kind is float:
-            parts.append((name, repr(value)))  # -0.0 is not 0.0 here
+            parts.append((name, _of_float(value)))
         elif kind in (list, tuple) and len(value) <= MOST_LISTED and {*map(type, value)} <= {float, int}:
-            parts.append((name, kind, *[repr(each) if type(each) is float else each for each in value]))
+            parts.append((name, kind, *[_of_float(each) if type(each) is float else each for each in value]))
         elif kind is np.ndarray and value.size <= MOST_NUMBERS and value.dtype.kind in "fiu":
             parts.append((name, value.dtype, value.shape, value.tobytes()))
         elif kind.__name__ == "dtype" and kind.__module__ == "torch":

@@ -1,6 +1,7 @@
 """`gpulayout catalogue`, and names of the catalogue in other commands."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -94,3 +95,16 @@ def test_wrong_names(name, message):
 def test_a_wrong_name_as_a_target_is_refused_before_a_file_is_opened(tmp_path):
     message = refusal("pack", tmp_path / "none.npy", tmp_path / "out.npy", "--to", "cublas:scales")
     assert "'cublas:scales' is not in the catalogue: did you mean 'cublas:block_scales'?" in message
+
+
+@pytest.mark.parametrize("width", [20, 60, 100, 300])
+def test_a_terminal_of_any_width_gets_no_blank_lines(width, monkeypatch):
+    stdout = types.SimpleNamespace(isatty=lambda: True, encoding="utf-8")
+    monkeypatch.setattr("gpulayout.cli.output.sys", types.SimpleNamespace(stdout=stdout))
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = run("catalogue", "marlin").stdout.strip("\n").splitlines()
+    assert all(line.strip() for line in lines) and lines[0].startswith("layout")
+    found = [entry for entry in gl.catalogue.entries() if entry.name.startswith("marlin:")]
+    for entry in found:
+        place = next(number for number, line in enumerate(lines) if line.startswith(entry.call))
+        assert entry.summary in "".join(lines[place : place + 2])

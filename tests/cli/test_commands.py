@@ -48,6 +48,7 @@ def test_the_overview_lists_every_command_in_full():
     text = run("--help").stdout
     assert all(f"  {command}" in text for command in COMMANDS)
     assert "..." not in text.split("Commands:")[1] and len(text.splitlines()) <= 40
+    assert "models in .safetensors files" in " ".join(text.split()) and "--map " in text and "--tensor " in text
 
 
 def test_all_commands_are_click_commands_with_a_short_help():

@@ -81,6 +81,12 @@ def test_a_map_of_ones_own_is_a_file(folder):
         (["--scale", "2"], "--scale is for one array, not for a model: write --tensor"),
         (["--raw"], "--raw is for one array"),
         (["--tensor", "kernel"], "'kernel' is not REGEX=WHAT"),
+        (
+            ["--tensor", ".*(kernel=F"],
+            "is not REGEX=WHAT: '.*(kernel' is not a regular expression: missing ), unter",
+        ),
+        (["--tensor", "[a=F"], "is not REGEX=WHAT: '[a' is not a regular expression: unterminated character set at"),
+        (["--rename", "(a=b"], "is not REGEX=TEXT: '(a' is not a regular expression: missing ), unterminated"),
         (["--rename", "kernel"], "'kernel' is not REGEX=TEXT"),
         (["--tensor", "*=C"], "is not a regular expression"),
         (["--tensor", "w=z y"], "the rule"),

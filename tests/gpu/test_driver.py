@@ -58,7 +58,7 @@ def test_an_unused_gpu_is_a_warning_and_no_gpu_is_not(machine, caplog, present, 
     finally:
         backends.log_fallback.cache_clear()
     assert [(record.levelno, record.message) for record in caplog.records] == [
-        (level, f"running on the CPU with NumPy: {backends.gpu_problem()}")
+        (level, f"running on the CPU: {backends.gpu_problem()}")
     ]
 
 
@@ -77,7 +77,7 @@ def test_a_program_without_logging_sees_the_warning_only(tmp_path, present):
     for name in ("GPULAYOUT_BACKEND", "CUDA_VISIBLE_DEVICES"):
         environment.pop(name, None)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    expected = "running on the CPU with NumPy: no working CUDA device: boom\n" if present else ""
+    expected = "running on the CPU: no working CUDA device: boom\n" if present else ""
     assert done.stderr == expected
 
 

@@ -228,7 +228,7 @@ def test_xla_names_win_over_numpy_s_short_names():
 @pytest.mark.parametrize(
     "value, message",
     [
-        ("i4x", "element type 'i4x' is neither an XLA name nor the name of a NumPy dtype"),
+        ("i4x", "element type 'i4x' is neither an XLA name nor the name of a NumPy dtype (did you mean 's4'?)"),
         (None, "element type None is neither an XLA name nor a NumPy dtype"),
         (3, "element type 3 is neither an XLA name nor a NumPy dtype"),
         (

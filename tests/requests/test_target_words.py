@@ -51,7 +51,7 @@ DOORS = {
 }
 WORDS = {
     "moe": "such as cublas:block_scales",
-    "fortran": "such as cublas:block_scales",
+    "fortran": "; write 'F'",
     "block_scales": "; did you mean 'cublas:block_scales'?",
     "channels_last": "; did you mean 'torch:channels_last'?",
     "float32": "; an element type stands before sizes, as in 'float32[2,3]', or in dtype='float32'",

@@ -79,6 +79,7 @@ class CheckpointWork:
 
 def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> CheckpointWork:
     """The blocks of all tensors within a limit of memory; `LayoutError` names the tensor that needs more."""
+    block_limit(max_bytes)  # an error also where all tensors are copied
     with contextlib.suppress(LayoutError):
         return CheckpointWork(plan, _blocks(plan, max(block_limit(max_bytes) // 2, 1), max_bytes), 2)
     return CheckpointWork(plan, _blocks(plan, None, max_bytes), 1)

@@ -172,7 +172,7 @@ def rule_of_text(text: str) -> Rule:
     origin = f"the rule {value_text(clipped(text, 80))}"
     regex, equals, what = split_at_equals(text)
     if not equals or not regex.strip():
-        raise LayoutError(f"{origin} is not REGEX=WHAT, {_EXAMPLE}")
+        raise LayoutError(f"{origin} is not REGEX=WHAT{why_no_equals(text) or f', {_EXAMPLE}'}")
     return rule_of(regex.strip(), what, origin)
 
 
@@ -197,6 +197,20 @@ def split_at_equals(text: str) -> tuple[str, str, str]:
             return text[:position], "=", text[position + 1 :]
         position += 1
     return text, "", ""
+
+
+def why_no_equals(text: str) -> str:
+    """What is wrong with an expression in which a `=` is not found because its brackets do not close; or nothing.
+
+    >>> why_no_equals(".*(kernel=F")
+    ": '.*(kernel' is not a regular expression: missing ), unterminated subpattern at position 2"
+    """
+    regex, equals, _ = text.partition("=")
+    try:
+        re.compile(regex)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f": {value_text(clipped(regex, 80))} is not a regular expression: {error}" if equals else ""
+    return ""
 
 
 def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Rule:

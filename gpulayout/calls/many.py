@@ -22,7 +22,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedJob
-from gpulayout.requests.arithmetic import OPTIONS, meant
+from gpulayout.requests.arithmetic import OPTIONS, check_keywords, meant
 from gpulayout.requests.reading import Call
 from gpulayout.running.array_calls import shapes_of_move
 from gpulayout.running.request import Request
@@ -197,6 +197,8 @@ def _run_many(verb: str, jobs: Any, out: Any, options: ArithmeticOptions) -> lis
     jobs = list(jobs)
     if is_compiling():
         return _in_graph(verb, jobs, out, options)
+    if verb == "relayout":  # other keywords of a transpose may be sizes, which a job has
+        check_keywords(options, ["out"])
     made: list[Any] = TORCH.disable_compiler(_many)(verb, jobs, _checked_outs(verb, out, len(jobs)), options)
     return made
 
@@ -263,7 +265,7 @@ def _misread(verb: str, job: Sequence[Any], options: ArithmeticOptions) -> Excep
     if verb == "relayout":
         return None
     for name in options:
-        if name not in OPTIONS and not meant(name):
+        if name not in OPTIONS and not meant(name, ["out"]):
             return TypeError(
                 f"{value_text(name)} is no keyword: sizes belong to a job, as in (array, axes, {{'h': 32}})"
             )

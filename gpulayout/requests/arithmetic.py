@@ -131,9 +131,7 @@ class Asked:
 
     def __init__(self, options: Mapping[str, Any], others: Collection[str] = ()) -> None:
         """`others` are the call's other keywords, one of which a wrong one may mean."""
-        for name in options:
-            if name not in OPTIONS:
-                raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, others)}")
+        check_keywords(options, others)
         given = {name: value for name, value in options.items() if value is not None}
         dtype = given.pop("dtype", None)
         self.dtype = None if dtype is None else _element_type(dtype)
@@ -267,15 +265,21 @@ def _arithmetic(
     return Arithmetic(source, target, saturate, tuple(steps), form), names
 
 
+def check_keywords(options: Mapping[str, Any], others: Collection[str] = ()) -> None:
+    """TypeError for keywords that are not those of arithmetic; `others` are the call's other keywords."""
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, others)}")
+
+
 def check_simple(options: Mapping[str, Any], takers: str, others: Collection[str] = ()) -> None:
     """TypeError for keywords of arithmetic beyond a cast, scale and shift.
 
     takers   what the call is for: "files"
     others   the call's other keywords
     """
+    check_keywords(options, others)
     for name, value in options.items():
-        if name not in OPTIONS:
-            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, others)}")
         if value is not None and name not in SIMPLE:
             raise TypeError(f"{name} is for arrays in memory: {takers} take {_listed(SIMPLE)}")
 

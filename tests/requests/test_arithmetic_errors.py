@@ -270,17 +270,14 @@ def test_a_block_of_more_digits_than_python_prints(block):
 def test_a_keyword_that_does_not_exist(name, meant):
     hint = f": did you mean {meant}?" if meant else ""
     for value in (1, None):
-        for prefix, call in {
-            "": lambda **given: gl.pack(FLOATS, "{0,1}", **given),
-            " ": lambda **given: gl.unpack(FLOATS, "{1,0}", **given),
-            "  ": lambda **given: gl.relayout(FLOATS, "{1,0}", "{0,1}", **given),
-            "   ": lambda **given: gl.plan("f32[2,3]", "{0,1}", **given),
-            "job 0: ": lambda **given: gl.relayout_many([(FLOATS, "{1,0}", "{0,1}")], **given),
-        }.items():
-            with pytest.raises(
-                TypeError,
-                match=f"^{prefix.strip(' ') and 'job 0: '}'{name}' is not a keyword of this call{re.escape(hint)}$",
-            ):
+        for call in (
+            lambda **given: gl.pack(FLOATS, "{0,1}", **given),
+            lambda **given: gl.unpack(FLOATS, "{1,0}", **given),
+            lambda **given: gl.relayout(FLOATS, "{1,0}", "{0,1}", **given),
+            lambda **given: gl.plan("f32[2,3]", "{0,1}", **given),
+            lambda **given: gl.relayout_many([(FLOATS, "{1,0}", "{0,1}")], **given),
+        ):
+            with pytest.raises(TypeError, match=f"^'{name}' is not a keyword of this call{re.escape(hint)}$"):
                 call(**{name: value})
 
 

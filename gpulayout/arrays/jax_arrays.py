@@ -54,6 +54,13 @@ class JaxArrays(Library):
             return np.asarray(array)
         return array
 
+    def adopted(self, array: np.ndarray[Any, Any]) -> Any:
+        """See `Library.adopted`.  JAX itself takes NumPy's arrays so, but would round 64-bit types to 32 bits."""
+        made = sys.modules["jax"].numpy.asarray(array)
+        if made.dtype != array.dtype:
+            raise TypeError(f"array has dtype {array.dtype}, which JAX has only with jax_enable_x64: set that")
+        return made
+
     def empty(
         self, array: Any, backend: Backend, shape: Sizes, dtype: DType, like: AnyArray, label: DType | None
     ) -> tuple[Any, AnyArray | None]:

@@ -30,12 +30,16 @@ class RequiresGrad(BufferError):
     """An array in memory that requires a gradient, or has a tangent."""
 
 
-def no_constant(name: str, kind: str) -> BufferError:
-    """The error for a parameter of arithmetic whose numbers are not known while a function is traced."""
-    return BufferError(
-        f"{name} is {kind}: parameters are constants, such as numbers and lists; move without {name} and compute "
-        "with it in the library, before or after"
-    )
+class FollowedParameter(BufferError):
+    """A parameter of arithmetic that a library follows, so that only its own operations can compute with it.
+
+    library     of the parameter
+    is_traced   it has no numbers yet; else it is in memory, and requires a gradient or has a tangent
+    """
+
+    def __init__(self, message: str, library: Library, is_traced: bool):
+        super().__init__(message)
+        self.library, self.is_traced = library, is_traced
 
 
 class Library(ABC):
@@ -67,6 +71,20 @@ class Library(ABC):
     # What runs (call, array, out) on such an array, so that the result has the gradient.  For PyTorch it is in
     # `gpulayout.torch`, which imports torch, and which this room may not import: the package hands it down.
     differentiable: Callable[[Any, Any, Any], Any]
+
+    def follows(self, array: Any) -> bool:
+        """True for an array without memory, and for one whose gradient or tangent is followed."""
+        try:
+            self.exported(array, "", False)
+        except (TracedArray, RequiresGrad):
+            return True
+        except (TypeError, BufferError):
+            return False
+        return False
+
+    def adopted(self, array: np.ndarray[Any, Any]) -> Any:
+        """A NumPy array as one of the library, for a call whose parameter it traces; None if it is no such thing."""
+        return None
 
     def described(self, array: Any) -> Any:
         """The array for a call that needs its strides and its element type, but none of its values."""

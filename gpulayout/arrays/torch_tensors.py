@@ -39,6 +39,7 @@ class TorchTensors(Library):
         core = torch._C
         return bool(
             type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            and not tensor.is_meta
             and torch.is_grad_enabled()
             and tensor.layout is torch.strided
             and core._get_tracing_state() is None
@@ -239,8 +240,13 @@ def check_tensor(tensor: Any, role: str) -> None:
     torch, kind = _torch(), type(tensor).__name__
     if torch.nn.parameter.is_lazy(tensor):
         raise TypeError(f"{role} is an {kind}, which has no shape yet: call its module once, which gives it one")
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        layout = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+    if tensor.is_nested:
+        raise BufferError(
+            f"{role} ({kind}) is a nested tensor, which is not one array: pass each of .unbind(), or "
+            ".to_padded_tensor(0)"
+        )
+    if tensor.layout is not torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
         raise BufferError(f"{role} ({kind}) is a {layout} tensor, which is not one array in memory: pass .to_dense()")
     if _is_recording(torch):
         raise TracedArray(
@@ -260,24 +266,29 @@ def check_tensor(tensor: Any, role: str) -> None:
             f"{role} is a tensor without memory of its own ({kind}), as inside torch.compile, torch.export and "
             f"torch.func: {WORK_THERE}; call this one outside of them, on plain tensors"
         )
-    if _has_gradient(torch, tensor):
-        raise RequiresGrad(
-            f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach(), "
-            "or call gpulayout inside torch.no_grad()"
-        )
-    if _has_tangent(torch, tensor):
-        raise RequiresGrad(
-            f"{role} ({kind}) has a tangent of forward-mode autograd, which would not follow its values through the "
-            "call: pass .detach()"
-        )
+    if tensor.is_meta:
+        raise TracedArray(f"{role} ({kind}) is on torch's meta device: it has a shape, but no memory; {WORK_THERE}")
+    _check_not_followed(torch, tensor, f"{role} ({kind})")
     for bit in ("neg", "conj"):  # torch delays negation and conjugation
         if getattr(tensor, f"is_{bit}")():
             raise BufferError(
                 f"{role} ({kind}) has its {bit} bit set: its memory does not hold its values, pass .resolve_{bit}()"
             )
-    if tensor.device.type == "meta":
-        raise TracedArray(f"{role} ({kind}) is on torch's meta device: it has a shape, but no memory; {WORK_THERE}")
     _check_storage(tensor, f"{role} ({kind})")
+
+
+def _check_not_followed(torch: Any, tensor: Any, name: str) -> None:
+    """RequiresGrad for a tensor with a gradient or a tangent."""
+    if _has_gradient(torch, tensor):
+        raise RequiresGrad(
+            f"{name} requires a gradient, which would not follow its values through the call: pass .detach(), or call "
+            "gpulayout inside torch.no_grad()"
+        )
+    if _has_tangent(torch, tensor):
+        raise RequiresGrad(
+            f"{name} has a tangent of forward-mode autograd, which would not follow its values through the call: pass "
+            ".detach()"
+        )
 
 
 def _has_gradient(torch: Any, tensor: Any) -> bool:

@@ -32,6 +32,7 @@ from gpulayout.layout.checks import ByteCount, counted, type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch
 from gpulayout.requests.shape_arguments import as_target, given_shape
@@ -454,5 +455,6 @@ def _packed(array: Any, layout: TargetLike) -> tuple[Any, str]:
 def _shape_as_it_lies(array: Any) -> Shape:
     try:
         return shape_of(array)
-    except TracedArray:  # without memory, there are only sizes
-        return Shape(array.dtype, tuple([int(size) for size in array.shape]))
+    except TracedArray:  # without memory, there are sizes, and strides of tensors
+        sizes = tuple([int(size) for size in array.shape])
+        return Shape(array.dtype, sizes, layout_from_strides(sizes, array.stride()) if is_torch(array) else None)

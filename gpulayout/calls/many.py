@@ -12,7 +12,7 @@ from gpulayout.arrays import array_types as types
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import ArithmeticOptions, TargetLike
 from gpulayout.arrays.libraries import library_of
-from gpulayout.arrays.library import Library, RequiresGrad, TracedArray
+from gpulayout.arrays.library import FollowedParameter, Library, RequiresGrad, TracedArray
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.calls.relayout import relayout
@@ -377,8 +377,8 @@ def _opened(verb: str, number: int, job: Any, out: Any, options: ArithmeticOptio
         try:
             with array_call.running():
                 return _checked(number, call, array, array_call, out)
-        except (TracedArray, RequiresGrad):
-            if array_call.library is None:
+        except (TracedArray, RequiresGrad, FollowedParameter) as error:
+            if array_call.library is None and not isinstance(error, FollowedParameter):
                 raise
             return run(verb, array, call.source, call.target, out, options, call.sizes)
     except Exception as error:  # keep the type that a single call raises

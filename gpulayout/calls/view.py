@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import AnyArray, Kind, OwnKind, Scalar, TargetLike
 from gpulayout.arrays.libraries import library_of
+from gpulayout.arrays.library import TracedArray
 from gpulayout.arrays.memory_checks import flat_buffer
 from gpulayout.arrays.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.layout import checks
@@ -101,7 +102,14 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
     placed = None if is_pattern else _placed(given_shape(shape, buffer, "shape"))
     library = library_of(buffer)
-    backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
+    try:
+        backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
+    except TracedArray as error:
+        kind = "a tracer" if "tracer" in str(error) else "a tensor without memory"
+        raise TracedArray(
+            f"buffer is {kind} ({type(buffer).__name__}), and gl.view is about memory: call "
+            f"{'gl.transpose' if is_pattern else 'gl.unpack'}, whose copy the compiler fuses"
+        ) from None
     if placed is None:
         memory = opened
         check_has_elements(arrays.label(buffer, opened), "buffer")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.layout.graph_constants import is_compiling
+from gpulayout.layout.graph_constants import constant_in_graphs, is_compiling
 
 # Name, sizes or axes, and what fills for a pad: a number for PyTorch, bytes for JAX.  Hashable, also where jax.export
 # leaves a size open.
@@ -75,10 +75,16 @@ def moves_as_integers(tensor: Any) -> bool:
     torch = sys.modules["torch"]
     if torch.autograd.forward_ad._current_level >= 0:
         return False
-    is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    is_transformed = _is_transformed()
     if is_compiling():
         return not is_transformed
     return not _is_recorded(torch) and not (is_transformed and _requires_grad_within(torch, tensor))
+
+
+@constant_in_graphs  # torch.compile itself would take the answer None for an object
+def _is_transformed() -> bool:
+    """True inside of torch.func."""
+    return sys.modules["torch"]._C._functorch.peek_interpreter_stack() is not None
 
 
 def _is_recorded(torch: Any) -> bool:

@@ -16,6 +16,7 @@ from gpulayout.arrays.array_types import (
     ShapeLike,
     TargetLike,
 )
+from gpulayout.arrays.library import FollowedParameter
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.choices.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
 from gpulayout.layout.checks import ByteCount, byte_count
@@ -41,6 +42,7 @@ from gpulayout.running.in_place import InPlace
 from gpulayout.running.kept import KEY_TYPES, Kept
 from gpulayout.running.request import Request, request
 from gpulayout.running.running import run_request
+from gpulayout.running.same_kind import with_followed
 from gpulayout.traced.traced import traced, traced_plan
 
 _FIELDS = "source", "target", "names", "own_change", "pieces", "bytes_read", "bytes_written", "request"
@@ -136,7 +138,11 @@ class Plan(PlanValue):
         if is_compiling():
             anew = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
             return traced(Call("plan", self, max_bytes=max_bytes), buffer, out, anew)
-        return run_request(self.request, buffer, out, max_bytes)
+        try:
+            return run_request(self.request, buffer, out, max_bytes)
+        except FollowedParameter as error:  # of a plan that a traced function made
+            followed = error
+        return with_followed(followed, Call("plan", self, max_bytes=max_bytes), buffer, out)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
         """Plan the relayout within one buffer: a workspace takes the place of the second one.  Nothing is moved.
@@ -468,7 +474,12 @@ def plan(
     is_plain = names is None and not options and type(source) in KEY_TYPES and type(target) in KEY_TYPES
     if is_plain and (kept := kept_plans.get((source, target))):
         return kept
-    made = _plan(*read_plan(source, target, names, options))
+    try:
+        made = _plan(*read_plan(source, target, names, options))
+    except FollowedParameter as error:
+        if not error.is_traced:
+            raise
+        return traced_plan(Plan.__new__(Plan), source, target, names, options, None)
     if is_plain:
         kept_plans.keep((source, target), made)
     return made

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpulayout.layout.graph_constants import constant_in_graphs
 from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import Asked, ElementChange
-from gpulayout.traced.traced_arithmetic import Constants, plain_options
+from gpulayout.traced.traced_parameters import Constants, plain_options
 
 INTERNALS = "own_change", "request", "of_block", "plain_options"
 FOR_MEMORY = "pieces", "bytes_read", "bytes_written", "request"  # which graphs do not need

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
-from gpulayout.arrays.library import RequiresGrad, TracedArray, no_constant
+from gpulayout.arrays.libraries import library_of
+from gpulayout.arrays.library import FollowedParameter, Library, RequiresGrad, TracedArray
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.choices.backends import host_backend
 from gpulayout.cpu.convert import cast_values
@@ -63,6 +65,26 @@ class Parameter(NamedTuple):
         return self._replace(values=_kept(values), blocks=tuple(blocks))
 
 
+@dataclass(frozen=True)
+class Unknown:
+    """A parameter of which only the type and the sizes are known while a function is traced: an input of its graph."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    is_torch: bool
+
+
+def follower(given: Any) -> Library | None:
+    """The library that follows a parameter, or a part of a list of them; None for numbers that are known."""
+    if isinstance(given, (list, tuple)):
+        for part in given:
+            if (found := follower(part)) is not None:
+                return found
+        return None
+    library = library_of(given)
+    return library if library is not None and library.follows(given) else None
+
+
 def _kept(values: HostArray) -> HostArray:
     """The numbers, which nobody may change."""
     values.setflags(write=False)
@@ -96,35 +118,64 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     if isinstance(given, (str, bytes)):
         raise TypeError(f"{name} is {value_text(given)}, not a number or an array of numbers")
     numbers = given
+    if type(given) is Unknown:
+        return _real(name, np.zeros(given.shape, given.dtype), ElementType.of(given.dtype))
     if isinstance(given, arrays.PLAIN):  # on a machine with a GPU the default backend is not the host's
         numbers = _plain_numbers(name, given)
     elif not (hasattr(given, "__array__") or offers(given, *DLPACK) or offers(given, CUDA_INTERFACE)):
         raise TypeError(f"{name} is {type_text(given)}: it must be a number, such as a float, or an array of numbers")
     try:
         backend, array = arrays.open_array(numbers, name)
-    except TracedArray:
-        raise no_constant(name, f"an array without memory ({type(given).__name__})") from None
-    except RequiresGrad:
-        raise RequiresGrad(
-            f"{name} requires a gradient or has a tangent, which would not follow it into the call: move without "
-            f"{name} and compute with it in torch, or pass {name}.detach()"
-        ) from None
+    except (TracedArray, RequiresGrad) as error:
+        raise _followed(name, numbers, isinstance(error, TracedArray)) from None
     if backend is not host_backend():
         raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")
     try:
         kind = ElementType.of(arrays.label(numbers, array))
     except TypeError as error:
         raise TypeError(f"{name} is {type_text(given)}, not a number or an array of numbers: {error}") from None
+    return _real(name, array, kind)
+
+
+def _real(name: str, array: HostArray, kind: ElementType) -> tuple[HostArray, ElementType]:
     if kind is ElementType.PRED or kind.is_complex:
         raise TypeError(f"{name} holds {kind} elements: it must hold real numbers")
     return array, kind
 
 
+def _followed(name: str, given: Any, is_traced: bool) -> FollowedParameter:
+    """The error for a parameter without numbers; calls on arrays of its library run in the library's operations."""
+    library = library_of(given)
+    assert library is not None
+    if is_traced:
+        message = (
+            f"{name} is an array without memory ({type(given).__name__}), whose numbers are not known yet: calls on "
+            "traced arrays of the same library take it, without out=; here it must hold numbers"
+        )
+    else:
+        message = (
+            f"{name} requires a gradient or has a tangent, which would not follow it into this call: tensors take it "
+            f"in gl.transpose, pack, unpack and relayout without out=; else pass {name}.detach()"
+        )
+    return FollowedParameter(message, library, is_traced)
+
+
 def _plain_numbers(name: str, given: Any) -> HostArray:
     """Plain numbers and lists of them, as NumPy reads them; f64 for integers of more than 64 bits."""
     arrays.check_no_dask(given, name)
+    if isinstance(given, (list, tuple)) and not {*map(type, given)} <= {int, float}:
+        _check_none_followed(name, given)
     values = arrays.array_of_values(given, name, None)
     return arrays.array_of_values(given, name, np.dtype(np.float64)) if values.dtype == object else values
+
+
+def _check_none_followed(name: str, given: Any) -> None:
+    """FollowedParameter for a list with a part that a library follows: NumPy could not read it."""
+    for part in given:
+        if isinstance(part, (list, tuple)):
+            _check_none_followed(name, part)
+        elif (library := follower(part)) is not None:
+            raise _followed(name, part, not library.requires_grad(part))
 
 
 def _check_zero_point(values: HostArray, kind: ElementType, quantised: ElementType) -> None:
@@ -139,7 +190,7 @@ def _check_zero_point(values: HostArray, kind: ElementType, quantised: ElementTy
 
 def _check_no_codes(name: str, given: Any, arithmetic: Arithmetic) -> None:
     """TypeError for an array of u8 beside floats of few bits, whose scales are often kept as codes of powers of two."""
-    is_torch = type(given).__module__ == "torch"
+    is_torch = given.is_torch if type(given) is Unknown else type(given).__module__ == "torch"
     codes, numbers = ("torch.float8_e8m0fnu", "float()") if is_torch else ("ml_dtypes.float8_e8m0fnu", "astype('f')")
     for element_type in (arithmetic.source, arithmetic.target):
         if element_type.is_floating and element_type.bits <= 8:

@@ -56,10 +56,14 @@ def relayout_array(
 def is_laid_out(array: ShapedBuffer[Any], target: TargetLike | None, options: Mapping[str, Any]) -> bool:
     """True if an array has the shape that a call asks for, and no element of it changes."""
     if is_compiling():
-        return not options and is_same_in_graph(array, target)
+        anew = functools.partial(is_laid_out, array, target, options)
+        return target is not None and is_same_in_graph(array, target, anew) and not options
     check_is_layout(target, array.layout_shape)
     own, shape = shapes_of_move(array.layout_shape, None, target, options)
-    return own == shape and not (options and Asked(options).change(own, shape.element_type))
+    if own != shape or not options:
+        return own == shape
+    asked = Asked(options)
+    return not asked.parameters and asked.change(own, shape.element_type) is None
 
 
 def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.libraries import library_of
-from gpulayout.arrays.library import Library, RequiresGrad, TracedArray
+from gpulayout.arrays.library import FollowedParameter, Library, RequiresGrad, TracedArray
 from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.moves.backend import Again, AnyArray, Backend, Make, Prepared
 from gpulayout.requests.reading import Call
@@ -79,12 +79,22 @@ def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = N
     call   of this array, if it may be no memory; without it, such arrays are refused
     """
     library = None if type(array) is np.ndarray else library_of(array)
+    if call is None:
+        work_there = _same_kind if library is None else library.disable_compiler(_same_kind)
+        return work_there(library, array, role, out, work)
+    if library is not None and is_compiling():  # the frame of a call that torch.compile could not trace as a whole
+        return traced(call, array, out, functools.partial(_same_kind, library, array, role, out, work))
+    try:
+        return _on_memory(library, array, role, out, work, call)
+    except FollowedParameter as error:
+        followed = error
+    return with_followed(followed, call, array, out)
+
+
+def _on_memory(library: Library | None, array: Any, role: str, out: Any, work: Work, call: Call) -> Any:
+    """The same for a call whose parameters are numbers; FollowedParameter for others."""
     if library is None:
         return _same_kind(None, array, role, out, work)
-    if call is None:
-        return library.disable_compiler(_same_kind)(library, array, role, out, work)
-    if is_compiling():  # the frame of a call that torch.compile could not trace as a whole
-        return traced(call, array, out, functools.partial(_same_kind, library, array, role, out, work))
     if library.plainly_requires_grad(array):
         return library.differentiable(call, array, out)
     try:
@@ -92,10 +102,26 @@ def on_memory(array: Any, role: str, out: Any, work: Work, call: Call | None = N
     except TracedArray:
         run_instead: Callable[[Call, Any, Any], Any] = traced
     except RequiresGrad:
-        if not library.requires_grad(array):  # but `out` or a parameter is
+        if not library.requires_grad(array):  # but `out` does
             raise
         run_instead = library.differentiable
     return run_instead(call, array, out)  # outside of the handlers, so that later errors do not show these as causes
+
+
+def with_followed(error: FollowedParameter, call: Call, array: Any, out: Any) -> Any:
+    """The result of a call whose parameter is traced, or followed by a gradient, in the operations of its library.
+
+    The error is raised where the array or `out` cannot take part in them.
+    """
+    library = None if type(array) is np.ndarray else library_of(array)
+    if out is not None or call.max_bytes is not None:
+        raise error
+    if library is None and type(array) is np.ndarray:
+        array = error.library.adopted(array)
+        library = None if array is None else error.library
+    if library is not error.library:
+        raise error
+    return traced(call, array, None)
 
 
 def _same_kind(library: Library | None, array: Any, role: str, out: Any, work: Work) -> Any:

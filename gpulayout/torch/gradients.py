@@ -70,7 +70,7 @@ def moved(tensor: Any, move: TensorMove) -> Any:
         except TracedArray:
             return move.lowered(tensor)
         except RequiresGrad:
-            return MoveFunction.apply(tensor, move)
+            return MoveFunction.apply(_resolved(tensor), move)
         except BufferError:  # bits that delay values: torch gives the operator the values
             return _by_operator(tensor, move)
     return _run(tensor, move)
@@ -93,9 +93,16 @@ def _by_operator(tensor: Any, move: TensorMove) -> Any:
 
 def _called(tensor: Any, move: TensorMove) -> Any:
     """The result of an operator that was called by its name."""
+    if torch._C._are_functorch_transforms_active():
+        return move.lowered(tensor)
     if TORCH.requires_grad(tensor):
-        return MoveFunction.apply(tensor, move)
+        return MoveFunction.apply(_resolved(tensor), move)
     return _by_operator(tensor, move)
+
+
+def _resolved(tensor: Any) -> Any:
+    """The tensor without bits that delay its values, as the gradient of a product of complex numbers may have."""
+    return tensor.resolve_conj().resolve_neg()
 
 
 library.impl("relayout", lambda *call: _called(call[0], called_relayout(*call)), "Autograd")

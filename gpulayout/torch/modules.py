@@ -11,6 +11,7 @@ import torch
 import gpulayout.torch.gradients  # noqa: F401  # torch.ops.gpulayout, with gradients
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.calls.packing import pack, unpack
+from gpulayout.calls.relayout import relayout
 from gpulayout.calls.transpose import check_axis_names, transpose
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
@@ -23,7 +24,25 @@ from gpulayout.requests.shape_arguments import array_shape, check_layout_text
 
 
 class MoveModule(torch.nn.Module):  # type: ignore[misc]  # torch may be missing
-    """What the modules have in common."""
+    """What the modules have in common.
+
+    A `torch.nn.Parameter` as ``scale=`` and the like is one of the module, which a model trains, saves and moves.
+    Other tensors are constants.
+    """
+
+    options: dict[str, Any]
+    learned: tuple[str, ...]
+
+    def keep(self, options: Mapping[str, Any]) -> None:
+        """Keep the keywords of calls."""
+        self.learned = tuple([name for name, value in options.items() if isinstance(value, torch.nn.Parameter)])
+        self.options = {name: value for name, value in options.items() if name not in self.learned}
+        for name in self.learned:
+            self.register_parameter(name, options[name])
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords of a call now."""
+        return {**self.options, **{name: getattr(self, name) for name in self.learned}}
 
     def __prepare_scriptable__(self) -> NoReturn:
         """torch.jit.script asks for this."""
@@ -73,7 +92,9 @@ class Relayout(MoveModule):
 
     def __init__(self, source: Shape | str, target: Shape | Layout | str, **options: Options[ArithmeticOptions]):
         super().__init__()
-        self.plan = plan(source, target, **options)
+        self.keep(options)
+        with torch.no_grad():
+            self.plan = plan(source, target, **options)
 
     def forward(self, buffer: Any) -> Any:
         """The buffer in the target layout.
@@ -83,6 +104,8 @@ class Relayout(MoveModule):
         buffer : torch.Tensor
             1-D and contiguous, of `source.buffer_length` elements or more.
         """
+        if self.learned:  # a plan would keep the numbers of now
+            return relayout(buffer, self.plan.source, self.plan.target, **self.keywords())
         return self.plan(buffer)
 
     def extra_repr(self) -> str:
@@ -126,7 +149,8 @@ class Pack(MoveModule):
             shape = as_shape(shape)
             _ = shape.buffer_length  # LayoutError for one without a size
         Asked(options)  # finds mistakes
-        self.shape, self.options = shape, options
+        self.shape = shape
+        self.keep(options)
 
     def forward(self, array: Any) -> Any:
         """The buffer.
@@ -136,11 +160,11 @@ class Pack(MoveModule):
         array : torch.Tensor
             Of the shape's dimensions, with any strides.
         """
-        return pack(array, self.shape, **self.options)
+        return pack(array, self.shape, **self.keywords())
 
     def extra_repr(self) -> str:
         """What `repr` says in parentheses."""
-        return _listed(str(self.shape), self.options)
+        return _listed(str(self.shape), self.keywords())
 
 
 class Unpack(MoveModule):
@@ -173,7 +197,8 @@ class Unpack(MoveModule):
     def __init__(self, shape: Shape | str, **options: Options[ArithmeticOptions]):
         super().__init__()
         Asked(options)  # finds mistakes
-        self.shape, self.options = array_shape(shape), options
+        self.shape = array_shape(shape)
+        self.keep(options)
 
     def forward(self, buffer: Any) -> Any:
         """The N-d tensor.
@@ -183,11 +208,11 @@ class Unpack(MoveModule):
         buffer : torch.Tensor
             1-D and contiguous, of `shape.buffer_length` elements or more.
         """
-        return unpack(buffer, self.shape, **self.options)
+        return unpack(buffer, self.shape, **self.keywords())
 
     def extra_repr(self) -> str:
         """What `repr` says in parentheses."""
-        return _listed(str(self.shape), self.options)
+        return _listed(str(self.shape), self.keywords())
 
 
 class Transpose(MoveModule):
@@ -228,7 +253,8 @@ class Transpose(MoveModule):
             axes = checks.whole_numbers("axes", axes)
             if named:
                 raise TypeError(f"sizes {', '.join(named)} belong to a pattern such as 'h w c -> c h w'")
-        self.axes, self.sizes = axes, sizes
+        self.axes = axes
+        self.keep(sizes)
 
     def forward(self, array: Any) -> Any:
         """The array after the pattern.
@@ -238,12 +264,16 @@ class Transpose(MoveModule):
         array : torch.Tensor
             With any strides.
         """
-        return transpose(array, self.axes, **self.sizes)
+        return transpose(array, self.axes, **self.keywords())
 
     def extra_repr(self) -> str:
         """What `repr` says in parentheses."""
-        return _listed(repr(self.axes), self.sizes)
+        return _listed(repr(self.axes), self.keywords())
 
 
 def _listed(first: str, options: Mapping[str, Any]) -> str:
-    return ", ".join([first, *(f"{name}={value!r}" for name, value in options.items())])
+    return ", ".join([first, *(f"{name}={_shown(value)}" for name, value in options.items())])
+
+
+def _shown(value: Any) -> str:
+    return f"Parameter{tuple(value.shape)}" if isinstance(value, torch.nn.Parameter) else repr(value)

@@ -23,7 +23,7 @@ from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.requests.arithmetic import Asked
 from gpulayout.requests.reading import Call
-from gpulayout.requests.shape_arguments import as_target, check_planned, own_shape, sides_of
+from gpulayout.requests.shape_arguments import as_target, check_is_layout, check_planned, own_shape, sides_of
 from gpulayout.traced.traced import between_graphs, options_of_plan, traced, untraceable
 
 Sizes = tuple[int, ...]
@@ -104,8 +104,11 @@ def _fixed(sizes: Any) -> Sizes:
 
 
 def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) -> tuple[Any, str]:
-    """A tensor packed in a layout, and the text of its shape; `anew` makes both from memory."""
-    text, reason = attempt("_packed_text", tensor.dtype, _fixed(tensor.shape), plain(layout))
+    """A tensor packed in a layout, or as it is if it lies so, and the text of its shape; `anew` does it on memory."""
+    sizes = _fixed(tensor.shape)
+    text, reason = attempt("_packed_text", tensor.dtype, sizes, plain(layout))
+    if not reason and attempt("_text_as_it_lies", tensor.dtype, sizes, _fixed(tensor.stride()))[0] == text:
+        return tensor, text
     if not reason:
         call = Call("pack", None, text)
         reason = untraceable(call, tensor, None)
@@ -115,9 +118,14 @@ def packed_in_graph(tensor: Any, layout: TargetLike, anew: Callable[[], Any]) ->
     return made
 
 
-def is_same_in_graph(array: ShapedBuffer[Any], target: TargetLike | None) -> bool:
-    """True if a target is the shape that an array has; False for what is no target of it."""
-    return _is_same(plain(array.shape_or_text), plain(target))
+def is_same_in_graph(array: ShapedBuffer[Any], target: TargetLike, anew: Callable[[], bool]) -> bool:
+    """True if a target is the shape that an array has; False for what is no target of it.
+
+    anew   raises the errors of a target that is a device or an element type
+    """
+    kept, wanted = plain(array.shape_or_text), plain(target)
+    reason = attempt("_check_layout", kept, wanted)[1]
+    return between_graphs(reason, anew) if reason else _is_same(kept, wanted)
 
 
 # ---- functions of constants ------------------------------------------------------------------------------------------
@@ -135,6 +143,11 @@ def _is_same(kept: Any, target: Any) -> bool:
         return as_target(from_plain(target), shape) == shape
     except (LayoutError, TypeError):
         return False
+
+
+@refusing_in_graphs
+def _check_layout(kept: Any, target: Any) -> None:
+    check_is_layout(from_plain(target), _whole(kept))
 
 
 @refusing_in_graphs

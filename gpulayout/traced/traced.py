@@ -35,18 +35,15 @@ from gpulayout.requests.reading import (
     read_plan,
     transpose_pattern,
 )
-from gpulayout.traced.traced_arithmetic import (
+from gpulayout.traced.traced_arithmetic import Operations, change_refusal, changed, computed, operations_for
+from gpulayout.traced.traced_parameters import (
     Constants,
-    Operations,
-    change_refusal,
-    changed,
-    computed,
     constants_of,
     inputs_of,
     kept_in_graph,
     no_constants,
-    operations_for,
     read_constants,
+    traced_numbers,
 )
 
 # To the logical array, its elements, and to the result; without arithmetic, the first is all of it.
@@ -61,9 +58,9 @@ def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = No
 
     anew   the call anew: where torch.compile cannot trace it, the graph breaks, and it runs on memory
     """
-    if anew is not None and is_compiling():
-        reason = untraceable(call, array, out)
-        if reason:
+    if anew is not None:
+        reason = untraceable(call, array, out) if is_compiling() else ""
+        if reason or not (is_torch(array) or is_jax(array)):  # torch.compile skips frames that have no tensor
             return between_graphs(reason, anew)
     if call.verb == "transpose":
         result = _transposed(changed(call.options, array) if call.options else array, call.target, call.sizes)
@@ -111,12 +108,14 @@ def untraceable(call: Call, array: Any, out: Any) -> str:
     if call.max_bytes is not None:
         return "gpulayout works in place outside of graphs, on memory: leave max_bytes out, and use the result"
     options = _options(call)
-    reason = no_constants(options)
+    reason = no_constants(options, array)
     if reason:
         return reason
     if call.verb != "transpose":
         return attempt("_outline", *_arguments(call, array, options))[1]
-    reason = change_refusal(options, array) if options else ""
+    reason = traced_numbers(call.target, call.sizes)
+    if not reason and options:
+        reason = change_refusal(options, array)
     return reason or _transpose_refusal(call.target, call.sizes, array)
 
 
@@ -127,12 +126,13 @@ def _moved(call: Call, original: Any) -> Any:
     arguments = _arguments(call, original, options)
     if not is_torch(original):
         before, operations, after = _way(*arguments, False)
-        array = computed(operations, original if before is None else before(original))
+        inputs = inputs_of(options, original)
+        array = computed(operations, original if before is None else before(original), inputs)
         return array if after is None else after(array)
     moves_before, operations, moves_after = _outline(*arguments)
     array = run_in_torch(_steps_before, arguments, original) if moves_before else original
     if operations:
-        array = computed(operations, array, inputs_of(options))
+        array = computed(operations, array, inputs_of(options, original))
     if moves_after:
         return run_in_torch(_steps_after, arguments, array)
     if array is original:
@@ -170,7 +170,7 @@ def _arguments(call: Call, array: Any, options: Mapping[str, Any]) -> tuple[Any,
 
 def check_fixed(array: Any) -> None:
     """LayoutError for sizes that jax.export left open."""
-    if is_jax(array) and not all(isinstance(size, int) for size in array.shape):
+    if not is_torch(array) and not all(isinstance(size, int) for size in array.shape):
         raise LayoutError(
             f"array has shape {array.shape}, and a layout has fixed sizes: export the function for those, or call "
             "gl.transpose, whose sizes may stay open"
@@ -204,6 +204,10 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
 
 def _way(*arguments: Any) -> Way:
     """See `_planned_way`; without keywords, whose values may be arrays, a kept one, as planning of other calls is."""
+    try:
+        hash(arguments)
+    except TypeError:  # a list as a shape: the reader says what to write
+        return _planned_way(*arguments)
     return _kept_way(*arguments) if not arguments[5] else _planned_way(*arguments)
 
 
@@ -256,19 +260,22 @@ def _steps(part: int, *arguments: Any) -> PlainSteps:
 
 
 def traced_plan(
-    plan: Made, source: Any, target: Any, names: Any, options: Mapping[str, Any], anew: Callable[[], Made]
+    plan: Made, source: Any, target: Any, names: Any, options: Mapping[str, Any], anew: Callable[[], Made] | None
 ) -> Made:
-    """Fill in a new plan with what its calls need where a compiler traces them.
+    """Fill in a new plan with what its calls need where a function is traced.
 
-    anew   makes it outside of the graph, with the errors of a plan that cannot be
+    anew   makes it outside of a graph of torch.compile, with the errors of a plan that cannot be
     """
     texts: Any = None
-    reason = no_constants(options)
-    if not reason:
-        names = names if names is None or isinstance(names, str) else tuple(names)
-        texts, reason = attempt("_planned_texts", plain(source), plain(target), names, constants_of(options))
-    if reason:
-        return cast(Made, between_graphs(reason, anew))
+    names = names if names is None or isinstance(names, str) else tuple(names)
+    if anew is None:
+        texts = _planned_texts(plain(source), plain(target), names, constants_of(options))
+    else:
+        reason = no_constants(options, None)
+        if not reason:
+            texts, reason = attempt("_planned_texts", plain(source), plain(target), names, constants_of(options))
+        if reason:
+            return cast(Made, between_graphs(reason, anew))
     change = {name: kept_in_graph(value) for name, value in options.items()} if texts[3] else None
     values = parse_array_shape(texts[0]), parse_array_shape(texts[1]), texts[2], change
     for name, value in zip(("source", "target", "names", "own_change"), values):
@@ -300,9 +307,9 @@ def _transposed(array: Any, axes: Any, sizes: Mapping[str, int]) -> Any:
     if after:
         placed = [parts[part] for part in order]
         steps.append(("reshape", tuple([math.prod(placed[first:last]) for first, last in after]), None))
-    if is_jax(array):
-        return run_in_jax(tuple(steps), array)
-    return run_in_torch(_as_planned, (tuple(steps),), array)
+    if is_torch(array):  # asked first: a graph that asks for JAX is compiled again once JAX is imported
+        return run_in_torch(_as_planned, (tuple(steps),), array)
+    return run_in_jax(tuple(steps), array)
 
 
 def _as_planned(steps: PlainSteps, as_integers: bool) -> PlainSteps:

@@ -1,8 +1,7 @@
-"""Arithmetic on traced arrays: its keywords as constants of a graph, and the operations of PyTorch and JAX that do it.
+"""Arithmetic on traced arrays: the operations of PyTorch and JAX that do it.
 
-Compilers make one pass of these and of the moves around them.  The parameters are constants of the graph, so a traced
-one is an error.  But torch.compile traces all of NumPy's arrays, which may have other numbers in the next call: they
-are inputs of the graph.
+Compilers make one pass of these and of the moves around them.  `traced_parameters` says which parameters are constants
+of the graph, and which are inputs.
 
 Each element becomes a number of C, takes the steps, and is rounded to the target; see `moves.arithmetic`.  Libraries
 round once from 32 bits to 16, but not from f64 to bf16, and not to 8 bits on every machine.  There a number is rounded
@@ -23,12 +22,11 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpulayout.arrays.library import no_constant
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.float_formats import FORMATS
@@ -37,8 +35,8 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic, range_of
 from gpulayout.moves.lowered_run import is_torch, viewed
 from gpulayout.requests.arithmetic import PARAMETERS, Asked, ElementChange
+from gpulayout.traced.traced_parameters import Constants, constants_of, inputs_of, is_stand_in, read_constants
 
-Constants = tuple[tuple[str, Any], ...]  # keywords and their values
 # The name of each, then plain values: what torch.compile takes as a constant of its graph.
 Operations = tuple[tuple[Any, ...], ...]
 
@@ -59,7 +57,7 @@ def changed(options: Mapping[str, Any], array: Any) -> Any:
     """The array before a transpose, its elements changed.  Only sizes that a parameter has numbers for become fixed."""
     constants = constants_of(options)
     sizes = _sizes_for(constants, array)
-    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array, inputs_of(options))
+    return computed(_changes(array.dtype, sizes, constants, is_torch(array)), array, inputs_of(options, array))
 
 
 def change_refusal(options: Mapping[str, Any], array: Any) -> str:
@@ -83,108 +81,6 @@ def _sizes_for(constants: Constants, array: Any) -> tuple[int, ...]:
     )
 
 
-def no_constants(options: Mapping[str, Any]) -> str:
-    """Why torch.compile cannot take keywords into a graph, or nothing."""
-    for name, value in options.items():
-        if _holds(value, is_torch):
-            return str(no_constant(name, "a tensor inside torch.compile, which traces it"))
-        if not _holds(value, _is_array):
-            continue
-        if name not in PARAMETERS:
-            return str(no_constant(name, "a NumPy array inside torch.compile, which traces it"))
-        if _holds(value, _is_of_subclass):
-            return str(no_constant(name, "of a subclass of NumPy's array, which torch.compile cannot trace"))
-        if sys.modules["torch"].compiler.is_exporting():  # it would keep an array without its numbers
-            return str(no_constant(name, "a NumPy array inside torch.export, which traces it and loses its numbers"))
-    return ""
-
-
-def kept_in_graph(value: Any) -> Any:
-    """A keyword of a plan that a graph makes, whatever becomes of the caller's array or list."""
-    if isinstance(value, (tuple, list)):
-        return tuple([kept_in_graph(part) for part in value])
-    return value.copy() if _is_array(value) else value
-
-
-def constants_of(options: Mapping[str, Any]) -> Constants:
-    """The keywords as torch.compile takes constants."""
-    if not is_compiling():
-        return tuple(options.items())
-    return tuple([(name, _constant(value)) for name, value in options.items()])
-
-
-def _constant(value: Any) -> Any:
-    """torch.compile may have made a variable of a number; this makes a constant again.  Arrays get a stand-in."""
-    if _holds(value, _is_array):
-        tensor = _tensor(value)
-        return "array", tensor.dtype, *[operator.index(size) for size in tensor.shape]
-    if isinstance(value, (tuple, list)):
-        return "list", *[_constant(part) for part in value]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return operator.index(value)
-    return ("float", value.hex()) if isinstance(value, float) else value
-
-
-def inputs_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that torch.compile makes inputs of the graph, by name."""
-    if not is_compiling():
-        return {}
-    return {name: _tensor(value) for name, value in options.items() if _holds(value, _is_array)}
-
-
-def _holds(value: Any, test: Callable[[Any], bool]) -> bool:
-    """True for such a value, and for a list that has one at any depth."""
-    if isinstance(value, (tuple, list)):
-        return True in [_holds(part, test) for part in value]
-    return test(value)
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic))
-
-
-def _is_of_subclass(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and type(value) is not np.ndarray
-
-
-def _tensor(value: Any) -> Any:
-    """What torch.compile makes of an array of NumPy, or of a list with one, with NumPy's choice of a common type."""
-    torch = sys.modules["torch"]
-    if isinstance(value, (tuple, list)):
-        parts = [_tensor(part) for part in value]
-        kind = torch.float64 if True in [part.dtype.is_floating_point for part in parts] else torch.int64
-        return torch.stack([part.to(kind) for part in parts])
-    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else torch.as_tensor(value)
-
-
-def read_constants(options: Constants) -> dict[str, Any]:
-    """The keywords again, of what `constants_of` made of them."""
-    return {name: _option(value) for name, value in options}
-
-
-def _option(value: Any) -> Any:
-    if not isinstance(value, tuple) or value[:1] not in (("list",), ("float",), ("array",)):
-        return value
-    if value[0] == "array":
-        return np.zeros(value[2:], ElementType.of(value[1]).dtype)
-    return float.fromhex(value[1]) if value[0] == "float" else [_option(part) for part in value[1:]]
-
-
-def plain_options(change: ElementChange) -> Constants:
-    """The keywords of a call that asks for the same, their numbers as tuples."""
-    return tuple([(name, _plain_option(value)) for name, value in change.options.items()])
-
-
-def _plain_option(value: Any) -> Any:
-    if isinstance(value, ElementType):
-        return value.value
-    return _tuples(value.tolist()) if isinstance(value, np.ndarray) else value
-
-
-def _tuples(numbers: Any) -> Any:
-    return tuple([_tuples(number) for number in numbers]) if isinstance(numbers, list) else numbers
-
-
 # ---- the operations that keywords ask for ----------------------------------------------------------------------------
 
 
@@ -195,14 +91,14 @@ def operations_for(
 
     LayoutError for types that the library cannot compute with.
     """
-    inputs = [name for name, value in options if isinstance(value, tuple) and value[:1] == ("array",)]
+    inputs = [name for name, value in options if is_stand_in(value)]
     parameters = []
     for name, values, blocks in change.parameters:
         ends = tuple([own if block > 1 else size for own, size, block in zip(dimensions, values.shape, blocks)])
         numbers = name if name in inputs else tuple(values.reshape(-1).tolist())
         parameters.append((numbers, values.shape, tuple([block or 1 for block in blocks]), ends))
     operations = operations_of(change.arithmetic, parameters, in_torch)
-    if "zero_point" in inputs:
+    if "zero_point" in inputs and in_torch:  # JAX raises nothing when a function runs
         operations = (zero_point_check(change.arithmetic), *operations)
     if not in_torch and not sys.modules["jax"].config.jax_enable_x64:
         wide = [value for values in operations for value in values if value in ("float64", "int64", "uint64")]
@@ -323,7 +219,9 @@ def zero_point_check(arithmetic: Arithmetic) -> tuple[Any, ...]:
 
 
 def _check_zero_point(zero_point: Any, lowest: int, highest: int, name: str) -> None:
-    """RuntimeError, from torch, when the graph runs: it knows the numbers only then."""
+    """RuntimeError, from torch, when the graph runs: it knows the numbers only then.  torch.vmap has no such check."""
+    if sys.modules["torch"]._C._functorch.is_batchedtensor(zero_point):
+        return
     is_inside = ((zero_point >= lowest) & (zero_point <= highest)).all()
     sys.modules["torch"]._assert_async(is_inside, f"zero_point is outside the range of {name}, {lowest}..{highest}")
 
@@ -334,7 +232,7 @@ def _check_zero_point(zero_point: Any, lowest: int, highest: int, name: str) -> 
 def computed(operations: Operations, array: Any, inputs: Mapping[str, Any] = _NO_INPUTS) -> Any:
     """The array after the operations.
 
-    inputs   of the graph: tensors that stand for parameters, by name
+    inputs   of the graph that stand for parameters, by name
     """
     xp = sys.modules["torch"] if is_torch(array) else sys.modules["jax"].numpy
     for name, *numbers in operations:
@@ -377,12 +275,22 @@ def _operand(
 ) -> Any:
     """A parameter, such that compilers keep the operation."""
     if isinstance(numbers, str):
-        return _spread(xp, inputs[numbers].to(device=array.device, dtype=getattr(xp, kind)), *places)
-    parameter = _parameter(xp, array, kind, numbers, *places)
-    is_dropped = operation in ("add", "subtract") and not any(numbers)
+        parameter, is_dropped = _spread(xp, _given(xp, array, inputs[numbers], kind), *places), True
+    else:
+        parameter, is_dropped = _parameter(xp, array, kind, numbers, *places), not any(numbers)
+    is_dropped &= operation in ("add", "subtract")
     if not is_dropped and (operation != "divide" or is_torch(array)):
         return parameter
     return xp.where((array == array) | (array != array), parameter, math.nan)
+
+
+def _given(xp: Any, array: Any, parameter: Any, kind: str) -> Any:
+    """An input of the graph, in the type of the arithmetic."""
+    if not is_torch(array):
+        return parameter.astype(kind)
+    if parameter.device != array.device:
+        parameter = parameter.to(array.device)
+    return parameter if parameter.dtype == getattr(xp, kind) else parameter.to(getattr(xp, kind))
 
 
 def _parameter(
@@ -402,6 +310,8 @@ def _parameter(
 
 def _spread(xp: Any, parameter: Any, sizes: Sequence[int], blocks: Sequence[int], ends: Sequence[int]) -> Any:
     """Each number for the elements of its block, which ends with the array."""
+    if max(blocks, default=1) == 1:
+        return parameter.reshape(sizes)
     parameter = parameter.reshape([part for size in sizes for part in (size, 1)])
     parameter = xp.broadcast_to(parameter, [part for both in zip(sizes, blocks) for part in both])
     parameter = parameter.reshape([size * block for size, block in zip(sizes, blocks)])

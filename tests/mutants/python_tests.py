@@ -228,7 +228,7 @@ TESTS = (
         NUMPY,
         _files(
             "traced/inside_torch_compile traced/jax_transforms traced/traced_arithmetic indices/traced_indices "
-            "traced/patterns_in_graphs"
+            "traced/patterns_in_graphs traced/traced_parameters"
         ),
     ),
     *(

@@ -1,5 +1,7 @@
 """Calls inside of functions that torch.compile compiles: in its graphs, or as they are, between its graphs."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,12 +22,25 @@ IN_THE_GRAPH = {
 SILENT = {
     "shape_of": lambda x: (x * 2).sum() + gl.shape_of(x).nbytes,
 }
+
+
+def torch_axes(*axes):
+    return sys.modules["torch"].tensor(axes)
+
+
 # Calls that need memory, on six numbers: they run between graphs; with fullgraph=True an error says what to call.
 BETWEEN = {
     "packed elements": (lambda x: gl.pack(x.byte(), "u4[6]{0:E(4)}"), "2 elements share a byte, and array libraries"),
     "a packed buffer": (lambda x: gl.unpack(x.byte(), "u4[12]{0:E(4)}"), "cannot be lowered: 2 elements share a byte"),
     "a packed plan": (lambda x: gl.plan("u4[6]", "{0:E(4)}")(x.byte()), "cannot be lowered: 2 elements share a byte"),
-    "a scale that is traced": (lambda x: gl.pack(x, "{0}", scale=x[1:2]), "parameters are constants, such as numbers"),
+    "axes that are traced": (
+        lambda x: gl.transpose(x.reshape(1, 2, 3), torch_axes(2, 0, 1)),
+        "axes holds an array or a number of one, which torch.compile traces: write plain numbers",
+    ),
+    "axes of NumPy": (lambda x: gl.transpose(x.reshape(2, 3), np.array([1, 0])), "axes holds an array or a number"),
+    "an axis of NumPy": (lambda x: gl.transpose(x.reshape(2, 3), [np.int64(1), 0]), "axes holds an array or a number"),
+    "a size of NumPy": (lambda x: gl.transpose(x, "(a b) -> b a", b=np.int64(3)), "b holds an array or a number of"),
+    "a list": (lambda x: x + gl.pack([1, 2], "f32[2]")[1].item(), "takes tensors inside of graphs"),
     "a block of NumPy": (lambda x: gl.pack(x, "{0}", scale=[1, 2], block=np.int64(3)), "block is a NumPy array inside"),
     "a type without arithmetic": (lambda x: gl.transpose(x, dtype="f8e8m0fnu"), "because PyTorch does not: call"),
     "a NumPy array": (

@@ -267,29 +267,6 @@ def test_derivatives_of_second_order():
 
 # ---- what stays refused ----------------------------------------------------------------------------------------
 
-TRACED_PARAMETER = "parameters are constants, .* and compute with it in the library, before or after"
-
-
-def test_traced_parameters_are_refused():
-    jax = pytest.importorskip("jax")
-    call = lambda x, scale: gl.pack(x, "C", scale=scale)  # noqa: E731
-    for transform in (
-        jax.jit(call),
-        jax.vmap(call, in_axes=(None, 0)),
-        jax.grad(lambda x, s: call(x, s).sum(), (0, 1)),
-    ):
-        with pytest.raises(BufferError, match=rf"scale is an array without memory \(\w+Tracer\): {TRACED_PARAMETER}"):
-            transform(FLOATS, np.ones(1, np.float32) if transform is not jax.grad else 1.0)
-    with pytest.raises(BufferError, match=rf"shift is an array without memory \(\w+Tracer\): {TRACED_PARAMETER}"):
-        jax.jit(lambda shift: gl.pack(jax.numpy.asarray(FLOATS), "C", shift=shift))(1.0)
-    given, scale, followed = tensor(FLOATS), torch().ones(1), torch().ones(1, requires_grad=True)
-    with pytest.raises(BufferError, match="^scale requires a gradient .* and compute with it in torch"):
-        torch().vmap(lambda x: call(x, followed))(given[None])
-    torch().compiler.reset()
-    for bad in (scale, [scale, 1, 2, 3, 4, 5]):
-        with pytest.raises(Exception, match=TRACED_PARAMETER):
-            torch().compile(lambda x: call(x, bad), fullgraph=True, backend="eager")(given)  # noqa: B023
-
 
 def test_types_that_the_libraries_lack_are_refused():
     jax = pytest.importorskip("jax")

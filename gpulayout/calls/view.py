@@ -105,11 +105,8 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
     try:
         backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
     except TracedArray as error:
-        kind = "a tracer" if "tracer" in str(error) else "a tensor without memory"
-        raise TracedArray(
-            f"buffer is {kind} ({type(buffer).__name__}), and gl.view is about memory: call "
-            f"{'gl.transpose' if is_pattern else 'gl.unpack'}, whose copy the compiler fuses"
-        ) from None
+        copies = "gl.transpose" if is_pattern else "gl.unpack"
+        raise TracedArray(f"{error}; or call {copies} in place of gl.view: the compiler fuses its copy") from None
     if placed is None:
         memory = opened
         check_has_elements(arrays.label(buffer, opened), "buffer")

@@ -360,7 +360,9 @@ def test_tensors_that_need_a_step_first():
         torch.zeros(6).to_sparse(), BufferError, "(Tensor) is a sparse_coo tensor, which is not one array in memory"
     )
     nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)
-    refused(nested, (TypeError, BufferError), "tensor")
+    refused(
+        nested, (TypeError, BufferError), "is a nested tensor, which is not one array: pass each of .unbind(), or .to"
+    )
     with pytest.raises(BufferError, match=r"^out \(Tensor\) requires a gradient, .*: pass .detach\(\), or"):
         gl.relayout(FLOATS, LINE, "{0,1}", out=torch.zeros(6, requires_grad=True))
     weight = torch.nn.Conv2d(4, 6, 3).half().to(memory_format=torch.channels_last).weight  # no value is read

@@ -439,6 +439,41 @@ def test_no_gradient_stays_none(options):
         assert torch.autograd.grad(Blocked.apply(found).sum(), given, allow_unused=True) == (None,)
 
 
+def test_a_gradient_of_a_conjugated_gradient_of_complex_elements():
+    given, weights = numbers(3, 4, dtype=torch.complex128), numbers(16, dtype=torch.complex128)
+    for call in (
+        lambda x: gl.pack(x, "{0,1:PD(4,4)}"),
+        lambda x: torch.nn.functional.pad(gl.transpose(x).flatten(), [0, 4]),
+    ):
+        (gradient,) = torch.autograd.grad(call(given), given, weights.conj(), create_graph=True)
+        (again,) = torch.autograd.grad(gradient, weights, torch.full((3, 4), 1 + 2j).to(gradient.dtype).conj())
+        assert sorted(again.tolist(), key=abs) == [0] * 4 + [1 + 2j] * 12
+    (gradient,) = torch.autograd.grad(
+        torch.ops.gpulayout.transpose(given, [3, 4], [1, 0], [4, 3]),
+        given,
+        weights[:12].view(4, 3).conj(),
+        create_graph=True,
+    )
+    assert gradient.requires_grad
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_a_tensor_without_memory_keeps_its_gradient(device):
+    found = gl.transpose(torch.empty(2, 3, device=device, requires_grad=True))
+    assert found.device.type == device and found.requires_grad and found.shape == (3, 2)
+
+
+def test_operators_inside_of_torch_func():
+    given = numbers(2, 3)
+    call = lambda x: torch.ops.gpulayout.relayout(x, "f64[2,3]", "f64[2,3]{0,1:PD(3,3)PV(one)}", [9])  # noqa: E731
+    turned = lambda x: torch.ops.gpulayout.transpose(x, [2, 3], [1, 0], [3, 2])  # noqa: E731
+    plain = given.detach()
+    for each in (call, turned):
+        assert torch.func.grad(lambda x: each(x).square().sum())(plain).equal(2 * plain)  # noqa: B023
+        assert torch.func.vmap(each)(plain[None])[0].equal(each(plain))
+        assert torch.func.jacrev(each)(plain).equal(torch.func.jacfwd(each)(plain))
+
+
 def test_operators_keep_torch_s_rules():
     """torch.library.opcheck: schema, fake results, autograd, and compiled with open sizes."""
     source, target = "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,4)PV(one)}"

@@ -391,6 +391,38 @@ def test_torch_func_and_fake_tensors():
             bool(fake == fake)
 
 
+@pytest.mark.parametrize("layout", [None, "{1,0}", "{0,1}", "{1,0:PD(4,6)}", "{1,0:T(2,2)}"])
+def test_what_lies_as_asked_is_not_packed_in_a_graph_either(layout):
+    for given in (torch.from_numpy(LOGICAL), torch.from_numpy(LOGICAL.T.copy()).T):
+        call = lambda x: gl.asarray(x, layout).buffer + 0  # noqa: E731
+        torch._dynamo.reset()
+        found, expected = torch.compile(call, fullgraph=True, backend="eager")(given), call(given)
+        assert found.equal(expected) and found.shape == expected.shape
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_array_of_a_mapped_tensor_lies_as_it_does(axis):
+    stack = torch.arange(24.0).reshape(2, 3, 4)
+    call = lambda x: gl.asarray(x).to("{0,1}").buffer  # noqa: E731
+    found = torch.func.vmap(call, in_dims=axis)(stack)
+    assert found.equal(torch.stack([call(each) for each in stack.unbind(axis)]))
+
+
+@pytest.mark.parametrize("target", ["cuda", torch.device("cpu"), torch.float16, np.float16], ids=str)
+def test_devices_and_types_are_no_layouts_in_a_graph_either(target):
+    call = lambda x: gl.asarray(x).to(target).buffer  # noqa: E731
+    texts = []
+    for run in (call, torch.compile(call, backend="eager")):
+        with pytest.raises(TypeError, match="and to.. changes the layout of f32.4,5..1,0.: write") as caught:
+            run(torch.from_numpy(LOGICAL))
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported) as caught:
+        torch.compile(call, fullgraph=True, backend="eager")(torch.from_numpy(LOGICAL))
+    assert texts[0] in said(caught.value)
+
+
 def test_numpy_does_not_read_what_a_gradient_follows():
     torch = pytest.importorskip("torch")
     array = gl.Array(torch.arange(6.0, requires_grad=True), "f32[2,3]{0,1}")

@@ -74,6 +74,43 @@ def test_a_layout_fixes_the_sizes():
     assert count.frame_count == 2
 
 
+def test_bf16_moves_as_integers_in_a_graph():
+    """Inductor computes with it as f32, and so would change the bits of nans.  But not where a gradient follows it."""
+    kinds = []
+
+    def backend(graph, _):
+        kinds.append("torch.int16" in graph.code)
+        return graph.forward
+
+    codes = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
+    given = codes.view(torch.bfloat16).reshape(256, 256)
+    for call in (gl.transpose, lambda x: gl.pack(x, "{0,1:PD(257,256)}")):
+        found = torch.compile(call, fullgraph=True, backend=backend)(given)
+        assert found.view(torch.int16).equal(call(given).view(torch.int16))
+        torch._dynamo.reset()
+        assert torch.compile(torch.func.grad(lambda x: call(x).sum()), fullgraph=True, backend=backend)(given).equal(  # noqa: B023
+            torch.ones_like(given)
+        )
+        torch._dynamo.reset()
+    assert kinds == [True, False] * 2
+
+
+def test_jax_may_be_imported_without_compiling_again():
+    code = """if True:
+        import sys, torch, torch._dynamo.testing, gpulayout as gl
+        count = torch._dynamo.testing.CompileCounter()
+        call = lambda x: gl.transpose(gl.pack(x, "{0,1:T(2,2)}").reshape(2, 4))
+        compiled = torch.compile(call, backend=count, fullgraph=True)
+        compiled(torch.ones(2, 3))
+        assert "jax" not in sys.modules
+        import jax
+        compiled(torch.ones(2, 3))
+        print(count.frame_count)
+    """
+    pytest.importorskip("jax")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
+
+
 # ---- gradients and out ---------------------------------------------------------------------------------------------
 
 

@@ -124,6 +124,17 @@ def test_errors_are_those_of_the_call(torch, name):
     assert text in said(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["torch", "NumPy"])
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+def test_axes_in_an_array_may_change_between_calls(torch, kind):
+    """torch.compile would make a constant of those of the first call."""
+    compiled = torch.compile(lambda x, axes: gl.transpose(x, axes), backend="eager")
+    given = torch.arange(24.0).reshape(2, 3, 4)
+    for axes in ((2, 0, 1), (1, 0, 2), (0, 2, 1)):
+        found = compiled(given, torch.tensor(axes) if kind == "torch" else np.array(axes))
+        assert found.equal(given.permute(axes))
+
+
 def test_out_may_be_a_longer_buffer(torch):
     def written(x, out):
         assert gl.pack(x, "{0:T(4)}", out=out) is out

@@ -255,6 +255,17 @@ REFUSED = {
     "an array to write to": (lambda x: gl.pack(x, TILES, out=x), BufferError, "use the result of the call"),
     "another type": (lambda x: gl.pack(x, "s32[5,6]"), TypeError, "s32"),
     "other sizes": (lambda x: gl.pack(x, "f32[6,5]"), BufferError, r"dimensions \(6, 5\)"),
+    "a list as a layout": (
+        lambda x: gl.pack(x, [5, 6]),
+        TypeError,
+        "shape must be a Shape, a Layout or text, not list",
+    ),
+    "a view": (
+        lambda x: gl.view(x.reshape(-1), "f32[5,6]"),
+        TypeError,
+        "or call gl.unpack in place of gl.view",
+    ),
+    "a view by a pattern": (lambda x: gl.view(x, "a b -> b a"), TypeError, "or call gl.transpose in place of gl.view"),
 }
 
 

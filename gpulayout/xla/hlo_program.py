@@ -19,6 +19,7 @@ COMPUTATION = re.compile(r"^[ \t]*(ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*)?\
 _MODULE = re.compile(r"[ \t]*HloModule\b")
 # A line that looks like an instruction, whether or not its shape can be read
 _LIKE_INSTRUCTION = re.compile(r"^[ \t]*(?:ROOT[ \t]+)?%?([\w.\-]+)[ \t]*=[ \t]*(?:\(|[a-z][\w]*\[)[^\n]", re.MULTILINE)
+_PARENTHESIS = re.compile("[()]")
 _MOST_BEFORE = 1 << 10  # characters of a name and its equals sign
 
 
@@ -105,19 +106,23 @@ class _Parentheses:
     """Whether those of an instruction's operands are still open: a mail program may have folded its line."""
 
     def __init__(self, seen: str) -> None:
-        self.seen, self.done, self.depth = seen, 0, 0
+        self.seen, self.done, self.depth, self.are_open = seen, 0, 0, False
 
     def begin(self, position: int) -> None:
         """An instruction's opcode follows."""
-        self.done, self.depth = position, 0
+        self.done, self.depth, self.are_open = position, 0, True
 
     def hold(self, position: int) -> bool:
         """True for an operand: the text before it is an open parenthesis, or a comma inside one."""
-        count = self.seen.count
-        self.depth += count("(", self.done, position) - count(")", self.done, position)
-        self.done = position
+        if self.are_open:
+            for match in _PARENTHESIS.finditer(self.seen, self.done, position):
+                self.depth += 1 if match[0] == "(" else -1
+                if not self.depth:
+                    self.are_open = False
+                    break
+            self.done = position
         before = self.seen[max(position - _MOST_BEFORE, 0) : position].rstrip()
-        return self.depth > 0 and before.endswith(("(", ","))
+        return self.are_open and before.endswith(("(", ","))
 
 
 def _is_heading(seen: str, line_start: int) -> bool:

@@ -219,6 +219,15 @@ def test_loops_in_loops_multiply_and_a_call_more_adds(trips, times):
     ]
 
 
+def test_what_a_loop_calls_is_in_the_loop():
+    text = LOOP.replace("call(%p), to_apply=%outer", "negate(%p)").replace(
+        "%w = f32[2] while(%p), condition=%test, body=%inner", "%w = f32[2] call(%p), to_apply=%inner"
+    )
+    trips = 'backend_config={"known_trip_count":{"n":"3"}}'
+    found = [(copy.computation, copy.runs, copy.in_loop) for copy in gl.xla.find_copies(text.replace("TRIPS", trips))]
+    assert found == [("inner", 3, True), ("test", None, False)]
+
+
 @pytest.mark.parametrize(
     "call, runs",
     [

@@ -102,6 +102,7 @@ ENTRY = "ENTRY %e (p: f32[4]) -> f32[4] {\n  %p = f32[4]{0} parameter(0)\n"
         (ENTRY + "  ROOT %a = f32[4]{0} add(f32[4]{0} %p,\n   f32[4]{0} %p)\n}", []),
         (ENTRY + '  ROOT %a = f32[4]{0} add(%p), metadata={op_name="f32[2]{0,0}"} // s8[\n}', []),
         ("HloModule m, entry_computation_layout={(f32[4])->f32[4]}\n\n" + ENTRY + "}", []),
+        (ENTRY + "}\n(f32 and,\n s8[3])", [(5, "s8[3])")]),
         ("f32[2]{0,0} s8[2] and\n\n f32[-1]", [(1, "f32[2]{0,0} s8[2] and"), (3, "f32[-1]")]),
         (
             "1. Size: 1G\nShape: f32[2]\n s8[9]\n2. Size: 9\n Shape: f32[",
@@ -111,7 +112,9 @@ ENTRY = "ENTRY %e (p: f32[4]) -> f32[4] {\n  %p = f32[4]{0} parameter(0)\n"
             "Buffer 1:\n Shape: f32[2]\n Shape: f32[3]\n%a = f32[3] add()",
             [(3, "Shape: f32[3]"), (4, "%a = f32[3] add()")],
         ),
+        ("Buffer 1:\n Shape: f32[2] in s8[9]", []),
         ("value: <1 a @0> (size=4,offset=0): s8[4]\n s8[5]", [(2, "s8[5]")]),
+        ("value: <1 a @0> (size=4,offset=0): s8[4] in s8[9]", []),
         ("value: <1 a @0> (size=4,offset=0): s8[4]\n from instruction: %a = s8[5] add()", []),
     ],
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from gpulayout.arrays.array_types import (
 from gpulayout.arrays.library import RequiresGrad, TracedArray
 from gpulayout.arrays.memory_checks import check_pair, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
+from gpulayout.calls.array_advice import advises, no_attribute
 from gpulayout.calls.array_elements import elements_at, equal_elements, host_memory, refusal, run_ufunc
 from gpulayout.calls.packing import pack, shape_of, unpack
 from gpulayout.calls.view import view
@@ -41,6 +42,7 @@ from gpulayout.traced.array_graphs import packed_in_graph, shape_in_graph
 from gpulayout.traced.traced import between_graphs
 
 
+@advises
 class Array(ShapedBuffer[Memory]):
     """A buffer with its shape: an array in any layout, in any library's memory.  Frozen; nothing is copied to make one.
 
@@ -235,6 +237,11 @@ class Array(ShapedBuffer[Memory]):
         if is_laid_out(self, target, options) and out is None:
             return self
         return relayout_array(self, None, target, out, options, max_bytes)
+
+    if not TYPE_CHECKING:  # for checkers, the class has the attributes that it has
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
 
     def __getitem__(self, key: Any) -> Any:
         """An element, or an N-d array of the buffer's library: a view if strides can say it, or else a copy.

@@ -29,6 +29,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape
 from gpulayout.moves.move import check_storable
+from gpulayout.requests.arithmetic import missing
 from gpulayout.running.array_calls import unpack_array
 from gpulayout.running.running import run
 
@@ -45,7 +46,9 @@ def pack(
 def pack(array: ArrayLike, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
 @overload
 def pack(array: ArrayLike, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
-def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unpack[ArithmeticOptions]) -> Any:
+def pack(
+    array: ArrayLike, shape: TargetLike | None = None, *, out: Any = None, **options: Unpack[ArithmeticOptions]
+) -> Any:
     """Copy a logical N-d array into a 1-D buffer in the layout of `shape`.
 
     Padding is filled too, including the padding of tiles.
@@ -101,6 +104,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None, **options: Unp
     >>> pack(np.array([[0.5, 1.5], [2.5, 300]]), "{0,1}", dtype="s8")
     array([  0,   2,   2, 127], dtype=int8)
     """
+    if shape is None:
+        raise TypeError(missing("pack(array, ...)", "shape", options))
     return run("pack", array, None, shape, out, options)
 
 
@@ -174,7 +179,7 @@ def unpack(
     if isinstance(buffer, ShapedBuffer):
         return unpack_array(buffer, shape, out, options)
     if shape is None:
-        raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
+        raise TypeError(f"{missing('unpack(buffer, ...)', 'shape', options)}; only a gl.Array knows its own")
     return run("unpack", buffer, shape, None, out, options)
 
 

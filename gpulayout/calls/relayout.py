@@ -9,6 +9,7 @@ import numpy as np
 from gpulayout.arrays.array_types import AnyArray, ArithmeticOptions, HostArray, Kind, Out, OwnKind, TargetLike
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.layout.checks import ByteCount
+from gpulayout.requests.arithmetic import missing
 from gpulayout.running.array_calls import relayout_array
 from gpulayout.running.running import run
 
@@ -118,8 +119,7 @@ def relayout(
     if isinstance(buffer, ShapedBuffer):
         return relayout_array(buffer, source, target, out, options, max_bytes)
     if source is None or target is None:
-        missing = "source" if source is None else "target"
-        raise TypeError(
-            f"relayout() missing 1 required positional argument: '{missing}'; only a gl.Array knows its own shape"
-        )
+        call, name = ("..., target", "source") if source is None else ("source, ...", "target")
+        error = missing(f"relayout(buffer, {call})", name, options)
+        raise TypeError(f"{error}; only a gl.Array knows its own shape")
     return run("relayout", buffer, source, target, out, options, max_bytes=max_bytes)

@@ -54,12 +54,15 @@ KEYWORDS = {  # of calls, beside those of arithmetic
     "relayout": ("out", "max_bytes"),
     "plan": ("names",),
 }
+SHAPE_WORDS = ("shape", "layout", "source", "target", "order", "to")  # in other calls, and in other libraries
 _ELSEWHERE = {  # keywords of some calls only
     "out": "out belongs to the call that moves, as in plan(buffer, out=out)",
     "max_bytes": "max_bytes is for gl.relayout, plans and gl.relayout_file",
     "chunk_size": "chunk_size is for pack, unpack and relayout of gl.dask",
     "names": "names are for gl.plan and draw",
     "bit_order": "layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')",
+    **{name: f"it belongs to the shape, as in gl.Shape('f32', (2, 3), {name}=64)" for name in ("pitch", "align")},
+    **dict.fromkeys(SHAPE_WORDS, "shapes and layouts come before the keywords, by position"),
 }
 PIXELS = 255  # of u8: `unit` divides by it
 
@@ -303,13 +306,30 @@ def _flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def missing(call: str, name: str, options: Mapping[str, Any]) -> str:
+    """The message of a call without the argument `name`: that it was given by another word, if it was.
+
+    call   as it is to be written, with "..." for the argument: "pack(array, ...)"
+    """
+    verb = call.partition("(")[0]
+    error = f"{verb}() missing 1 required positional argument: {name!r}"
+    for word, value in options.items():
+        if word in SHAPE_WORDS:
+            return f"{error}: write gl.{call.replace('...', value_text(value))}"
+        if word in ("pitch", "align"):
+            return f"{error}: {_ELSEWHERE[word]}"
+    return error
+
+
 @constant_in_graphs
 def meant(name: str, others: Collection[str] = ()) -> str:
     """What a keyword that a call lacks was meant to be, or where it belongs; or nothing.
 
     others   the call's keywords beside those of arithmetic
     """
-    close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, *others), 1)
+    if name in OTHER_WORDS:
+        return f": did you mean {OTHER_WORDS[name]}?"
+    close = [] if name in _ELSEWHERE else difflib.get_close_matches(name, (*OPTIONS, *others), 1)
     if close:
         return f": did you mean {close[0]}?"
     elsewhere = difflib.get_close_matches(name, _ELSEWHERE, 1)

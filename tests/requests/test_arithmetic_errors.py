@@ -265,7 +265,7 @@ def test_a_block_of_more_digits_than_python_prints(block):
 
 @pytest.mark.parametrize(
     "name, meant",
-    [("dtpye", "dtype"), ("zeropoint", "zero_point"), ("std_dev", "std"), ("scales", "scale"), ("order", "")],
+    [("dtpye", "dtype"), ("zeropoint", "zero_point"), ("std_dev", "std"), ("scales", "scale"), ("where", "")],
 )
 def test_a_keyword_that_does_not_exist(name, meant):
     hint = f": did you mean {meant}?" if meant else ""

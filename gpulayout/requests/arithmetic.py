@@ -61,6 +61,8 @@ _ELSEWHERE = {  # keywords of some calls only
     "chunk_size": "chunk_size is for pack, unpack and relayout of gl.dask",
     "names": "names are for gl.plan and draw",
     "bit_order": "layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')",
+}
+_OF_SHAPES = {  # what shapes have, or are: in a transpose, such words are sizes of axes
     **{name: f"it belongs to the shape, as in gl.Shape('f32', (2, 3), {name}=64)" for name in ("pitch", "align")},
     **dict.fromkeys(SHAPE_WORDS, "shapes and layouts come before the keywords, by position"),
 }
@@ -272,7 +274,8 @@ def check_keywords(options: Mapping[str, Any], others: Collection[str] = ()) -> 
     """TypeError for keywords that are not those of arithmetic; `others` are the call's other keywords."""
     for name in options:
         if name not in OPTIONS:
-            raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, others)}")
+            hint = f": {_OF_SHAPES[name]}" if name in _OF_SHAPES else meant(name, others)
+            raise TypeError(f"{value_text(name)} is not a keyword of this call{hint}")
 
 
 def check_simple(options: Mapping[str, Any], takers: str, others: Collection[str] = ()) -> None:
@@ -317,7 +320,7 @@ def missing(call: str, name: str, options: Mapping[str, Any]) -> str:
         if word in SHAPE_WORDS:
             return f"{error}: write gl.{call.replace('...', value_text(value))}"
         if word in ("pitch", "align"):
-            return f"{error}: {_ELSEWHERE[word]}"
+            return f"{error}: {_OF_SHAPES[word]}"
     return error
 
 
@@ -327,9 +330,7 @@ def meant(name: str, others: Collection[str] = ()) -> str:
 
     others   the call's keywords beside those of arithmetic
     """
-    if name in OTHER_WORDS:
-        return f": did you mean {OTHER_WORDS[name]}?"
-    close = [] if name in _ELSEWHERE else difflib.get_close_matches(name, (*OPTIONS, *others), 1)
+    close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, *others), 1)
     if close:
         return f": did you mean {close[0]}?"
     elsewhere = difflib.get_close_matches(name, _ELSEWHERE, 1)

@@ -60,9 +60,9 @@ _ELSEWHERE = {  # keywords of some calls only
     "max_bytes": "max_bytes is for gl.relayout, plans and gl.relayout_file",
     "chunk_size": "chunk_size is for pack, unpack and relayout of gl.dask",
     "names": "names are for gl.plan and draw",
-    "bit_order": "layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')",
 }
 _OF_SHAPES = {  # what shapes have, or are: in a transpose, such words are sizes of axes
+    **dict.fromkeys(("bit_order", "bitorder"), "layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')"),
     **{name: f"it belongs to the shape, as in gl.Shape('f32', (2, 3), {name}=64)" for name in ("pitch", "align")},
     **dict.fromkeys(SHAPE_WORDS, "shapes and layouts come before the keywords, by position"),
 }

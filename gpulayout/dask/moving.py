@@ -233,13 +233,19 @@ def _unpack(buffer: da.Array, slabs: Slabs, limit: int, change: ElementChange | 
 
     def task(name: str, i: int, slab: Shape, block: Sizes) -> Task:
         function = _unpacker(slab) if change is None else packing.unpack
-        return Task((name, *block), function, TaskRef((buffer.name, i)), str(slab), **changes.options(block))
+        part = TaskRef((buffer.name, i))
+        return Task((name, *block), _on_buffer, function, part, str(slab), **changes.options(block))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         slots = enumerate(zip(slabs.shapes, slabs.blocks))
         return {(name, *block): task(name, i, slab, block) for i, (slab, block) in slots if block is not None}
 
     return new_array("unpack", tasks, buffer, slabs.chunks, like, str(shape), *changes.token)
+
+
+def _on_buffer(function: Callable[..., Any], chunk: Any, *shapes: str, **options: Any) -> Any:
+    """A call on a chunk of a buffer.  Chunks of constants repeat one element, and those of slices leave some out."""
+    return function(chunk if chunk.flags.c_contiguous else chunk.copy(), *shapes, **options)
 
 
 @functools.lru_cache(maxsize=128)  # most slabs have the same shape
@@ -347,7 +353,7 @@ def _relayout(buffer: da.Array, source: Slabs, target: Slabs, change: ElementCha
     number = {block: i for i, block in enumerate(source.blocks)}
 
     def call(block: Sizes) -> tuple[Any, ...]:
-        return relayouts.relayout, TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
+        return _on_buffer, relayouts.relayout, TaskRef((buffer.name, number[block])), str(source.shapes[number[block]])
 
     empty = packing.unpack(empty_like(buffer, (0,)), _without_elements(source.shape))
     return _in_slabs("relayout", buffer, target, call, empty, changes, str(source.shape), str(target.shape))

@@ -22,9 +22,9 @@ from gpulayout.dask.arrays import Key, asked_of, changed_chunks, check_dask, emp
 from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import OPTIONS
+from gpulayout.requests.reading import transpose_pattern
 
 Group = Sequence[str]  # the names that one axis is made of, major to minor
 Groups = tuple[Group, ...]
@@ -114,7 +114,7 @@ def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) ->
     """The names of every axis of the array and of the result, and their sizes."""
     shape = tuple(int(size) for size in array.shape)
     if isinstance(axes, str):
-        pattern = read_pattern(axes, len(shape))
+        pattern = transpose_pattern(axes, len(shape))
         return pattern.before, pattern.after, pattern.axis_sizes(shape, sizes)
     if sizes or isinstance(axes, (Layout, Shape)):
         in_memory: Any = transposes.transpose

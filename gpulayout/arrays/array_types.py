@@ -163,6 +163,12 @@ class ArithmeticOptions(TypedDict, total=False):
     saturate: bool
 
 
+class BufferOptions(ArithmeticOptions, total=False):
+    """The keywords of calls with a buffer; for overloads, which so take fewer lines."""
+
+    strict: bool
+
+
 # What `help` and completion show: a TypedDict is called like a dict, which has no signature.
 ArithmeticOptions.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...) for name in ArithmeticOptions.__annotations__]

@@ -195,6 +195,22 @@ def too_short(array: AnyArray, shape: Shape, role: str) -> str:
     return f"{role} has {array.size} {unit}, but {shape} needs {shape.buffer_length}"
 
 
+def check_exact(array: Any, shape: Shape, role: str, keyword: bool = True) -> None:
+    """BufferError for a 1-D array that is longer than a buffer of the shape: a shape that is too small writes nothing.
+
+    keyword   whether the call has `strict`
+    """
+    if array.size > shape.buffer_length and array.ndim == 1:
+        raise BufferError(too_long(array, shape, role, keyword))
+
+
+def too_long(array: Any, shape: Shape, role: str, keyword: bool = True) -> str:
+    """The message about a 1-D array that is longer than a buffer of the shape."""
+    unit, length = "bytes" if shape.is_packed else "elements", shape.buffer_length
+    lenient = f", or strict=False to {'write' if role == 'out' else 'take'} the first {length}" if keyword else ""
+    return f"{role} has {array.size} {unit}, but {shape} has {length}: pass {role}[:{length}]{lenient}"
+
+
 def check_buffer_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     """TypeError unless the array has the element type, or is uint8 for packed elements."""
     if array.dtype == FLOAT4_X2:
@@ -250,7 +266,8 @@ def check_pair(buffer: Any, shape: Shape) -> None:
     if type(buffer) not in (np.ndarray, ArrayFacts):
         check_plain(buffer, "buffer")
         buffer = _described(buffer)
-    check_buffer(buffer, shape, "buffer")
+    if check_buffer(buffer, shape, "buffer") > shape.buffer_length:
+        raise BufferError(too_long(buffer, shape, "buffer", keyword=False))
 
 
 @functools.lru_cache(maxsize=1024)  # every new Array comes here

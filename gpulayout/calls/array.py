@@ -15,6 +15,7 @@ from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
+    BufferOptions,
     HostArray,
     Kind,
     OwnKind,
@@ -52,7 +53,7 @@ class Array(ShapedBuffer[Memory]):
     Parameters
     ----------
     buffer : array
-        1-D contiguous array of `shape.buffer_length` elements or more; or an N-d array that lies in memory as `shape`
+        1-D contiguous array of `shape.buffer_length` elements; or an N-d array that lies in memory as `shape`
         says.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or ``__cuda_array_interface__``.  For packed
         elements, such as ``E(4)``, it is uint8.
     shape : Shape, Layout or str
@@ -73,7 +74,7 @@ class Array(ShapedBuffer[Memory]):
     TypeError
         For a buffer of another element type, and for objects that are not arrays.
     BufferError
-        For a buffer that is too small or not contiguous, or that does not lie as `shape` says.
+        For a buffer that is too small, too long or not contiguous, or that does not lie as `shape` says.
     LayoutError
         For a shape that no buffer can hold, and for a layout without a shape if the buffer is flat.
 
@@ -192,7 +193,7 @@ class Array(ShapedBuffer[Memory]):
     @overload
     def to(
         self, target: TargetLike | None = None, *,
-        out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[ArithmeticOptions],
+        out: Any = None, max_bytes: ByteCount | None = None, **options: Unpack[BufferOptions],
     ) -> Array[Any]: ...  # fmt: skip
     def to(
         self,
@@ -200,6 +201,7 @@ class Array(ShapedBuffer[Memory]):
         *,
         out: Any = None,
         max_bytes: ByteCount | None = None,
+        strict: bool = True,
         **options: Unpack[ArithmeticOptions],
     ) -> Any:
         """Copy the array into another layout or element type, as `relayout` does.
@@ -211,7 +213,7 @@ class Array(ShapedBuffer[Memory]):
             default the layout stays, and `dtype` or another keyword of `ArithmeticOptions` says what changes.
         out : array or Array, optional
             A buffer to write to; or an `Array` of the target's shape.
-        max_bytes, **options
+        max_bytes, strict, **options
             As `relayout` takes them.
 
         Returns
@@ -236,7 +238,7 @@ class Array(ShapedBuffer[Memory]):
         """
         if is_laid_out(self, target, options) and out is None:
             return self
-        return relayout_array(self, None, target, out, options, max_bytes)
+        return relayout_array(self, None, target, out, options, max_bytes, strict)
 
     if not TYPE_CHECKING:  # for checkers, the class has the attributes that it has
 

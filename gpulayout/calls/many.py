@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulayout.arrays import array_types as types
 from gpulayout.arrays import arrays
-from gpulayout.arrays.array_types import ArithmeticOptions, TargetLike
+from gpulayout.arrays.array_types import ArithmeticOptions, BufferOptions, TargetLike
 from gpulayout.arrays.libraries import library_of
 from gpulayout.arrays.library import FollowedParameter, Library, RequiresGrad, TracedArray
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer, buffer_to_write
@@ -23,7 +23,7 @@ from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedJob
 from gpulayout.requests.arithmetic import OPTIONS, check_keywords, meant
-from gpulayout.requests.reading import Call
+from gpulayout.requests.reading import Call, check_strict
 from gpulayout.running.array_calls import shapes_of_move
 from gpulayout.running.request import Request
 from gpulayout.running.running import call_key, known_request, run
@@ -59,25 +59,26 @@ class _Opened(NamedTuple):
 @overload
 def relayout_many(
     jobs: Iterable[tuple[Pair, TargetLike] | tuple[Pair, TargetLike, TargetLike]], *,
-    out: Sequence[Any] | None = None, **options: Unpack[ArithmeticOptions],
+    out: Sequence[Any] | None = None, **options: Unpack[BufferOptions],
 ) -> list[Pair]: ...  # fmt: skip
 @overload
 def relayout_many(
-    jobs: Jobs[types.HostArray], *, out: None = None, **options: Unpack[ArithmeticOptions]
+    jobs: Jobs[types.HostArray], *, out: None = None, **options: Unpack[BufferOptions]
 ) -> list[types.HostArray]: ...
 @overload
 def relayout_many(
-    jobs: Jobs[types.OwnKind[types.Kind]], *, out: None = None, **options: Unpack[ArithmeticOptions]
+    jobs: Jobs[types.OwnKind[types.Kind]], *, out: None = None, **options: Unpack[BufferOptions]
 ) -> list[types.Kind]: ...
 @overload
 def relayout_many(
     jobs: Jobs[types.AnyArray], *,
-    out: Sequence[types.WritableArray | None] | None = None, **options: Unpack[ArithmeticOptions],
+    out: Sequence[types.WritableArray | None] | None = None, **options: Unpack[BufferOptions],
 ) -> list[Any]: ...  # fmt: skip
 def relayout_many(
     jobs: Iterable[Any],
     *,
     out: Sequence[Any] | None = None,
+    strict: bool = True,
     **options: Unpack[ArithmeticOptions],
 ) -> list[Any]:
     """Run `relayout` for many buffers in few launches.
@@ -92,6 +93,8 @@ def relayout_many(
     out : sequence of arrays, optional
         Where to write: one entry per job, None for new memory.  An output must not share memory with an input or
         another output.
+    strict : bool, optional
+        False takes buffers and outputs that are longer, as `relayout` does.
     **options
         ``dtype=``, ``scale=`` and more change the elements of every job on the way: see `ArithmeticOptions`.
 
@@ -118,7 +121,8 @@ def relayout_many(
     >>> relayout_many([(square, "f32[2,2]", "{0,1}"), (line, "u8[3]", "{0:PD(4)}")])
     [array([0., 2., 1., 3.], dtype=float32), array([0, 1, 2, 0], dtype=uint8)]
     """
-    return _run_many("relayout", jobs, out, options)
+    check_strict(strict)
+    return _run_many("relayout", jobs, out, options, strict)
 
 
 @overload
@@ -191,23 +195,23 @@ def transpose_many(
     return _run_many("transpose", jobs, out, options)
 
 
-def _run_many(verb: str, jobs: Any, out: Any, options: ArithmeticOptions) -> list[Any]:
+def _run_many(verb: str, jobs: Any, out: Any, options: ArithmeticOptions, strict: bool = True) -> list[Any]:
     if not isinstance(jobs, Iterable):
         raise TypeError(f"jobs is {type_text(jobs)}: it must be a list of {FORMS[verb][0]}")
     jobs = list(jobs)
     if is_compiling():
-        return _in_graph(verb, jobs, out, options)
+        return _in_graph(verb, jobs, out, options, strict)
     if verb == "relayout":  # other keywords of a transpose may be sizes, which a job has
-        check_keywords(options, ["out"])
-    made: list[Any] = TORCH.disable_compiler(_many)(verb, jobs, _checked_outs(verb, out, len(jobs)), options)
+        check_keywords(options, ["out", "strict"])
+    made: list[Any] = TORCH.disable_compiler(_many)(verb, jobs, _checked_outs(verb, out, len(jobs)), options, strict)
     return made
 
 
-def _many(verb: str, jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
+def _many(verb: str, jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions, strict: bool) -> list[Any]:
     """The results of jobs that are not traced by torch.compile."""
     if verb == "relayout" and True in map(_has_array, jobs):
-        return _with_arrays(jobs, outs, options)
-    results = [_opened(verb, number, job, out, options) for number, (job, out) in enumerate(zip(jobs, outs))]
+        return _with_arrays(jobs, outs, options, strict)
+    results = [_opened(verb, number, job, out, options, strict) for number, (job, out) in enumerate(zip(jobs, outs))]
     opened = [job for job in results if type(job) is _Opened]
     outputs = [(job.backend, job.out, job.number) for job in opened if job.out is not None]
     if outputs:
@@ -222,24 +226,24 @@ def _has_array(job: Any) -> bool:
     return isinstance(job, (tuple, list)) and len(job) > 0 and isinstance(job[0], ShapedBuffer)
 
 
-def _in_graph(verb: str, jobs: list[Any], out: Any, options: Any) -> list[Any]:
+def _in_graph(verb: str, jobs: list[Any], out: Any, options: Any, strict: bool) -> list[Any]:
     """The results inside of torch.compile: of one call for each job."""
     reason = ""
     if out is not None:
         reason = "gpulayout writes many outputs outside of graphs: leave out= out, and use the results"
     for number, job in enumerate(jobs):
-        refusal = "" if reason else _job_refusal(verb, job, options)
+        refusal = "" if reason else _job_refusal(verb, job, options, strict)
         reason = f"job {number}: {refusal}" if refusal else reason
     if reason:
-        made: list[Any] = between_graphs(reason, functools.partial(_run_many, verb, jobs, out, options))
+        made: list[Any] = between_graphs(reason, functools.partial(_run_many, verb, jobs, out, options, strict))
         return made
     if verb == "relayout":
-        return [relayout(*job, **options) for job in jobs]
-    calls = [_call(verb, job, options) for job in jobs]
+        return [relayout(*job, strict=strict, **options) for job in jobs]
+    calls = [_call(verb, job, options, strict) for job in jobs]
     return [run(verb, job[0], None, call.target, None, options, call.sizes) for job, call in zip(jobs, calls)]
 
 
-def _job_refusal(verb: str, job: Any, options: ArithmeticOptions) -> str:
+def _job_refusal(verb: str, job: Any, options: ArithmeticOptions, strict: bool) -> str:
     """Why a job cannot be part of a graph, or nothing."""
     if verb == "relayout" and _has_array(job) and len(job) in (2, 3):
         return relayout_call(job[0], job[1], job[2] if len(job) == 3 else None, None, options)[2]
@@ -247,13 +251,13 @@ def _job_refusal(verb: str, job: Any, options: ArithmeticOptions) -> str:
     if not isinstance(job, (tuple, list)) or len(job) not in lengths:
         return f"it must be {form}"
     error = _misread(verb, job, options)
-    return str(error) if error is not None else untraceable(_call(verb, job, options), job[0], None)
+    return str(error) if error is not None else untraceable(_call(verb, job, options, strict), job[0], None)
 
 
-def _call(verb: str, job: Sequence[Any], options: ArithmeticOptions) -> Call:
+def _call(verb: str, job: Sequence[Any], options: ArithmeticOptions, strict: bool) -> Call:
     """The call of a job, whose parts are as many as they must be."""
     if verb == "relayout":
-        return Call(verb, job[1], job[2], {}, options)
+        return Call(verb, job[1], job[2], {}, options, None, strict)
     axes, sizes = job[1], job[2] if len(job) == 3 else {}
     if type(axes) is list and not sizes:
         axes = tuple(axes)  # which can be part of a key
@@ -277,7 +281,7 @@ def _misread(verb: str, job: Sequence[Any], options: ArithmeticOptions) -> Excep
     return LayoutError(reason) if reason else None
 
 
-def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions) -> list[Any]:
+def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOptions, strict: bool) -> list[Any]:
     """The results of jobs with an `Array` each, (array, target) or (array, source, target), and of other jobs."""
     plain, targets = list(jobs), dict[int, Shape]()
     written = list(outs)
@@ -293,7 +297,7 @@ def _with_arrays(jobs: list[Any], outs: Sequence[Any], options: ArithmeticOption
         except Exception as error:  # keep the type that `relayout` raises
             error.args = (f"job {number}: {error}", *error.args[1:])
             raise
-    results = _many("relayout", plain, written, options)
+    results = _many("relayout", plain, written, options, strict)
     for number, target in targets.items():
         out = outs[number]
         results[number] = out if isinstance(out, ShapedBuffer) else jobs[number][0].holding(results[number], target)
@@ -358,7 +362,7 @@ def _checked_outs(verb: str, out: Any, count: int) -> Sequence[Any]:
     return out
 
 
-def _opened(verb: str, number: int, job: Any, out: Any, options: ArithmeticOptions) -> Any:
+def _opened(verb: str, number: int, job: Any, out: Any, options: ArithmeticOptions, strict: bool) -> Any:
     """One job, checked as a single call checks it; errors begin with its number.
 
     For an array that is traced, or that requires a gradient, it is the result of a call of its own.
@@ -372,7 +376,7 @@ def _opened(verb: str, number: int, job: Any, out: Any, options: ArithmeticOptio
         misread = _misread(verb, job, options)
         if misread is not None:
             raise misread
-        call = _call(verb, job, options)
+        call = _call(verb, job, options, strict)
         array_call = ArrayCall(array, None if type(array) is np.ndarray else library_of(array))
         try:
             with array_call.running():
@@ -380,7 +384,7 @@ def _opened(verb: str, number: int, job: Any, out: Any, options: ArithmeticOptio
         except (TracedArray, RequiresGrad, FollowedParameter) as error:
             if array_call.library is None and not isinstance(error, FollowedParameter):
                 raise
-            return run(verb, array, call.source, call.target, out, options, call.sizes)
+            return run(verb, array, call.source, call.target, out, options, call.sizes, None, strict)
     except Exception as error:  # keep the type that a single call raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
@@ -388,9 +392,10 @@ def _opened(verb: str, number: int, job: Any, out: Any, options: ArithmeticOptio
 
 def _checked(number: int, call: Call, given: Any, array_call: ArrayCall, out: Any) -> _Opened:
     backend, array = array_call.opened(call.role)
-    key = call_key(call.verb, given, call.source, call.target, None, call.options, call.sizes)
+    key = call_key(call.verb, given, call.source, call.target, None, call.options, call.sizes, call.strict)
     known, target = known_request(call, key, array_call.label(array), array, out)
     request = known.request
     array = request.source_memory(backend, array)
     written = None if target is None else request.separate_target(backend, array, target)
+    request.check_lengths(array, written)
     return _Opened(number, request, backend, array, written, array_call)

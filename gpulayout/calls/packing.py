@@ -12,6 +12,7 @@ from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
     ArrayLike,
+    BufferOptions,
     HostArray,
     Kind,
     Out,
@@ -36,18 +37,21 @@ from gpulayout.running.running import run
 
 @overload
 def pack(
-    array: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
+    array: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]
 ) -> HostArray: ...
 @overload
-def pack(
-    array: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
-) -> Kind: ...
+def pack(array: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Kind: ...
 @overload
-def pack(array: ArrayLike, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
+def pack(array: ArrayLike, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Any: ...
 @overload
-def pack(array: ArrayLike, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
+def pack(array: ArrayLike, shape: TargetLike, *, out: Out, **options: Unpack[BufferOptions]) -> Out: ...
 def pack(
-    array: ArrayLike, shape: TargetLike | None = None, *, out: Any = None, **options: Unpack[ArithmeticOptions]
+    array: ArrayLike,
+    shape: TargetLike | None = None,
+    *,
+    out: Any = None,
+    strict: bool = True,
+    **options: Unpack[ArithmeticOptions],
 ) -> Any:
     """Copy a logical N-d array into a 1-D buffer in the layout of `shape`.
 
@@ -62,7 +66,9 @@ def pack(
         A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``, for the array's own dimensions and
         element type, or `dtype`.
     out : array, optional
-        1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements or more.
+        1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements.
+    strict : bool, optional
+        False takes an `out` that is longer, such as a pool, and leaves its rest as it is.
     **options
         ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 
@@ -76,8 +82,8 @@ def pack(
     TypeError
         For an array of another element type without `dtype`, and for objects that are not arrays.
     BufferError
-        For an array of other dimensions; for an `out` that is too small, not contiguous, read-only, on another device,
-        or that shares memory with `array`.
+        For an array of other dimensions; for an `out` that is too small or too long, not contiguous, read-only, on
+        another device, or that shares memory with `array`.
     LayoutError
         For a shape that no buffer can hold.
 
@@ -106,32 +112,35 @@ def pack(
     """
     if shape is None:
         raise TypeError(missing("pack(array, ...)", "shape", options))
-    return run("pack", array, None, shape, out, options)
+    return run("pack", array, None, shape, out, options, strict=strict)
 
 
 @overload
 def unpack(buffer: ShapedBuffer[Memory], shape: TargetLike | None = None, *, out: None = None) -> Memory: ...
 @overload
 def unpack(
-    buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
+    buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]
 ) -> HostArray: ...
 @overload
-def unpack(
-    buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]
-) -> Kind: ...
+def unpack(buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Kind: ...
 @overload
-def unpack(buffer: AnyArray, shape: TargetLike, *, out: None = None, **options: Unpack[ArithmeticOptions]) -> Any: ...
+def unpack(buffer: AnyArray, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Any: ...
 @overload
-def unpack(buffer: AnyArray, shape: TargetLike, *, out: Out, **options: Unpack[ArithmeticOptions]) -> Out: ...
+def unpack(buffer: AnyArray, shape: TargetLike, *, out: Out, **options: Unpack[BufferOptions]) -> Out: ...
 def unpack(
-    buffer: Any, shape: TargetLike | None = None, *, out: Any = None, **options: Unpack[ArithmeticOptions]
+    buffer: Any,
+    shape: TargetLike | None = None,
+    *,
+    out: Any = None,
+    strict: bool = True,
+    **options: Unpack[ArithmeticOptions],
 ) -> Any:
     """Copy the logical N-d array out of a 1-D buffer in the layout of `shape`.
 
     Parameters
     ----------
     buffer : array
-        1-D contiguous array of `shape.buffer_length` elements or more; or an N-d array that lies in memory as `shape`
+        1-D contiguous array of `shape.buffer_length` elements; or an N-d array that lies in memory as `shape`
         says, such as a Fortran-ordered one for ``{0,1}``.  An `Array` needs no shape.
     shape : Shape, Layout or str
         The buffer's shape, or its text; or, for an N-d array, only its layout, as `pack` takes it.  The library cannot
@@ -139,6 +148,8 @@ def unpack(
     out : array, optional
         Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap: a
         slice of a larger array, such as ``cache[:, 0]``.
+    strict : bool, optional
+        False takes a longer buffer too, such as a pool: its first `shape.buffer_length` elements.
     **options
         ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `ArithmeticOptions`.
 
@@ -153,8 +164,8 @@ def unpack(
     TypeError
         For a buffer of another element type, and for objects that are not arrays.
     BufferError
-        For a buffer that is too small or not contiguous; for an `out` that has other dimensions, is read-only, is on
-        another device, overlaps itself or shares memory with `buffer`.
+        For a buffer that is too small, too long or not contiguous; for an `out` that has other dimensions, is
+        read-only, is on another device, overlaps itself or shares memory with `buffer`.
     LayoutError
         For a shape that no buffer can hold, for more than 64 dimensions, and for a layout without a shape if the buffer
         is flat, which does not say the sizes.
@@ -180,7 +191,7 @@ def unpack(
         return unpack_array(buffer, shape, out, options)
     if shape is None:
         raise TypeError(f"{missing('unpack(buffer, ...)', 'shape', options)}; only a gl.Array knows its own")
-    return run("unpack", buffer, shape, None, out, options)
+    return run("unpack", buffer, shape, None, out, options, strict=strict)
 
 
 def shape_of(array: AnyArray) -> Shape:

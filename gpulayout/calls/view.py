@@ -13,7 +13,7 @@ from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import AnyArray, Kind, OwnKind, Scalar, TargetLike
 from gpulayout.arrays.libraries import library_of
 from gpulayout.arrays.library import TracedArray
-from gpulayout.arrays.memory_checks import flat_buffer
+from gpulayout.arrays.memory_checks import flat_buffer, too_long
 from gpulayout.arrays.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import check_has_elements
@@ -24,29 +24,34 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.placement import view_strides
+from gpulayout.requests.reading import check_strict
 from gpulayout.requests.shape_arguments import array_shape, given_shape, own_shape
 from gpulayout.traced.traced import between_graphs
 
 
 @overload
-def view(buffer: ShapedBuffer[Memory], shape: TargetLike = "", **sizes: int) -> Memory: ...
+def view(buffer: ShapedBuffer[Memory], shape: TargetLike = "", *, strict: bool = True, **sizes: int) -> Memory: ...
 @overload
-def view(buffer: NDArray[Scalar], shape: TargetLike, **sizes: int) -> NDArray[Scalar]: ...
+def view(buffer: NDArray[Scalar], shape: TargetLike, *, strict: bool = True, **sizes: int) -> NDArray[Scalar]: ...
 @overload
-def view(buffer: OwnKind[Kind], shape: TargetLike, **sizes: int) -> Kind: ...
+def view(buffer: OwnKind[Kind], shape: TargetLike, *, strict: bool = True, **sizes: int) -> Kind: ...
 @overload
-def view(buffer: AnyArray, shape: TargetLike, **sizes: int) -> Any: ...
-def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: ignore[misc]  # as in `transpose`
+def view(buffer: AnyArray, shape: TargetLike, *, strict: bool = True, **sizes: int) -> Any: ...
+def view(  # type: ignore[misc]  # as in `transpose`
+    buffer: Any, shape: TargetLike = "", /, *, strict: bool = True, **sizes: Any
+) -> Any:
     """See the same memory as another array: no copy, and writing to one writes to both.
 
     Parameters
     ----------
     buffer : array
-        1-D contiguous array of `shape.buffer_length` elements or more.  For a pattern, any N-d array.  An `Array` needs
+        1-D contiguous array of `shape.buffer_length` elements.  For a pattern, any N-d array.  An `Array` needs
         no shape.
     shape : Shape, Layout or str
         The buffer's shape, or its text; or, for an N-d array, only its layout, as `pack` takes it.  A pattern such as
         ``"b s (h d) -> b h s d"`` asks for the array after it, as `transpose` does.
+    strict : bool, optional
+        False takes a longer buffer too, such as a pool, and shows its first `shape.buffer_length` elements.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=8``; the pattern can say them too: ``"(h=8 d)"``.
 
@@ -86,7 +91,7 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
     """
     if is_compiling():
         reason = "gl.view is about memory: call gl.unpack or gl.transpose, whose copies the compiler fuses"
-        return between_graphs(reason, functools.partial(view, buffer, shape, **sizes))
+        return between_graphs(reason, functools.partial(view, buffer, shape, strict=strict, **sizes))
     shape = sizes.pop("shape") if "shape" in sizes and shape == "" else shape
     if isinstance(shape, (tuple, list)) and checks.are_sizes(shape) and sorted(shape) == [*range(len(shape))] != []:
         raise TypeError(
@@ -94,6 +99,10 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
             "are for gl.transpose"
         )
     is_pattern = isinstance(shape, str) and "->" in shape and is_only_layout(shape)
+    if strict is not True:
+        check_strict(strict)
+        if is_pattern:
+            raise TypeError(f"strict is about buffers that are longer than their shape: leave it out beside {shape!r}")
     if isinstance(buffer, ShapedBuffer):
         if is_pattern:
             return view(view(buffer), shape, **sizes)
@@ -114,6 +123,8 @@ def view(buffer: Any, shape: TargetLike = "", /, **sizes: Any) -> Any:  # type: 
     else:
         whole, strides = placed
         dimensions, memory = whole.dimensions, flat_buffer(backend, opened, whole, "buffer")
+        if strict and memory.size > whole.buffer_length:
+            raise BufferError(too_long(memory, whole, "buffer"))
     if library is not None:
         return library.view(buffer, backend, memory, dimensions, strides)
     seen = backend.strided(memory, dimensions, strides)

@@ -11,7 +11,7 @@ import numpy as np
 from dask._task_spec import Task, TaskRef
 
 from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
-from gpulayout.arrays.memory_checks import check_array, check_buffer_dtype, too_short
+from gpulayout.arrays.memory_checks import check_array, check_buffer_dtype, check_exact, too_short
 from gpulayout.arrays.shaped_buffer import ShapedBuffer
 from gpulayout.calls import packing
 from gpulayout.calls import relayout as relayouts
@@ -175,7 +175,7 @@ def unpack(
     Parameters
     ----------
     buffer : dask.array.Array
-        1-D array of `shape.buffer_length` elements or more, in any chunks; uint8 when elements are packed.  Or a
+        1-D array of `shape.buffer_length` elements, in any chunks; uint8 when elements are packed.  Or a
         `gpulayout.Array` in the memory of the host, which needs no shape and is cut into chunks here.
     shape : Shape or str
         The buffer's shape, or its text.
@@ -271,7 +271,7 @@ def relayout(
     Parameters
     ----------
     buffer : dask.array.Array
-        1-D array of `source.buffer_length` elements or more, in any chunks; uint8 when elements are packed.  Or a
+        1-D array of `source.buffer_length` elements, in any chunks; uint8 when elements are packed.  Or a
         `gpulayout.Array` in the memory of the host, as in ``relayout(array, target)``.
     source : Shape or str
         The buffer's shape, or its text.
@@ -366,7 +366,7 @@ def _chunks_of(array: ShapedBuffer[Any], chunk_size: ByteCount | None) -> da.Arr
 
 
 def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:
-    """The places of a shape in a buffer, which may be longer."""
+    """The buffer, if it is one of the shape."""
     check_dask(buffer, "buffer", function)
     check_storable(shape)
     check_buffer_dtype(buffer, shape, "buffer")
@@ -374,7 +374,8 @@ def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:
         raise BufferError(f"buffer has shape {buffer.shape}: a Dask array that is a buffer of {shape} is 1-D")
     if buffer.size < shape.buffer_length:
         raise BufferError(too_short(buffer, shape, "buffer"))
-    return buffer[: shape.buffer_length] if buffer.size > shape.buffer_length else buffer
+    check_exact(buffer, shape, "buffer", keyword=False)
+    return buffer
 
 
 def _without_elements(shape: Shape) -> Shape:

@@ -36,7 +36,7 @@ from gpulayout.plans.plan_value import PlanValue
 from gpulayout.plans.stream import Progress, stream
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.requests.index_keys import box_of
-from gpulayout.requests.reading import Call, read_plan
+from gpulayout.requests.reading import Call, check_strict, read_plan
 from gpulayout.running.array_calls import run_plan_on_array
 from gpulayout.running.in_place import InPlace
 from gpulayout.running.kept import KEY_TYPES, Kept
@@ -106,43 +106,51 @@ class Plan(PlanValue):
         return self.pieces[0].move
 
     @overload
-    def __call__(self, buffer: Pair, *, out: Any = None, max_bytes: ByteCount | None = None) -> Pair: ...
+    def __call__(
+        self, buffer: Pair, *, out: Any = None, max_bytes: ByteCount | None = None, strict: bool = True
+    ) -> Pair: ...
     @overload
-    def __call__(self, buffer: HostArray, *, out: None = None) -> HostArray: ...
+    def __call__(self, buffer: HostArray, *, out: None = None, strict: bool = True) -> HostArray: ...
     @overload
-    def __call__(self, buffer: OwnKind[Kind], *, out: None = None) -> Kind: ...
+    def __call__(self, buffer: OwnKind[Kind], *, out: None = None, strict: bool = True) -> Kind: ...
     @overload
-    def __call__(self, buffer: AnyArray, *, out: None = None) -> Any: ...
+    def __call__(self, buffer: AnyArray, *, out: None = None, strict: bool = True) -> Any: ...
     @overload
-    def __call__(self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None) -> Out: ...
-    def __call__(self, buffer: Any, *, out: Any = None, max_bytes: ByteCount | None = None) -> Any:
+    def __call__(
+        self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None, strict: bool = True
+    ) -> Out: ...
+    def __call__(self, buffer: Any, *, out: Any = None, max_bytes: ByteCount | None = None, strict: bool = True) -> Any:
         """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
         Parameters
         ----------
         buffer : array
-            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.  Or an N-d
-            array that lies in memory as `source` says.  An `Array` of `source` gives an `Array` of `target`.
+            1-D contiguous array of `source.buffer_length` elements; uint8 when elements are packed.  Or an N-d array
+            that lies in memory as `source` says.  An `Array` of `source` gives an `Array` of `target`.
         out : array, optional
-            The same for `target`.  Only its first `target.nbytes` bytes are written.  It may be the memory of `buffer`.
+            The same for `target`.  It may be the memory of `buffer`.
         max_bytes : int or str, optional
             The most bytes that a relayout in place allocates, such as ``"64M"``; see `in_place`.
+        strict : bool, optional
+            False takes longer buffers too, as `relayout` does.
 
         Raises
         ------
         TypeError, BufferError
             As `relayout` raises them.
         """
+        if strict is not True:
+            check_strict(strict)
         if isinstance(buffer, ShapedBuffer):
-            return run_plan_on_array(self, buffer, out, max_bytes)
+            return run_plan_on_array(self, buffer, out, max_bytes, strict)
         if is_compiling():
-            anew = functools.partial(self, buffer, out=out, max_bytes=max_bytes)
-            return traced(Call("plan", self, max_bytes=max_bytes), buffer, out, anew)
+            anew = functools.partial(self, buffer, out=out, max_bytes=max_bytes, strict=strict)
+            return traced(Call("plan", self, max_bytes=max_bytes, strict=strict), buffer, out, anew)
         try:
-            return run_request(self.request, buffer, out, max_bytes)
+            return run_request(self.request if strict else self.request.lenient, buffer, out, max_bytes)
         except FollowedParameter as error:  # of a plan that a traced function made
             followed = error
-        return with_followed(followed, Call("plan", self, max_bytes=max_bytes), buffer, out)
+        return with_followed(followed, Call("plan", self, max_bytes=max_bytes, strict=strict), buffer, out)
 
     def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
         """Plan the relayout within one buffer: a workspace takes the place of the second one.  Nothing is moved.
@@ -282,8 +290,9 @@ class Plan(PlanValue):
         return tuple(_plan(*pair, self.names, change) for pair, change in zip(pairs, changes))
 
     def stream(
-        self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None, progress: Progress | None = None
-    ) -> Out:
+        self, buffer: AnyArray, *, out: Out,
+        max_bytes: ByteCount | None = None, progress: Progress | None = None, strict: bool = True,
+    ) -> Out:  # fmt: skip
         """Run the plan between host memory and a GPU's, or between two arrays on the host through a GPU, in blocks.
 
         Parameters
@@ -297,6 +306,8 @@ class Plan(PlanValue):
         progress : callable, optional
             Called as ``progress(done, total)`` after every block, with bytes read and bytes written counted together.
             An exception that it raises ends the call.
+        strict : bool, optional
+            As a call of the plan takes it.
 
         Returns
         -------
@@ -331,7 +342,8 @@ class Plan(PlanValue):
         True
         """
         limit = None if max_bytes is None else byte_count("max_bytes", max_bytes)
-        return stream(self.request, self.of_block, buffer, out, limit, progress)
+        check_strict(strict)
+        return stream(self.request if strict else self.request.lenient, self.of_block, buffer, out, limit, progress)
 
     def draw(self) -> Picture:
         """Draw where the elements go, with facts about a GPU's launch.

@@ -117,6 +117,7 @@ def _sides(request: Request, buffer: Any, out: Any) -> tuple[_Side, _Side, Backe
             f"buffer has shape {tuple(buffer.shape)}, without the padding of {shape}: pass its whole buffer, of "
             f"{shape.buffer_length} elements"
         )
+    request.check_lengths(read, written)
     arrays.check_no_overlap(here, read, written, ("buffer", "out"), there)
     device, like = on_device[0] if on_device else (default_backend(), None)
     source, target = (_Side(backend, array.view(np.uint8), backend is host) for backend, array in sides)

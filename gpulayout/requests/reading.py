@@ -47,6 +47,7 @@ class Call(NamedTuple):
     sizes            of axes, by name
     options          the keywords of arithmetic
     max_bytes        of a relayout in place
+    strict           False for buffers that may be longer than their shapes
     """
 
     verb: str
@@ -55,6 +56,7 @@ class Call(NamedTuple):
     sizes: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
     max_bytes: Any = None
+    strict: bool = True
 
     @property
     def role(self) -> str:
@@ -89,6 +91,12 @@ def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyAr
     if label == FLOAT4_X2:  # CuPy holds it as bytes
         check_buffer_dtype(ArrayFacts.in_c_order(label, ()), sides[0].shape, call.role)
     return sides
+
+
+def check_strict(strict: Any) -> None:
+    """TypeError for what is no flag."""
+    if not isinstance(strict, (bool, np.bool_)):
+        raise TypeError(f"strict is {checks.value_text(strict)}: it must be True or False")
 
 
 def check_source(call: Call) -> None:

@@ -38,18 +38,20 @@ def relayout_array(
     out: Any,
     options: Mapping[str, Any],
     max_bytes: ByteCount | None = None,
+    strict: bool = True,
 ) -> Any:
     """`relayout` of an `Array`: another one, or `out` if that is one."""
     if is_compiling():
-        call, text, reason = relayout_call(array, source, target, out, options, max_bytes)
+        call, text, reason = relayout_call(array, source, target, out, options, max_bytes, strict)
         if reason:
-            anew = functools.partial(relayout_array, array, source, target, out, options, max_bytes)
+            anew = functools.partial(relayout_array, array, source, target, out, options, max_bytes, strict)
             return between_graphs(reason, anew)
         return moved_in_graph(array, call, text, out)
     own, shape = shapes_of_move(array.layout_shape, source, target, options)
     if may_be_packed(array, out, max_bytes):
-        return array.holding(run("pack", array.buffer, None, shape, None, options), shape)
-    moved = run("relayout", array.buffer, own, shape, buffer_to_write(out, shape), options, max_bytes=max_bytes)
+        return array.holding(run("pack", array.buffer, None, shape, None, options, strict=strict), shape)
+    written = buffer_to_write(out, shape)
+    moved = run("relayout", array.buffer, own, shape, written, options, max_bytes=max_bytes, strict=strict)
     return out if isinstance(out, ShapedBuffer) else array.holding(moved, shape)
 
 
@@ -66,14 +68,15 @@ def is_laid_out(array: ShapedBuffer[Any], target: TargetLike | None, options: Ma
     return not asked.parameters and asked.change(own, shape.element_type) is None
 
 
-def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | None) -> Any:
+def run_plan_on_array(plan: Any, array: Pair, out: Any, max_bytes: ByteCount | None, strict: bool) -> Any:
     """The call of a plan for an `Array`: another one, or `out` if that is one."""
     if is_compiling():
-        return plan_in_graph(plan, array, out, max_bytes, functools.partial(plan, array, out=out, max_bytes=max_bytes))
+        anew = functools.partial(plan, array, out=out, max_bytes=max_bytes, strict=strict)
+        return plan_in_graph(plan, array, out, max_bytes, strict, anew)
     check_planned(array.layout_shape, plan.source)
     if may_be_packed(array, out, max_bytes) and plan.change is None:
         return array.holding(run("pack", array.buffer, None, plan.target, None), plan.target)
-    moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes)
+    moved = plan(array.buffer, out=buffer_to_write(out, plan.target), max_bytes=max_bytes, strict=strict)
     return out if isinstance(out, ShapedBuffer) else array.holding(moved, plan.target)
 
 

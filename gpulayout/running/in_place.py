@@ -31,6 +31,7 @@ from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.move import Move
 from gpulayout.moves.placement import Placement
 from gpulayout.moves.steps import BlockCycles, Steps
+from gpulayout.requests.reading import check_strict
 from gpulayout.running.same_kind import on_memory
 
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
@@ -129,18 +130,20 @@ class InPlace:
         return sum(step.bytes_moved for step in self.steps)
 
     @overload
-    def __call__(self, buffer: Out, *, out: None = None) -> Out: ...
+    def __call__(self, buffer: Out, *, out: None = None, strict: bool = True) -> Out: ...
     @overload
-    def __call__(self, buffer: Any, *, out: Out) -> Out: ...
-    def __call__(self, buffer: Any, *, out: Any = None) -> Any:
+    def __call__(self, buffer: Any, *, out: Out, strict: bool = True) -> Out: ...
+    def __call__(self, buffer: Any, *, out: Any = None, strict: bool = True) -> Any:
         """Relayout a buffer in place; returns it.
 
         Parameters
         ----------
         buffer : array
-            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.
+            1-D contiguous array of `source.buffer_length` elements; uint8 when elements are packed.
         out : array, optional
             Another array of the same memory; it is returned.
+        strict : bool, optional
+            False takes a longer buffer too, whose rest stays as it is.
 
         Raises
         ------
@@ -148,10 +151,13 @@ class InPlace:
             As `relayout` raises them, and if `out` is other memory.
         """
         out = buffer if out is None else out
+        if strict is not True:
+            check_strict(strict)
+        request = self.request if strict else self.request.lenient
 
         def work(backend: Backend, array: AnyArray, out: Any, _: Any) -> Any:
             target = arrays.open_array(out, "out", writing=True)
-            return self.request.run_in_place(backend, array, out, target, self.limit)
+            return request.run_in_place(backend, array, out, target, self.limit)
 
         return on_memory(buffer, "buffer", out, work)
 

@@ -8,6 +8,7 @@ depend on the arrays themselves is computed once and kept here.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
-from gpulayout.arrays.memory_checks import flat_buffer
+from gpulayout.arrays.memory_checks import check_exact, flat_buffer
 from gpulayout.layout.checks import ByteCount, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -46,7 +47,10 @@ class Request:
     pieces        moves between parts of both, as `stages` has them if there are any
     prepared      the pieces as prepared by each backend
     latest        what runs calls of a plan again without checks, by the kinds of their arrays
+    strict        False for buffers that may be longer than their shapes
     """
+
+    strict = True
 
     def __init__(self, read: Placement, write: Placement, change: ElementChange | None):
         self.read, self.write, self.change = read, write, change
@@ -68,6 +72,7 @@ class Request:
     def _forget(self) -> None:
         self.prepared: dict[Backend, Prepared] = {}
         self.latest: dict[tuple[object, ...], Again | None] = {}
+        self._lenient: Request | None = None
         self._between: Request | None = None  # of a call in place: the elements, at their new places
         self._in_place: InPlace | None = None
 
@@ -76,6 +81,19 @@ class Request:
         other = copy.copy(self)
         other.change = change
         other._forget()
+        return other
+
+    @property
+    def lenient(self) -> Request:
+        """The same for buffers that may be longer than their shapes.
+
+        It shares no `prepared`, which remembers the arrays of calls that passed the checks.
+        """
+        other = self._lenient
+        if other is None:
+            other = copy.copy(self)
+            other._forget()
+            other.strict, self._lenient = False, other
         return other
 
     @property
@@ -114,6 +132,7 @@ class Request:
         """
         array = self.source_memory(backend, array)
         if target is None:
+            self.check_lengths(array, None)
             made = self.empty(array_call, backend, array)
             prepared = self.prepared_by(backend)
             prepared.execute(array, made, is_new=True)
@@ -122,6 +141,7 @@ class Request:
         if arrays.may_overlap(backend, array, written):
             self._into_itself(backend, array, out, written)
             return out, None
+        self.check_lengths(array, written)
         prepared = self.prepared_by(backend)
         if out is not written:
             arrays.will_be_written(out)
@@ -145,6 +165,13 @@ class Request:
         if backend is not other or type(array) is not np.ndarray:
             arrays.check_same_device(backend, array, other, written, (self.role, "out"))
         return written
+
+    def check_lengths(self, array: AnyArray, written: AnyArray | None) -> None:
+        """BufferError for a buffer that is longer than its shape, unless the call is not strict."""
+        if self.strict and self.read.is_buffer:
+            check_exact(array, self.read.shape, "buffer")
+        if self.strict and self.write.is_buffer and written is not None:
+            check_exact(written, self.write.shape, "out")
 
     def separate_target(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:
         """The target as the pieces write it, with every check; it may share no memory with the array."""
@@ -184,6 +211,7 @@ class Request:
             raise BufferError(
                 "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
             )
+        self._check_length_in_place(array)
         if planned is not None:
             planned.run(backend, written, out)
         else:
@@ -201,10 +229,17 @@ class Request:
             self._check_widths()
         if not arrays.is_same_memory(backend, array, written):
             arrays.check_no_overlap(backend, array, written, ("buffer", "out"), rule=SAME)  # raises
-        if self.change is None:
-            self.in_place(None).run(backend, written, out)
+        planned = None if self.change is not None else self.in_place(None)
+        self._check_length_in_place(array)
+        if planned is not None:
+            planned.run(backend, written, out)
         else:
             self._change_in_place(backend, array, out, written, None)
+
+    def _check_length_in_place(self, array: AnyArray) -> None:
+        """As `check_lengths`, for memory that holds first the one and then the other shape."""
+        if self.strict:
+            check_exact(array, max(self.read.shape, self.write.shape, key=operator.attrgetter("nbytes")), "buffer")
 
     def _check_widths(self) -> None:
         """BufferError if an element may not take the place of another."""
@@ -257,7 +292,8 @@ def request(read: Placement, write: Placement, change: ElementChange | None = No
 
 def request_of(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Request:
     """The request of a call on these arrays: see `read_arguments`."""
-    return request(*read_arguments(call, label, array, out))
+    made = request(*read_arguments(call, label, array, out))
+    return made if call.strict else made.lenient
 
 
 class _Staged:

@@ -21,7 +21,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.requests.arithmetic import Asked
-from gpulayout.requests.reading import WRITES_ARRAY, Call, check_source
+from gpulayout.requests.reading import WRITES_ARRAY, Call, check_source, check_strict
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.request import Opened, Request, request_of
 from gpulayout.running.same_kind import ArrayCall, again_of, on_memory
@@ -61,16 +61,25 @@ def run(
     options: Mapping[str, Any] = NOTHING,
     sizes: Mapping[str, Any] = NOTHING,
     max_bytes: Any = None,
+    strict: bool = True,
 ) -> Any:
     """The result of a call: see `Call` for its parts."""
+    if strict is not True:
+        check_strict(strict)
     if is_compiling():
-        anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes)
-        return traced(Call(verb, source, target, sizes, options, max_bytes), array, out, anew)
+        anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes, strict)
+        return traced(Call(verb, source, target, sizes, options, max_bytes, strict), array, out, anew)
     key: Key | None = None
-    if max_bytes is None and not (sizes or options) and type(target) in KEY_TYPES and type(source) in KEY_TYPES:
+    if (
+        max_bytes is None
+        and strict
+        and not (sizes or options)
+        and type(target) in KEY_TYPES
+        and type(source) in KEY_TYPES
+    ):
         key = verb, source, target, type(array), type(out), host_backend()  # as `call_key` makes it, a call sooner
     elif max_bytes is None:
-        key = call_key(verb, array, source, target, out, options, sizes)
+        key = call_key(verb, array, source, target, out, options, sizes, strict)
     again = latest.get(key)  # type: ignore[arg-type]  # None is no key of it
     if again is not None and (done := again(array, out)) is not None:
         return done
@@ -79,7 +88,7 @@ def run(
         if other is not None and other is not again and (done := other(array, out)) is not None:
             _set_latest(latest, key, other)
             return done
-    return _Run(Call(verb, source, target, sizes, options, max_bytes), key, latest).result(array, out)
+    return _Run(Call(verb, source, target, sizes, options, max_bytes, strict), key, latest).result(array, out)
 
 
 def call_key(
@@ -90,6 +99,7 @@ def call_key(
     out: Any,
     options: Mapping[str, Any],
     sizes: Mapping[str, Any] = NOTHING,
+    strict: bool = True,
 ) -> Key | None:
     """What a call says, and at KINDS the kinds of its arrays, as a key; None if values of it cannot be part of one."""
     if type(source) not in KEY_TYPES:
@@ -99,6 +109,8 @@ def call_key(
     if sizes and not {*map(type, sizes.values())} <= {int}:
         return None
     key = (verb, source, target, type(array), type(out), host_backend(), *sizes.items())
+    if not strict:
+        key = (*key, "not strict")
     return with_values(key, options) if options else key
 
 
@@ -146,11 +158,12 @@ def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -
     if again is not None and (done := again(array, out)) is not None:
         return done
     options = NOTHING if request.change is None else request.change.options
+    source, target, strict = request.read.shape, request.write.shape, request.strict
     if isinstance(array, np.ndarray) and not array.dtype.isnative:  # its bytes are swapped on the way
-        return run("relayout", array, request.read.shape, request.write.shape, out, options, NOTHING, max_bytes)
+        return run("relayout", array, source, target, out, options, NOTHING, max_bytes, strict)
     fresh = _Known(request)
     fresh.runs = int(key in request.latest)  # None there: a call of this kind ran once
-    call = Call("relayout", request.read.shape, request.write.shape, NOTHING, options, max_bytes)
+    call = Call("relayout", source, target, NOTHING, options, max_bytes, strict)
     return _Run(call, key, request.latest, fresh).result(array, out)
 
 
@@ -249,7 +262,7 @@ class _Run:
             shape = _whole_shape(self.call.target, values)
             self.call, dtype = self.call._replace(target=shape), shape.dtype
         backend, array = arrays.open_array_like(values, "array", dtype)
-        self.key = call_key("pack", array, None, self.call.target, out, self.call.options)
+        self.key = call_key("pack", array, None, self.call.target, out, self.call.options, strict=self.call.strict)
         return self(backend, array, out, ArrayCall(array, None, backend))
 
 

@@ -206,7 +206,7 @@ def differentiable(call: Call, tensor: Any, out: Any) -> Any:
     move = _kept_move(call, tensor)
     if not isinstance(move, TensorChange):
         return apply_move(tensor, move)
-    made = run(call.verb, tensor.detach(), call.source, call.target, None, call.options, call.sizes)
+    made = run(call.verb, tensor.detach(), call.source, call.target, None, call.options, call.sizes, None, call.strict)
     if not (made.is_floating_point() or made.is_complex()):
         return made
     return ChangeFunction.apply(tensor, [made], move)
@@ -214,7 +214,7 @@ def differentiable(call: Call, tensor: Any, out: Any) -> Any:
 
 def _kept_move(call: Call, tensor: Any) -> TensorMove | TensorChange:
     """The move of a call on this tensor; planning it costs more than a small move."""
-    key = call_key(call.verb, tensor, call.source, call.target, None, call.options, call.sizes)
+    key = call_key(call.verb, tensor, call.source, call.target, None, call.options, call.sizes, call.strict)
     if key is None:
         return _planned(call, tensor)
     key = *key, tensor.dtype, tensor.device, tensor.shape, tensor.stride()
@@ -232,7 +232,7 @@ def _planned(call: Call, tensor: Any) -> TensorMove | TensorChange:
     """The move of a call on the tensor's memory, with every error."""
     backend, array = arrays.open_array(tensor.detach(), call.role)
     request = request_of(call, arrays.label(tensor, array), array, None)
-    request.source_memory(backend, array)
+    request.check_lengths(request.source_memory(backend, array), None)
     if not (request.read.is_buffer or request.write.is_buffer):
         move = _planned_transpose(tensor, request)
         return move if request.change is None else TensorChange(None, request.change, move)

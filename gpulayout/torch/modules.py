@@ -20,6 +20,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.plans.plan import Plan, plan
 from gpulayout.requests.arithmetic import OPTIONS, Asked
+from gpulayout.requests.reading import check_strict
 from gpulayout.requests.shape_arguments import array_shape, check_layout_text
 
 
@@ -61,6 +62,8 @@ class Relayout(MoveModule):
         The shape of the buffers that it gets.
     target : Shape, Layout or str
         The shape of the results, or only their layout, as `gpulayout.relayout` takes it.
+    strict : bool, optional
+        False takes longer buffers too, such as pools: their first elements.
     **options
         ``dtype=``, ``scale=``, ``shift=`` and more change the elements on the way: see `gpulayout.ArithmeticOptions`.
 
@@ -90,11 +93,19 @@ class Relayout(MoveModule):
 
     plan: Plan
 
-    def __init__(self, source: Shape | str, target: Shape | Layout | str, **options: Options[ArithmeticOptions]):
+    def __init__(
+        self,
+        source: Shape | str,
+        target: Shape | Layout | str,
+        *,
+        strict: bool = True,
+        **options: Options[ArithmeticOptions],
+    ):
         super().__init__()
+        check_strict(strict)
         self.keep(options)
         with torch.no_grad():
-            self.plan = plan(source, target, **options)
+            self.plan, self.strict = plan(source, target, **options), strict
 
     def forward(self, buffer: Any) -> Any:
         """The buffer in the target layout.
@@ -102,16 +113,16 @@ class Relayout(MoveModule):
         Parameters
         ----------
         buffer : torch.Tensor
-            1-D and contiguous, of `source.buffer_length` elements or more.
+            1-D and contiguous, of `source.buffer_length` elements.
         """
         if self.learned:  # a plan would keep the numbers of now
-            return relayout(buffer, self.plan.source, self.plan.target, **self.keywords())
-        return self.plan(buffer)
+            return relayout(buffer, self.plan.source, self.plan.target, strict=self.strict, **self.keywords())
+        return self.plan(buffer, strict=self.strict)
 
     def extra_repr(self) -> str:
         """What `repr` says in parentheses."""
         form = "" if self.plan.change is None else f", {self.plan.change.arithmetic.form}"
-        return f"{self.plan.source} -> {self.plan.target}{form}"
+        return f"{self.plan.source} -> {self.plan.target}{form}{'' if self.strict else ', strict=False'}"
 
 
 class Pack(MoveModule):
@@ -174,6 +185,8 @@ class Unpack(MoveModule):
     ----------
     shape : Shape or str
         The shape of the buffer.
+    strict : bool, optional
+        False takes longer buffers too, such as pools: their first elements.
     **options
         As of `Relayout`.
 
@@ -194,10 +207,11 @@ class Unpack(MoveModule):
             [1., 3., 5.]])
     """
 
-    def __init__(self, shape: Shape | str, **options: Options[ArithmeticOptions]):
+    def __init__(self, shape: Shape | str, *, strict: bool = True, **options: Options[ArithmeticOptions]):
         super().__init__()
         Asked(options)  # finds mistakes
-        self.shape = array_shape(shape)
+        check_strict(strict)
+        self.shape, self.strict = array_shape(shape), strict
         self.keep(options)
 
     def forward(self, buffer: Any) -> Any:
@@ -206,13 +220,14 @@ class Unpack(MoveModule):
         Parameters
         ----------
         buffer : torch.Tensor
-            1-D and contiguous, of `shape.buffer_length` elements or more.
+            1-D and contiguous, of `shape.buffer_length` elements.
         """
-        return unpack(buffer, self.shape, **self.keywords())
+        return unpack(buffer, self.shape, strict=self.strict, **self.keywords())
 
     def extra_repr(self) -> str:
         """What `repr` says in parentheses."""
-        return _listed(str(self.shape), self.keywords())
+        options = self.keywords()
+        return _listed(str(self.shape), options if self.strict else {**options, "strict": False})
 
 
 class Transpose(MoveModule):

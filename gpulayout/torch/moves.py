@@ -68,13 +68,18 @@ class TensorRelayout:
             return "unpack", self.source, None
         return "relayout", self.source, self.target
 
+    @cached_property
+    def _is_exact(self) -> bool:
+        """False for a buffer longer than its shape: a call that was not strict took it."""
+        return math.prod(self.sizes) <= self.source.buffer_length
+
     def run(self, tensor: Any) -> Any:
         """The result for a tensor in memory; autograd does not know of it."""
         verb, source, target = self._call
         tensor = tensor.detach()
         if verb != "pack":
             tensor = tensor.contiguous() if len(self.sizes) == 1 else tensor.contiguous().view(-1)
-        result = run(verb, tensor, source, target, None)
+        result = run(verb, tensor, source, target, None, strict=self._is_exact)
         return result if result.shape == self.result else self._with_sizes(result)
 
     def _with_sizes(self, result: Any) -> Any:
@@ -93,7 +98,7 @@ class TensorRelayout:
         """The result, by torch's own operations."""
         if tensor.shape != self.source.dimensions:
             tensor = tensor.reshape(-1)
-        result = traced(Call("relayout", self.source, self.target), tensor, None)
+        result = traced(Call("relayout", self.source, self.target, strict=False), tensor, None)
         length = math.prod(self.result)
         if result.numel() < length:
             result = torch.nn.functional.pad(result.reshape(-1), (0, length - result.numel()))

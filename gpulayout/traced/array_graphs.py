@@ -36,6 +36,7 @@ def relayout_call(
     out: Any,
     options: Mapping[str, Any],
     max_bytes: Any = None,
+    strict: bool = True,
 ) -> tuple[Any, str, str]:
     """The call that moves an array's buffer, the text of the result's shape, and why it is in no graph, or nothing."""
     kept = array.shape_or_text
@@ -43,20 +44,20 @@ def relayout_call(
     text, reason = attempt("_target_text", plain(kept), plain(source), plain(target), options.get("dtype"), given)
     if reason:
         return None, "", reason
-    call = Call("pack", None, text, {}, options, max_bytes)
+    call = Call("pack", None, text, {}, options, max_bytes, strict)
     if is_flat(array.buffer):
-        call = Call("relayout", kept, text, {}, options, max_bytes)
+        call = Call("relayout", kept, text, {}, options, max_bytes, strict)
     return call, text, _move_refusal(array, call, text, out)
 
 
-def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, anew: Callable[[], Any]) -> Any:
+def plan_in_graph(plan: Any, array: Pair, out: Any, max_bytes: Any, strict: bool, anew: Callable[[], Any]) -> Any:
     """The call of a plan for an array."""
     text, reason = attempt("_plan_text", plain(plan.source), plain(plan.target), plain(array.shape_or_text))
     if reason:
         return between_graphs(reason, anew)
-    call = Call("plan", plan, max_bytes=max_bytes)
+    call = Call("plan", plan, max_bytes=max_bytes, strict=strict)
     if not is_flat(array.buffer):
-        call = Call("pack", None, text, {}, options_of_plan(plan), max_bytes)
+        call = Call("pack", None, text, {}, options_of_plan(plan), max_bytes, strict)
     reason = _move_refusal(array, call, text, out)
     return between_graphs(reason, anew) if reason else moved_in_graph(array, call, text, out)
 

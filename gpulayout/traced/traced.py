@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from gpulayout.arrays.library import dtype_of
-from gpulayout.arrays.memory_checks import ArrayFacts, check_buffer_dtype, check_dtype, too_short
+from gpulayout.arrays.memory_checks import (
+    ArrayFacts,
+    check_buffer_dtype,
+    check_dtype,
+    check_exact,
+    too_short,
+)
 from gpulayout.arrays.torch_tensors import TORCH
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
@@ -72,7 +78,7 @@ def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = No
         raise BufferError("out cannot be written to inside a traced function: use the result of the call")
     is_buffer = call.verb not in WRITES_ARRAY
     is_longer = is_buffer and out.ndim == result.ndim == 1 and bool(out.shape[0] > result.shape[0])
-    error = _wrong_out(out, result, is_longer)
+    error = _wrong_out(out, result, is_longer, call.strict)
     if error is not None:
         if anew is not None and is_compiling():
             return between_graphs(str(error), anew)
@@ -81,11 +87,17 @@ def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = No
     return out
 
 
-def _wrong_out(out: Any, result: Any, is_longer: bool) -> Exception | None:
+def _wrong_out(out: Any, result: Any, is_longer: bool, strict: bool) -> Exception | None:
     """The error of an `out` that cannot take the result, or None."""
     if out.dtype != result.dtype:
         return TypeError(
             f"out has dtype {out.dtype}, but the result has {result.dtype}: dtype= converts the elements on the way"
+        )
+    if is_longer and strict:
+        length = int(result.shape[0])
+        return BufferError(
+            f"out has {int(out.shape[0])} elements, but the result has {length}: pass out[:{length}], or strict=False "
+            f"to write the first {length}"
         )
     if is_longer or out.shape == result.shape:
         return None
@@ -165,7 +177,7 @@ def _arguments(call: Call, array: Any, options: Mapping[str, Any]) -> tuple[Any,
     if kind == "plan":  # a relayout
         kind, source, target = "relayout", source.source, source.target
     sizes = tuple([operator.index(size) for size in array.shape])
-    return kind, plain(source), plain(target), array.dtype, sizes, constants_of(options)
+    return kind, plain(source), plain(target), array.dtype, sizes, constants_of(options), call.strict
 
 
 def check_fixed(array: Any) -> None:
@@ -199,6 +211,8 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
     check_buffer_dtype(facts, shape, "buffer")
     if facts.size < shape.buffer_length:
         raise BufferError(too_short(facts, shape, "buffer"))
+    if call.strict:
+        check_exact(facts, shape, "buffer")
     return (read, write, change), False
 
 
@@ -212,10 +226,17 @@ def _way(*arguments: Any) -> Way:
 
 
 def _planned_way(
-    kind: str, source: Any, target: Any, dtype: Any, sizes: tuple[int, ...], options: Constants, in_torch: bool
+    kind: str,
+    source: Any,
+    target: Any,
+    dtype: Any,
+    sizes: tuple[int, ...],
+    options: Constants,
+    strict: bool,
+    in_torch: bool,
 ) -> Way:
     """What a call on an array of this type and these sizes does, with the errors of a call on memory."""
-    call = Call(kind, from_plain(source), from_plain(target), {}, read_constants(options))
+    call = Call(kind, from_plain(source), from_plain(target), {}, read_constants(options), None, strict)
     (read, write, change), is_logical = read_traced(call, dtype, sizes)
     assert read.is_buffer or write.is_buffer, f"{kind} goes from array to array: it has steps of its own"
     if change is None:

@@ -196,7 +196,8 @@ def test_a_buffer_that_does_not_fit_is_an_error():
         ([1.0], "f64[1]", TypeError, "array"),
         (None, "f32[1]", TypeError, "array"),
         (gl.Array(flat, "f32[6]"), "f32[6]", TypeError, "logical"),
-        (flat.view(np.uint8), "u4[2,3]{1,0:T(2,2)E(4)}", None, ""),
+        (flat, "f32[5]", BufferError, "has 6 elements, but .* has 5: pass buffer.:5.$"),
+        (flat.view(np.uint8)[:4], "u4[2,3]{1,0:T(2,2)E(4)}", None, ""),
     ):
         if error is None:
             gl.Array(buffer, shape)

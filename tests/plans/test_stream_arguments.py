@@ -34,7 +34,12 @@ def test_arrays_of_many_dimensions_that_lie_as_the_shapes_say():
 
 def test_longer_buffers_keep_their_ends():
     out = np.full(2900, -1, np.float32)
-    PLAN.stream(np.concatenate([values(), values()]), out=out, max_bytes=4096)
+    buffer = np.concatenate([values(), values()])
+    for given, message in ((buffer, "^buffer has 5600 elements"), (values(), "^out has 2900 elements")):
+        with pytest.raises(BufferError, match=message):
+            PLAN.stream(given, out=out, max_bytes=4096)
+    assert (out == -1).all()
+    PLAN.stream(buffer, out=out, max_bytes=4096, strict=False)
     assert (out[:2800] == PLAN(values())).all() and (out[2800:] == -1).all()
 
 

@@ -259,9 +259,14 @@ def test_element_types_without_a_numpy_dtype_may_be_carried_as_integers(executor
     assert executor.host(found).tolist() == [0, 3, 1, 4, 2, 5, 0xFF80, 0xFF80]
 
 
-def test_larger_buffers_are_accepted_and_only_their_first_places_written(executor):
+def test_of_larger_buffers_only_the_first_places_are_written_if_the_call_says_so(executor):
     buffer, out = executor.array(floats(9)), executor.array(np.full(20, 7, np.float32))
-    gl.relayout(buffer, SOURCE, TARGET, out=out)
+    with pytest.raises(BufferError, match="^buffer has 9 elements"):
+        gl.relayout(buffer, SOURCE, TARGET, out=out)
+    with pytest.raises(BufferError, match="^out has 20 elements"):
+        gl.relayout(buffer[:6], SOURCE, TARGET, out=out)
+    assert executor.host(out).tolist() == [7] * 20
+    gl.relayout(buffer, SOURCE, TARGET, out=out, strict=False)
     assert executor.host(out).tolist() == [0, 3, 0, 1, 4, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 7, 7, 7, 7, 7]
 
 

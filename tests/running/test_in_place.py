@@ -131,8 +131,19 @@ def test_arrays_of_cupy(cp):
 
 
 def test_a_longer_buffer_keeps_its_end():
-    buffer = np.arange(10.0)
-    assert gl.relayout(buffer, "f64[2,3]", "{0,1}", out=buffer).tolist() == [0, 3, 1, 4, 2, 5, 6, 7, 8, 9]
+    plan, expected = gl.plan("f64[2,3]", "{0,1}"), [0, 3, 1, 4, 2, 5, 6, 7, 8, 9]
+    calls = [
+        lambda buffer, **strict: gl.relayout(buffer, "f64[2,3]", "{0,1}", out=buffer, **strict),
+        lambda buffer, **strict: plan(buffer, out=buffer, max_bytes=8, **strict),
+        lambda buffer, **strict: plan.in_place()(buffer, **strict),
+    ]
+    for call in calls:
+        buffer = np.arange(10.0)
+        for _ in range(2):
+            with pytest.raises(BufferError, match="^buffer has 10 elements, but f64.* has 6: pass buffer"):
+                call(buffer)
+            assert buffer.tolist() == list(range(10))
+        assert call(buffer, strict=False).tolist() == expected
 
 
 def test_an_array_of_n_dimensions_is_given_as_a_line():
@@ -303,12 +314,12 @@ def test_the_backend_says_how_much_moves_at_a_time(executor, monkeypatch):
 
 def test_nothing_to_do():
     for shape in ("f32[2,3]", "f32[]", "f32[0,3]", "f32[1,6]"):
-        buffer = np.arange(6, dtype=np.float32)
+        buffer = np.arange(gl.parse_shape(shape).buffer_length, dtype=np.float32)
         plan = gl.plan(shape, gl.Layout.ascending(len(gl.parse_shape(shape).dimensions)))
         if shape == "f32[2,3]":
             plan = gl.plan(shape, "{1,0}")
         assert plan.in_place(4).steps == ()
-        assert plan(buffer, out=buffer) is buffer and buffer.tolist() == list(range(6))
+        assert plan(buffer, out=buffer) is buffer and buffer.tolist() == list(range(len(buffer)))
         assert plan(buffer, out=buffer, max_bytes=4) is buffer
 
 

@@ -436,7 +436,9 @@ def test_targets_say_nothing_of_new_results(torch):
     for made, empty in ((values(3), emptied), (torch.from_numpy(values(3)), torch.empty)):
         forget_transfers()
         for _ in range(3):
-            plan(made.reshape(-1), out=empty(37))
+            plan(made.reshape(-1), out=empty(37), strict=False)
+            with pytest.raises(BufferError, match="^out has 37 elements"):
+                plan(made.reshape(-1), out=empty(37))
             assert plan(made.reshape(-1)).shape == (30,)
             gl.transpose(made, out=empty((6, 5)).T)
             result = np.asarray(gl.transpose(made))

@@ -1,6 +1,7 @@
 """Arrays of PyTorch and JAX come back as their own kind, with the values that NumPy gets, from the real libraries."""
 
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -132,12 +133,14 @@ def test_index_conversions_too(library, call):
 def test_torch_views_its_own_memory():
     torch = Torch()
     buffer = torch.array(np.arange(20, dtype=np.float32))[3:]
-    view = gl.view(buffer, COLUMNS)
-    assert same(torch, view, gl.view(np.arange(3, 20, dtype=np.float32), COLUMNS))
+    view = gl.view(buffer, COLUMNS, strict=False)
+    assert same(torch, view, gl.view(np.arange(3, 18, dtype=np.float32), COLUMNS))
+    with pytest.raises(BufferError, match="^buffer has 17 elements"):
+        gl.view(buffer, COLUMNS)
     assert view.data_ptr() == buffer.data_ptr() and view.stride() == (1, 3)
     view[1, 2] = -1
     assert buffer[7] == -1
-    assert gl.view(buffer.bfloat16(), "bf16[2,3]").dtype is torch.module.bfloat16
+    assert gl.view(buffer.bfloat16()[:6], "bf16[2,3]").dtype is torch.module.bfloat16
 
 
 def test_jax_views_memory_without_gaps_in_any_order():
@@ -147,7 +150,7 @@ def test_jax_views_memory_without_gaps_in_any_order():
             for order in itertools.permutations(range(len(sizes))):
                 dtype = np.dtype(getattr(ml_dtypes, name, name))
                 with jax.module.enable_x64(True):
-                    buffer = jax.array((np.arange(30) % 2).astype(dtype))
+                    buffer = jax.array((np.arange(math.prod(sizes)) % 2).astype(dtype))
                 shape = gl.Shape(dtype, sizes, gl.Layout(order))
                 view = gl.view(buffer, shape)
                 assert same(jax, view, gl.view(jax.host(buffer), shape)), shape

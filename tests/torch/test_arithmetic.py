@@ -13,16 +13,16 @@ PADDED = "f64[4,6]{0,1:PD(5,6)PV(one)}"
 CALLS = {
     "pack": lambda line: gl.pack(line[:24].view(4, 6), PADDED, scale=[1, 2, 3, 4, 5, 6.5], shift=1),
     "pack, strides": lambda line: gl.pack(line[:24].view(6, 4).t(), "{1,0:T(3,4)}", shift=[[1], [2], [3], [4]]),
-    "unpack": lambda line: gl.unpack(line, PADDED, scale=3),
-    "unpack, blocks": lambda line: gl.unpack(line, PADDED, scale=[[2, 3], [4, 5]]),
-    "unpack, cut blocks": lambda line: gl.unpack(line, PADDED, scale=[[2, 3], [4, 5]], block=(3, 4)),
+    "unpack": lambda line: gl.unpack(line, PADDED, scale=3, strict=False),
+    "unpack, blocks": lambda line: gl.unpack(line, PADDED, scale=[[2, 3], [4, 5]], strict=False),
+    "unpack, cut blocks": lambda line: gl.unpack(line, PADDED, scale=[[2, 3], [4, 5]], block=(3, 4), strict=False),
     "pack, divided": lambda line: gl.pack(
         line[:24].view(4, 6), PADDED, scale=[[2], [3]], shift=1, block=3, divide=True
     ),
-    "relayout": lambda line: gl.relayout(line, PADDED, "{1,0:T(3,4)}", mean=1, std=[[2], [4], [5], [8]]),
+    "relayout": lambda line: gl.relayout(line, PADDED, "{1,0:T(3,4)}", mean=1, std=[[2], [4], [5], [8]], strict=False),
     "relayout, N-d": lambda line: gl.relayout(line[:24].view(6, 4).t(), "F", "C", scale=[[2], [3], [4], [5]]),
-    "plan": lambda line: gl.plan(PADDED, "C", scale=0.5)(line),
-    "relayout_many": lambda line: gl.relayout_many([(line, PADDED, "C")], std=4)[0],
+    "plan": lambda line: gl.plan(PADDED, "C", scale=0.5)(line, strict=False),
+    "relayout_many": lambda line: gl.relayout_many([(line, PADDED, "C")], std=4, strict=False)[0],
     "transpose": lambda line: gl.transpose(line[:24].view(4, 6), scale=[[1], [2], [3], [4]], shift=2),
     "transpose, pattern": lambda line: gl.transpose(
         line[:24].view(4, 6), "a (b c) -> c (a b)", b=2, scale=[2, 3], block=3

@@ -281,12 +281,12 @@ def test_torch_compiles_functions_of_one_whole(name):
 # What torch.compile cannot trace runs between graphs; with fullgraph=True the error has this text.
 BETWEEN = {
     "packed elements": (
-        lambda a: gl.Array(a.logical().reshape(-1).byte(), "u4[20]{0:E(4)}").to("{0}").buffer,
+        lambda a: gl.Array(a.logical().reshape(-1).byte(), "u4[40]{0:E(4)}").to("{0}").buffer,
         "2 elements share a byte",
     ),
     "a packed job": (
         lambda a: (
-            gl.relayout_many([(a, "C"), (gl.Array(a.logical().reshape(-1).byte(), "u4[20]{0:E(4)}"), "{0}")])[1].buffer
+            gl.relayout_many([(a, "C"), (gl.Array(a.logical().reshape(-1).byte(), "u4[40]{0:E(4)}"), "{0}")])[1].buffer
         ),
         "job 1: element_size_in_bits 4",
     ),

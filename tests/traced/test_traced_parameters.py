@@ -1,11 +1,13 @@
 """Parameters of arithmetic that PyTorch and JAX trace: the values of calls on memory, also of other numbers."""
 
 import functools
+import shutil
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support.effort import ALL
 from tests.support.graph_breaks import said
 from tests.traced.test_traced_arithmetic import assert_same, host, tensor
 
@@ -17,6 +19,7 @@ RNG = np.random.default_rng(5)
 FLOATS = RNG.standard_normal((8, 6)).astype(np.float32)
 FLOATS[0, :4] = -0.0, 3e38, np.inf, np.nan
 BYTES = RNG.integers(-128, 128, (8, 6)).astype(np.int8)
+BACKEND = "inductor" if ALL and shutil.which("g++") else "aot_eager"
 TILES = "f32[8,6]{0,1:T(4,4)}"
 PACKED = gl.pack(FLOATS, TILES)
 
@@ -92,7 +95,7 @@ def rounds(name, made=np.asarray):
 def test_a_tensor_is_an_input_of_the_graph(torch, name):
     """Its numbers may be others in the next call: nothing compiles again."""
     call, array, cases = rounds(name, tensor)
-    count = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    count = torch._dynamo.testing.CompileCounterWithBackend(BACKEND)
     compiled, given = torch.compile(call, fullgraph=True, backend=count), tensor(array)
     for parameters, expected in cases:
         assert_same(compiled(given, *parameters), expected)
@@ -364,7 +367,7 @@ def test_steps_with_constants_made_in_the_graph_keep_their_rounding(jax, torch):
     for call, value in ((lambda x, s: gl.pack(x, "C", shift=s), 0), (lambda x, s: gl.pack(x, "C", std=s), 0.3)):
         expected = call(x, np.float32(value))
         assert_same(jax.jit(lambda x: call(x, jax.numpy.full((), value)))(x), expected)  # noqa: B023
-        compiled = torch.compile(lambda x: call(x, torch.full((), value)), fullgraph=True, backend="aot_eager")  # noqa: B023
+        compiled = torch.compile(lambda x: call(x, torch.full((), value)), fullgraph=True, backend=BACKEND)  # noqa: B023
         assert_same(compiled(tensor(x)), expected)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +29,15 @@ from gpulayout.moves.placement import contiguous_strides, view_strides
 
 
 class ArrayFacts(NamedTuple):
-    """What an array says of itself, also one without memory; strides in bytes."""
+    """What an array says of itself, also one without memory; strides in bytes.
+
+    is_tensor   it is one of PyTorch
+    """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    is_tensor: bool = False
 
     @property
     def ndim(self) -> int:
@@ -186,6 +191,7 @@ def check_dtype(array: AnyArray, shape: Shape, role: str) -> None:
         also += f": numpy.save keeps no name of this type, so pass {role}.view(ml_dtypes.{shape.dtype.name})"
     if role == "array":
         also += f"; dtype='{shape.element_type}' converts the elements on the way"
+    also += _view_advice(array, shape, role)
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 
 
@@ -220,8 +226,36 @@ def check_buffer_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     elif array.dtype != shape.buffer_dtype:
         raise TypeError(
             f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
-            "its buffer is uint8"
+            f"its buffer is uint8{_view_advice(array, shape, role)}"
         )
+
+
+def _view_advice(array: Any, shape: Shape, role: str) -> str:
+    """How the bytes of a buffer are taken for those that a shape needs; nothing if they are not exactly these."""
+    own, wanted = array.dtype, shape.buffer_dtype
+    is_plain = own.isnative and not own.hasobject and own.names is None
+    if role != "buffer" or not is_plain or not hasattr(array, "flags"):  # Dask's have none
+        return ""
+    if own.itemsize == wanted.itemsize:
+        fits = tuple(array.shape) == shape.dimensions or (array.ndim == 1 and array.size == shape.buffer_length)
+    else:
+        fits = array.ndim == 1 and array.flags.c_contiguous and array.size * own.itemsize == shape.nbytes
+    if not fits:
+        return ""
+    name: str = wanted.name
+    if _is_tensor(array):
+        known = hasattr(sys.modules.get("torch"), name) and not shape.element_type.is_sub_byte
+        name = f"torch.{name if known else shape.element_type.carrier.name}"
+    else:
+        name = f"ml_dtypes.{name}" if wanted.type.__module__ != "numpy" else f"'{name}'"
+    return f"; buffer.view({name}) takes its bytes as these"
+
+
+def _is_tensor(array: Any) -> bool:
+    """True for what a tensor of PyTorch was opened as."""
+    if isinstance(array, ArrayFacts):
+        return array.is_tensor
+    return type(getattr(getattr(array, "base", None), "owner", None)).__module__.startswith("torch")
 
 
 def _check_pairs(shape: Shape, role: str) -> None:
@@ -283,7 +317,7 @@ def _described(buffer: Any) -> Any:
         return arrays.open_array(buffer, "buffer")[1]
     dtype, sizes = library.dtype(buffer), tuple(buffer.shape)
     if is_torch(buffer):
-        return ArrayFacts(dtype, sizes, tuple([step * dtype.itemsize for step in buffer.stride()]))
+        return ArrayFacts(dtype, sizes, tuple([step * dtype.itemsize for step in buffer.stride()]), True)
     if len(sizes) != 1:
         try:
             return arrays.open_array(buffer, "buffer")[1]  # JAX says no strides

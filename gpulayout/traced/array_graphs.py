@@ -181,7 +181,7 @@ def _text_of_shape(dtype: Any, sizes: Sizes, steps: Sizes, shape: Any) -> str:
     if is_only_layout(shape) and len(sizes) == 1:
         raise LayoutError(f"shape {shape} is only a layout, and a flat buffer does not say the sizes")
     target = as_target(shape, Shape(own, sizes), "shape")
-    check_pair(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps])), target)
+    check_pair(ArrayFacts(own.dtype, sizes, tuple([step * own.itemsize for step in steps]), True), target)
     return str(target)
 
 

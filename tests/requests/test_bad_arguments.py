@@ -53,7 +53,7 @@ def buffer_cases():
         "no carrier for a native type": (
             lambda a, o: gl.relayout(a(floats(6, np.uint32)), SOURCE, TARGET, out=o),
             TypeError,
-            "buffer has dtype uint32, but f32[2,3]{1,0} needs float32",
+            "buffer has dtype uint32, but f32[2,3]{1,0} needs float32; buffer.view('float32') takes its bytes as these",
         ),
         "two dimensions": (
             lambda a, o: gl.relayout(a(floats(6).reshape(3, 2)), SOURCE, TARGET, out=o),

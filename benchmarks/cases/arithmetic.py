@@ -10,6 +10,8 @@ from gpulayout import Shape
 
 RELAYOUT, CHAIN, IN_PLACE, OPENCV = "relayout and NumPy", "torch chain", "torch in place", "OpenCV blobFromImages"
 QUANTIZED, CAST_ALONE = "torch quantize_per_channel", "NumPy cast alone"
+CAST_FIRST, TURN_FIRST = "torch cast, then turn", "torch turn, then cast"
+CAST_BEFORE = "torch cast, then relayout"  # the relayout is ours
 LARGE = 50e6  # bytes of an output from which torch's chain must take twice our time
 
 
@@ -73,6 +75,10 @@ class Conversion(NamedTuple):
     def goals(self) -> tuple[Goal, ...]:
         """What must be reached; our own two passes must never be faster."""
         found = [Goal(RELAYOUT, "warm", 1.0), Goal(RELAYOUT, "fresh", 1.0)]
+        if self.form == "cast" and self.is_turned:
+            found += [Goal(peer, "warm", 1.0) for peer in (CAST_FIRST, TURN_FIRST, CAST_BEFORE)]
+        elif self.form == "cast":
+            found += [Goal(IN_PLACE, "warm", 0.8)]
         if self.form == "scale and shift" and self.target_type == "f32":
             found += [Goal(IN_PLACE, "warm", 1.0), Goal(OPENCV, "fresh", 3.0)]
             found += [Goal(CHAIN, "fresh", 2.0)] if self.bytes_written >= LARGE else []
@@ -89,10 +95,13 @@ SIDE = 4096
 IMAGES = {"224x224": (224, 224), "640x640": (640, 640), "1080p": (1080, 1920)}
 MATRICES = (("f32", "bf16", True), ("f32", "f16", True))
 MATRICES += tuple((source, "f32", turned) for source in ("bf16", "f16") for turned in (False, True))
+CASTS = (("f32", "bf16"), ("f32", "f16"), ("f32", "f8e4m3fn"), ("f32", "f8e5m2"), ("f32", "f64"))
+CASTS += (("f64", "bf16"), ("f64", "f16"), ("f64", "f32"))
+ACTIVATIONS = (32, 64, 56, 56)  # N C H W
 
 
 def conversions() -> Iterator[Conversion]:
-    """Images, then matrices to other floats, then matrices to integers with a scale for each row."""
+    """Images, then matrices and activations to other floats, then matrices to integers with a scale for each row."""
     for target in ("f32", "f16", "bf16"):
         for batch in (1, 32):
             for name, sizes in IMAGES.items():
@@ -103,6 +112,14 @@ def conversions() -> Iterator[Conversion]:
     for source, target, turned in MATRICES:
         name = f"{source} to {target}{', turned' if turned else ''}, {SIDE}x{SIDE}"
         yield Conversion(name, source, target, (SIDE, SIDE), (1, 0) if turned else (0, 1))
+    for source, target in CASTS:
+        for sizes in ((SIDE, SIDE), (SIDE // 16, SIDE // 4)):
+            yield Conversion(f"{source} to {target}, {sizes[0]}x{sizes[1]}, no move", source, target, sizes, (0, 1))
+    count, channels, *sizes = ACTIVATIONS
+    for source, target in (("f32", "f16"), ("f32", "bf16"), ("f16", "f32"), ("bf16", "f32")):
+        name = f"{source} to {target}, {'x'.join(map(str, ACTIVATIONS))}"
+        yield Conversion(f"{name}, NCHW to NHWC", source, target, ACTIVATIONS, (0, 2, 3, 1))
+        yield Conversion(f"{name}, NHWC to NCHW", source, target, (count, *sizes, channels), (0, 3, 1, 2))
     for turned in (False, True):
         name = f"f32 to s8 per channel{', turned' if turned else ''}, {SIDE}x{SIDE}"
         yield Conversion(name, "f32", "s8", (SIDE, SIDE), (1, 0) if turned else (0, 1), "quantise", 0)

@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gpulayout as gl
-from benchmarks.cases.arithmetic import CAST_ALONE, CHAIN, IN_PLACE, OPENCV, QUANTIZED, RELAYOUT, Conversion
+from benchmarks.cases.arithmetic import (
+    CAST_ALONE,
+    CAST_BEFORE,
+    CAST_FIRST,
+    CHAIN,
+    IN_PLACE,
+    OPENCV,
+    QUANTIZED,
+    RELAYOUT,
+    TURN_FIRST,
+    Conversion,
+)
 from benchmarks.peers.contender import OURS
 
 COMPILED = "torch.compile"
@@ -183,6 +194,8 @@ def torch_ways(torch: Any, work: Work) -> Iterator[Way]:
     view = given.permute(case.order)
     if case.form == "cast":
         yield Way(IN_PLACE, "warm", lambda: out.copy_(view))
+        if case.is_turned:
+            yield from _two_steps(torch, work)
     elif case.form == "quantise":
         yield from _quantisation(torch, work, values)
     elif values is out or values.data_ptr() == out.data_ptr():
@@ -196,6 +209,16 @@ def torch_ways(torch: Any, work: Work) -> Iterator[Way]:
             lambda: out.copy_(view).mul_(narrow[0]).add_(narrow[1]),
             f"parameters and every step in {case.target_type}",
         )
+
+
+def _two_steps(torch: Any, work: Work) -> Iterator[Way]:
+    """A cast and a turn, in both orders, and the cast before this library's turn."""
+    case, given, out = work.case, _tensor(torch, work.given), _tensor(torch, work.out)
+    narrow = torch.ones(case.dimensions, dtype=out.dtype)
+    turned = torch.ones(case.result_dimensions, dtype=given.dtype)
+    yield Way(CAST_FIRST, "warm", lambda: out.copy_(narrow.copy_(given).permute(case.order)))
+    yield Way(TURN_FIRST, "warm", lambda: out.copy_(turned.copy_(given.permute(case.order))))
+    yield Way(CAST_BEFORE, "warm", lambda: gl.transpose(narrow.copy_(given), case.order, out=out))
 
 
 def compiled_ways(torch: Any, work: Work) -> Iterator[Way]:
@@ -246,9 +269,9 @@ def _quantisation(torch: Any, work: Work, values: Any) -> Iterator[Way]:
 
 
 def _tensor(torch: Any, array: np.ndarray) -> Any:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(f"u{array.itemsize}")).view(getattr(torch, array.dtype.name))
 
 
 def _parameters(torch: Any, work: Work) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from gpulayout.cli.output import print_columns
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape
-from gpulayout.xla.hlo_lines import UnreadLines
+from gpulayout.xla.hlo import UnreadLines
 from gpulayout.xla.hlo_results import TextKind, find_results
 from gpulayout.xla.least_padding import least_waste
 from gpulayout.xla.trees import arrays

@@ -12,7 +12,7 @@ from gpulayout.cli.failures import Failure, printable
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import File, standard_input
 from gpulayout.layout.checks import counted
-from gpulayout.xla.hlo_lines import UnreadLines
+from gpulayout.xla.hlo import UnreadLines
 
 Stage = Callable[[str, int, int], None]  # hears what is done, how much of it, and of how much
 

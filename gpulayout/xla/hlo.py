@@ -21,10 +21,11 @@ stack.  Arrays and tuples may have any length.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gpulayout.layout.checks import clipped
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
@@ -46,6 +47,8 @@ _PLAIN = re.compile(
 )
 _SIZES = re.compile("[0-9]{1,18}(?:,[0-9]{1,18})*")
 MOST_KNOWN = 1 << 12  # texts whose shapes are kept for the next time; a program may have a million different ones
+MOST_UNREAD = 3  # lines without a result that are shown
+_MOST_SHOWN = 80  # characters of each
 HIDES = re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|//[^\n]*|/\*')
 
 
@@ -116,15 +119,11 @@ def find_shapes(text: str) -> Iterator[FoundShape]:
 
 
 def with_lines(text: str, spans: Iterator[Span]) -> Iterator[FoundShape]:
-    """The spans with lines and columns.  They are in order, so only the text between two of them is searched."""
-    before, line, line_start = 0, 1, 0
+    """The spans, which are in order, with lines and columns."""
+    lines = LineCounter(text)
     for start, end, shape in spans:
-        newline = text.rfind("\n", before, start)
-        if newline >= 0:
-            line += text.count("\n", before, newline + 1)
-            line_start = newline + 1
-        before = start
-        yield FoundShape(shape, start, end, line, start - line_start + 1)
+        lines.go(start)
+        yield FoundShape(shape, start, end, lines.number, start - lines.start + 1)
 
 
 def visible(text: str) -> str:
@@ -271,3 +270,79 @@ def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
             return span
         opened[-1].spans.append(span)
     return None
+
+
+# ---- lines ---------------------------------------------------------------------------------------------------
+
+
+class LineCounter:
+    """The line of each of many positions in a text, which come in order, so that every character is passed once.
+
+    number, start   of the line that the last position is in; the first has number 1
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.number, self.start, self._done = text, 1, 0, 0
+
+    def go(self, position: int) -> None:
+        newline = self.text.rfind("\n", self._done, position)
+        if newline >= 0:
+            self.number += self.text.count("\n", self._done, newline + 1)
+            self.start = newline + 1
+        self._done = max(self._done, position)
+
+
+class LinesLeft:
+    """A position in every line with a shape that gave no result.  The first shape in a line decides.
+
+    is_known   whether what stands between two positions, a line up to its shape, says that it is no result of its own
+    """
+
+    def __init__(self, seen: str, is_known: Callable[[str, int, int], object]) -> None:
+        self.positions: list[int] = []
+        self._seen, self._is_known, self._lines, self._decided = seen, is_known, LineCounter(seen), -1
+
+    def is_read(self, position: int) -> None:
+        """The shape here gave a result."""
+        self._lines.go(position)
+        self._decided = self._lines.start
+
+    def add(self, position: int) -> None:
+        """The shape here gave none."""
+        self._lines.go(position)
+        if self._decided != self._lines.start and not self._is_known(self._seen, self._lines.start, position):
+            self.positions.append(position)
+        self._decided = self._lines.start
+
+
+class UnreadLine(NamedTuple):
+    """A line that gave no result: its number, from 1, and its text, cut."""
+
+    line: int
+    text: str
+
+
+class UnreadLines(NamedTuple):
+    """How many lines with a shape gave no result, and the first of them."""
+
+    total: int
+    first: list[UnreadLine]
+
+
+def unread_lines(text: str, positions: Iterable[int]) -> UnreadLines:
+    """The lines of these positions in a text, which are in order; each line once.
+
+    >>> unread_lines("a f32[2]\\nb\\nc f32[3] f32[4]", [2, 14, 21])
+    UnreadLines(total=2, first=[UnreadLine(line=1, text='a f32[2]'), UnreadLine(line=3, text='c f32[3] f32[4]')])
+    """
+    lines, before, total = LineCounter(text), 0, 0
+    first: list[UnreadLine] = []
+    for position in positions:
+        lines.go(position)
+        total += lines.number != before
+        if lines.number != before and len(first) < MOST_UNREAD:
+            begin = lines.start if position - lines.start < _MOST_SHOWN // 2 else position
+            shown = text[begin : begin + 2 * _MOST_SHOWN].lstrip().partition("\n")[0].rstrip()
+            first.append(UnreadLine(lines.number, clipped(shown, _MOST_SHOWN)))
+        before = lines.number
+    return UnreadLines(total, first)

@@ -24,16 +24,22 @@ from gpulayout.layout.other_shapes import AnyShape
 from gpulayout.layout.shape import Shape
 from gpulayout.xla.bitcast import is_bitcast
 from gpulayout.xla.decompose import align_layouts
-from gpulayout.xla.hlo import scan, visible, with_lines
-from gpulayout.xla.hlo_lines import UnreadLines, unread_lines
-from gpulayout.xla.hlo_program import HloInstruction, HloProgram, read_program
-from gpulayout.xla.hlo_runs import HloComputations
-from gpulayout.xla.hlo_sources import SourceLines, op_name
+from gpulayout.xla.hlo import LineCounter, UnreadLines, scan, unread_lines, visible
+from gpulayout.xla.hlo_program import (
+    WORD,
+    HloComputation,
+    HloInstruction,
+    HloProgram,
+    SourceLines,
+    calls_and_fusions,
+    op_name,
+    read_program,
+    runs_of,
+)
 from gpulayout.xla.trees import arrays
 
 _OPCODES = {"copy", "copy-start", "transpose", "reshape"}
 _DIMENSIONS = re.compile(r"\bdimensions=\{([0-9, ]*)\}")
-_WORD = re.compile(r"[\w.\-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +149,11 @@ def find_copies(text: str) -> list[FoundCopy]:
 
 def read_copies(text: str, passed: Callable[[int], None] = lambda position: None) -> HloCopies:
     """The copies of a program; `passed` gets the positions in the text up to which it has been read."""
-    seen = visible(text)
-    program = read_program(seen, passed)
-    reading = _Reading(text, seen, program)
+    program = read_program(text, visible(text), passed)
+    reading = _Reading(program)
     found = list(reading.copies())
-    unread = sorted({*program.unread, *reading.unread})
-    return HloCopies(bool(program.instructions), found, reading.inside_fusions(), unread_lines(text, unread))
+    unread = unread_lines(text, sorted({*program.unread, *reading.unread}))  # not those that are only counted
+    return HloCopies(bool(program.instructions), found, reading.inside_fusions(), unread)
 
 
 class _Pair(NamedTuple):
@@ -162,90 +167,84 @@ class _Pair(NamedTuple):
 class _Reading:
     """The copies of one text."""
 
-    def __init__(self, text: str, seen: str, program: HloProgram) -> None:
-        self.text, self.seen, self.rest = text, seen, program.rests(seen)
-        self.computations = HloComputations(text, seen, program)
+    def __init__(self, program: HloProgram) -> None:
+        self.program, self.computations = program, program.computations()
+        self.calls, self.fusions = calls_and_fusions(self.computations)
+        self.fused = {*self.fusions.values()}
         self.unread: set[int] = set()  # where copies begin whose operand is not known, or does not fit
-        self._named: dict[int, dict[str, HloInstruction]] = {}
         self._of_roots: dict[int, list[_Pair]] = {}
 
     def copies(self) -> Iterator[FoundCopy]:
         """All of them, in the order of the text."""
-        sources = SourceLines(self.text)
-        places = [
-            (each, number, pair)
-            for number, computation in enumerate(self.computations.all)
-            if number not in self.computations.fused
-            for each in computation.inside
-            for pair in self._pairs(number, each)
-        ]
-        spans = (each.span._replace(start=each.start) for each, _, _ in places)
-        for (each, number, pair), found in zip(places, with_lines(self.text, spans), strict=True):
-            attributes = self.text[each.span.end : each.span.end + len(self.rest(each))]
-            yield FoundCopy(
-                each.name(self.seen),
-                pair.opcode,
-                each.opcode == "fusion",
-                pair.source,
-                pair.target,
-                found.line,
-                self.computations.all[number].name,
-                *self.computations.runs[number],
-                op_name(attributes),
-                sources.of(attributes),
-            )
+        lines, sources = LineCounter(self.program.text), SourceLines(self.program.text)
+        runs = runs_of(self.calls, {number for number, each in enumerate(self.computations) if each.is_entry})
+        for number, computation in enumerate(self.computations):
+            for each in computation.inside if number not in self.fused else ():
+                for pair in self._pairs(computation, each):
+                    lines.go(each.start)
+                    attributes = self.program.rest_with_strings(each)
+                    yield FoundCopy(
+                        self.program.name(each),
+                        pair.opcode,
+                        each.opcode == "fusion",
+                        pair.source,
+                        pair.target,
+                        lines.number,
+                        computation.name,
+                        *runs[number],
+                        op_name(attributes),
+                        sources.of(attributes),
+                    )
 
     def inside_fusions(self) -> int:
         """How many layout changes there are in fusions that are not those of their results."""
         return sum(
-            sum(len(list(self._moves(number, each))) for each in self.computations.all[number].inside)
+            sum(len(self._moves(self.computations[number], each)) for each in self.computations[number].inside)
             - len(self._root_moves(number))
-            for number in self.computations.fused
+            for number in self.fused
         )
 
-    def _pairs(self, number: int, each: HloInstruction) -> Iterator[_Pair]:
+    def _pairs(self, computation: HloComputation, each: HloInstruction) -> list[_Pair]:
         """What an instruction of a computation copies, if it does."""
         if each.opcode != "fusion":
-            yield from self._moves(number, each, also_same=True)
-        elif each.start in self.computations.fusions:
-            moves = self._root_moves(self.computations.fusions[each.start])
-            yield from moves[: len(arrays(each.span.shape))]
+            return self._moves(computation, each, also_same=True)
+        if each.start not in self.fusions:
+            return []
+        return self._root_moves(self.fusions[each.start])[: len(arrays(each.span.shape))]
 
     def _root_moves(self, number: int) -> list[_Pair]:
         """The layout changes that give the results of a fusion, which many instructions may name."""
-        if number in self._of_roots:
-            return self._of_roots[number]
-        found = self._of_roots[number] = list[_Pair]()
-        following = [each for each in self.computations.all[number].inside if each.is_root]
-        passed = set[int]()
-        while following:
-            each = following.pop()
-            if each.start in passed:
-                continue
-            passed.add(each.start)
-            moves = list(self._moves(number, each))
-            found += moves
-            if not moves and each.opcode in _OPCODES | {"bitcast", "tuple"}:
-                following += [*self._operands(number, each)][::-1]
-        return found
+        if number not in self._of_roots:
+            computation = self.computations[number]
 
-    def _moves(self, number: int, each: HloInstruction, *, also_same: bool = False) -> Iterator[_Pair]:
+            def behind(each: HloInstruction) -> list[HloInstruction]:
+                is_renaming = each.opcode in _OPCODES | {"bitcast", "tuple"} and not self._moves(computation, each)
+                return self._operands(computation, each) if is_renaming else []
+
+            self._of_roots[number] = [
+                pair for each in computation.from_roots(behind) for pair in self._moves(computation, each)
+            ]
+        return self._of_roots[number]
+
+    def _moves(self, computation: HloComputation, each: HloInstruction, *, also_same: bool = False) -> list[_Pair]:
         """The arrays that an instruction copies into another layout, or also into the same."""
         if each.opcode not in _OPCODES:
-            return
-        source, target = self._operand_shape(number, each), each.span.shape
-        before, after = arrays(source) if source is not None else [], arrays(target)
+            return []
+        source = self._operand_shape(computation, each)
+        before, after = arrays(source) if source is not None else [], arrays(each.span.shape)
         if each.opcode == "copy-start":  # its result: the target, the source, and a context
             after = after[: len(before)]
         if not before or len(before) != len(after):
             self.unread.add(each.start)
-            return
+            return []
+        found = []
         for one, other in zip(before, after):
             relayout = self._as_relayout(each, one, other)
             if relayout is None:
                 self.unread.add(each.start)
             elif also_same and each.opcode.startswith("copy") or not is_bitcast(relayout, other):
-                yield _Pair(each.opcode, relayout, other)
+                found.append(_Pair(each.opcode, relayout, other))
+        return found
 
     def _as_relayout(self, each: HloInstruction, source: Shape, target: Shape) -> Shape | None:
         """The operand for the dimensions of the result; None if they contradict each other or have no bound."""
@@ -253,27 +252,23 @@ class _Reading:
             return None
         try:
             if each.opcode == "transpose":
-                dimensions = _DIMENSIONS.search(self.rest(each))
-                source = source.permute_dimensions(map(int, _WORD.findall(dimensions[1]))) if dimensions else source
+                dimensions = _DIMENSIONS.search(self.program.rest(each))
+                source = source.permute_dimensions(map(int, WORD.findall(dimensions[1]))) if dimensions else source
             elif each.opcode == "reshape" and source.element_count == target.element_count:
                 return align_layouts(source, target.dimensions) or source
             return source if source.dimensions == target.dimensions else None
         except (LayoutError, ValueError):
             return None
 
-    def _operand_shape(self, number: int, each: HloInstruction) -> AnyShape | None:
+    def _operand_shape(self, computation: HloComputation, each: HloInstruction) -> AnyShape | None:
         """The shape of the first operand, which stands before it in older programs."""
-        operands = self.rest(each).partition("(")[2].lstrip()
+        operands = self.program.rest(each).partition("(")[2].lstrip()
         written = next(scan(operands.partition("%")[0]), None)
         if written is not None and written.start == 0:
             return written.shape
-        named = next(self._operands(number, each), None)
-        return named.span.shape if named else None
+        named = self._operands(computation, each)
+        return named[0].span.shape if named else None
 
-    def _operands(self, number: int, each: HloInstruction) -> Iterator[HloInstruction]:
-        """The instructions whose results an instruction of a computation takes."""
-        if number not in self._named:
-            self._named[number] = {one.name(self.seen): one for one in self.computations.all[number].inside}
-        named = self._named[number]
-        operands = self.rest(each).partition("(")[2].partition("), ")[0]
-        yield from (named[word] for word in _WORD.findall(operands) if word in named)
+    def _operands(self, computation: HloComputation, each: HloInstruction) -> list[HloInstruction]:
+        """The instructions of a computation whose results one of them takes."""
+        return computation.named_in(self.program.rest(each).partition("(")[2].partition("), ")[0])

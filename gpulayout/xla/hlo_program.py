@@ -1,21 +1,30 @@
-"""The instructions of a program's text, `%name = SHAPE opcode(...)`, and the computations that hold them."""
+"""The instructions of a program's text, `%name = SHAPE opcode(...)`, the computations that hold them, and their runs.
+
+Several programs in one text may use the same names: a name is that of the last computation before it, as XLA prints
+what is called before what calls it; else that of the last in the text.
+
+How often a computation runs follows from the calls: each multiplies, and several add up.
+"""
 
 from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from gpulayout.xla.hlo import Span, scan
-from gpulayout.xla.hlo_lines import LineCounter
+from gpulayout.xla.hlo import LinesLeft, Span, scan
 
+WORD = re.compile(r"[\w.\-]+")
 _OPCODE = re.compile(r"[ \t\r\n]*([A-Za-z][\w\-]*)\(")
-_WORD = re.compile(r"[\w.\-]+")
 # A line that begins a computation: %name (parameters) -> SHAPE {  or  ENTRY name {
-COMPUTATION = re.compile(r"^[ \t]*(ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*)?\{[ \t\r]*$", re.MULTILINE)
+_COMPUTATION = re.compile(r"^[ \t]*(ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*)?\{[ \t\r]*$", re.MULTILINE)
 _MODULE = re.compile(r"[ \t]*HloModule\b")
 # A line that looks like an instruction, whether or not its shape can be read
 _LIKE_INSTRUCTION = re.compile(r"^[ \t]*(?:ROOT[ \t]+)?%?([\w.\-]+)[ \t]*=[ \t]*(?:\(|[a-z][\w]*\[)[^\n]", re.MULTILINE)
@@ -35,57 +44,98 @@ class HloInstruction(NamedTuple):
     opcode: str
     span: Span
 
-    def name(self, seen: str) -> str:
-        return seen[self.start : self.start + self.name_length]
 
+@dataclass(frozen=True)
+class HloProgram:
+    """The instructions of a text in its order, and a position in every line with a shape that belongs to none.
 
-class HloProgram(NamedTuple):
-    """The instructions of a text in its order, and a position in every line with a shape that belongs to none."""
+    seen   the text without strings and comments
+    """
 
+    text: str
+    seen: str
     instructions: list[HloInstruction]
     unread: list[int]
 
-    def rests(self, seen: str) -> Callable[[HloInstruction], str]:
-        """What gives the text that follows an instruction's result, up to the end of its computation."""
-        ends = {each.start: after.start for each, after in zip(self.instructions, self.instructions[1:])}
-        return lambda each: seen[each.span.end : ends.get(each.start, len(seen))].partition("\n}")[0]
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        return {each.start: after.start for each, after in itertools.pairwise(self.instructions)}
 
-    def by_computation(self, seen: str) -> Iterator[tuple[re.Match[str], list[HloInstruction]]]:
-        """The heading of every computation, as `COMPUTATION` matches it, and its instructions."""
-        begins = list(COMPUTATION.finditer(seen))
+    def name(self, each: HloInstruction) -> str:
+        return self.seen[each.start : each.start + each.name_length]
+
+    def rest(self, each: HloInstruction) -> str:
+        """What follows an instruction's result, up to the end of its computation, without strings and comments."""
+        return self.seen[each.span.end : self._ends.get(each.start, len(self.seen))].partition("\n}")[0]
+
+    def rest_with_strings(self, each: HloInstruction) -> str:
+        return self.text[each.span.end : each.span.end + len(self.rest(each))]
+
+    def computations(self) -> list[HloComputation]:
+        """All of them; the first has no name and holds what stands before the others."""
+        headings = list(_COMPUTATION.finditer(self.seen))
         starts = [each.start for each in self.instructions]
-        firsts = [bisect.bisect(starts, begin.start()) for begin in begins] + [len(starts)]
-        for begin, first, last in zip(begins, firsts, firsts[1:]):
-            yield begin, self.instructions[first:last]
+        firsts = [0, *(bisect.bisect(starts, heading.start()) for heading in headings), len(starts)]
+        names = [("", False), *((heading[2], bool(heading[1])) for heading in headings)]
+        return [
+            HloComputation(self, *name, self.instructions[first:last])
+            for name, (first, last) in zip(names, itertools.pairwise(firsts), strict=True)
+        ]
 
 
-def read_program(seen: str, passed: Callable[[int], None] = lambda position: None) -> HloProgram:
-    """The program in a text without strings and comments.  A text that is no program has no instructions."""
+@dataclass(frozen=True)
+class HloComputation:
+    """A computation of a program, whether it is an entry, and its instructions."""
+
+    program: HloProgram
+    name: str
+    is_entry: bool
+    inside: list[HloInstruction]
+
+    @cached_property
+    def _named(self) -> dict[str, HloInstruction]:
+        return {self.program.name(each): each for each in self.inside}
+
+    def named_in(self, text: str) -> list[HloInstruction]:
+        """The instructions that a text names, in its order."""
+        return [self._named[word] for word in WORD.findall(text) if word in self._named]
+
+    def from_roots(self, following: Callable[[HloInstruction], list[HloInstruction]]) -> Iterator[HloInstruction]:
+        """The roots, and after each instruction those that `following` gives for it, depth first, each once."""
+        waiting = [each for each in self.inside if each.is_root]
+        passed = set[int]()
+        while waiting:
+            each = waiting.pop()
+            if each.start not in passed:
+                passed.add(each.start)
+                yield each
+                waiting += following(each)[::-1]
+
+
+def read_program(text: str, seen: str, passed: Callable[[int], None] = lambda position: None) -> HloProgram:
+    """The program in a text; one without instructions is no program.
+
+    seen     the text without strings and comments
+    passed   gets the positions in the text up to which it has been read
+    """
     instructions: list[HloInstruction] = []
-    unread: list[int] = []
-    lines = LineCounter(seen)
-    done = -1  # where the last line begins that is read or kept in `unread`
+    left, operands = LinesLeft(seen, _is_heading), _Operands(seen)
 
-    def keep_unless_read(position: int) -> None:
-        nonlocal done
-        lines.go(position)
-        if done == lines.start or parentheses.hold(position):
-            return
-        done = lines.start
-        if not _is_heading(seen, done):
-            unread.append(position)
+    def keep_unless_operand(position: int) -> None:
+        if not operands.hold(position):
+            left.add(position)
 
-    parentheses = _Parentheses(seen)
-    for span in scan(seen, keep_unless_read):
+    for span in scan(seen, keep_unless_operand):
         passed(span.end)
         if instruction := _instruction(seen, span):
             instructions.append(instruction)
-            lines.go(span.start)
-            done = lines.start
-            parentheses.begin(span.end)
+            left.is_read(span.start)
+            operands.begin(span.end)
         else:
-            keep_unless_read(span.start)
-    return HloProgram(instructions, list(heapq.merge(unread, _without_instruction(seen, instructions))))
+            keep_unless_operand(span.start)
+    starts = {each.start for each in instructions}
+    like = (match.start(1) for match in _LIKE_INSTRUCTION.finditer(seen) if match.start(1) not in starts)
+    return HloProgram(text, seen, instructions, list(heapq.merge(left.positions, like)))
 
 
 def _instruction(seen: str, span: Span) -> HloInstruction | None:
@@ -95,47 +145,172 @@ def _instruction(seen: str, span: Span) -> HloInstruction | None:
     if not before.endswith("=") or not opcode:
         return None
     before = before[:-1].rstrip()
-    reverse = _WORD.match(before[::-1])
+    reverse = WORD.match(before[::-1])
     length = len(reverse[0]) if reverse else 0
     start = max(span.start - _MOST_BEFORE, 0) + len(before) - length
     is_root = before[: len(before) - length].rstrip("% \t").endswith("ROOT")
     return HloInstruction(start, length, is_root, sys.intern(opcode[1]), span)
 
 
-class _Parentheses:
-    """Whether those of an instruction's operands are still open: a mail program may have folded its line."""
+class _Operands:
+    """Where the parentheses of an instruction's operands are still open: a mail program may have folded its line."""
 
     def __init__(self, seen: str) -> None:
-        self.seen, self.done, self.depth, self.are_open = seen, 0, 0, False
+        self.seen, self.done, self.depth = seen, 0, 0
 
     def begin(self, position: int) -> None:
-        """An instruction's opcode follows."""
-        self.done, self.depth, self.are_open = position, 0, True
+        """An opcode and its parenthesis follow."""
+        self.depth, self.done = 1, self.seen.index("(", position) + 1
 
     def hold(self, position: int) -> bool:
         """True for an operand: the text before it is an open parenthesis, or a comma inside one."""
-        if self.are_open:
-            for match in _PARENTHESIS.finditer(self.seen, self.done, position):
-                self.depth += 1 if match[0] == "(" else -1
-                if not self.depth:
-                    self.are_open = False
-                    break
-            self.done = position
-        before = self.seen[max(position - _MOST_BEFORE, 0) : position].rstrip()
-        return self.are_open and before.endswith(("(", ","))
+        while self.depth and (match := _PARENTHESIS.search(self.seen, self.done, position)):
+            self.depth += 1 if match[0] == "(" else -1
+            self.done = match.end()
+        if not self.depth:
+            return False
+        self.done = position
+        return self.seen[max(position - _MOST_BEFORE, 0) : position].rstrip().endswith(("(", ","))
 
 
-def _is_heading(seen: str, line_start: int) -> bool:
+def _is_heading(seen: str, line_start: int, position: int) -> bool:
     """True for a line that begins a module or a computation.  Its shapes are those of parameters and results."""
-    return bool(_MODULE.match(seen, line_start) or COMPUTATION.match(seen, line_start))
+    return bool(_MODULE.match(seen, line_start) or _COMPUTATION.match(seen, line_start))
 
 
-def _without_instruction(seen: str, instructions: list[HloInstruction]) -> Iterator[int]:
-    """Where lines begin that look like instructions but are none, because their shape cannot be read."""
-    starts = iter(instructions)
-    following = next(starts, None)
-    for match in _LIKE_INSTRUCTION.finditer(seen):
-        while following is not None and following.start < match.start(1):
-            following = next(starts, None)
-        if following is None or following.start != match.start(1):
-            yield match.start(1)
+# ---- calls and runs ------------------------------------------------------------------------------------------
+
+MOST_RUNS = 10**18  # more are unknown
+_CALL = re.compile(
+    r"\b(body|condition|calls|to_apply|(?:true|false|branch|called)_computations?)=(\{[^{}]*\}|%?[\w.\-]+)"
+)
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"([0-9]{1,18})"')
+_ONCE = {"fusion", "call", "async-start"}  # they call a computation once; a reduction, as often as it likes
+
+
+class HloCall(NamedTuple):
+    """The number of a computation that is called, how often each time the caller runs, and whether that is a loop."""
+
+    callee: int
+    times: int | None
+    is_loop: bool
+
+
+class HloRuns(NamedTuple):
+    """How often a computation runs, None if the text does not say it, and whether that is for a loop."""
+
+    times: int | None
+    in_loop: bool
+
+
+def calls_and_fusions(computations: Sequence[HloComputation]) -> tuple[list[list[HloCall]], dict[int, int]]:
+    """The calls that each computation makes, and for the position of each fusion the number of its computation."""
+    last = {each.name: number for number, each in enumerate(computations)}
+    before: dict[str, int] = {}
+    calls: list[list[HloCall]] = [[] for _ in computations]
+    fusions: dict[int, int] = {}
+    for number, computation in enumerate(computations):
+        for each in computation.inside:
+            for name, times in _calls(computation.program, each):
+                callee = before.get(name, last.get(name))
+                if callee is not None:
+                    calls[number].append(HloCall(callee, times, each.opcode == "while"))
+                if callee is not None and each.opcode == "fusion":
+                    fusions[each.start] = callee
+        before[computation.name] = number
+    return calls, fusions
+
+
+def _calls(program: HloProgram, each: HloInstruction) -> Iterator[tuple[str, int | None]]:
+    """The names of the computations that an instruction calls, and how often it calls each."""
+    for match in _CALL.finditer(program.rest(each)):
+        times: int | None = 1 if each.opcode in _ONCE else None
+        if each.opcode == "while" and (trips := _TRIPS.search(program.rest_with_strings(each))):
+            times = int(trips[1]) + (match[1] == "condition")
+        for name in WORD.findall(match[2]):
+            yield name, times
+
+
+def runs_of(calls: Sequence[Sequence[HloCall]], entries: AbstractSet[int]) -> list[HloRuns]:
+    """How often each computation runs, from the calls that each makes.
+
+    Without an entry, those that nothing calls run once.  Computations that call each other in a circle, as only broken
+    texts have, run an unknown number of times.
+
+    >>> runs_of([[HloCall(1, 5, True)], [HloCall(2, 1, False), HloCall(2, 1, False)], []], {0})[2]
+    HloRuns(times=10, in_loop=True)
+    """
+    waiting = [0] * len(calls)
+    for call in itertools.chain.from_iterable(calls):
+        waiting[call.callee] += 1
+    ready = [number for number, callers in enumerate(waiting) if not callers]
+    runs = [HloRuns(0, False)] * len(calls)
+    for number in ready:
+        runs[number] = HloRuns(1 if not entries or number in entries else None, False)
+    while ready:
+        number = ready.pop()
+        for call in calls[number]:
+            runs[call.callee] = _sum(runs[call.callee], runs[number], call)
+            waiting[call.callee] -= 1
+            if not waiting[call.callee]:
+                ready.append(call.callee)
+    return [HloRuns(None, each.in_loop) if left else each for each, left in zip(runs, waiting, strict=True)]
+
+
+def _sum(so_far: HloRuns, caller: HloRuns, call: HloCall) -> HloRuns:
+    """The runs of a computation with those that one more call makes."""
+    in_loop = so_far.in_loop or caller.in_loop or call.is_loop
+    if so_far.times is None or caller.times is None or call.times is None:
+        return HloRuns(None, in_loop)
+    times = so_far.times + caller.times * call.times
+    return HloRuns(times if times <= MOST_RUNS else None, in_loop)
+
+
+# ---- the Python program --------------------------------------------------------------------------------------
+
+_OP_NAME = re.compile(r'\bop_name="((?:[^"\\\n]|\\[^\n])*)"')
+_SOURCE = re.compile(r'\bsource_file="((?:[^"\\\n]|\\[^\n])*)"(?: source_line=([0-9]{1,18}))?')
+_FRAME = re.compile(r"\bstack_frame_id=([0-9]{1,18})\b")
+_FILE = re.compile(r'([0-9]{1,18}) "((?:[^"\\]|\\.)*)"')
+_LOCATION = re.compile(r"([0-9]{1,18}) \{file_name_id=([0-9]{1,18}) function_name_id=[0-9]+ line=([0-9]{1,18})\b")
+_STACK_FRAME = re.compile(r"([0-9]{1,18}) \{file_location_id=([0-9]{1,18})\b")
+
+
+class SourceLines:
+    """The lines of Python in a program's metadata.
+
+    Programs name them as source_file and source_line, newer ones as the number of a frame, which tables before the
+    first computation explain.
+    """
+
+    def __init__(self, text: str) -> None:
+        files = {match[1]: match[2] for match in _table(text, "FileNames", _FILE)}
+        locations = {match[1]: (files.get(match[2]), match[3]) for match in _table(text, "FileLocations", _LOCATION)}
+        self._frames: dict[str, str] = {}
+        for match in _table(text, "StackFrames", _STACK_FRAME):
+            file, line = locations.get(match[2], (None, ""))
+            if file is not None:
+                self._frames[match[1]] = f"{file}:{line}"
+
+    def of(self, attributes: str) -> str:
+        """Such as model.py:12, from the attributes of an instruction; "" if they do not say it."""
+        if source := _SOURCE.search(attributes):
+            return f"{source[1]}:{source[2]}" if source[2] else source[1]
+        frame = _FRAME.search(attributes)
+        return self._frames.get(frame[1], "") if frame else ""
+
+
+def op_name(attributes: str) -> str:
+    """The name of the operation in the Python program, such as jit(f)/transpose; "" if the attributes do not say it."""
+    found = _OP_NAME.search(attributes)
+    return found[1] if found else ""
+
+
+def _table(text: str, name: str, row: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """The rows of the table with this name, up to the first line that is none."""
+    begin = text.find(f"\n{name}\n")
+    position = begin + len(name) + 2 if begin >= 0 else len(text)
+    while match := row.match(text, position):
+        yield match
+        newline = text.find("\n", match.end())
+        position = newline + 1 if newline >= 0 else len(text)

@@ -2,8 +2,11 @@
 
 A text is read as the first of these that it holds:
 
-    values        a dump of the buffer assignment; see `hlo_reports`
-    allocations   the list of an out-of-memory report of XLA; see there too
+    values        a dump of the buffer assignment
+        value: <12 copy.3 @0> (size=24,offset=0): f32[2,3]{1,0}
+    allocations   the list of an out-of-memory report of XLA, of a TPU or of a GPU
+        1. Size: 32.00G ... Shape: s32[8,4]{1,0:T(8,128)} ... XLA label: %copy.4 = ...
+        Buffer 1: Size: 6.00MiB ... XLA Label: fusion ... Shape: f32[4,3]
     program       instructions, `%name = SHAPE opcode(...)`
     text          any shapes
 
@@ -13,24 +16,29 @@ Results that only rename others are left out of a program:
   - in the computation of a fusion, its parameters, which are the operands, and its root, which is the fusion's result.
     If the root is a tuple or a bitcast, so are the results that it renames
 
+Each field of a report has a line of its own, to which a log may add a time and the like in front.  The shape of the
+label is that of the allocation, or of the tuple that it is an element of, and is not found again.  A web page may have
+put a backslash before the dot of 1. Size.  An assignment lists tuples, which are tables of addresses, and values that
+only join others, (phi): both are left out, because what they name is listed as well.  Of an assignment with a list of
+its peak buffers, the values count.
+
 A line with a shape that is none of these, such as an instruction whose layout is wrong, is unread.  Headings, operands
 and attributes on the line of an instruction are not unread: their shapes are those of other results.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from gpulayout.xla.hlo import FoundShape, Span, scan, visible, with_lines
-from gpulayout.xla.hlo_lines import UnreadLines, unread_lines
-from gpulayout.xla.hlo_program import HloInstruction, HloProgram, read_program
-from gpulayout.xla.hlo_reports import read_allocations, read_assignment
+from gpulayout.layout.other_shapes import TupleShape
+from gpulayout.xla.hlo import FoundShape, LinesLeft, Span, UnreadLines, scan, unread_lines, visible, with_lines
+from gpulayout.xla.hlo_program import HloComputation, HloInstruction, HloProgram, read_program
 
 NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}
-_WORD = re.compile(r"[\w.\-]+")
 _CALLS = re.compile(r"\bcalls=%?([\w.\-]+)")
 
 TextKind = Literal["values", "allocations", "program", "text"]
@@ -61,49 +69,93 @@ def find_results(text: str, passed: Callable[[int], None] = lambda position: Non
     [('a', 6, 'f32[8]{0}')]
     """
     seen = visible(text)
+
+    def results(kind: TextKind, names: Iterable[str], spans: Iterable[Span], unread: list[int]) -> HloResults:
+        found = map(HloResult, names, with_lines(text, iter(spans)))
+        return HloResults(kind, found, unread_lines(text, unread))
+
     kinds: tuple[TextKind, TextKind] = ("values", "allocations")
-    for kind, read in zip(kinds, (read_assignment, read_allocations), strict=True):
-        listed = read(seen, passed)
-        if listed.found:
-            names, spans = zip(*listed.found)
-            return HloResults(kind, _named(text, names, iter(spans)), unread_lines(text, listed.unread))
-    program = read_program(seen, passed)
+    for kind, read in zip(kinds, (_read_assignment, _read_allocations), strict=True):
+        listed, unread = read(seen, passed)
+        if listed:
+            names, spans = zip(*listed)
+            return results(kind, names, spans, unread)
+    program = read_program(text, seen, passed)
     if program.instructions:
-        own = _in_memory(seen, program)
-        found = _named(text, (each.name(seen) for each in own), (each.span for each in own))
-        return HloResults("program", found, unread_lines(text, program.unread))
-    unread: list[int] = []
+        own = _in_memory(program)
+        return results("program", map(program.name, own), (each.span for each in own), program.unread)
+    unread = []
     for _ in scan(seen, unread.append):  # its shapes are read again, and not kept
         pass
-    return HloResults("text", _named(text, itertools.repeat(""), scan(seen)), unread_lines(text, unread))
+    return results("text", itertools.repeat(""), scan(seen), unread)
 
 
-def _named(text: str, names: Iterable[str], spans: Iterator[Span]) -> Iterator[HloResult]:
-    return map(HloResult, names, with_lines(text, spans))
-
-
-def _in_memory(seen: str, program: HloProgram) -> list[HloInstruction]:
+def _in_memory(program: HloProgram) -> list[HloInstruction]:
     """The instructions whose results are not other results under another name."""
-    rest = program.rests(seen)
-    called = (_CALLS.search(rest(each)) for each in program.instructions if each.opcode == "fusion")
+    called = (_CALLS.search(program.rest(each)) for each in program.instructions if each.opcode == "fusion")
     fused = {match[1] for match in called if match}
     renamed: set[int] = set()
-    for heading, inside in program.by_computation(seen):
-        if heading[2] in fused:
-            renamed |= {each.start for each in inside if each.opcode == "parameter"}
-            renamed |= _renamed_by_root(seen, inside, rest)
+    for computation in program.computations():
+        if computation.name in fused:
+            renamed |= {each.start for each in computation.inside if each.opcode == "parameter"}
+            renamed |= {each.start for each in _renamed_by_root(computation)}
     return [each for each in program.instructions if each.opcode not in NO_MEMORY and each.start not in renamed]
 
 
-def _renamed_by_root(seen: str, inside: list[HloInstruction], rest: Callable[[HloInstruction], str]) -> set[int]:
-    """Where the root of a computation begins, and what it renames."""
-    named = {each.name(seen): each for each in inside}
-    renamed: set[int] = set()
-    following = [each for each in inside if each.is_root]
-    while following:
-        each = following.pop()
-        if each.start not in renamed:
-            renamed.add(each.start)
-            if each.opcode in NO_MEMORY:
-                following += [named[word] for word in _WORD.findall(rest(each)) if word in named]
-    return renamed
+def _renamed_by_root(computation: HloComputation) -> Iterator[HloInstruction]:
+    """The root of a computation, and what it renames."""
+    rest = computation.program.rest
+    return computation.from_roots(lambda each: computation.named_in(rest(each)) if each.opcode in NO_MEMORY else [])
+
+
+# ---- reports -------------------------------------------------------------------------------------------------
+
+_MOST_BEFORE = 1 << 10  # characters of a value's name
+_ENTRY = re.compile(r"(?:^|(?<=[ \t]))(?:[0-9]{1,9}\\?\. Size:|Buffer [0-9]{1,9}:(?=[ \t\r]*$))", re.MULTILINE)
+_SHAPE = re.compile(r"\b(?:S|Subs)hape:[ \t]*$")
+_LABEL = re.compile(r"\bXLA [Ll]abel:[ \t]*%?([\w.\-]+)")
+_NAMES_AGAIN = re.compile(r"[^\n]*?\b(?:XLA [Ll]abel|Operator):")
+_VALUE = re.compile(r"\bvalue: <[0-9]+ ([^\s@<>{}]+)(?:\{[0-9,]*\})?( \(phi\))? @[0-9]+> \([^()\n]*\):[ \t]*$")
+_OTHER_LINE = re.compile(r"[^\n]*?\b(?:allocation [0-9]+|from instruction|(?:S|Subs)hape):")
+
+# Named spans in the order of a text, and a position in every line with a shape, or an entry, that gave none
+_Listed = tuple[list[tuple[str, Span]], list[int]]
+
+
+def _read_allocations(seen: str, passed: Callable[[int], None]) -> _Listed:
+    """What an out-of-memory report in a text without strings and comments lists; none in another text."""
+    entries = [match.start() for match in _ENTRY.finditer(seen)]
+    ends = [*entries[1:], len(seen)]
+    found: list[tuple[str, Span]] = []
+    left = LinesLeft(seen, _NAMES_AGAIN.match)
+    without: list[int] = []  # entries that have no shape so far
+    entry = -1
+    for span in scan(seen, left.add) if entries else ():
+        passed(span.end)
+        while entry + 1 < len(entries) and entries[entry + 1] <= span.start:
+            entry += 1
+            without.append(entries[entry])
+        is_open = without and without[-1] == entries[entry]
+        if is_open and _SHAPE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start):
+            label = _LABEL.search(seen, without.pop(), ends[entry])
+            found.append((label[1] if label else "", span))
+            left.is_read(span.start)
+        else:
+            left.add(span.start)
+    return found, list(heapq.merge(left.positions, [*without, *entries[entry + 1 :]]))
+
+
+def _read_assignment(seen: str, passed: Callable[[int], None]) -> _Listed:
+    """The values that have memory in a dump of the buffer assignment; none in another text."""
+    found: list[tuple[str, Span]] = []
+    left = LinesLeft(seen, _OTHER_LINE.match)
+    for span in scan(seen, left.add) if "value: <" in seen else ():
+        passed(span.end)
+        value = _VALUE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start)
+        if value is None:
+            left.add(span.start)
+            continue
+        left.is_read(span.start)
+        if not value[2] and not isinstance(span.shape, TupleShape):
+            found.append((value[1], span))
+    return found, left.positions

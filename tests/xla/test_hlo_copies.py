@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.xla.hlo_copies import read_copies
-from gpulayout.xla.hlo_runs import HloCall, HloRuns, runs_of
-from gpulayout.xla.hlo_sources import SourceLines
+from gpulayout.xla.hlo_program import HloCall, HloRuns, SourceLines, runs_of
 
 HLO = pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo"
 TEXTS = {path.relative_to(HLO).as_posix(): path.read_text() for path in sorted(HLO.rglob("*.txt"))}

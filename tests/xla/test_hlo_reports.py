@@ -154,7 +154,7 @@ def mangled(name, data, pieces):
 def test_every_line_of_a_mangled_program_that_looks_like_an_instruction_is_read_or_kept(name, data):
     text = mangled(name, data, ["", " ", "\n", "f32[", "{0,0}", "(", "x = ", "%y = s8[3] z("])
     seen = visible(text)
-    program = read_program(seen)
+    program = read_program(text, seen)
     line_of = lambda position: seen.count("\n", 0, position) + 1  # noqa: E731
     read_lines = {line_of(each.start) for each in program.instructions} | {*map(line_of, program.unread)}
     like = {number for number, line in enumerate(seen.split("\n"), 1) if LIKE_INSTRUCTION.match(line)}

@@ -292,27 +292,40 @@ class LineCounter:
         self._done = max(self._done, position)
 
 
-class LinesLeft:
-    """A position in every line with a shape that gave no result.  The first shape in a line decides.
+def scan_lines(
+    seen: str,
+    read: Callable[[Span], object],
+    is_known: Callable[[str, int, int], object],
+    passed: Callable[[int], None],
+    is_operand: Callable[[int], bool] = lambda position: False,
+) -> list[int]:
+    """Give every shape of a text to `read`; a position in every line of which it makes nothing.
 
-    is_known   whether what stands between two positions, a line up to its shape, says that it is no result of its own
+    seen         a text without strings and comments
+    read         False for a shape that gives no result; the first shape in a line decides
+    is_known     whether a line gives none because its shape stands elsewhere too, from the text, where the line begins,
+                 and where the shape does
+    passed       gets the positions in the text up to which it has been read
+    is_operand   whether the shape at a position belongs to a line before, so that the next one decides
     """
+    lines, left, decided = LineCounter(seen), list[int](), -1
 
-    def __init__(self, seen: str, is_known: Callable[[str, int, int], object]) -> None:
-        self.positions: list[int] = []
-        self._seen, self._is_known, self._lines, self._decided = seen, is_known, LineCounter(seen), -1
+    def keep(position: int) -> None:
+        nonlocal decided
+        lines.go(position)
+        if decided != lines.start and not is_operand(position):
+            decided = lines.start
+            if not is_known(seen, decided, position):
+                left.append(position)
 
-    def is_read(self, position: int) -> None:
-        """The shape here gave a result."""
-        self._lines.go(position)
-        self._decided = self._lines.start
-
-    def add(self, position: int) -> None:
-        """The shape here gave none."""
-        self._lines.go(position)
-        if self._decided != self._lines.start and not self._is_known(self._seen, self._lines.start, position):
-            self.positions.append(position)
-        self._decided = self._lines.start
+    for span in scan(seen, keep):
+        passed(span.end)
+        if read(span):
+            lines.go(span.start)
+            decided = lines.start
+        else:
+            keep(span.start)
+    return left
 
 
 class UnreadLine(NamedTuple):

@@ -156,12 +156,7 @@ def read_copies(text: str, passed: Callable[[int], None] = lambda position: None
     return HloCopies(bool(program.instructions), found, reading.inside_fusions(), unread)
 
 
-class _Pair(NamedTuple):
-    """What a copy reads and writes, and the opcode of the instruction that does it."""
-
-    opcode: str
-    source: Shape
-    target: Shape
+_Move = tuple[str, Shape, Shape]  # what moves an array, an opcode, and what it reads and writes
 
 
 class _Reading:
@@ -172,7 +167,7 @@ class _Reading:
         self.calls, self.fusions = calls_and_fusions(self.computations)
         self.fused = {*self.fusions.values()}
         self.unread: set[int] = set()  # where copies begin whose operand is not known, or does not fit
-        self._of_roots: dict[int, list[_Pair]] = {}
+        self._of_roots: dict[int, list[_Move]] = {}
 
     def copies(self) -> Iterator[FoundCopy]:
         """All of them, in the order of the text."""
@@ -180,15 +175,19 @@ class _Reading:
         runs = runs_of(self.calls, {number for number, each in enumerate(self.computations) if each.is_entry})
         for number, computation in enumerate(self.computations):
             for each in computation.inside if number not in self.fused else ():
-                for pair in self._pairs(computation, each):
+                if each.start in self.fusions:
+                    moves = self._root_moves(self.fusions[each.start])[: len(arrays(each.span.shape))]
+                else:
+                    moves = self._moves(computation, each, also_same=True)
+                for opcode, source, target in moves:
                     lines.go(each.start)
                     attributes = self.program.rest_with_strings(each)
                     yield FoundCopy(
                         self.program.name(each),
-                        pair.opcode,
+                        opcode,
                         each.opcode == "fusion",
-                        pair.source,
-                        pair.target,
+                        source,
+                        target,
                         lines.number,
                         computation.name,
                         *runs[number],
@@ -204,15 +203,7 @@ class _Reading:
             for number in self.fused
         )
 
-    def _pairs(self, computation: HloComputation, each: HloInstruction) -> list[_Pair]:
-        """What an instruction of a computation copies, if it does."""
-        if each.opcode != "fusion":
-            return self._moves(computation, each, also_same=True)
-        if each.start not in self.fusions:
-            return []
-        return self._root_moves(self.fusions[each.start])[: len(arrays(each.span.shape))]
-
-    def _root_moves(self, number: int) -> list[_Pair]:
+    def _root_moves(self, number: int) -> list[_Move]:
         """The layout changes that give the results of a fusion, which many instructions may name."""
         if number not in self._of_roots:
             computation = self.computations[number]
@@ -222,11 +213,11 @@ class _Reading:
                 return self._operands(computation, each) if is_renaming else []
 
             self._of_roots[number] = [
-                pair for each in computation.from_roots(behind) for pair in self._moves(computation, each)
+                move for each in computation.from_roots(behind) for move in self._moves(computation, each)
             ]
         return self._of_roots[number]
 
-    def _moves(self, computation: HloComputation, each: HloInstruction, *, also_same: bool = False) -> list[_Pair]:
+    def _moves(self, computation: HloComputation, each: HloInstruction, *, also_same: bool = False) -> list[_Move]:
         """The arrays that an instruction copies into another layout, or also into the same."""
         if each.opcode not in _OPCODES:
             return []
@@ -243,7 +234,7 @@ class _Reading:
             if relayout is None:
                 self.unread.add(each.start)
             elif also_same and each.opcode.startswith("copy") or not is_bitcast(relayout, other):
-                found.append(_Pair(each.opcode, relayout, other))
+                found.append((each.opcode, relayout, other))
         return found
 
     def _as_relayout(self, each: HloInstruction, source: Shape, target: Shape) -> Shape | None:

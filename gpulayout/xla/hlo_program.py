@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from gpulayout.xla.hlo import LinesLeft, Span, scan
+from gpulayout.xla.hlo import Span, scan_lines
 
 WORD = re.compile(r"[\w.\-]+")
 _OPCODE = re.compile(r"[ \t\r\n]*([A-Za-z][\w\-]*)\(")
@@ -119,23 +119,19 @@ def read_program(text: str, seen: str, passed: Callable[[int], None] = lambda po
     passed   gets the positions in the text up to which it has been read
     """
     instructions: list[HloInstruction] = []
-    left, operands = LinesLeft(seen, _is_heading), _Operands(seen)
+    operands = _Operands(seen)
 
-    def keep_unless_operand(position: int) -> None:
-        if not operands.hold(position):
-            left.add(position)
-
-    for span in scan(seen, keep_unless_operand):
-        passed(span.end)
-        if instruction := _instruction(seen, span):
+    def read(span: Span) -> bool:
+        instruction = _instruction(seen, span)
+        if instruction:
             instructions.append(instruction)
-            left.is_read(span.start)
             operands.begin(span.end)
-        else:
-            keep_unless_operand(span.start)
+        return bool(instruction)
+
+    left = scan_lines(seen, read, _is_heading, passed, operands.hold)
     starts = {each.start for each in instructions}
     like = (match.start(1) for match in _LIKE_INSTRUCTION.finditer(seen) if match.start(1) not in starts)
-    return HloProgram(text, seen, instructions, list(heapq.merge(left.positions, like)))
+    return HloProgram(text, seen, instructions, list(heapq.merge(left, like)))
 
 
 def _instruction(seen: str, span: Span) -> HloInstruction | None:
@@ -284,13 +280,12 @@ class SourceLines:
     """
 
     def __init__(self, text: str) -> None:
-        files = {match[1]: match[2] for match in _table(text, "FileNames", _FILE)}
-        locations = {match[1]: (files.get(match[2]), match[3]) for match in _table(text, "FileLocations", _LOCATION)}
-        self._frames: dict[str, str] = {}
-        for match in _table(text, "StackFrames", _STACK_FRAME):
-            file, line = locations.get(match[2], (None, ""))
-            if file is not None:
-                self._frames[match[1]] = f"{file}:{line}"
+        files, locations = _table(text, "FileNames", _FILE), _table(text, "FileLocations", _LOCATION)
+        self._frames = {
+            number: f"{files[at[2]][2]}:{at[3]}"
+            for number, frame in _table(text, "StackFrames", _STACK_FRAME).items()
+            if (at := locations.get(frame[2])) and at[2] in files
+        }
 
     def of(self, attributes: str) -> str:
         """Such as model.py:12, from the attributes of an instruction; "" if they do not say it."""
@@ -306,11 +301,13 @@ def op_name(attributes: str) -> str:
     return found[1] if found else ""
 
 
-def _table(text: str, name: str, row: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """The rows of the table with this name, up to the first line that is none."""
+def _table(text: str, name: str, row: re.Pattern[str]) -> dict[str, re.Match[str]]:
+    """The rows of the table with this name, up to the first line that is none, by their numbers."""
+    rows: dict[str, re.Match[str]] = {}
     begin = text.find(f"\n{name}\n")
     position = begin + len(name) + 2 if begin >= 0 else len(text)
     while match := row.match(text, position):
-        yield match
+        rows[match[1]] = match
         newline = text.find("\n", match.end())
         position = newline + 1 if newline >= 0 else len(text)
+    return rows

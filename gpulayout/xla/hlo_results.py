@@ -28,6 +28,7 @@ and attributes on the line of an instruction are not unread: their shapes are th
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 import re
@@ -35,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from gpulayout.layout.other_shapes import TupleShape
-from gpulayout.xla.hlo import FoundShape, LinesLeft, Span, UnreadLines, scan, unread_lines, visible, with_lines
+from gpulayout.xla.hlo import FoundShape, Span, UnreadLines, scan, scan_lines, unread_lines, visible, with_lines
 from gpulayout.xla.hlo_program import HloComputation, HloInstruction, HloProgram, read_program
 
 NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}
@@ -126,36 +127,30 @@ def _read_allocations(seen: str, passed: Callable[[int], None]) -> _Listed:
     """What an out-of-memory report in a text without strings and comments lists; none in another text."""
     entries = [match.start() for match in _ENTRY.finditer(seen)]
     ends = [*entries[1:], len(seen)]
+    without = {*range(len(entries))}  # those that have no shape so far
     found: list[tuple[str, Span]] = []
-    left = LinesLeft(seen, _NAMES_AGAIN.match)
-    without: list[int] = []  # entries that have no shape so far
-    entry = -1
-    for span in scan(seen, left.add) if entries else ():
-        passed(span.end)
-        while entry + 1 < len(entries) and entries[entry + 1] <= span.start:
-            entry += 1
-            without.append(entries[entry])
-        is_open = without and without[-1] == entries[entry]
-        if is_open and _SHAPE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start):
-            label = _LABEL.search(seen, without.pop(), ends[entry])
+
+    def read(span: Span) -> bool:
+        entry = bisect.bisect(entries, span.start) - 1
+        is_its_shape = entry in without and _SHAPE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start)
+        if is_its_shape:
+            without.remove(entry)
+            label = _LABEL.search(seen, entries[entry], ends[entry])
             found.append((label[1] if label else "", span))
-            left.is_read(span.start)
-        else:
-            left.add(span.start)
-    return found, list(heapq.merge(left.positions, [*without, *entries[entry + 1 :]]))
+        return bool(is_its_shape)
+
+    left = scan_lines(seen, read, _NAMES_AGAIN.match, passed) if entries else []
+    return found, list(heapq.merge(left, (entries[entry] for entry in sorted(without))))
 
 
 def _read_assignment(seen: str, passed: Callable[[int], None]) -> _Listed:
     """The values that have memory in a dump of the buffer assignment; none in another text."""
     found: list[tuple[str, Span]] = []
-    left = LinesLeft(seen, _OTHER_LINE.match)
-    for span in scan(seen, left.add) if "value: <" in seen else ():
-        passed(span.end)
+
+    def read(span: Span) -> bool:
         value = _VALUE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start)
-        if value is None:
-            left.add(span.start)
-            continue
-        left.is_read(span.start)
-        if not value[2] and not isinstance(span.shape, TupleShape):
+        if value and not value[2] and not isinstance(span.shape, TupleShape):
             found.append((value[1], span))
-    return found, left.positions
+        return bool(value)
+
+    return found, scan_lines(seen, read, _OTHER_LINE.match, passed) if "value: <" in seen else []

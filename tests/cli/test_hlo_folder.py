@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from gpulayout.cli import hlo_folder
+from gpulayout.cli import show_hlo
 from tests.support.command_line import failure, run
 
 DUMP = pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo" / "dump"
@@ -166,7 +166,7 @@ def test_a_folder_of_which_nothing_can_be_read_is_a_failure(tmp_path):
 
 def test_only_so_many_entries_and_programs_are_looked_at(tmp_path, monkeypatch):
     fill(tmp_path, [f"m{number:02}.after_optimizations.txt" for number in range(40)])
-    monkeypatch.setattr(hlo_folder, "MOST_PROGRAMS", 7)
+    monkeypatch.setattr(show_hlo, "MOST_PROGRAMS", 7)
     found = json.loads(run("show", "--hlo", tmp_path, "--json").stdout)
     assert [one["module"] for one in sorted(found["programs"], key=lambda one: one["module"])] == [
         f"m{number:02}" for number in range(7)
@@ -175,7 +175,7 @@ def test_only_so_many_entries_and_programs_are_looked_at(tmp_path, monkeypatch):
         found["programs_left"] == 33
         and "\nonly the first 7 programs were read\n" in run("show", "--hlo", tmp_path).stdout
     )
-    monkeypatch.setattr(hlo_folder, "MOST_ENTRIES", 5)
+    monkeypatch.setattr(show_hlo, "MOST_ENTRIES", 5)
     found = json.loads(run("show", "--hlo", tmp_path, "--json").stdout)
     assert (found["entries"], found["is_whole"], len(found["programs"])) == (5, False, 5)
     assert "\nonly the first 5 entries were looked at\n" in run("show", "--hlo", tmp_path).stdout

@@ -23,21 +23,19 @@ Stage = Callable[[str, int, int], None]  # hears what is done, how much of it, a
 
 
 class Table(NamedTuple):
-    """How entries are listed.
+    """How entries are listed: what JSON calls them, and their columns, of which `left` hold text.
 
-    key             what JSON calls them
-    sorts           which comes first; entries that a sort leaves equal stay in the order of "bytes"
-    columns         of a table; those of `below` get a second line on a narrow terminal, and those of `left` hold text
-    row, as_json    an entry in a table and in JSON
-    totals          the numbers of all of them together that are shown for each program of a folder, by column
+    sorts     which entry comes first; those that a sort leaves equal stay in the order of "bytes"
+    below     columns that get a second line on a narrow terminal
+    as_json   an entry in JSON
+    totals    the numbers of all of them together that are shown for each program of a folder, by column
     """
 
     key: str
     sorts: dict[str, Callable[[Any], int]]
-    columns: tuple[str, ...]
+    columns: dict[str, Callable[[Any], object]]
     left: tuple[str, ...]
     below: tuple[str, ...]
-    row: Callable[[Any], list[str]]
     as_json: Callable[[Any], dict[str, Any]]
     totals: dict[str, str]
 
@@ -62,10 +60,11 @@ class Listing(NamedTuple):
     def print(self, sort: str, most: int) -> None:
         """Print a table of `most` rows in one order of the table's `sorts`."""
         click.echo("\n".join(self.head))
-        if self.entries:
-            rows = map(self.table.row, sorted(self.entries, key=self.table.sorts[sort])[:most])
-            print_columns(self.table.columns, [*rows], left=self.table.left, below=self.table.below)
-        for note in [*more_rows(self.entries, most), *self.notes]:
+        columns, entries = self.table.columns, sorted(self.entries, key=self.table.sorts[sort])
+        if entries:
+            rows = [[str(value(entry)) for value in columns.values()] for entry in entries[:most]]
+            print_columns([*columns], rows, left=self.table.left, below=self.table.below)
+        for note in [*more_rows(entries, most), *self.notes]:
             click.echo(note)
 
 
@@ -188,22 +187,6 @@ def _array_listing(name: str, results: HloResults, entries: list[ListedArray], a
     return Listing(ARRAYS, entries, numbers, head, [note] if entries else [])
 
 
-def _array_row(entry: ListedArray) -> list[str]:
-    """A row of the table; the last two cells are empty if no other order needs fewer bytes."""
-    shape, order = entry.shape, ",".join(map(str, entry.least.layout.minor_to_major))
-    return [
-        str(entry.count),
-        str(shape.nbytes),
-        str(entry.wasted),
-        f"{entry.wasted / max(shape.nbytes, 1):.1%}",
-        str(entry.line),
-        entry.names[0],
-        str(shape),
-        f"{{{order}}}" if entry.saved else "",
-        str(entry.least.nbytes) if entry.saved else "",
-    ]
-
-
 def _array_as_json(entry: ListedArray) -> dict[str, Any]:
     return {
         "shape": str(entry.shape),
@@ -226,10 +209,21 @@ ARRAYS = Table(
         "times": lambda entry: -entry.count,
         "line": lambda entry: entry.line,
     },
-    ("times", "bytes", "padding", "of_it", "line", "instruction", "shape", "least_order", "least_bytes"),
+    {
+        "times": lambda entry: entry.count,
+        "bytes": lambda entry: entry.shape.nbytes,
+        "padding": lambda entry: entry.wasted,
+        "of_it": lambda entry: f"{entry.wasted / max(entry.shape.nbytes, 1):.1%}",
+        "line": lambda entry: entry.line,
+        "instruction": lambda entry: entry.names[0],
+        "shape": lambda entry: entry.shape,
+        "least_order": lambda entry: (
+            f"{{{','.join(map(str, entry.least.layout.minor_to_major))}}}" if entry.saved else ""
+        ),
+        "least_bytes": lambda entry: entry.least.nbytes if entry.saved else "",
+    },
     left=("instruction", "shape", "least_order"),
     below=("instruction", "shape"),
-    row=_array_row,
     as_json=_array_as_json,
     totals={"arrays": "count", "bytes": "nbytes", "padding": "padding_nbytes", "saving": "saving_nbytes"},
 )
@@ -258,7 +252,7 @@ def list_copies(name: str, text: str, stage: Stage) -> Listing:
 
 def _copy_listing(name: str, copies: HloCopies, entries: list[list[FoundCopy]]) -> Listing:
     found = copies.found
-    numbers = {
+    numbers: dict[str, Any] = {
         "count": len(found),
         "nbytes": sum(map(_nbytes, entries)),
         "nbytes_of_runs": sum(copy.nbytes * (1 if copy.runs is None else copy.runs) for copy in found),
@@ -268,7 +262,7 @@ def _copy_listing(name: str, copies: HloCopies, entries: list[list[FoundCopy]]) 
         "inside_fusions": copies.inside_fusions,
         "unread_lines": _unread_as_json(copies.unread),
     }
-    nbytes, of_runs, unknown = numbers["nbytes"], numbers["nbytes_of_runs"], numbers["runs_unknown"]
+    nbytes, of_runs, unknown = (numbers[key] for key in ("nbytes", "nbytes_of_runs", "runs_unknown"))
     of_all_runs = f", {'at least ' * bool(unknown)}{of_runs} as often as they run"
     head = [
         name,
@@ -299,24 +293,6 @@ def _what(copy: FoundCopy) -> str:
     return f"fusion:{copy.opcode}" if copy.is_fused else copy.opcode
 
 
-def _copy_row(entry: list[FoundCopy]) -> list[str]:
-    first = entry[0]
-    return [
-        str(len(entry)),
-        str(first.nbytes),
-        str(_nbytes(entry)),
-        "?" if first.runs is None else str(first.runs),
-        str(first.line),
-        _what(first),
-        "loop" if first.in_loop else "",
-        first.name,
-        str(first.source),
-        str(first.target),
-        cell(first.source_line),
-        cell(first.op_name),
-    ]
-
-
 def cell(text: str) -> str:
     """Text of a program or a file's name in a cell, which has no blanks."""
     return printable("_".join(text.split()))
@@ -328,12 +304,7 @@ def _copy_as_json(entry: list[FoundCopy]) -> dict[str, Any]:
         "from": str(first.source),
         "to": str(first.target),
         "count": len(entry),
-        "nbytes": first.nbytes,
-        "runs": first.runs,
-        "in_loop": first.in_loop,
-        "opcode": first.opcode,
-        "is_fused": first.is_fused,
-        "keeps_layout": first.keeps_layout,
+        **{key: getattr(first, key) for key in ("nbytes", "runs", "in_loop", "opcode", "is_fused", "keeps_layout")},
         "instructions": [
             {key: getattr(copy, key) for key in ("name", "line", "computation", "op_name", "source_line")}
             for copy in entry
@@ -348,10 +319,22 @@ COPIES = Table(
         "times": lambda entry: -len(entry),
         "line": lambda entry: entry[0].line,
     },
-    ("times", "bytes", "together", "runs", "line", "what", "in", "instruction", "from", "to", "source", "op_name"),
+    {
+        "times": len,
+        "bytes": lambda entry: entry[0].nbytes,
+        "together": _nbytes,
+        "runs": lambda entry: "?" if entry[0].runs is None else entry[0].runs,
+        "line": lambda entry: entry[0].line,
+        "what": lambda entry: _what(entry[0]),
+        "in": lambda entry: "loop" if entry[0].in_loop else "",
+        "instruction": lambda entry: entry[0].name,
+        "from": lambda entry: entry[0].source,
+        "to": lambda entry: entry[0].target,
+        "source": lambda entry: cell(entry[0].source_line),
+        "op_name": lambda entry: cell(entry[0].op_name),
+    },
     left=("what", "in", "instruction", "from", "to", "source", "op_name"),
     below=("instruction", "from", "to", "source", "op_name"),
-    row=_copy_row,
     as_json=_copy_as_json,
     totals={"copies": "count", "bytes": "nbytes", "in_loops": "in_loops", "same_layout": "keeping_layout"},
 )

@@ -93,12 +93,13 @@ def _find_dump(folder: Path) -> Dump:
     names = all_names[:MOST_ENTRIES]
     after: dict[str, tuple[int, str]] = {}
     before: set[str] = set()
-    for name, match in zip(names, map(_NAME.fullmatch, names)):
-        module = match and _PLATFORM.sub("", match[1])
-        if not match or match[2] not in _AFTER:
-            before |= {module} if match else set()
-        else:
-            after[module] = min(after.get(module, (len(_AFTER), "")), (_AFTER.index(match[2]), name))
+    for name in names:
+        if match := _NAME.fullmatch(name):
+            module = _PLATFORM.sub("", match[1])
+            if match[2] in _AFTER:
+                after[module] = min(after.get(module, (len(_AFTER), "")), (_AFTER.index(match[2]), name))
+            else:
+                before.add(module)
     if not after:
         raise Failure(_nothing(folder, names, before))
     named = {_NUMBER.sub("", module) for module in after}

@@ -119,16 +119,25 @@ def read_program(text: str, seen: str, passed: Callable[[int], None] = lambda po
     passed   gets the positions in the text up to which it has been read
     """
     instructions: list[HloInstruction] = []
-    operands = _Operands(seen)
+    depth = done = 0  # open parentheses of the last instruction's operands, and up to where they are counted
 
     def read(span: Span) -> bool:
+        nonlocal depth, done
         instruction = _instruction(seen, span)
         if instruction:
             instructions.append(instruction)
-            operands.begin(span.end)
+            depth, done = 1, seen.index("(", span.end) + 1
         return bool(instruction)
 
-    left = scan_lines(seen, read, _is_heading, passed, operands.hold)
+    def is_operand(position: int) -> bool:
+        """True after an open parenthesis or a comma inside one: a mail program may have folded the line."""
+        nonlocal depth, done
+        while depth and (match := _PARENTHESIS.search(seen, done, position)):
+            depth, done = depth + (1 if match[0] == "(" else -1), match.end()
+        done = max(done, position)
+        return depth > 0 and seen[max(position - _MOST_BEFORE, 0) : position].rstrip().endswith(("(", ","))
+
+    left = scan_lines(seen, read, _is_heading, passed, is_operand)
     starts = {each.start for each in instructions}
     like = (match.start(1) for match in _LIKE_INSTRUCTION.finditer(seen) if match.start(1) not in starts)
     return HloProgram(text, seen, instructions, list(heapq.merge(left, like)))
@@ -146,27 +155,6 @@ def _instruction(seen: str, span: Span) -> HloInstruction | None:
     start = max(span.start - _MOST_BEFORE, 0) + len(before) - length
     is_root = before[: len(before) - length].rstrip("% \t").endswith("ROOT")
     return HloInstruction(start, length, is_root, sys.intern(opcode[1]), span)
-
-
-class _Operands:
-    """Where the parentheses of an instruction's operands are still open: a mail program may have folded its line."""
-
-    def __init__(self, seen: str) -> None:
-        self.seen, self.done, self.depth = seen, 0, 0
-
-    def begin(self, position: int) -> None:
-        """An opcode and its parenthesis follow."""
-        self.depth, self.done = 1, self.seen.index("(", position) + 1
-
-    def hold(self, position: int) -> bool:
-        """True for an operand: the text before it is an open parenthesis, or a comma inside one."""
-        while self.depth and (match := _PARENTHESIS.search(self.seen, self.done, position)):
-            self.depth += 1 if match[0] == "(" else -1
-            self.done = match.end()
-        if not self.depth:
-            return False
-        self.done = position
-        return self.seen[max(position - _MOST_BEFORE, 0) : position].rstrip().endswith(("(", ","))
 
 
 def _is_heading(seen: str, line_start: int, position: int) -> bool:

@@ -64,12 +64,10 @@ class Listing(NamedTuple):
         if entries:
             rows = [[str(value(entry)) for value in columns.values()] for entry in entries[:most]]
             print_columns([*columns], rows, left=self.table.left, below=self.table.below)
-        for note in [*more_rows(entries, most), *self.notes]:
-            click.echo(note)
-
-
-def more_rows(entries: Sequence[object], most: int) -> list[str]:
-    return [f"and {len(entries) - most} more; --top {len(entries)} lists all"] if len(entries) > most else []
+        if len(entries) > most:
+            click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
+        if self.notes:
+            click.echo("\n".join(self.notes))
 
 
 def shortened(texts: Sequence[str], total: int) -> list[str]:

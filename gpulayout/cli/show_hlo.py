@@ -8,19 +8,20 @@ the text after optimizations is read: only that stage has the layouts that run. 
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from gpulayout.cli.failures import Failure, printable
-from gpulayout.cli.hlo_listings import ARRAYS, COPIES, Stage, cell, list_arrays, list_copies, more_rows, shortened
-from gpulayout.cli.output import print_columns, print_json
+from gpulayout.cli.hlo_listings import ARRAYS, COPIES, Listing, Stage, Table, cell, list_arrays, list_copies, shortened
+from gpulayout.cli.output import print_json
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import File, input_name, standard_input
@@ -28,17 +29,24 @@ from gpulayout.layout.checks import counted
 
 SORTS = tuple(ARRAYS.sorts)
 
+Read = Callable[[str, str, Stage], Listing]
+
 
 def show_hlo(file: File, *, copies: bool, sort: str, most: int, as_json: bool) -> None:
     """List the arrays or the copies of a program, in one order of `SORTS`; of a folder, the numbers of its programs."""
     if copies and sort not in COPIES.sorts:
         raise click.UsageError(f"--copies sorts by {', '.join(COPIES.sorts)}, not by {sort}")
-    if isinstance(file, Path) and file.is_dir():
-        return _show_folder(file, copies, sort, most, as_json)
+    read = list_copies if copies else list_arrays
+    about: dict[str, Any] = {"file": str(file)}
     with shown_progress(quiet=False, as_json=as_json) as shown:
-        listing = (list_copies if copies else list_arrays)(printable(input_name(file)), _read_text(file), shown.stage)
+        if isinstance(file, Path) and file.is_dir():
+            dump = _find_dump(file)
+            about = {"folder": str(file), "entries": dump.entries, "is_whole": dump.is_whole}
+            listing = _list_folder(file, dump, read, sort, shown.stage)
+        else:
+            listing = read(printable(input_name(file)), _read_text(file), shown.stage)
     if as_json:
-        return print_json({"file": str(file), **listing.as_json(sort)})
+        return print_json({**about, **listing.as_json(sort)})
     listing.print(sort, most)
 
 
@@ -69,7 +77,13 @@ _AFTER = (
 _NAME = re.compile(rf"(.*?)[._]?({'|'.join(_AFTER)}|before_optimizations)\.txt", re.DOTALL)
 _NUMBER = re.compile(r"module_[0-9]+\.")
 _PLATFORM = re.compile(r"\.(?:sm_[0-9]+\.[0-9]+[a-z]?_gpu|gfx[^._]*_gpu|cpu|gpu|tpu|cl_[0-9]+)$")
-_SORTS = {"bytes": "nbytes", "waste": "padding_nbytes", "saving": "saving_nbytes", "times": "count"}
+_SORTS: dict[str, Callable[[Any], int]] = {
+    "bytes": lambda program: -program["nbytes"],
+    "waste": lambda program: -program["padding_nbytes"],
+    "saving": lambda program: -program["saving_nbytes"],
+    "times": lambda program: -program["count"],
+    "line": lambda program: 0,  # in the order of the modules' names
+}
 
 
 class Dump(NamedTuple):
@@ -122,34 +136,56 @@ def _nothing(folder: Path, names: list[str], before: set[str]) -> str:
     )
 
 
-def _show_folder(folder: Path, copies: bool, sort: str, most: int, as_json: bool) -> None:
-    """List the programs of a folder, each with the numbers of its arrays or its copies."""
-    with shown_progress(quiet=False, as_json=as_json) as shown:
-        dump = _find_dump(folder)
-        failures: dict[str, str] = {}
-        programs = list(_programs(dump, copies, failures, shown.stage))
+def _list_folder(folder: Path, dump: Dump, read: Read, sort: str, stage: Stage) -> Listing:
+    """The programs of a folder, each with the numbers of its arrays or its copies."""
+    failures: dict[str, str] = {}
+    programs = list(_programs(dump, read, failures, stage))
     total = len(dump.programs)
     if not programs:
         name, why = next(iter(failures.items()))
         raise Failure(f"{printable(str(folder))}: none of {counted(total, 'program')} was read: {name}: {why}")
-    if sort != "line":  # the order of the names
-        programs.sort(key=lambda each: -each[_SORTS[sort]])
-    if not as_json:
-        return _print_folder(folder, dump, programs, failures, most, COPIES.totals if copies else ARRAYS.totals)
-    print_json(
+    head = [
+        f"{printable(str(folder))}\n{counted(total, 'program')} in {counted(dump.entries, 'entry')}: of each "
+        "module the text after optimizations, whose layouts are those that run"
+    ]
+    if not dump.is_whole:
+        head.append(f"only the first {dump.entries} entries were looked at")
+    if total > MOST_PROGRAMS:
+        head.append(f"only the first {MOST_PROGRAMS} programs were read")
+    if dump.without:
+        names = shortened([printable(name) for name in dump.without[:_MOST_NAMED]], len(dump.without))
+        head.append(f"no text after optimizations of {counted(len(dump.without), 'module')}: {', '.join(names)}")
+    head += [f"not read: {name}: {why}" for name, why in list(failures.items())[:_MOST_NAMED]]
+    if len(failures) > _MOST_NAMED:
+        head.append(f"not read: {len(failures) - _MOST_NAMED} more")
+    numbers = {
+        "programs_left": max(total - MOST_PROGRAMS, 0),
+        "without_program": dump.without,
+        "not_read": failures,
+    }
+    first = min(programs, key=_SORTS[sort])
+    note = f"for one of them: gpulayout show --hlo {printable(shlex.quote(first['file']))}"
+    return Listing(_table(COPIES if read is list_copies else ARRAYS), programs, numbers, head, [note])
+
+
+def _table(of_each: Table) -> Table:
+    """How programs are listed whose own entries are listed as `of_each`."""
+    return Table(
+        "programs",
+        _SORTS,
         {
-            "folder": str(folder),
-            "entries": dump.entries,
-            "is_whole": dump.is_whole,
-            "programs": iter(programs),
-            "programs_left": max(total - MOST_PROGRAMS, 0),
-            "without_program": dump.without,
-            "not_read": failures,
-        }
+            **{column: operator.itemgetter(number) for column, number in of_each.totals.items()},
+            "unread_lines": lambda program: program["unread_lines"]["count"],
+            "file": lambda program: cell(Path(program["file"]).name),
+        },
+        left=("file",),
+        below=("file",),
+        as_json=dict,
+        totals={},
     )
 
 
-def _programs(dump: Dump, copies: bool, failures: dict[str, str], stage: Stage) -> Iterator[dict[str, Any]]:
+def _programs(dump: Dump, read: Read, failures: dict[str, str], stage: Stage) -> Iterator[dict[str, Any]]:
     """The programs that can be read, as JSON has them; of the others, `failures` says why not."""
     programs = list(dump.programs.items())[:MOST_PROGRAMS]
     for done, (module, path) in enumerate(programs, 1):
@@ -161,48 +197,10 @@ def _programs(dump: Dump, copies: bool, failures: dict[str, str], stage: Stage) 
             elif status.st_size > MOST_BYTES:
                 failures[name] = f"{status.st_size} bytes, more than {MOST_BYTES}; give its own name to read it"
             else:
-                listing = (list_copies if copies else list_arrays)(name, _read_text(path), lambda *_: None)
+                listing = read(name, _read_text(path), lambda *_: None)
                 yield {"module": module, "file": str(path), **listing.numbers}
         except OSError as error:
             failures[name] = error.strerror or str(error)
         except Failure as error:
             failures[name] = error.message.removeprefix(f"{name}: ")
         stage("programs read", done, len(programs))
-
-
-def _print_folder(
-    folder: Path,
-    dump: Dump,
-    programs: list[dict[str, Any]],
-    failures: dict[str, str],
-    most: int,
-    totals: dict[str, str],
-) -> None:
-    total = len(dump.programs)
-    click.echo(
-        f"{printable(str(folder))}\n{counted(total, 'program')} in {counted(dump.entries, 'entry')}: of each "
-        "module the text after optimizations, whose layouts are those that run"
-    )
-    if not dump.is_whole:
-        click.echo(f"only the first {dump.entries} entries were looked at")
-    if total > MOST_PROGRAMS:
-        click.echo(f"only the first {MOST_PROGRAMS} programs were read")
-    if dump.without:
-        names = shortened([printable(name) for name in dump.without[:_MOST_NAMED]], len(dump.without))
-        click.echo(f"no text after optimizations of {counted(len(dump.without), 'module')}: {', '.join(names)}")
-    for name, why in list(failures.items())[:_MOST_NAMED]:
-        click.echo(f"not read: {name}: {why}")
-    if len(failures) > _MOST_NAMED:
-        click.echo(f"not read: {len(failures) - _MOST_NAMED} more")
-    rows = [
-        [
-            *(str(each[key]) for key in totals.values()),
-            str(each["unread_lines"]["count"]),
-            cell(Path(each["file"]).name),
-        ]
-        for each in programs[:most]
-    ]
-    print_columns([*totals, "unread_lines", "file"], rows, left=("file",), below=("file",))
-    for note in more_rows(programs, most):
-        click.echo(note)
-    click.echo(f"for one of them: gpulayout show --hlo {printable(shlex.quote(programs[0]['file']))}")

@@ -26,15 +26,16 @@ from gpulayout.xla.bitcast import is_bitcast
 from gpulayout.xla.decompose import align_layouts
 from gpulayout.xla.hlo import LineCounter, UnreadLines, scan, unread_lines, visible
 from gpulayout.xla.hlo_program import (
+    OP_NAME,
     WORD,
     HloComputation,
     HloInstruction,
     HloProgram,
-    SourceLines,
     calls_and_fusions,
-    op_name,
     read_program,
     runs_of,
+    source_frames,
+    source_line,
 )
 from gpulayout.xla.trees import arrays
 
@@ -171,7 +172,7 @@ class _Reading:
 
     def copies(self) -> Iterator[FoundCopy]:
         """All of them, in the order of the text."""
-        lines, sources = LineCounter(self.program.text), SourceLines(self.program.text)
+        lines, frames = LineCounter(self.program.text), source_frames(self.program.text)
         runs = runs_of(self.calls, {number for number, each in enumerate(self.computations) if each.is_entry})
         for number, computation in enumerate(self.computations):
             for each in computation.inside if number not in self.fused else ():
@@ -182,6 +183,7 @@ class _Reading:
                 for opcode, source, target in moves:
                     lines.go(each.start)
                     attributes = self.program.rest_with_strings(each)
+                    op_name = OP_NAME.search(attributes)
                     yield FoundCopy(
                         self.program.name(each),
                         opcode,
@@ -191,8 +193,8 @@ class _Reading:
                         lines.number,
                         computation.name,
                         *runs[number],
-                        op_name(attributes),
-                        sources.of(attributes),
+                        op_name[1] if op_name else "",
+                        source_line(attributes, frames),
                     )
 
     def inside_fusions(self) -> int:

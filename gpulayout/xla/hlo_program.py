@@ -172,19 +172,14 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"([0-9]{1,18})"')
 _ONCE = {"fusion", "call", "async-start"}  # they call a computation once; a reduction, as often as it likes
 
 
-class HloCall(NamedTuple):
-    """The number of a computation that is called, how often each time the caller runs, and whether that is a loop."""
-
-    callee: int
-    times: int | None
-    is_loop: bool
-
-
 class HloRuns(NamedTuple):
-    """How often a computation runs, None if the text does not say it, and whether that is for a loop."""
+    """How often a computation runs, or a call runs it; None if the text does not say it; and whether in a loop."""
 
     times: int | None
     in_loop: bool
+
+
+HloCall = tuple[int, HloRuns]  # the number of a computation, and its runs each time the caller runs
 
 
 def calls_and_fusions(computations: Sequence[HloComputation]) -> tuple[list[list[HloCall]], dict[int, int]]:
@@ -195,24 +190,24 @@ def calls_and_fusions(computations: Sequence[HloComputation]) -> tuple[list[list
     fusions: dict[int, int] = {}
     for number, computation in enumerate(computations):
         for each in computation.inside:
-            for name, times in _calls(computation.program, each):
+            for name, runs in _calls(computation.program, each):
                 callee = before.get(name, last.get(name))
                 if callee is not None:
-                    calls[number].append(HloCall(callee, times, each.opcode == "while"))
-                if callee is not None and each.opcode == "fusion":
-                    fusions[each.start] = callee
+                    calls[number].append((callee, runs))
+                    if each.opcode == "fusion":
+                        fusions[each.start] = callee
         before[computation.name] = number
     return calls, fusions
 
 
-def _calls(program: HloProgram, each: HloInstruction) -> Iterator[tuple[str, int | None]]:
+def _calls(program: HloProgram, each: HloInstruction) -> Iterator[tuple[str, HloRuns]]:
     """The names of the computations that an instruction calls, and how often it calls each."""
     for match in _CALL.finditer(program.rest(each)):
         times: int | None = 1 if each.opcode in _ONCE else None
         if each.opcode == "while" and (trips := _TRIPS.search(program.rest_with_strings(each))):
             times = int(trips[1]) + (match[1] == "condition")
         for name in WORD.findall(match[2]):
-            yield name, times
+            yield name, HloRuns(times, each.opcode == "while")
 
 
 def runs_of(calls: Sequence[Sequence[HloCall]], entries: AbstractSet[int]) -> list[HloRuns]:
@@ -221,29 +216,29 @@ def runs_of(calls: Sequence[Sequence[HloCall]], entries: AbstractSet[int]) -> li
     Without an entry, those that nothing calls run once.  Computations that call each other in a circle, as only broken
     texts have, run an unknown number of times.
 
-    >>> runs_of([[HloCall(1, 5, True)], [HloCall(2, 1, False), HloCall(2, 1, False)], []], {0})[2]
+    >>> runs_of([[(1, HloRuns(5, True))], [(2, HloRuns(1, False)), (2, HloRuns(1, False))], []], {0})[2]
     HloRuns(times=10, in_loop=True)
     """
     waiting = [0] * len(calls)
-    for call in itertools.chain.from_iterable(calls):
-        waiting[call.callee] += 1
+    for callee, _ in itertools.chain.from_iterable(calls):
+        waiting[callee] += 1
     ready = [number for number, callers in enumerate(waiting) if not callers]
     runs = [HloRuns(0, False)] * len(calls)
     for number in ready:
         runs[number] = HloRuns(1 if not entries or number in entries else None, False)
     while ready:
         number = ready.pop()
-        for call in calls[number]:
-            runs[call.callee] = _sum(runs[call.callee], runs[number], call)
-            waiting[call.callee] -= 1
-            if not waiting[call.callee]:
-                ready.append(call.callee)
+        for callee, call in calls[number]:
+            runs[callee] = _sum(runs[callee], runs[number], call)
+            waiting[callee] -= 1
+            if not waiting[callee]:
+                ready.append(callee)
     return [HloRuns(None, each.in_loop) if left else each for each, left in zip(runs, waiting, strict=True)]
 
 
-def _sum(so_far: HloRuns, caller: HloRuns, call: HloCall) -> HloRuns:
+def _sum(so_far: HloRuns, caller: HloRuns, call: HloRuns) -> HloRuns:
     """The runs of a computation with those that one more call makes."""
-    in_loop = so_far.in_loop or caller.in_loop or call.is_loop
+    in_loop = so_far.in_loop or caller.in_loop or call.in_loop
     if so_far.times is None or caller.times is None or call.times is None:
         return HloRuns(None, in_loop)
     times = so_far.times + caller.times * call.times
@@ -252,7 +247,7 @@ def _sum(so_far: HloRuns, caller: HloRuns, call: HloCall) -> HloRuns:
 
 # ---- the Python program --------------------------------------------------------------------------------------
 
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\\n]|\\[^\n])*)"')
+OP_NAME = re.compile(r'\bop_name="((?:[^"\\\n]|\\[^\n])*)"')
 _SOURCE = re.compile(r'\bsource_file="((?:[^"\\\n]|\\[^\n])*)"(?: source_line=([0-9]{1,18}))?')
 _FRAME = re.compile(r"\bstack_frame_id=([0-9]{1,18})\b")
 _FILE = re.compile(r'([0-9]{1,18}) "((?:[^"\\]|\\.)*)"')
@@ -260,33 +255,22 @@ _LOCATION = re.compile(r"([0-9]{1,18}) \{file_name_id=([0-9]{1,18}) function_nam
 _STACK_FRAME = re.compile(r"([0-9]{1,18}) \{file_location_id=([0-9]{1,18})\b")
 
 
-class SourceLines:
-    """The lines of Python in a program's metadata.
-
-    Programs name them as source_file and source_line, newer ones as the number of a frame, which tables before the
-    first computation explain.
-    """
-
-    def __init__(self, text: str) -> None:
-        files, locations = _table(text, "FileNames", _FILE), _table(text, "FileLocations", _LOCATION)
-        self._frames = {
-            number: f"{files[at[2]][2]}:{at[3]}"
-            for number, frame in _table(text, "StackFrames", _STACK_FRAME).items()
-            if (at := locations.get(frame[2])) and at[2] in files
-        }
-
-    def of(self, attributes: str) -> str:
-        """Such as model.py:12, from the attributes of an instruction; "" if they do not say it."""
-        if source := _SOURCE.search(attributes):
-            return f"{source[1]}:{source[2]}" if source[2] else source[1]
-        frame = _FRAME.search(attributes)
-        return self._frames.get(frame[1], "") if frame else ""
+def source_frames(text: str) -> dict[str, str]:
+    """Lines such as model.py:12 by the numbers of frames, from the tables before a program's first computation."""
+    files, locations = _table(text, "FileNames", _FILE), _table(text, "FileLocations", _LOCATION)
+    return {
+        number: f"{files[at[2]][2]}:{at[3]}"
+        for number, frame in _table(text, "StackFrames", _STACK_FRAME).items()
+        if (at := locations.get(frame[2])) and at[2] in files
+    }
 
 
-def op_name(attributes: str) -> str:
-    """The name of the operation in the Python program, such as jit(f)/transpose; "" if the attributes do not say it."""
-    found = _OP_NAME.search(attributes)
-    return found[1] if found else ""
+def source_line(attributes: str, frames: dict[str, str]) -> str:
+    """The line that an instruction's attributes name, newer ones as the number of a frame; "" if they name none."""
+    if source := _SOURCE.search(attributes):
+        return f"{source[1]}:{source[2]}" if source[2] else source[1]
+    frame = _FRAME.search(attributes)
+    return frames.get(frame[1], "") if frame else ""
 
 
 def _table(text: str, name: str, row: re.Pattern[str]) -> dict[str, re.Match[str]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.xla.hlo_copies import read_copies
-from gpulayout.xla.hlo_program import HloCall, HloRuns, SourceLines, runs_of
+from gpulayout.xla.hlo_program import HloRuns, runs_of, source_frames, source_line
 
 HLO = pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo"
 TEXTS = {path.relative_to(HLO).as_posix(): path.read_text() for path in sorted(HLO.rglob("*.txt"))}
@@ -248,9 +248,9 @@ def test_runs_of_what_an_instruction_calls(call, runs):
 
 
 def test_circles_and_chains_of_calls_end():
-    circle = [[HloCall(1, 1, True)], [HloCall(0, 1, False)], [HloCall(1, 1, False)]]
+    circle = [[(1, HloRuns(1, True))], [(0, HloRuns(1, False))], [(1, HloRuns(1, False))]]
     assert [each.times for each in runs_of(circle, {2})] == [None, None, 1]
-    deep = [[HloCall(n + 1, 2, False)] * 2 for n in range(50_000)] + [[]]
+    deep = [[(n + 1, HloRuns(2, False))] * 2 for n in range(50_000)] + [[]]
     runs = runs_of(deep, {0})
     assert runs[3] == HloRuns(64, False) and runs[-1] == HloRuns(None, False)
 
@@ -272,7 +272,7 @@ def test_circles_and_chains_of_calls_end():
     ],
 )
 def test_the_line_of_the_source(tables, attributes, expected):
-    assert SourceLines(f"HloModule m\n\n{tables}").of(attributes) == expected
+    assert source_line(attributes, source_frames(f"HloModule m\n\n{tables}")) == expected
 
 
 @pytest.mark.parametrize("text", [b"%a = f32[2] copy(f32[2] %b)", None])

@@ -14,7 +14,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape
 from gpulayout.xla.hlo import UnreadLines
-from gpulayout.xla.hlo_copies import FoundCopy, HloCopies, read_copies
+from gpulayout.xla.hlo_copies import FoundCopy, HloCopies
 from gpulayout.xla.hlo_results import HloResults, TextKind, find_results
 from gpulayout.xla.least_padding import least_waste
 from gpulayout.xla.trees import arrays
@@ -235,7 +235,7 @@ def list_copies(name: str, text: str, stage: Stage) -> Listing:
 
     An entry is all copies of one layout to one other that run equally often.
     """
-    copies = read_copies(text, lambda position: stage("characters read", position, len(text)))
+    copies = HloCopies(text, lambda position: stage("characters read", position, len(text)))
     if not copies.is_program:
         raise Failure(
             f"{name}: no instruction in {counted(len(text), 'character')}: --copies needs the text of a program, not a "

@@ -15,7 +15,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -37,13 +37,11 @@ def show_hlo(file: File, *, copies: bool, sort: str, most: int, as_json: bool) -
     if copies and sort not in COPIES.sorts:
         raise click.UsageError(f"--copies sorts by {', '.join(COPIES.sorts)}, not by {sort}")
     read = list_copies if copies else list_arrays
-    about: dict[str, Any] = {"file": str(file)}
     with shown_progress(quiet=False, as_json=as_json) as shown:
         if isinstance(file, Path) and file.is_dir():
-            dump = _find_dump(file)
-            about = {"folder": str(file), "entries": dump.entries, "is_whole": dump.is_whole}
-            listing = _list_folder(file, dump, read, sort, shown.stage)
+            about, listing = _list_folder(file, read, sort, shown.stage)
         else:
+            about = {"file": str(file)}
             listing = read(printable(input_name(file)), _read_text(file), shown.stage)
     if as_json:
         return print_json({**about, **listing.as_json(sort)})
@@ -68,13 +66,14 @@ MOST_PROGRAMS = 1000  # that are read
 MOST_BYTES = 1 << 28  # of a file that is read because it is in a folder: reading takes many times the memory
 _MOST_NAMED = 3  # modules without a program, and files that are not read
 
-# The best first, if a module has several
-_AFTER = (
+# The stage that is read; the best first, if a module has several.  Before optimizations no layouts are chosen
+_STAGES = (
     "after_optimizations",
     "after_optimizations_after_buffer_assignment",
     "after_optimizations_before_buffer_assignment",
+    "before_optimizations",
 )
-_NAME = re.compile(rf"(.*?)[._]?({'|'.join(_AFTER)}|before_optimizations)\.txt", re.DOTALL)
+_NAME = re.compile(rf"(.*?)[._]?({'|'.join(_STAGES)})\.txt", re.DOTALL)
 _NUMBER = re.compile(r"module_[0-9]+\.")
 _PLATFORM = re.compile(r"\.(?:sm_[0-9]+\.[0-9]+[a-z]?_gpu|gfx[^._]*_gpu|cpu|gpu|tpu|cl_[0-9]+)$")
 _SORTS: dict[str, Callable[[Any], int]] = {
@@ -86,46 +85,27 @@ _SORTS: dict[str, Callable[[Any], int]] = {
 }
 
 
-class Dump(NamedTuple):
-    """What a folder holds.
+def _find_programs(folder: Path, names: list[str]) -> tuple[dict[str, Path], list[str]]:
+    """Of the files in a folder the one to read for each module, in the order of the modules' names, at least one.
 
-    entries    how many files and folders were looked at; `is_whole` is False if there are more
-    programs   the file that is read for each module, in the order of the modules' names
-    without    modules whose text after optimizations is missing, whatever their number: on a TPU it differs
+    And the modules whose text after optimizations is missing, whatever their number: on a TPU it differs.
     """
-
-    entries: int
-    is_whole: bool
-    programs: dict[str, Path]
-    without: list[str]
-
-
-def _find_dump(folder: Path) -> Dump:
-    """The programs in a folder; a failure if there is none."""
-    with os.scandir(folder) as entries:
-        all_names = [entry.name for entry in itertools.islice(entries, MOST_ENTRIES + 1)]
-    names = all_names[:MOST_ENTRIES]
-    after: dict[str, tuple[int, str]] = {}
-    before: set[str] = set()
-    for name in names:
-        if match := _NAME.fullmatch(name):
-            module = _PLATFORM.sub("", match[1])
-            if match[2] in _AFTER:
-                after[module] = min(after.get(module, (len(_AFTER), "")), (_AFTER.index(match[2]), name))
-            else:
-                before.add(module)
-    if not after:
-        raise Failure(_nothing(folder, names, before))
-    named = {_NUMBER.sub("", module) for module in after}
-    without = sorted(module for module in before if _NUMBER.sub("", module) not in named)
-    programs = {module: folder / name for module, (_, name) in sorted(after.items())}
-    return Dump(len(names), len(names) == len(all_names), programs, without)
+    best: dict[str, tuple[int, str]] = {}
+    for match in filter(None, map(_NAME.fullmatch, names)):
+        module, found = _PLATFORM.sub("", match[1]), (_STAGES.index(match[2]), match[0])
+        best[module] = min(best.get(module, found), found)
+    last = len(_STAGES) - 1
+    programs = {module: folder / name for module, (stage, name) in sorted(best.items()) if stage < last}
+    if not programs:
+        raise Failure(_nothing(folder, names, len(best)))
+    named = {_NUMBER.sub("", module) for module in programs}
+    return programs, sorted(module for module in best if _NUMBER.sub("", module) not in named)
 
 
-def _nothing(folder: Path, names: list[str], before: set[str]) -> str:
+def _nothing(folder: Path, names: list[str], before: int) -> str:
     """Why there is no program to read, and what to do."""
     if before:
-        found = f"{counted(len(before), 'module')} only before optimizations, where layouts are not chosen yet"
+        found = f"{counted(before, 'module')} only before optimizations, where layouts are not chosen yet"
     elif any(name.endswith((".hlo.pb", ".hlo", ".pb")) for name in names):
         found = "protos of programs, not their text"
     else:
@@ -136,36 +116,38 @@ def _nothing(folder: Path, names: list[str], before: set[str]) -> str:
     )
 
 
-def _list_folder(folder: Path, dump: Dump, read: Read, sort: str, stage: Stage) -> Listing:
-    """The programs of a folder, each with the numbers of its arrays or its copies."""
+def _list_folder(folder: Path, read: Read, sort: str, stage: Stage) -> tuple[dict[str, Any], Listing]:
+    """What JSON says of a folder, and its programs, each with the numbers of its arrays or its copies."""
+    with os.scandir(folder) as scanned:
+        names = [entry.name for entry in itertools.islice(scanned, MOST_ENTRIES + 1)]
+    is_whole, entries = len(names) <= MOST_ENTRIES, min(len(names), MOST_ENTRIES)
+    files, without = _find_programs(folder, names[:entries])
     failures: dict[str, str] = {}
-    programs = list(_programs(dump, read, failures, stage))
-    total = len(dump.programs)
+    programs = list(_programs(files, read, failures, stage))
+    total = len(files)
     if not programs:
         name, why = next(iter(failures.items()))
         raise Failure(f"{printable(str(folder))}: none of {counted(total, 'program')} was read: {name}: {why}")
     head = [
-        f"{printable(str(folder))}\n{counted(total, 'program')} in {counted(dump.entries, 'entry')}: of each "
+        f"{printable(str(folder))}\n{counted(total, 'program')} in {counted(entries, 'entry')}: of each "
         "module the text after optimizations, whose layouts are those that run"
     ]
-    if not dump.is_whole:
-        head.append(f"only the first {dump.entries} entries were looked at")
+    if not is_whole:
+        head.append(f"only the first {entries} entries were looked at")
     if total > MOST_PROGRAMS:
         head.append(f"only the first {MOST_PROGRAMS} programs were read")
-    if dump.without:
-        names = shortened([printable(name) for name in dump.without[:_MOST_NAMED]], len(dump.without))
-        head.append(f"no text after optimizations of {counted(len(dump.without), 'module')}: {', '.join(names)}")
+    if without:
+        shown = shortened([*map(printable, without[:_MOST_NAMED])], len(without))
+        head.append(f"no text after optimizations of {counted(len(without), 'module')}: {', '.join(shown)}")
     head += [f"not read: {name}: {why}" for name, why in list(failures.items())[:_MOST_NAMED]]
     if len(failures) > _MOST_NAMED:
         head.append(f"not read: {len(failures) - _MOST_NAMED} more")
-    numbers = {
-        "programs_left": max(total - MOST_PROGRAMS, 0),
-        "without_program": dump.without,
-        "not_read": failures,
-    }
+    numbers = {"programs_left": max(total - MOST_PROGRAMS, 0), "without_program": without, "not_read": failures}
     first = min(programs, key=_SORTS[sort])
     note = f"for one of them: gpulayout show --hlo {printable(shlex.quote(first['file']))}"
-    return Listing(_table(COPIES if read is list_copies else ARRAYS), programs, numbers, head, [note])
+    table = _table(COPIES if read is list_copies else ARRAYS)
+    about = {"folder": str(folder), "entries": entries, "is_whole": is_whole}
+    return about, Listing(table, programs, numbers, head, [note])
 
 
 def _table(of_each: Table) -> Table:
@@ -185,9 +167,9 @@ def _table(of_each: Table) -> Table:
     )
 
 
-def _programs(dump: Dump, read: Read, failures: dict[str, str], stage: Stage) -> Iterator[dict[str, Any]]:
+def _programs(files: dict[str, Path], read: Read, failures: dict[str, str], stage: Stage) -> Iterator[dict[str, Any]]:
     """The programs that can be read, as JSON has them; of the others, `failures` says why not."""
-    programs = list(dump.programs.items())[:MOST_PROGRAMS]
+    programs = list(files.items())[:MOST_PROGRAMS]
     for done, (module, path) in enumerate(programs, 1):
         name = printable(path.name)
         try:

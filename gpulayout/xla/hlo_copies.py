@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.errors import LayoutError
@@ -24,13 +23,12 @@ from gpulayout.layout.other_shapes import AnyShape
 from gpulayout.layout.shape import Shape
 from gpulayout.xla.bitcast import is_bitcast
 from gpulayout.xla.decompose import align_layouts
-from gpulayout.xla.hlo import LineCounter, UnreadLines, scan, unread_lines, visible
+from gpulayout.xla.hlo import LineCounter, scan, unread_lines, visible
 from gpulayout.xla.hlo_program import (
     OP_NAME,
     WORD,
     HloComputation,
     HloInstruction,
-    HloProgram,
     calls_and_fusions,
     read_program,
     runs_of,
@@ -105,19 +103,6 @@ class FoundCopy:
         return is_bitcast(self.source, self.target)
 
 
-class HloCopies(NamedTuple):
-    """The copies of a program, how many layout changes only take place inside fusions, and the lines not read.
-
-    A copy is not read if its operand is not in the text, or if a dimension has no bound.  A text without instructions
-    is no program.
-    """
-
-    is_program: bool
-    found: list[FoundCopy]
-    inside_fusions: int
-    unread: UnreadLines
-
-
 def find_copies(text: str) -> list[FoundCopy]:
     """The copies, transposes and reshapes of a compiled program that move bytes.
 
@@ -145,47 +130,47 @@ def find_copies(text: str) -> list[FoundCopy]:
     """
     if not isinstance(text, str):
         raise TypeError(f"the text to find copies in must be a str, not {type(text).__name__}")
-    return read_copies(text).found
-
-
-def read_copies(text: str, passed: Callable[[int], None] = lambda position: None) -> HloCopies:
-    """The copies of a program; `passed` gets the positions in the text up to which it has been read."""
-    program = read_program(text, visible(text), passed)
-    reading = _Reading(program)
-    found = list(reading.copies())
-    unread = unread_lines(text, sorted({*program.unread, *reading.unread}))  # not those that are only counted
-    return HloCopies(bool(program.instructions), found, reading.inside_fusions(), unread)
+    return HloCopies(text).found
 
 
 _Move = tuple[str, Shape, Shape]  # what moves an array, an opcode, and what it reads and writes
 
 
-class _Reading:
-    """The copies of one text."""
+class HloCopies:
+    """The copies of a program, how many layout changes only take place inside fusions, and the lines not read.
 
-    def __init__(self, program: HloProgram) -> None:
-        self.program, self.computations = program, program.computations()
-        self.calls, self.fusions = calls_and_fusions(self.computations)
-        self.fused = {*self.fusions.values()}
-        self.unread: set[int] = set()  # where copies begin whose operand is not known, or does not fit
+    A copy is not read if its operand is not in the text, or if a dimension has no bound.  A text without instructions
+    is no program.  `passed` gets the positions in the text up to which it has been read.
+    """
+
+    def __init__(self, text: str, passed: Callable[[int], None] = lambda position: None) -> None:
+        self._program = read_program(text, visible(text), passed)
+        self._computations = self._program.computations()
+        self._calls, self._fusions = calls_and_fusions(self._computations)
+        self._fused = {*self._fusions.values()}
         self._of_roots: dict[int, list[_Move]] = {}
+        self._unread = {*self._program.unread}
+        self.is_program = bool(self._program.instructions)
+        self.found = list(self._copies())
+        self.unread = unread_lines(text, sorted(self._unread))
+        self.inside_fusions = sum(map(self._other_moves, self._fused))
 
-    def copies(self) -> Iterator[FoundCopy]:
+    def _copies(self) -> Iterator[FoundCopy]:
         """All of them, in the order of the text."""
-        lines, frames = LineCounter(self.program.text), source_frames(self.program.text)
-        runs = runs_of(self.calls, {number for number, each in enumerate(self.computations) if each.is_entry})
-        for number, computation in enumerate(self.computations):
-            for each in computation.inside if number not in self.fused else ():
-                if each.start in self.fusions:
-                    moves = self._root_moves(self.fusions[each.start])[: len(arrays(each.span.shape))]
+        lines, frames = LineCounter(self._program.text), source_frames(self._program.text)
+        runs = runs_of(self._calls, {number for number, each in enumerate(self._computations) if each.is_entry})
+        for number, computation in enumerate(self._computations):
+            for each in computation.inside if number not in self._fused else ():
+                if each.start in self._fusions:
+                    moves = self._root_moves(self._fusions[each.start])[: len(arrays(each.span.shape))]
                 else:
                     moves = self._moves(computation, each, also_same=True)
                 for opcode, source, target in moves:
                     lines.go(each.start)
-                    attributes = self.program.rest_with_strings(each)
+                    attributes = self._program.rest_with_strings(each)
                     op_name = OP_NAME.search(attributes)
                     yield FoundCopy(
-                        self.program.name(each),
+                        self._program.name(each),
                         opcode,
                         each.opcode == "fusion",
                         source,
@@ -197,18 +182,15 @@ class _Reading:
                         source_line(attributes, frames),
                     )
 
-    def inside_fusions(self) -> int:
-        """How many layout changes there are in fusions that are not those of their results."""
-        return sum(
-            sum(len(self._moves(self.computations[number], each)) for each in self.computations[number].inside)
-            - len(self._root_moves(number))
-            for number in self.fused
-        )
+    def _other_moves(self, number: int) -> int:
+        """How many layout changes there are in a fusion that are not those of its results."""
+        computation = self._computations[number]
+        return sum(len(self._moves(computation, each)) for each in computation.inside) - len(self._root_moves(number))
 
     def _root_moves(self, number: int) -> list[_Move]:
         """The layout changes that give the results of a fusion, which many instructions may name."""
         if number not in self._of_roots:
-            computation = self.computations[number]
+            computation = self._computations[number]
 
             def behind(each: HloInstruction) -> list[HloInstruction]:
                 is_renaming = each.opcode in _OPCODES | {"bitcast", "tuple"} and not self._moves(computation, each)
@@ -228,13 +210,13 @@ class _Reading:
         if each.opcode == "copy-start":  # its result: the target, the source, and a context
             after = after[: len(before)]
         if not before or len(before) != len(after):
-            self.unread.add(each.start)
+            self._unread.add(each.start)
             return []
         found = []
         for one, other in zip(before, after):
             relayout = self._as_relayout(each, one, other)
             if relayout is None:
-                self.unread.add(each.start)
+                self._unread.add(each.start)
             elif also_same and each.opcode.startswith("copy") or not is_bitcast(relayout, other):
                 found.append((each.opcode, relayout, other))
         return found
@@ -245,7 +227,7 @@ class _Reading:
             return None
         try:
             if each.opcode == "transpose":
-                dimensions = _DIMENSIONS.search(self.program.rest(each))
+                dimensions = _DIMENSIONS.search(self._program.rest(each))
                 source = source.permute_dimensions(map(int, WORD.findall(dimensions[1]))) if dimensions else source
             elif each.opcode == "reshape" and source.element_count == target.element_count:
                 return align_layouts(source, target.dimensions) or source
@@ -255,7 +237,7 @@ class _Reading:
 
     def _operand_shape(self, computation: HloComputation, each: HloInstruction) -> AnyShape | None:
         """The shape of the first operand, which stands before it in older programs."""
-        operands = self.program.rest(each).partition("(")[2].lstrip()
+        operands = self._program.rest(each).partition("(")[2].lstrip()
         written = next(scan(operands.partition("%")[0]), None)
         if written is not None and written.start == 0:
             return written.shape
@@ -264,4 +246,4 @@ class _Reading:
 
     def _operands(self, computation: HloComputation, each: HloInstruction) -> list[HloInstruction]:
         """The instructions of a computation whose results one of them takes."""
-        return computation.named_in(self.program.rest(each).partition("(")[2].partition("), ")[0])
+        return computation.named_in(self._program.rest(each).partition("(")[2].partition("), ")[0])

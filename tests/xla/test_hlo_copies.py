@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.xla.hlo_copies import read_copies
+from gpulayout.xla.hlo_copies import HloCopies
 from gpulayout.xla.hlo_program import HloRuns, runs_of, source_frames, source_line
 
 HLO = pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo"
@@ -100,7 +100,7 @@ def test_a_transpose_is_the_relayout_of_its_result(permutation, before, after):
     ],
 )
 def test_a_copy_that_cannot_be_read_is_named(text):
-    copies = read_copies(f"%z = s8[2] z()\n{text}")
+    copies = HloCopies(f"%z = s8[2] z()\n{text}")
     assert copies.found == [] and copies.unread.total == 1 and copies.unread.first[0][0] == 2
 
 
@@ -135,7 +135,7 @@ TURNED = "%t = f32[3,2]{1,0} transpose(%p), dimensions={1,0}"
 )
 def test_a_fusion_is_a_copy_if_its_result_is_one(body, roots, inside):
     result = "(f32[3,2]{1,0}, f32[3,2]{0,1})" if "tuple" in body else "f32[3,2]{1,0}"
-    copies = read_copies(FUSED.replace("BODY", "  " + body).replace("RESULT", result))
+    copies = HloCopies(FUSED.replace("BODY", "  " + body).replace("RESULT", result))
     assert len(copies.found) == roots and copies.inside_fusions == inside and not copies.unread.total
     for copy in copies.found:
         assert (copy.name, copy.is_fused, copy.computation, copy.line) == ("f", True, "main", len(body.split("\n")) + 7)
@@ -145,7 +145,7 @@ def test_a_fusion_is_a_copy_if_its_result_is_one(body, roots, inside):
 def test_a_fusion_has_no_more_copies_than_results():
     """As only broken texts have it."""
     body = "%c = f32[3,2]{0,1} copy(%t)\n  ROOT %b = (f32[3,2]{1,0}, f32[3,2]{0,1}) tuple(%t, %c)"
-    copies = read_copies(FUSED.replace("BODY", f"  {TURNED}\n  {body}").replace("RESULT", "f32[3,2]{1,0}"))
+    copies = HloCopies(FUSED.replace("BODY", f"  {TURNED}\n  {body}").replace("RESULT", "f32[3,2]{1,0}"))
     assert [str(copy.target) for copy in copies.found] == ["f32[3,2]{1,0}"]
 
 
@@ -183,7 +183,7 @@ def test_a_compiled_function_of_today_is_read():
     compiled = jax.jit(lambda x: jax.numpy.transpose(x, (2, 0, 1)).reshape(40, 6)).lower(
         jax.ShapeDtypeStruct((5, 6, 8), "float32")
     )
-    copies = read_copies(compiled.compile().as_text())
+    copies = HloCopies(compiled.compile().as_text())
     assert [(str(copy.source), str(copy.target), copy.runs) for copy in copies.found] == [
         ("f32[8,5,6]{0,2,1}", "f32[8,5,6]{2,1,0}", 1)
     ]
@@ -292,7 +292,7 @@ def test_a_mangled_program_gives_copies_in_order_that_can_be_explained(name, dat
     piece = data.draw(
         st.sampled_from(["", "\n", "copy(", "{0,1}", '"', "/*", "}\n", "ENTRY ", "body=%region_0.2", "ROOT "])
     )
-    copies = read_copies(text[:begin] + piece + text[end:])
+    copies = HloCopies(text[:begin] + piece + text[end:])
     lines = [copy.line for copy in copies.found]
     assert lines == sorted(lines) and copies.inside_fusions >= 0
     for copy in copies.found:
@@ -314,5 +314,5 @@ def test_a_mangled_program_gives_copies_in_order_that_can_be_explained(name, dat
 )
 def test_many_lines_take_time_that_grows_with_them(piece):
     """Five thousand: steps that grow with the square would not end."""
-    copies = read_copies("%f (p: f32[2]) -> f32[2] {\n" + piece * 5_000 + "}\n")
+    copies = HloCopies("%f (p: f32[2]) -> f32[2] {\n" + piece * 5_000 + "}\n")
     assert len(copies.found) + copies.unread.total == (5_000 if " copy(" in piece else 0)

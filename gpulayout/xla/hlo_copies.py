@@ -190,16 +190,16 @@ class HloCopies:
     def _root_moves(self, number: int) -> list[_Move]:
         """The layout changes that give the results of a fusion, which many instructions may name."""
         if number not in self._of_roots:
-            computation = self._computations[number]
-
-            def behind(each: HloInstruction) -> list[HloInstruction]:
-                is_renaming = each.opcode in _OPCODES | {"bitcast", "tuple"} and not self._moves(computation, each)
-                return self._operands(computation, each) if is_renaming else []
-
+            results = self._computations[number].from_roots(self._renamed)
             self._of_roots[number] = [
-                move for each in computation.from_roots(behind) for move in self._moves(computation, each)
+                move for each in results for move in self._moves(self._computations[number], each)
             ]
         return self._of_roots[number]
+
+    def _renamed(self, computation: HloComputation, each: HloInstruction) -> list[HloInstruction]:
+        """What an instruction that moves nothing gives as its own result."""
+        is_renaming = each.opcode in _OPCODES | {"bitcast", "tuple"} and not self._moves(computation, each)
+        return self._operands(computation, each) if is_renaming else []
 
     def _moves(self, computation: HloComputation, each: HloInstruction, *, also_same: bool = False) -> list[_Move]:
         """The arrays that an instruction copies into another layout, or also into the same."""

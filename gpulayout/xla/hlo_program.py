@@ -13,6 +13,7 @@ import heapq
 import itertools
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -100,7 +101,9 @@ class HloComputation:
         """The instructions that a text names, in its order."""
         return [self._named[word] for word in WORD.findall(text) if word in self._named]
 
-    def from_roots(self, following: Callable[[HloInstruction], list[HloInstruction]]) -> Iterator[HloInstruction]:
+    def from_roots(
+        self, following: Callable[[HloComputation, HloInstruction], list[HloInstruction]]
+    ) -> Iterator[HloInstruction]:
         """The roots, and after each instruction those that `following` gives for it, depth first, each once."""
         waiting = [each for each in self.inside if each.is_root]
         passed = set[int]()
@@ -109,7 +112,7 @@ class HloComputation:
             if each.start not in passed:
                 passed.add(each.start)
                 yield each
-                waiting += following(each)[::-1]
+                waiting += following(self, each)[::-1]
 
 
 def read_program(text: str, seen: str, passed: Callable[[int], None] = lambda position: None) -> HloProgram:
@@ -219,10 +222,8 @@ def runs_of(calls: Sequence[Sequence[HloCall]], entries: AbstractSet[int]) -> li
     >>> runs_of([[(1, HloRuns(5, True))], [(2, HloRuns(1, False)), (2, HloRuns(1, False))], []], {0})[2]
     HloRuns(times=10, in_loop=True)
     """
-    waiting = [0] * len(calls)
-    for callee, _ in itertools.chain.from_iterable(calls):
-        waiting[callee] += 1
-    ready = [number for number, callers in enumerate(waiting) if not callers]
+    waiting = Counter(callee for of_one in calls for callee, _ in of_one)
+    ready = [number for number in range(len(calls)) if not waiting[number]]
     runs = [HloRuns(0, False)] * len(calls)
     for number in ready:
         runs[number] = HloRuns(1 if not entries or number in entries else None, False)
@@ -233,7 +234,7 @@ def runs_of(calls: Sequence[Sequence[HloCall]], entries: AbstractSet[int]) -> li
             waiting[callee] -= 1
             if not waiting[callee]:
                 ready.append(callee)
-    return [HloRuns(None, each.in_loop) if left else each for each, left in zip(runs, waiting, strict=True)]
+    return [HloRuns(None, each.in_loop) if waiting[number] else each for number, each in enumerate(runs)]
 
 
 def _sum(so_far: HloRuns, caller: HloRuns, call: HloRuns) -> HloRuns:

@@ -70,25 +70,18 @@ def find_results(text: str, passed: Callable[[int], None] = lambda position: Non
     [('a', 6, 'f32[8]{0}')]
     """
     seen = visible(text)
-
-    def results(kind: TextKind, names: Iterable[str], spans: Iterable[Span], unread: list[int]) -> HloResults:
-        found = map(HloResult, names, with_lines(text, iter(spans)))
-        return HloResults(kind, found, unread_lines(text, unread))
-
-    kinds: tuple[TextKind, TextKind] = ("values", "allocations")
-    for kind, read in zip(kinds, (_read_assignment, _read_allocations), strict=True):
-        listed, unread = read(seen, passed)
-        if listed:
-            names, spans = zip(*listed)
-            return results(kind, names, spans, unread)
-    program = read_program(text, seen, passed)
-    if program.instructions:
+    kind: TextKind = "values"
+    names, spans, unread = _read_assignment(seen, passed)
+    if not names:
+        kind, (names, spans, unread) = "allocations", _read_allocations(seen, passed)
+    if not names and (program := read_program(text, seen, passed)).instructions:
         own = _in_memory(program)
-        return results("program", map(program.name, own), (each.span for each in own), program.unread)
-    unread = []
-    for _ in scan(seen, unread.append):  # its shapes are read again, and not kept
-        pass
-    return results("text", itertools.repeat(""), scan(seen), unread)
+        kind, names, spans, unread = "program", map(program.name, own), (each.span for each in own), program.unread
+    elif not names:
+        kind, names, spans, unread = "text", itertools.repeat(""), scan(seen), []
+        for _ in scan(seen, unread.append):  # its shapes are read twice, and not kept
+            pass
+    return HloResults(kind, map(HloResult, names, with_lines(text, iter(spans))), unread_lines(text, unread))
 
 
 def _in_memory(program: HloProgram) -> list[HloInstruction]:
@@ -99,14 +92,12 @@ def _in_memory(program: HloProgram) -> list[HloInstruction]:
     for computation in program.computations():
         if computation.name in fused:
             renamed |= {each.start for each in computation.inside if each.opcode == "parameter"}
-            renamed |= {each.start for each in _renamed_by_root(computation)}
+            renamed |= {each.start for each in computation.from_roots(_renamed)}
     return [each for each in program.instructions if each.opcode not in NO_MEMORY and each.start not in renamed]
 
 
-def _renamed_by_root(computation: HloComputation) -> Iterator[HloInstruction]:
-    """The root of a computation, and what it renames."""
-    rest = computation.program.rest
-    return computation.from_roots(lambda each: computation.named_in(rest(each)) if each.opcode in NO_MEMORY else [])
+def _renamed(computation: HloComputation, each: HloInstruction) -> list[HloInstruction]:
+    return computation.named_in(computation.program.rest(each)) if each.opcode in NO_MEMORY else []
 
 
 # ---- reports -------------------------------------------------------------------------------------------------
@@ -119,8 +110,8 @@ _NAMES_AGAIN = re.compile(r"[^\n]*?\b(?:XLA [Ll]abel|Operator):")
 _VALUE = re.compile(r"\bvalue: <[0-9]+ ([^\s@<>{}]+)(?:\{[0-9,]*\})?( \(phi\))? @[0-9]+> \([^()\n]*\):[ \t]*$")
 _OTHER_LINE = re.compile(r"[^\n]*?\b(?:allocation [0-9]+|from instruction|(?:S|Subs)hape):")
 
-# Named spans in the order of a text, and a position in every line with a shape, or an entry, that gave none
-_Listed = tuple[list[tuple[str, Span]], list[int]]
+# Names and their spans in the order of a text, and a position in every line with a shape, or an entry, that gave none
+_Listed = tuple[Iterable[str], Iterable[Span], list[int]]
 
 
 def _read_allocations(seen: str, passed: Callable[[int], None]) -> _Listed:
@@ -128,29 +119,31 @@ def _read_allocations(seen: str, passed: Callable[[int], None]) -> _Listed:
     entries = [match.start() for match in _ENTRY.finditer(seen)]
     ends = [*entries[1:], len(seen)]
     without = {*range(len(entries))}  # those that have no shape so far
-    found: list[tuple[str, Span]] = []
+    names, spans = list[str](), list[Span]()
 
     def read(span: Span) -> bool:
         entry = bisect.bisect(entries, span.start) - 1
-        is_its_shape = entry in without and _SHAPE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start)
-        if is_its_shape:
-            without.remove(entry)
-            label = _LABEL.search(seen, entries[entry], ends[entry])
-            found.append((label[1] if label else "", span))
-        return bool(is_its_shape)
+        if entry not in without or not _SHAPE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start):
+            return False
+        without.remove(entry)
+        label = _LABEL.search(seen, entries[entry], ends[entry])
+        names.append(label[1] if label else "")
+        spans.append(span)
+        return True
 
     left = scan_lines(seen, read, _NAMES_AGAIN.match, passed) if entries else []
-    return found, list(heapq.merge(left, (entries[entry] for entry in sorted(without))))
+    return names, spans, list(heapq.merge(left, (entries[entry] for entry in sorted(without))))
 
 
 def _read_assignment(seen: str, passed: Callable[[int], None]) -> _Listed:
     """The values that have memory in a dump of the buffer assignment; none in another text."""
-    found: list[tuple[str, Span]] = []
+    names, spans = list[str](), list[Span]()
 
     def read(span: Span) -> bool:
         value = _VALUE.search(seen, max(span.start - _MOST_BEFORE, 0), span.start)
         if value and not value[2] and not isinstance(span.shape, TupleShape):
-            found.append((value[1], span))
+            names.append(value[1])
+            spans.append(span)
         return bool(value)
 
-    return found, scan_lines(seen, read, _OTHER_LINE.match, passed) if "value: <" in seen else []
+    return names, spans, scan_lines(seen, read, _OTHER_LINE.match, passed) if "value: <" in seen else []

@@ -119,22 +119,20 @@ class ListedArray:
 
 def list_arrays(name: str, text: str, stage: Stage) -> Listing:
     """The arrays of a text of this name; a failure if there are none."""
-    names: dict[Shape, list[str]] = {}
-    lines: dict[Shape, int] = {}
+    found: dict[Shape, tuple[int, list[str]]] = {}
     results = find_results(text, lambda position: stage("characters read", position, len(text)))
     for instruction, result in results.found:
         for shape in arrays(result.shape):
-            names.setdefault(shape, []).append(instruction)
-            lines.setdefault(shape, result.line)
-    if not names:
+            found.setdefault(shape, (result.line, []))[1].append(instruction)
+    if not found:
         raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{_hint(text, results.unread)}")
     sized = []
-    for done, (shape, its_names) in enumerate(names.items(), 1):
+    for done, (shape, (line, names)) in enumerate(found.items(), 1):
         if UNBOUNDED not in shape.dimensions:
-            sized.append(ListedArray(shape, its_names, lines[shape], least_waste(shape)))
-        stage("shapes compared with other orders", done, len(names))
+            sized.append(ListedArray(shape, names, line, least_waste(shape)))
+        stage("shapes compared with other orders", done, len(found))
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
-    return _array_listing(name, results, sized, sum(map(len, names.values())))
+    return _array_listing(name, results, sized, sum(len(names) for _, names in found.values()))
 
 
 def _hint(text: str, unread: UnreadLines) -> str:

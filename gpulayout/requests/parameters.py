@@ -123,7 +123,10 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     if isinstance(given, arrays.PLAIN):  # on a machine with a GPU the default backend is not the host's
         numbers = _plain_numbers(name, given)
     elif not (hasattr(given, "__array__") or offers(given, *DLPACK) or offers(given, CUDA_INTERFACE)):
-        raise TypeError(f"{name} is {type_text(given)}: it must be a number, such as a float, or an array of numbers")
+        numbers = arrays.known_array(given, name)
+        if numbers is given:
+            problem = "it must be a number, such as a float, or an array of numbers"
+            raise TypeError(f"{name} is {type_text(given)}: {problem}")
     try:
         backend, array = arrays.open_array(numbers, name)
     except (TracedArray, RequiresGrad) as error:
@@ -131,7 +134,11 @@ def _numbers(name: str, given: Any) -> tuple[HostArray, ElementType]:
     if backend is not host_backend():
         raise BufferError(f"{name} is on {backend.device(array)}: parameters are read on the host, pass a NumPy array")
     try:
-        kind = ElementType.of(arrays.label(numbers, array))
+        label = arrays.label(numbers, array)
+        if not label.isnative:  # numbers of another machine's byte order
+            label = label.newbyteorder("=")
+            array = array.astype(label)
+        kind = ElementType.of(label)
     except TypeError as error:
         raise TypeError(f"{name} is {type_text(given)}, not a number or an array of numbers: {error}") from None
     return _real(name, array, kind)

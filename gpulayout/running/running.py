@@ -159,6 +159,8 @@ def run_request(request: Request, array: Any, out: Any, max_bytes: Any = None) -
         return done
     options = NOTHING if request.change is None else request.change.options
     source, target, strict = request.read.shape, request.write.shape, request.strict
+    if (known := arrays.known_array(array, "buffer")) is not array:  # what describes its memory to NumPy, asked once
+        return run_request(request, known, out, max_bytes)
     if isinstance(array, np.ndarray) and not array.dtype.isnative:  # its bytes are swapped on the way
         return run("relayout", array, source, target, out, options, NOTHING, max_bytes, strict)
     fresh = _Known(request)

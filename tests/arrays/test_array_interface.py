@@ -95,6 +95,38 @@ def test_bits_and_big_endian_numbers_of_pillow():
     assert turned.dtype == ">u2" and np.array_equal(turned, np.asarray(wide).T)
 
 
+FOREIGN = {
+    "plan": lambda x: gl.plan("u16[4,5]", "F")(x),
+    "plan and scale": lambda x: gl.plan("u16[4,5]", "F", dtype="f32", scale=0.5)(x),
+    "plan into memory": lambda x: gl.plan("u16[4,5]", "F")(x, out=np.zeros(20, np.uint16)),
+    "pack": lambda x: gl.pack(x, "F"),
+    "unpack": lambda x: gl.unpack(x, "u16[4,5]"),
+    "relayout": lambda x: gl.relayout(x, "u16[4,5]", "F"),
+    "relayout_many": lambda x: gl.relayout_many([(x, "u16[4,5]", "F")])[0],
+    "transpose": lambda x: gl.transpose(x, dtype="f32"),
+    "asarray": lambda x: gl.asarray(x, "F").buffer,
+    "scale": lambda x: gl.pack(np.ones((4, 5), np.float32), "F", scale=x),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("kind", ["interface", "struct"])
+def test_numbers_in_the_other_byte_order_are_read_as_those_of_numpy_arrays(kind, name):
+    values = np.arange(250, 270, dtype=np.uint16).reshape(4, 5)
+    foreign = values.astype(values.dtype.newbyteorder("S"))
+    for _ in range(4):
+        found, expected = FOREIGN[name](KINDS[kind](foreign)), FOREIGN[name](values)
+        assert found.dtype == expected.dtype and found.dtype.isnative and np.array_equal(found, expected)
+        native = FOREIGN[name](KINDS[kind](values))  # calls take turns
+        assert native.dtype == expected.dtype and np.array_equal(native, expected)
+
+
+def test_an_image_of_pillow_in_big_endian_runs_a_plan():
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed").new("I;16B", (2, 3), 258)
+    for _ in range(3):
+        assert gl.plan("u16[3,2]", "F")(image).tolist() == [258] * 6
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_to_write_to_is_an_error_before_a_byte_is_written(kind):
     memory = PIXELS.copy()

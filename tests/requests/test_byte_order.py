@@ -125,6 +125,36 @@ def test_casts_and_arithmetic_read_the_numbers(executor, code):
 
 
 @on_hosts
+@pytest.mark.parametrize("code", ["i1", "u2", "i4", "u8", "f2", "f4", "f8"])
+def test_numbers_of_parameters_may_have_either_order(executor, code):
+    """Also where calls with the same bytes in the other order take turns, and parameters that are views."""
+    values, _ = given("f4", (3, 40))
+    numbers = (np.arange(40) % 7 + 1).astype(f"={code}")
+    foreign = numbers.astype(numbers.dtype.newbyteorder("S"))
+    repeated = np.repeat(foreign, 2)[::2]
+    for options in (
+        lambda it: {"scale": it, "shift": it},
+        lambda it: {"scale": it, "divide": True},
+        lambda it: {"mean": it, "std": it},
+        lambda it: {"scale": it[3]},
+        lambda it: {"scale": it[3:4].reshape(())},
+        lambda it: {"scale": it[:5], "block": 8},
+    ):
+        for _ in range(CALLS):
+            for source in (foreign, repeated):
+                same(gl.pack(values, "F", **options(source)), gl.pack(values, "F", **options(numbers)))
+        expected = gl.plan("f32[3,40]", "F", **options(numbers))
+        same(gl.plan("f32[3,40]", "F", **options(foreign))(values), expected(values))
+    if code[0] == "i":
+        quantised = {"dtype": "u8", "scale": 0.25}
+        plain = gl.pack(values, "F", zero_point=numbers, **quantised)
+        same(gl.pack(values, "F", zero_point=foreign, **quantised), plain)
+    plan, expected = gl.plan("f32[3,40]", "F", scale=foreign), gl.pack(values, "F", scale=foreign)
+    foreign[:] = 0  # the caller's; plans keep their own numbers
+    same(plan(values), expected)
+
+
+@on_hosts
 @pytest.mark.parametrize("code", ["c8", "c16"])
 def test_both_parts_of_complex_numbers_are_swapped(executor, code):
     values, swapped = given(code, (3, 40))

@@ -72,6 +72,7 @@ PLAIN_BYTES: tuple[Decorator, ...] = (
     click.option(
         "--byte-order", metavar="ORDER", type=click.Choice(BYTE_ORDERS), help="Of plain bytes: little or big."
     ),
+    click.option("--no-strict", is_flag=True, help="Ignore what follows the buffer, such as a trailer."),
 )
 
 
@@ -117,11 +118,10 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
     *OPTIONS,
 )
 def unpack(source: File, target: File, from_: Shape | str | None, **options: Any) -> None:
-    """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
+    """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order.
 
     A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the
-    right size cannot be detected.  IN is plain bytes if its name does not end in .npy and it does not begin as .npy
-    files do.
+    right size cannot be detected.  IN is plain bytes unless its name ends in .npy or it begins as .npy files do.
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
@@ -133,6 +133,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
       gpulayout unpack planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}'
       gpulayout unpack tiles.bin weights.npy --from 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout unpack brain.nii brain.npy --from 's16[64,64,30]{0,1,2}' --offset 352
+      gpulayout unpack sky.fits sky.npy --from 'f32[99,64]' --offset 2880 --byte-order big --no-strict
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
     if is_about_model(source, target, from_):
@@ -167,10 +168,8 @@ def relayout(
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
-    """Move IN.npy to another layout, into OUT.npy; or the tensors of a model.
-
-    IN.npy is an N-d array, or with --from a buffer.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w',
-    or a name such as F.
+    """Move IN.npy, an N-d array or with --from a buffer, to another layout, into OUT.npy; or the tensors of a model.
+    --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
 
     A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
     '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
@@ -234,6 +233,7 @@ class FileMove:
     as_json: bool
     offset: int = 0
     byte_order: str | None = None
+    no_strict: bool = False
 
     def run(self, from_: Shape | None, to: Shape | str | None, *, flat: bool = False) -> None:
         """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
@@ -247,9 +247,10 @@ class FileMove:
             check_standard_output_open()  # before anything is done
         changes: dict[str, Any] = {name: value for name in SIMPLE if (value := getattr(self, name)) is not None}
         plain: dict[str, Any] = {"raw": self.raw, "offset": self.offset, "byte_order": self.byte_order}
-        with open_source(self.source, from_, **plain) as source:
+        strict = not self.no_strict
+        with open_source(self.source, from_, strict=strict, **plain) as source:
             with failures_in_one_line(TypeError):  # of types that do not suit the arithmetic
-                plan = file_plan(source, self.target, from_, to, raw=self.raw, flat=flat, **changes)
+                plan = file_plan(source, self.target, from_, to, raw=self.raw, strict=strict, flat=flat, **changes)
             route = sensible_route(plan.relayout, self.memory, self.scratch)
             seconds = None
             if not self.dry_run:

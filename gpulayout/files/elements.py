@@ -29,6 +29,7 @@ from gpulayout.files.standard_streams import File, input_name, opened, status_of
 from gpulayout.layout.checks import INT64_MAX, check_word, count, counted, number_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.requests.reading import check_strict
 
 BYTE_ORDERS = ("little", "big")
 BEGINNING = 8  # bytes that say which format a file has
@@ -148,6 +149,7 @@ def open_source(
     raw: bool = False,
     offset: SupportsIndex = 0,
     byte_order: str | None = None,
+    strict: bool = True,
 ) -> Iterator[Elements]:
     """The elements of a file, open inside the `with`.  A pipe is read to its end, which is checked too.
 
@@ -155,6 +157,7 @@ def open_source(
     raw          the file is plain bytes, whatever its name and its first bytes are
     offset       bytes of another format's header, which plain bytes begin after
     byte_order   of numbers in plain bytes, "little" or "big"; None for the machine's
+    strict       False lets other bytes follow plain bytes
 
     With a shape, a file is plain bytes too if neither its name ends in .npy nor its first bytes are those of .npy.
     `FileError` names the file if it has another size than its header or `shape` says, and as in `read_header`.
@@ -162,19 +165,22 @@ def open_source(
     name, skipped = input_name(file), header_size(offset)
     if byte_order is not None:
         check_word("byte_order", byte_order, BYTE_ORDERS)
+    check_strict(strict)
     with opened(file) as stream:
-        if shape is not None and (raw or _is_plain(file, stream)):
+        is_plain = shape is not None and (raw or _is_plain(file, stream))
+        if shape is not None and is_plain:
             header = buffer_header(name, shape, skipped, byte_order or sys.byteorder)
         else:
             _check_has_own_header(name, skipped, byte_order, shape)
             needed = "--raw" if shape else "gpulayout relayout --from SHAPE"
             header = native_header(parse_header(name, stream, f"; plain bytes need {needed}"))
-        check_size(header, stream, skipped)
+        own = bool(strict) if is_plain else None
+        check_size(header, stream, skipped, strict=own)
         if status_of(stream):
             yield Elements(header, stream.tell() + skipped, stream)
         else:
             _skip(header, stream, skipped)
-            yield Elements(header, 0, None, _read_all(header, stream))
+            yield Elements(header, 0, None, _read_all(header, stream, strict=own))
 
 
 def buffer_header(name: str, shape: Shape, skipped: int = 0, byte_order: str = sys.byteorder) -> Header:
@@ -230,17 +236,26 @@ def _skip(header: Header, stream: BinaryIO, count: int) -> None:
         left -= some
 
 
-def _read_all(header: Header, stream: BinaryIO) -> Bytes:
-    """The bytes of all elements from a pipe."""
+def _read_all(header: Header, stream: BinaryIO, *, strict: bool | None) -> Bytes:
+    """The bytes of all elements from a pipe, which is read to its end: whoever writes to it must not fail.
+
+    strict   as in `check_size`
+    """
     if header.nbytes > sys.maxsize:
         raise FileError(f"{header.name}: {header.needed} needs {header.nbytes} bytes, more than memory can hold")
     elements: Bytes = np.empty(header.nbytes, np.uint8)
     memory, done = elements.data, 0
     while done < header.nbytes and (count := cast(io.BufferedIOBase, stream).readinto(memory[done : done + CHUNK])):
         done += count
-    if done < header.nbytes or stream.read(1):
-        there_are = f"{'only' if done < header.nbytes else 'more than'} {counted(done, 'byte')}"
-        raise FileError(f"{header.name}: there are {there_are} of elements, but {header.needed} needs {header.nbytes}")
+    there_are = f"{'only' if done < header.nbytes else 'more than'} {counted(done, 'byte')}"
+    problem = f"{header.name}: there are {there_are} of elements, but {header.needed} needs {header.nbytes}"
+    if done < header.nbytes:
+        raise FileError(problem)
+    while rest := len(stream.read(CHUNK)):
+        if strict is not False:
+            left = f": {'at least ' * (rest == CHUNK)}{counted(rest, 'byte')} would be left over"
+            advice = f"; --no-strict ignores {'it' if rest == 1 else 'them'}"
+            raise FileError(problem + left, "" if strict is None else advice)
     return elements
 
 

@@ -15,8 +15,7 @@ Note = Callable[[str], None]  # gets one sentence about a file
 class FileError(ValueError):
     """A file is not what a move needs, or must not be written.  The message begins with the file's name.
 
-    advice   goes on where the message ends, with options of the command line, which is the only one to show it:
-             "; --overwrite replaces it"
+    advice   goes on where the message ends, with options of the command line: "; --overwrite replaces it"
     """
 
     def __init__(self, problem: str, advice: str = "") -> None:
@@ -27,6 +26,27 @@ class FileError(ValueError):
 @shown_as(FileExistsError)
 class OutputExistsError(FileError, FileExistsError):
     """The name of a new file is taken."""
+
+
+_KEYWORDS = (
+    ("gpulayout relayout --from SHAPE", "source=SHAPE"),
+    ("--from SHAPE", "source=SHAPE"),
+    ("--to '", "target='"),
+    ("--raw", "raw=True"),
+    ("--no-strict", "strict=False"),
+    ("--overwrite", "overwrite=True"),
+)
+
+
+def advice_in_python(advice: str) -> str:
+    """The advice with keywords in place of options; nothing if it names others, or commands.
+
+    >>> advice_in_python("; --overwrite replaces it"), advice_in_python("; gpulayout pack reads an N-d array")
+    ('; overwrite=True replaces it', '')
+    """
+    for option, keyword in _KEYWORDS:
+        advice = advice.replace(option, keyword)
+    return "" if "--" in advice or "gpulayout " in advice or "standard input" in advice else advice
 
 
 @contextlib.contextmanager

@@ -52,6 +52,7 @@ def file_plan(
     to: Shape | Layout | str | None,
     *,
     raw: bool = False,
+    strict: bool = True,
     flat: bool = False,
     **options: Unpack[ArithmeticOptions],
 ) -> FilePlan:
@@ -59,6 +60,7 @@ def file_plan(
 
     to     what the new file gets, as `requests.shape_arguments` reads it; None for an N-d array in C order
     raw    a buffer gets no header, whatever the name of the new file is
+    strict False takes the first elements of a 1-D file that is longer than `from_`
     flat   a buffer is 1-D, also where a .npy file could keep the dimensions
     **options change the elements on the way
     """
@@ -71,7 +73,7 @@ def file_plan(
         else:
             to = as_shape(to, "target")
     if from_ is not None:
-        shape = buffer_shape(source.header, from_)
+        shape = buffer_shape(source.header, from_, strict=strict)
     else:
         shape = changing_shape(source.header, to) if Asked(options) else array_shape(source.header, to)
     relayout = plan(shape, Layout.descending(shape.rank) if to is None else to, names=names, **options)

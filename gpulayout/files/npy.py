@@ -159,14 +159,21 @@ def native_header(header: Header) -> Header:
     return replace(header, dtype=header.dtype.newbyteorder("="), swapped=not header.dtype.isnative)
 
 
-def check_size(header: Header, stream: BinaryIO, skipped: int = 0) -> None:
-    """Check that a regular file has so many bytes from here on, then those of all elements, and no more."""
+def check_size(header: Header, stream: BinaryIO, skipped: int = 0, *, strict: bool | None = None) -> None:
+    """Check that a regular file has so many bytes from here on, then those of all elements, and no more.
+
+    strict   of a buffer in plain bytes: False lets more follow; None for a file whose own header says its size
+    """
     status = status_of(stream)
     if status and status.st_size != (needed := stream.tell() + skipped + header.nbytes):
         rest = status.st_size - needed
-        left = f": {counted(rest, 'byte')} would be left over" * (skipped > 0 and rest > 0)
+        if rest > 0 and strict is False:
+            return
+        is_longer = rest > 0 and strict is not None
         raise FileError(
-            f"{header.name}: the file has {counted(status.st_size, 'byte')}, but {header.needed} needs {needed}{left}"
+            f"{header.name}: the file has {counted(status.st_size, 'byte')}, but {header.needed} needs {needed}"
+            + f": {counted(rest, 'byte')} would be left over" * is_longer,
+            f"; --no-strict ignores {'it' if rest == 1 else 'them'}" * is_longer,
         )
 
 
@@ -213,8 +220,11 @@ def _layout(rank: int, fortran_order: bool) -> Layout:
     return Layout.ascending(rank) if fortran_order else Layout.descending(rank)
 
 
-def buffer_shape(source: Header, shape: Shape) -> Shape:
-    """The given shape, if the file holds such a buffer: a 1-D one, or an N-d array in the order of the shape."""
+def buffer_shape(source: Header, shape: Shape, *, strict: bool = True) -> Shape:
+    """The given shape, if the file holds such a buffer: a 1-D one, or an N-d array in the order of the shape.
+
+    strict   False takes the first elements of a longer 1-D one
+    """
     if not shape.is_packed:
         _check_element_type(source, shape)
     elif source.dtype != shape.buffer_dtype:
@@ -230,11 +240,13 @@ def buffer_shape(source: Header, shape: Shape) -> Shape:
             f"buffer of {shape}",
             "; gpulayout pack reads an N-d array, and so does gpulayout relayout without --from",
         )
-    if source.element_count != shape.buffer_length:
+    is_longer = source.element_count > shape.buffer_length
+    if source.element_count != shape.buffer_length and (strict or not is_longer):
         unit = "byte" if shape.is_packed else "element"
         raise FileError(
             f"{source.name}: it has {counted(source.element_count, unit)}, but a buffer of {shape} has "
-            f"{shape.buffer_length}"
+            f"{shape.buffer_length}",
+            f"; --no-strict takes the first {shape.buffer_length}" * is_longer,
         )
     return shape
 

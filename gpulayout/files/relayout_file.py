@@ -19,7 +19,7 @@ from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import are_models, is_about_model, open_checkpoint
 from gpulayout.files.checkpoints.planning import plan_relayout
 from gpulayout.files.elements import Elements, buffer_header, open_source
-from gpulayout.files.errors import OutputExistsError
+from gpulayout.files.errors import FileError, advice_in_python
 from gpulayout.files.move import file_plan, move
 from gpulayout.files.new_file import check_output
 from gpulayout.files.route import sensible_route
@@ -28,6 +28,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
 from gpulayout.requests.arithmetic import OPTIONS, SIMPLE, check_simple, meant
+from gpulayout.requests.reading import check_strict
 from gpulayout.requests.shape_arguments import own_shape
 
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
@@ -116,8 +117,9 @@ class CheckpointRelayout(NamedTuple):
 def relayout_file(
     file: FilePath | ShapedBuffer[Any], out: FilePath, *, source: ShapeLike | None = None,
     target: TargetLike | None = None, raw: bool = False, offset: SupportsIndex = 0, byte_order: str | None = None,
-    overwrite: bool = False, max_bytes: SupportsIndex | str | None = None, scratch: FilePath | None = None,
-    progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
+    strict: bool = True, overwrite: bool = False, max_bytes: SupportsIndex | str | None = None,
+    scratch: FilePath | None = None, progress: Callable[[int, int], None] | None = None,
+    **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(
@@ -139,6 +141,7 @@ def relayout_file(
     raw: bool = False,
     offset: SupportsIndex = 0,
     byte_order: str | None = None,
+    strict: bool = True,
     overwrite: bool = False,
     max_bytes: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
@@ -188,10 +191,13 @@ def relayout_file(
         Buffers are plain bytes, whatever the names of the files are.
     offset : int
         Bytes at the beginning of `file` that are skipped: the header of another format before a buffer of `source`,
-        such as the 352 bytes of NIfTI.  The buffer has to end where the file ends.
+        such as the 352 bytes of NIfTI.  The buffer has to end where the file ends, unless `strict` is False.
     byte_order : str, optional
         ``"big"`` or ``"little"``: how a raw `file` stores the bytes of each number; by default as this machine does.
         The header of a .npy file says it.  The new file has the order of the machine.
+    strict : bool, optional
+        False ignores what follows the buffer in a raw `file`, such as a trailer or another array, and takes the first
+        elements of a 1-D .npy file that has more than `source`.
     overwrite : bool
         Replace `out` if it exists.
     max_bytes : int or str, optional
@@ -273,16 +279,16 @@ def relayout_file(
     try:
         if tensors is not None:
             others: dict[str, Any] = {"source": source, "target": target, "raw": raw or None, "scratch": scratch}
-            others |= {"offset": offset or None, "byte_order": byte_order}
+            others |= {"offset": offset or None, "byte_order": byte_order, "strict": None if strict else False}
             own = tensors, rename, assume, allow_unmatched, overwrite, max_bytes
             return _relayout_model(file, out, *own, report, **others, **options)
         for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
             if value:
                 raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
-        plain: dict[str, Any] = {"raw": raw, "offset": offset, "byte_order": byte_order}
+        plain: dict[str, Any] = {"raw": raw, "offset": offset, "byte_order": byte_order, "strict": strict}
         return _relayout_array(file, out, source, target, plain, overwrite, max_bytes, scratch, report, options)
-    except OutputExistsError as error:  # its advice is an option of the command line, and the same argument here
-        raise OutputExistsError(f"{error}{error.advice.replace('--overwrite', 'overwrite=True')}") from None
+    except FileError as error:  # its advice is options of the command line, which are keywords here
+        raise type(error)(f"{error}{advice_in_python(error.advice)}") from None
 
 
 _OTHER_WORDS = {
@@ -296,10 +302,13 @@ _OTHER_WORDS = {
     "skip": "offset",
     "header": "offset",
     "endian": "byte_order",
+    "byteorder": "byte_order",
+    "trailer": "strict=False, which ignores what follows the buffer",
 }
 _FOR_MODELS = {  # what to write instead of a keyword for one array
     "target": "write tensors={{'.*': {0}}}",
     "source": "its tensors have shapes of their own",
+    "strict": "allow_unmatched=True allows rules that fit no tensor",
     **{name: f"give it in a rule, as in {{{{'.*weight': {{{{'{name}': ...}}}}}}}}" for name in SIMPLE},
 }
 
@@ -308,7 +317,8 @@ def _check_keywords(options: Mapping[str, Any]) -> None:
     """TypeError for keywords that no call here has, with what is meant; those of other calls are checked later."""
     for name, value in options.items():
         if name in _OTHER_WORDS:
-            instead = f"write {_OTHER_WORDS[name]}={clipped(value_text(value), 60)}"
+            word = _OTHER_WORDS[name]
+            instead = f"write {word}" if "=" in word else f"write {word}={clipped(value_text(value), 60)}"
             raise TypeError(f"{value_text(name)} is not a keyword of this call: {instead}")
         if name not in OPTIONS:
             own = [*inspect.signature(relayout_file).parameters][2:]
@@ -337,12 +347,13 @@ def _relayout_array(
     folder = None if scratch is None else _path("scratch", scratch)
     if array is not None:
         _check_is_about_file(plain)
+        check_strict(plain["strict"])
         shape: Shape | None = own_shape(array.layout_shape, source, "source")
     else:
         shape = None if source is None else as_shape(source, "source")
     check_output(new_file, source_file, overwrite=overwrite)
     with _in_memory(array) if source_file is None else open_source(source_file, shape, **plain) as elements:
-        plan = file_plan(elements, new_file, shape, target, raw=plain["raw"], **options)
+        plan = file_plan(elements, new_file, shape, target, raw=plain["raw"], strict=plain["strict"], **options)
         route = sensible_route(plan.relayout, max_bytes, folder)
         seconds = move(plan, new_file, route, progress, overwrite=overwrite)
     shapes, blocks = (plan.relayout.source, plan.relayout.target), tuple(map(len, route.passes))
@@ -356,7 +367,7 @@ def _in_memory(array: Any) -> nullcontext[Elements]:
 def _check_is_about_file(plain: Mapping[str, Any]) -> None:
     """TypeError for what says how a file is read, beside an array in memory."""
     for name, value in plain.items():
-        if name != "raw" and value:
+        if name in ("offset", "byte_order") and value:
             raise TypeError(f"{name} {value_text(value)} is for a file of plain bytes, and file is a gl.Array")
 
 

@@ -142,7 +142,7 @@ def with_options(text: str) -> str:
 # Keywords in messages, and quoted text, in which a user's own words stay as they are.
 _KEYWORD = re.compile(
     r"\bmax_bytes '(?P<memory>[^']*)'|\bassume=\{r'(?P<regex>.*?)': '(?P<kind>.*?)'\}|"
-    r"\b(?P<name>dtype|block|divide)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
+    r"\b(?P<name>dtype|block|divide|byte_order)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
     r"reshape it to \(.*?\)|(?<!\w)'(?:[^'\\]|\\.)*'"
 )
 
@@ -155,7 +155,7 @@ def _as_option(match: re.Match[str]) -> str:
     if match["name"] == "divide":
         return "--divide"
     if match["name"] is not None:
-        return f"--{match['name']} {match['value']}"
+        return f"--{match['name'].replace('_', '-')} {match['value']}"
     return "call gl.relayout_file with an array" if match[0].startswith("reshape") else match[0]
 
 

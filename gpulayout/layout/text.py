@@ -209,6 +209,8 @@ def _tuple(reader: Reader, depth: int) -> TupleShape:
 def _array(reader: Reader) -> Shape:
     if reader.kind == "number" or reader.value in ("[", "{"):
         raise reader.error("expected an element type (it comes first, as in f32[2,3]{1,0})")
+    if reader.value in ("<", ">"):
+        raise reader.error("expected a type without a byte order: f32[2,3], and for a file byte_order='big' beside it")
     position, name = reader.position, reader.take("name", "an element type")
     try:
         element_type = ElementType(name)

@@ -54,6 +54,7 @@ TEXT_ERRORS = [
     ("(f32[2]", 7, "expected ')'"),
     ("(f32[2],)", 8, "expected an element type"),
     ("(,)", 1, "expected an element type"),
+    (">f4[2,3]", 0, "expected a type without a byte order: f32[2,3], and for a file byte_order='big' beside it"),
     ("f32[2])", 6, "expected the end"),
     ("(f32[2]))", 8, "expected the end"),
     ("(f32[2] f32[2])", 8, "expected ')'"),

@@ -76,8 +76,8 @@ def moves_as_integers(tensor: Any) -> bool:
     if torch.autograd.forward_ad._current_level >= 0:
         return False
     is_transformed = _is_transformed()
-    if is_compiling():
-        return not is_transformed
+    if is_compiling():  # an exported program meets tensors later that may require a gradient
+        return not (is_transformed or torch.compiler.is_exporting())
     return not _is_recorded(torch) and not (is_transformed and _requires_grad_within(torch, tensor))
 
 

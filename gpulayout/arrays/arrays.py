@@ -115,8 +115,12 @@ def _array_over(given: Any, role: str, writing: bool) -> HostArray:
         )
     try:
         described = _Described(given) if hasattr(type(given), HOST_INTERFACES[0]) else given
-        if getattr(described, HOST_INTERFACES[0], {}).get("mask") is not None:
+        interface = getattr(described, HOST_INTERFACES[0], {})
+        if interface.get("mask") is not None:
             raise TypeError("it has a mask, which would be lost")
+        data, strides = interface.get("data"), interface.get("strides")
+        if data is not None and not isinstance(data, tuple):  # a buffer, whose length NumPy compares only here
+            np.ndarray(interface["shape"], interface["typestr"], data, interface.get("offset", 0), strides)
         return np.asarray(described)
     except Exception as error:  # what the object raises, and NumPy for a wrong description
         raise BufferError(f"{role} ({kind}) cannot be used: {error}") from error

@@ -30,6 +30,7 @@ class RequiresGrad(BufferError):
     """An array in memory that requires a gradient, or has a tangent."""
 
 
+@shown_as(BufferError)
 class FollowedParameter(BufferError):
     """A parameter of arithmetic that a library follows, so that only its own operations can compute with it.
 

@@ -31,13 +31,15 @@ from gpulayout.moves.placement import contiguous_strides, view_strides
 class ArrayFacts(NamedTuple):
     """What an array says of itself, also one without memory; strides in bytes.
 
-    is_tensor   it is one of PyTorch
+    is_tensor    it is one of PyTorch
+    is_swapped   its bytes are in the other order than those of `dtype`
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     is_tensor: bool = False
+    is_swapped: bool = False
 
     @property
     def ndim(self) -> int:
@@ -233,7 +235,7 @@ def check_buffer_dtype(array: AnyArray, shape: Shape, role: str) -> None:
 def _view_advice(array: Any, shape: Shape, role: str) -> str:
     """How the bytes of a buffer are taken for those that a shape needs; nothing if they are not exactly these."""
     own, wanted = array.dtype, shape.buffer_dtype
-    is_plain = own.isnative and not own.hasobject and own.names is None
+    is_plain = own.isnative and not own.hasobject and own.names is None and not getattr(array, "is_swapped", False)
     if role != "buffer" or not is_plain or not hasattr(array, "flags"):  # Dask's have none
         return ""
     if own.itemsize == wanted.itemsize:

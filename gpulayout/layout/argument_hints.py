@@ -136,8 +136,8 @@ def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={log
     >>> named_layout("NHWC"), named_layout("Fortran")
     ("write gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are N, C, H and W", None)
     """
-    name = re.fullmatch("((?:[A-Za-z](?:/[0-9]+)?){3,6})((?:[0-9]+[A-Za-z]?)*)", text[:200])
-    if not name:
+    name = re.fullmatch("((?:[A-Za-z](?:/[0-9]+)?){3,6})((?:[0-9][0-9A-Za-z]*)?)", text[:200])
+    if not name or re.search("[A-Za-z]{2}", name[2]):
         return None
     letters = re.sub("[^A-Za-z]", "", name[1])
     if len({*letters.lower()}) < len(letters):

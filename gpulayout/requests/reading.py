@@ -85,7 +85,8 @@ def read_arguments(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyAr
     asked, reader = Asked(call.options, KEYWORDS.get(call.verb, ())), _READERS[call.verb]
     if not label.isnative and (asked or call.verb != "transpose"):
         native = label.newbyteorder("=")
-        read, write, change = reader(call, asked, native, array.view(native), out)
+        facts = ArrayFacts(native, array.shape, array.strides, is_swapped=True)
+        read, write, change = reader(call, asked, native, facts, out)
         return read, write, swapped(change, read.shape.element_type)
     sides = reader(call, asked, label, array, out)
     if label == FLOAT4_X2:  # CuPy holds it as bytes

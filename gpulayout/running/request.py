@@ -16,7 +16,7 @@ import numpy as np
 
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
-from gpulayout.arrays.memory_checks import check_exact, flat_buffer
+from gpulayout.arrays.memory_checks import ArrayFacts, check_buffer, check_exact, flat_buffer
 from gpulayout.layout.checks import ByteCount, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -154,7 +154,10 @@ class Request:
         If bytes are swapped on the way, the array gets the byte order of the machine in name.
         """
         if self.change is not None and self.change.arithmetic.swapped:
-            array = array.view(array.dtype.newbyteorder("="))
+            native = array.dtype.newbyteorder("=")
+            if self.read.is_buffer:
+                check_buffer(ArrayFacts(native, array.shape, array.strides, is_swapped=True), self.read.shape, "buffer")
+            array = array.view(native)
         return flat_buffer(backend, array, self.read.shape, "buffer") if self.read.is_buffer else array
 
     def target_memory(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:

@@ -205,12 +205,14 @@ def calls_and_fusions(computations: Sequence[HloComputation]) -> tuple[list[list
 
 def _calls(program: HloProgram, each: HloInstruction) -> Iterator[tuple[str, HloRuns]]:
     """The names of the computations that an instruction calls, and how often it calls each."""
+    is_loop = each.opcode == "while"
+    trips = _TRIPS.search(program.rest_with_strings(each)) if is_loop else None
     for match in _CALL.finditer(program.rest(each)):
         times: int | None = 1 if each.opcode in _ONCE else None
-        if each.opcode == "while" and (trips := _TRIPS.search(program.rest_with_strings(each))):
+        if trips:
             times = int(trips[1]) + (match[1] == "condition")
         for name in WORD.findall(match[2]):
-            yield name, HloRuns(times, each.opcode == "while")
+            yield name, HloRuns(times, is_loop)
 
 
 def runs_of(calls: Sequence[Sequence[HloCall]], entries: AbstractSet[int]) -> list[HloRuns]:

@@ -83,7 +83,8 @@ def test_a_name_without_sizes_is_a_layout_for_the_array():
         ),
         (
             "cublas:block_scales(dtype=f99)[200,10]",
-            "element type 'f99' is neither an XLA name nor the name of a NumPy dtype; cublas:b",
+            "element type 'f99' is neither an XLA name nor the name of a NumPy dtype (did you mean 'f16', 'f32' or "
+            "'f64'?); cublas:b",
         ),
         (
             "cublas:block_scales(dtype=7)[200,10]",

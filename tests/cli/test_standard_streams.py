@@ -199,13 +199,16 @@ def test_a_standard_output_that_takes_a_part_at_a_time_gets_everything(monkeypat
 # ---- refusals ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change, found", [(-1, "only 95 bytes"), (1, "more than 96 bytes"), (-96, "only 0 bytes")])
-def test_a_pipe_of_another_length_than_its_header_says_is_refused(change, found):
+@pytest.mark.parametrize(
+    "change, found, rest",
+    [(-1, "only 95 bytes", ""), (1, "more than 96 bytes", ": 1 byte would be left over"), (-96, "only 0 bytes", "")],
+)
+def test_a_pipe_of_another_length_than_its_header_says_is_refused(change, found, rest):
     data = (npy(ARRAY) + b"\0")[: len(npy(ARRAY)) + change]
     result = piped("pack", "-", "-", "--to", LAYOUT, data=data, code=1)
     assert result.stdout_bytes == b"" and result.stderr == (
         f"gpulayout: error: standard input: there are {found} of elements, but its header (<f4 of dimensions "
-        "(2, 3, 4)) needs 96\n"
+        f"(2, 3, 4)) needs 96{rest}\n"
     )
 
 
@@ -224,13 +227,10 @@ def test_a_pipe_whose_header_claims_more_than_memory_holds_is_refused(sizes):
     assert result.stdout_bytes == b"" and result.stderr.startswith("gpulayout: error: standard input: its header (<f4")
 
 
-BIG_ENDIAN = npy(np.zeros(3, ">f4"))
-
-
-@pytest.mark.parametrize("data", [b"", b"hello", BIG_ENDIAN, npy(np.zeros(3, [("a", "<f4")]))])
+@pytest.mark.parametrize("data", [b"", b"hello", npy(np.zeros(3, [("a", "<f4")]))])
 def test_other_data_on_standard_input_is_refused_in_one_line(data):
     reads_elements = ["pack", "-", "-", "--to", "{0}"], ["unpack", "-", "-", "--from", "f32[3]"]
-    for args in (*reads_elements, *([["show", "-"]] if data is not BIG_ENDIAN else [])):
+    for args in (*reads_elements, ["show", "-"]):
         result = piped(*args, data=data, code=1)
         assert result.stdout_bytes == b"" and result.stderr.startswith("gpulayout: error: standard input: ")
         assert result.stderr.count("\n") == 1

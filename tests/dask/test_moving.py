@@ -112,9 +112,7 @@ def test_elements_that_are_passed_as_integers_stay_integers():
 
 def test_a_part_of_a_longer_buffer_is_cut_off_by_the_caller():
     buffer = da.arange(100, chunks=7)
-    with pytest.raises(
-        BufferError, match="^buffer has 100 elements, but s64.* has 60: pass buffer.:60.$"
-    ):
+    with pytest.raises(BufferError, match="^buffer has 100 elements, but s64.* has 60: pass buffer.:60.$"):
         gl.dask.unpack(buffer, "s64[6,10]")
     same(gl.dask.unpack(buffer[:60], "s64[6,10]"), np.arange(60).reshape(6, 10))
 

@@ -117,7 +117,7 @@ def test_without_out_other_buffers_and_devices_are_met_with_their_own_launch(cup
     with cupy.cuda.Device(1):
         elsewhere = numbers(cupy, 240, first=7)
     for _ in range(2):
-        for buffer in (memory[:240], memory[1:241], elsewhere, memory[1:242]):
+        for buffer in (memory[:240], memory[1:241], elsewhere, memory[2:242]):
             found = plan(buffer)
             assert found.tolist() == expected(plan, buffer) and found.device == buffer.device
             device, planned, given = launched[-1]
@@ -159,7 +159,7 @@ def test_targets_say_nothing_of_new_results(cupy):
     for length in range(240, 280, 4):
         out = cupy.empty(length, np.float32)
         assert plan(buffer).tolist() == expected(plan, buffer)
-        assert plan(buffer, out=out) is out and out[:240].tolist() == expected(plan, buffer)
+        assert plan(buffer, out=out, strict=False) is out and out[:240].tolist() == expected(plan, buffer)
         assert plan(buffer).tolist() == expected(plan, buffer)
 
 
@@ -168,9 +168,9 @@ def test_not_every_length_of_a_buffer_is_remembered(cupy):
     memory, room = numbers(cupy, 1000), cupy.empty(1000, np.float32)
     for length in range(240, 400):
         room[...] = 0
-        plan(memory[:length], out=room[:length])
-        assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
-    kept = plan.request.prepared[backends.gpu_backend()]
+        plan(memory[:length], out=room[:length], strict=False)
+        assert room[:240].tolist() == expected(plan, memory[:240]) and not room[240:].any()
+    kept = plan.request.lenient.prepared[backends.gpu_backend()]
     assert 0 < len(kept.kinds) <= kept.MOST
 
 

@@ -181,7 +181,7 @@ struct Bfloat16 {  // gpl_upper_half
 template <int MANTISSA, int BIAS, int BEYOND> INLINE Integers byte_code(Singles x) {
     const Bits code = Bits(x), magnitude = code & 0x7FFFFFFF;
     const Integers exponent = most(Integers(code & 0x7F800000), Integers{} + ((127 - BIAS + 1) << 23));
-    const Singles place = Singles(exponent + ((23 - MANTISSA) << 23)), scale = Singles(Integers{} + (BIAS << 23));
+    const Singles place = Singles(Bits(exponent) + ((23u - MANTISSA) << 23)), scale = Singles(Integers{} + (BIAS << 23));
     const Integers near = Integers(Bits((Singles(magnitude) + place - place) * scale) >> (23 - MANTISSA));
     const Integers found = x != x ? Integers{} + 0x7F : least(near, Integers{} + BEYOND);
     return found | Integers(code >> 24 & 0x80);

@@ -171,7 +171,13 @@ _public_names.publish(
     globals(),
     [name for name in __all__ if name not in _LATE],
     late=_LATE,
-    hint=lambda name: f": gpulayout.xla.{name} is its name" if name in xla.__all__ else "",
+    hint=lambda name: (
+        f": gpulayout.xla.{name} is its name"
+        if name in xla.__all__
+        else ": gpulayout.transpose is its name"
+        if name in ("rearrange", "permute")
+        else ""
+    ),
 )
 
 

@@ -125,11 +125,8 @@ def _not_a_buffer(array: AnyArray, shape: Shape, strides: tuple[int, ...] | None
     """The message about an N-d array that does not lie in memory as the shape says, in these strides if any."""
     own = "" if strides is None else f", which has strides {strides}"
     lies = None if shape.is_packed else _shape_of_memory(array, shape)
-    if array.size not in (shape.element_count, shape.buffer_length):
-        return (
-            f"{role} has shape {tuple(array.shape)}, but a buffer of {shape} has {shape.buffer_length} elements, "
-            f"not {array.size}: write the shape that it has"
-        )
+    if size := other_size(array, shape, role):
+        return size
     if role == "out":
         advice = "gl.unpack and gl.transpose write an array with any strides"
     elif lies is not None and lies.dimensions == shape.dimensions:
@@ -143,6 +140,16 @@ def _not_a_buffer(array: AnyArray, shape: Shape, strides: tuple[int, ...] | None
     return (
         f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
         f"{f'{lies}, ' if lies else ''}not a buffer of {shape}{own}: {advice}"
+    )
+
+
+def other_size(array: Any, shape: Shape, role: str) -> str:
+    """The message about an N-d array with more or fewer elements than the shape, or nothing."""
+    if array.size in (shape.element_count, shape.buffer_length):
+        return ""
+    return (
+        f"{role} has shape {tuple(array.shape)}, but a buffer of {shape} has {shape.buffer_length} elements, "
+        f"not {array.size}: write the shape that it has"
     )
 
 
@@ -174,8 +181,11 @@ def check_array(array: AnyArray, shape: Shape, role: str) -> None:
         check_no_self_overlap(array, role)
 
 
-def check_dtype(array: AnyArray, shape: Shape, role: str) -> None:
-    """TypeError unless the array has the element type, or holds a type that NumPy lacks as unsigned integers."""
+def check_dtype(array: Any, shape: Shape, role: str, instead: str = "") -> None:
+    """TypeError unless the array has the element type, or holds a type that NumPy lacks as unsigned integers.
+
+    instead   what to write to convert the elements of the argument `array`, if the call takes no `dtype`
+    """
     dtype = array.dtype
     if (
         dtype is shape.dtype
@@ -184,15 +194,16 @@ def check_dtype(array: AnyArray, shape: Shape, role: str) -> None:
     ):
         return
     if not dtype.isnative and dtype.newbyteorder("=") == shape.dtype:
-        instead = f"convert it with .astype({shape.dtype.name!r}) for {shape}"
+        native = f"convert it with .astype({shape.dtype.name!r}) for {shape}"
         if role == "out":
-            instead = f"pass an array of {shape.dtype.name}, because results have the byte order of this machine"
-        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: {instead}")
+            native = f"pass an array of {shape.dtype.name}, because results have the byte order of this machine"
+        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: {native}")
     also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
     if also and dtype == np.dtype((np.void, shape.itemsize)):
         also += f": numpy.save keeps no name of this type, so pass {role}.view(ml_dtypes.{shape.dtype.name})"
     if role == "array":
-        also += f"; dtype='{shape.element_type}' converts the elements on the way"
+        converts = f"dtype='{shape.element_type}' converts the elements on the way"
+        also += f"; {instead or converts}"
     also += _view_advice(array, shape, role)
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 

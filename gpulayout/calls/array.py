@@ -24,7 +24,7 @@ from gpulayout.arrays.array_types import (
     Values,
 )
 from gpulayout.arrays.library import RequiresGrad, TracedArray
-from gpulayout.arrays.memory_checks import check_pair, is_flat, own_strides
+from gpulayout.arrays.memory_checks import check_dtype, check_pair, is_flat, own_strides
 from gpulayout.arrays.shaped_buffer import PENDING, Memory, Pair, ShapedBuffer, register
 from gpulayout.calls.array_advice import advises, no_attribute
 from gpulayout.calls.array_elements import elements_at, equal_elements, host_memory, refusal, run_ufunc
@@ -37,6 +37,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.layout.text import as_shape
 from gpulayout.moves.lowered_run import is_torch
+from gpulayout.requests.arithmetic import check_keywords
 from gpulayout.requests.shape_arguments import as_target, given_shape
 from gpulayout.running.array_calls import is_laid_out, relayout_array
 from gpulayout.traced.array_graphs import packed_in_graph, shape_in_graph
@@ -388,7 +389,7 @@ def asarray(array: HostArray, layout: TargetLike | None = None) -> Array[HostArr
 def asarray(array: ShapedBuffer[Kind] | OwnKind[Kind], layout: TargetLike | None = None) -> Array[Kind]: ...
 @overload
 def asarray(array: AnyArray | Values, layout: TargetLike | None = None) -> Array[Any]: ...
-def asarray(array: Any, layout: TargetLike | None = None) -> Any:
+def asarray(array: Any, layout: TargetLike | None = None, **options: Any) -> Any:
     """Make an `Array` of an N-d array: as it lies in memory, or packed in a layout.
 
     Parameters
@@ -427,6 +428,10 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
     >>> asarray(matrix, "{1,0:PD(2,4)}").buffer
     array([0., 1., 2., 0., 3., 4., 5., 0.])
     """
+    if options:
+        check_keywords(options)
+        name, value = next(iter(options.items()))
+        raise TypeError(f"{name!r} is not a keyword of this call: write gl.asarray(array).to({name}={value!r})")
     if isinstance(array, ShapedBuffer):
         return array if layout is None else cast(Array[Any], array).to(layout)
     if isinstance(array, arrays.PLAIN):
@@ -443,7 +448,7 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
     array = arrays.known_array(array, "array")
     if isinstance(array, np.ndarray) and not array.dtype.isnative:
         own = Shape(array.dtype.newbyteorder("="), array.shape)
-        target = shape_of(array.view(own.dtype)) if layout is None else as_target(layout, own, "layout")
+        target = shape_of(array.view(own.dtype)) if layout is None else _target(layout, own)
         return Array(pack(array, target), target)
     if layout is None:
         return Array(array, _shape_as_it_lies(array))
@@ -452,8 +457,15 @@ def asarray(array: Any, layout: TargetLike | None = None) -> Any:
     except LayoutError:  # no layout has its strides
         lies = None
     own = lies or Shape(arrays.label(array, arrays.open_array(array, "array")[1]), tuple(array.shape))
-    target = as_target(layout, own, "layout")
+    target = _target(layout, own)
     return Array(array, target) if target == lies else Array(pack(array, target), target)
+
+
+def _target(layout: TargetLike, own: Shape) -> Shape:
+    """The shape of an array of shape `own` in a layout; TypeError for other elements."""
+    target = as_target(layout, own, "layout")
+    check_dtype(own, target, "array", f"write gl.asarray(array).to(dtype='{target.element_type}')")
+    return target
 
 
 def _packed(array: Any, layout: TargetLike) -> tuple[Any, str]:

@@ -354,7 +354,10 @@ def _checked_outs(verb: str, out: Any, count: int) -> Sequence[Any]:
     if out is None:
         return [None] * count
     if not isinstance(out, Sequence) or isinstance(out, (str, bytes)):
-        raise TypeError(f"out is {type_text(out)}: it must be a list with one {Call(verb).role} or None per job")
+        listed = "; list(out) is one" if getattr(out, "ndim", 0) > 1 else ""
+        raise TypeError(
+            f"out is {type_text(out)}: it must be a list with one {Call(verb).role} or None per job{listed}"
+        )
     if len(out) != count:
         raise ValueError(
             f"out has {counted(len(out), Call(verb).role)} for {counted(count, 'job')}: it needs one or None per job"

@@ -134,5 +134,5 @@ def relayout(
     if source is None or target is None:
         call, name = ("..., target", "source") if source is None else ("source, ...", "target")
         error = missing(f"relayout(buffer, {call})", name, options)
-        raise TypeError(f"{error}; only a gl.Array knows its own shape")
+        raise TypeError(f"{error}; only a gl.Array knows its own shape, and gl.pack takes an N-d array")
     return run("relayout", buffer, source, target, out, options, max_bytes=max_bytes, strict=strict)

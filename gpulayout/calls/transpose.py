@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpulayout.arrays.array_types import AnyArray, ElementTypeLike, HostArray, Kind, Out, OwnKind, Parameter, Scalar
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
-from gpulayout.requests.arithmetic import KEYWORDS, OPTIONS, meant
+from gpulayout.requests.arithmetic import OPTIONS, meant
 from gpulayout.running.running import run
 
 NUMBERS = int, np.integer  # no arrays
@@ -54,8 +54,8 @@ def transpose(
     shift: Number = None, mean: Number = None, std: Number = None, unit: Flag = None, zero_point: Number = None,
     divide: Flag = None, block: int | Sequence[int] | None = None, saturate: Flag = None, **sizes: int,
 ) -> Out: ...  # fmt: skip
-def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then one of `sizes`
-    array: AnyArray,
+def transpose(  # the overloads name `axes`, which is then one of `sizes`
+    array: Any = None,
     axes: str | Iterable[int] | None = None,
     /,
     *,
@@ -136,6 +136,10 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     >>> transpose(keys, "b h s -> b s h", out=cache[:, 0]).tolist()
     [[[0, 3], [1, 4], [2, 5]]]
     """
+    if array is None:
+        raise TypeError(
+            "transpose() missing 1 required positional argument: 'array': the array comes first, by position"
+        )
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
     options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
@@ -169,9 +173,9 @@ def name_clash(axes: object, options: Mapping[str, Any]) -> str:
     return ""
 
 
-def check_axis_names(axes: object, sizes: Mapping[str, Any]) -> None:
-    """TypeError for the size of an axis that is no axis of the pattern, but nearly a keyword of arithmetic."""
+def check_axis_names(axes: object, sizes: Mapping[str, Any], others: Sequence[str] = ("out",)) -> None:
+    """TypeError for the size of an axis that is no axis of the pattern, but nearly a keyword, one of `others` too."""
     pattern = axes if isinstance(axes, str) else ""
     for name in sizes:
-        if name not in pattern and (hint := meant(name, KEYWORDS["transpose"])):
+        if name not in pattern and (hint := meant(name, others)):
             raise TypeError(f"{checks.value_text(name)} is neither a keyword of this call nor an axis{hint}")

@@ -18,9 +18,9 @@ from gpulayout.interop.cute import from_cute
 from gpulayout.interop.numpy_layouts import ORDERS, from_numpy_order
 from gpulayout.interop.tensorrt_formats import check_dimension_names, tensorrt_format, tensorrt_hint, tensorrt_layout
 from gpulayout.interop.torch_layouts import MEMORY_FORMATS, from_torch_memory_format
-from gpulayout.layout.argument_hints import named_layout, named_order, tiles_alone
+from gpulayout.layout.argument_hints import COLOURS, are_colours, named_layout, named_order, tiles_alone
 from gpulayout.layout.checks import counted, shown, value_text
-from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.element_type import ACROSS_BYTES, ElementType
 from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -65,7 +65,7 @@ def layout_name(
             )
         layout = Layout.named(name, logical=logical)
         return lambda dimensions, _: _of_rank(layout, text, dimensions)
-    hint = tensorrt_hint(text) or named_layout(text, "'named:{name}:{logical}'")
+    hint = tensorrt_hint(text) or named_layout(text, "'named:{name}:{logical}'") or _of_pixels(text)
     hint = hint or _of_order(text) or tiles_alone(text) or _of_element_type(text) or _did_you_mean(text, others())
     raise ShapeTextError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
@@ -80,6 +80,14 @@ def _of_order(text: str) -> str:
     """A hint for another word for one of NumPy's orders; or nothing."""
     order = named_order(text)
     return f"write {order!r}" if order and len(text) > 1 else ""
+
+
+def _of_pixels(text: str) -> str:
+    """A hint for BGR, and for a format of pixels that share bytes, such as Mono12p and RAW10; or nothing."""
+    if are_colours(text):
+        return COLOURS
+    is_packed = re.fullmatch("(?i)(?:mono|raw|bayer[a-z]{2})(?:10|12|14)(?:p|_?packed)?", text[:40])
+    return f"pixels that share bytes have no layout: {ACROSS_BYTES}" if is_packed else ""
 
 
 def _of_element_type(text: str) -> str:

@@ -130,6 +130,14 @@ def tiles_alone(text: str) -> str | None:
     )
 
 
+COLOURS = "colours are no axes: image[..., ::-1] reverses them without a copy, and no layout does"
+
+
+def are_colours(word: str) -> bool:
+    """True for RGB, BGRA and such: numbers within an axis, not names of axes."""
+    return {*"RGB"} <= {*word.upper()} <= {*"RGBA"} and len(word) < 5
+
+
 def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={logical!r})") -> str | None:
     """What to write for the name of a layout; None for other text.
 
@@ -140,8 +148,12 @@ def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={log
     if not name or re.search("[A-Za-z]{2}", name[2]):
         return None
     letters = re.sub("[^A-Za-z]", "", name[1])
-    if len({*letters.lower()}) < len(letters):
+    if len({*letters.lower()}) < len(letters) or are_colours(text):
         return None
+    if name[2][-1:].isdigit() and "/" not in text:  # CHW8: TensorRT's way to write CHW8c
+        if "C" not in letters.upper():
+            return None
+        text += "c"
     logical = letters
     if {*letters.lower()} == {*"abcdef"[: len(letters)]}:  # oneDNN's
         logical = "".join(sorted(letters, key=str.lower))

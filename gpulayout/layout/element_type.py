@@ -351,6 +351,7 @@ def _short(value: object) -> str:
 
 # ---- texts that name no type, or more than one ---------------------------------------------------------
 
+ACROSS_BYTES = "unpack them first (docs/video-frames.md has 10 and 12 bits)"
 _ACROSS_BYTES = re.compile("(?:u?int|[uis])(3|5|6|7|9|10|11|12|13|14|15|20)")  # of cameras and codecs
 _WITH_BYTE_ORDER = re.compile(r"[<>=|][a-zA-Z][0-9]+")
 _PREFIXES = {"fp": "f", "float": "f", "i": "s", "si": "s", "int": "s", "ui": "u", "uint": "u", "bfloat": "bf"}
@@ -398,9 +399,7 @@ def why_no_type(text: str, otherwise: str) -> str:
     if lower in _BY_NAME:
         return f"{otherwise} (did you mean {lower!r}?)"
     if across := _ACROSS_BYTES.fullmatch(lower):
-        return (
-            f"{otherwise}: elements of {across[1]} bits lie across bytes, which no layout describes; unpack them first"
-        )
+        return f"{otherwise}: elements of {across[1]} bits lie across bytes, which no layout describes: {ACROSS_BYTES}"
     if meanings := _WORDS.get(_LETTERS.get(word, lower).rstrip("_")):
         one, here, other, there = meanings
         return f"has two meanings: {one}, as in {here}, and {other}, as in {there}: write {one!r} or {other!r}"

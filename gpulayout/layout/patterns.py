@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.layout import checks
-from gpulayout.layout.argument_hints import named_layout
+from gpulayout.layout.argument_hints import COLOURS, are_colours, named_layout
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 Groups = tuple[tuple[str, ...], ...]  # for every axis, the names of the axes it is made of, the most major first
 
 _TOKEN = re.compile(r"\.\.\.|[()=]|[^\s()=.]+|\.")
+_OTHER_ARROWS = ("→", "=>")
 _EXAMPLE = "is not a pattern such as 'h w c -> c h w'"
 _ALONE = "~"  # the name of `...` outside parentheses; no identifier
 
@@ -148,9 +149,11 @@ def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1
         named = named_layout(text, "'{logical} -> {name}'") if re.fullmatch("[A-Z]+", text) else None
-        hint = f"; {named}" if named else _meant(text, rank)
+        arrow = next((arrow for arrow in _OTHER_ARROWS if text.count(arrow) == 1), None)
+        meant = f"; write {text.replace(arrow, '->')!r}" if arrow and len(sides) == 1 else _meant(text, rank)
+        hint = f"; {named}" if named else meant
         raise LayoutError(f"{shown} {_EXAMPLE}: it has {arrows} '->'{hint}")
-    sides = _spaced_capitals(sides, rank)
+    sides = _spaced_capitals(sides, rank, shown)
     sizes: dict[str, int] = {}
     before, after = (_groups(side, shown, sizes, _meant(text, rank)) for side in sides)
     if any("..." in group for group in before):
@@ -165,12 +168,15 @@ def read_pattern(text: str, rank: int | None, role: str = "axes") -> Pattern:
     return Pattern(before, after, sizes, shown)
 
 
-def _spaced_capitals(sides: list[str], rank: int | None) -> list[str]:
+def _spaced_capitals(sides: list[str], rank: int | None, shown: str) -> list[str]:
     """Both sides with spaces between letters if each is one word of capitals, as NCHW -> NHWC; else as they are.
 
     One word for both sides, as X -> X, is the name of an axis, unless the array has an axis for each of its letters.
+    LayoutError for colours: BGR -> RGB.
     """
     words = [side.strip() for side in sides]
+    if words[0] != words[1] and all(map(are_colours, words)):
+        raise LayoutError(f"{shown}: {COLOURS}")
     if not all(re.fullmatch("[A-Z]{2,}", word) for word in words):
         return sides
     return sides if words[0] == words[1] and len(words[0]) != rank else [" ".join(word) for word in words]

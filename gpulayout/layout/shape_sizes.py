@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from gpulayout.layout import checks
 from gpulayout.layout.digits import cuts
 from gpulayout.layout.dynamic import UNBOUNDED, checked_dimensions, checked_flags, size_text
-from gpulayout.layout.element_type import ElementType, TorchDType
+from gpulayout.layout.element_type import ACROSS_BYTES, ElementType, TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Keyed, cached_property
 from gpulayout.layout.layout import Layout
@@ -176,7 +176,8 @@ class ShapeSizes(Keyed):
                 hint = f". Elements of {checks.counted(bits, 'bit')} are {', '.join(packed)}: a move converts to them "
                 hint += f"with {written}"
             elif bits % 8 and 8 % bits:
-                hint = f". Elements of {checks.counted(bits, 'bit')} lie across bytes, which no layout describes"
+                hint = f". Elements of {checks.counted(bits, 'bit')} lie across bytes, which no layout describes: "
+                hint += ACROSS_BYTES
             raise LayoutError(
                 f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {self}: "
                 f"{element_type} takes {own}{8 * self.itemsize} bits{hint}"

@@ -60,6 +60,10 @@ _ELSEWHERE = {  # keywords of some calls only
     "max_bytes": "max_bytes is for gl.relayout, plans and gl.relayout_file",
     "chunk_size": "chunk_size is for pack, unpack and relayout of gl.dask",
     "names": "names are for gl.plan and draw",
+    "axes": "axes are for gl.transpose, and belong to each job of gl.transpose_many: (array, axes)",
+    "pattern": "a pattern is the second argument of gl.transpose, by position",
+    "device": "results stay where the array is: move that first; an Array by gl.Array(array.buffer.to(device), "
+    "array.layout_shape)",
 }
 _OF_SHAPES = {  # what shapes have, or are: in a transpose, such words are sizes of axes
     **dict.fromkeys(("bit_order", "bitorder"), "layouts say it, E(4,big) in text, or gl.Layout(..., bit_order='big')"),
@@ -225,10 +229,22 @@ class Asked:
             raise TypeError(f"saturate=False for {target}: {target} has no nan, so numbers out of range saturate")
         if self.form == "normalise":
             if not target.is_floating:
-                raise TypeError(f"normalised elements are fractions, not {target}: write dtype='f32', 'f16' or 'bf16'")
+                back = "; the way back is scale=std*255, shift=mean*255" if source.is_floating else ""
+                raise TypeError(
+                    f"normalised elements are fractions, not {target}: write dtype='f32', 'f16' or 'bf16'{back}"
+                )
             if "unit" in self.parameters and source is not ElementType.U8:
-                raise TypeError(f"unit divides by 255, which suits u8 and not {source}")
+                instead = f": write {self._without_unit(source)}" if source.kind == "unsigned" else ""
+                raise TypeError(f"unit divides by 255, which suits u8 and not {source}{instead}")
         return self.form if self.form != "quantise" else self._quantised_form(source, target)
+
+    def _without_unit(self, source: ElementType) -> str:
+        """What divides by the largest number of an unsigned type."""
+        largest = 2**source.bits - 1
+        if not {"mean", "std"} & {*self.parameters}:
+            return f"scale=1/{largest}"
+        std = f"std=std*{largest}" if "std" in self.parameters else f"std={largest}"
+        return f"mean=mean*{largest}, {std}" if "mean" in self.parameters else std
 
     def _quantised_form(self, source: ElementType, target: ElementType) -> str:
         """Quantise or dequantise, between two types that it suits."""
@@ -330,6 +346,8 @@ def meant(name: str, others: Collection[str] = ()) -> str:
 
     others   the call's keywords beside those of arithmetic
     """
+    if name in _ELSEWHERE and name not in others:
+        return f": {_ELSEWHERE[name]}"
     close = [OTHER_WORDS[name]] if name in OTHER_WORDS else difflib.get_close_matches(name, (*OPTIONS, *others), 1)
     if close:
         return f": did you mean {close[0]}?"

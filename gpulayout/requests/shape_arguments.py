@@ -263,11 +263,22 @@ def check_whole(value: TargetLike, role: str) -> None:
         check_layout_text(value, role)
     is_layout = str(value).lstrip().startswith("{")
     shown = value_text(str(value))
-    example = "'f32[2,3]{0,1}'" if is_layout else f"gl.plan('f32[2,3]', {shown}).target"
+    example = "'f32[2,3]{0,1}'" if is_layout else f"gl.plan({_fitting(value, role)}, {shown}).target"
     raise LayoutError(
         f"{role} {shown} is only a layout, and a flat buffer does not say the sizes: write the whole shape, such as "
         f"{example}"
     )
+
+
+def _fitting(layout: TargetLike, role: str) -> str:
+    """The text of an example of a shape that can have a layout, or the word `shape`."""
+    for text in ("f32[2,3]", "f32[1,3,224,224]", "f32[3,224,224]", "f32[1,3,16,224,224]"):
+        try:
+            as_target(layout, as_shape(text), role)
+            return repr(text)
+        except LayoutError:
+            continue
+    return "shape"
 
 
 def own_shape(own: Shape, given: TargetLike | None, role: str) -> Shape:

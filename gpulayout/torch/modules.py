@@ -261,7 +261,7 @@ class Transpose(MoveModule):
         options = {name: value for name, value in sizes.items() if name in OPTIONS}
         Asked(options)  # finds mistakes
         named = {name: size for name, size in sizes.items() if name not in OPTIONS}
-        check_axis_names(axes, named)
+        check_axis_names(axes, named, ())
         if isinstance(axes, str):
             read_pattern(axes, None).known(named)
         else:

@@ -20,6 +20,7 @@ from gpulayout.arrays.memory_checks import (
     check_buffer_dtype,
     check_dtype,
     check_exact,
+    other_size,
     too_short,
 )
 from gpulayout.arrays.torch_tensors import TORCH
@@ -201,6 +202,8 @@ def read_traced(call: Call, dtype: Any, sizes: tuple[int, ...]) -> tuple[Read, b
     if not read.is_buffer:
         return (read, write, change), True
     if not flat:
+        if size := other_size(facts, shape, "buffer"):
+            raise BufferError(size)
         if sizes != shape.dimensions or shape != Shape(shape.element_type, shape.dimensions):
             raise BufferError(
                 f"buffer has shape {sizes}, and a traced array is no buffer of {shape}: pass the 1-D buffer, or "

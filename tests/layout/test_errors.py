@@ -443,7 +443,7 @@ ERRORS = {
         Shape("u16", (2,), Layout((0,), element_size_in_bits=12)).validate_layout,
         LayoutError,
         "element_size_in_bits 12 is not a storage size of u16 for u16[2]{0:E(12)}: u16 takes 16 bits. Elements of 12 "
-        "bits lie across bytes, which no layout describes",
+        "bits lie across bytes, which no layout describes: unpack them first (docs/video-frames.md has 10 and 12 bits)",
     ),
     "bits for truth": (  # s1 would make 0 of True
         Shape("pred", (2,), Layout((0,), element_size_in_bits=1)).validate_layout,

@@ -20,8 +20,8 @@ TEXT_ERRORS = [
     (
         "u12[2]",
         0,
-        "'u12' is not one of XLA's element types: elements of 12 bits lie across bytes, which no layout describes; "
-        "unpack them first",
+        "'u12' is not one of XLA's element types: elements of 12 bits lie across bytes, which no layout describes: "
+        "unpack them first (docs/video-frames.md has 10 and 12 bits)",
     ),
     ("  tuple[]", 2, "'tuple' is not one of XLA's element types"),
     ("f32", 3, "expected '[' (a scalar is f32[])"),

@@ -141,7 +141,8 @@ def test_an_array_that_lies_otherwise_is_refused():
 
 def messages_for(form):
     text = repr(form) if isinstance(form, str) else f"'{form}'"
-    example = "'f32[2,3]{0,1}'" if "{" in text else f"gl.plan('f32[2,3]', {text}).target"
+    shape = "'f32[2,3]'" if text in ("'C'", "'F'") else "shape" if "cute" in text else "'f32[1,3,224,224]'"
+    example = "'f32[2,3]{0,1}'" if "{" in text else f"gl.plan({shape}, {text}).target"
     return (
         f"{text} is only a layout, and a flat buffer does not say the sizes: write the whole shape, such as {example}"
     )

@@ -125,6 +125,65 @@ SLIPS = {
         lambda: gl.shape_of("f32[2,3]"),
         ": call gl.parse_shape to read the text of a shape",
     ),
+    "another type to asarray": (
+        lambda: gl.asarray(MATRIX, "f16[2,3]"),
+        "needs float16; write gl.asarray(array).to(dtype='f16')",
+    ),
+    "dtype to asarray": (lambda: gl.asarray(MATRIX, dtype="f16"), ": write gl.asarray(array).to(dtype='f16')"),
+    "a vector format": (lambda: gl.pack(IMAGE, "CHW8"), "; write 'named:CHW8c:CHW' if the array's dimensions are C, H"),
+    "a vector format of a shape": (
+        lambda: gl.Shape("f32", (35, 4, 5), "CHW32"),
+        ": write gl.Layout.named('CHW32c', logical='CHW') if the array's dimensions are C, H and W",
+    ),
+    "a camera's format": (lambda: gl.pack(MATRIX, "RAW10"), ": unpack them first (docs/video-frames.md has 10 and 12"),
+    "another one": (
+        lambda: gl.pack(MATRIX, "Mono12p"),
+        ": unpack them first (docs/video-frames.md has 10 and 12 bits)",
+    ),
+    "its elements": (lambda: gl.view(LINE, "u10[8]"), ": unpack them first (docs/video-frames.md has 10 and 12 bits)"),
+    "its bits": (lambda: gl.view(LINE, "u16[8]{0:E(12)}"), ": unpack them first (docs/video-frames.md has 10 and 12 b"),
+    "colours as axes": (
+        lambda: gl.transpose(IMAGE, "BGR -> RGB"),
+        "axes 'BGR -> RGB': colours are no axes: image[..., ::-1] reverses them without a copy, and no layout does",
+    ),
+    "four of them": (lambda: gl.plan("u8[4,5,6,4]", "rgba -> bgra"), ": colours are no axes: image[..., ::-1]"),
+    "colours as a layout": (lambda: gl.pack(IMAGE, "BGR"), "; colours are no axes: image[..., ::-1] reverses them"),
+    "an array by keyword": (
+        lambda: gl.transpose(array=IMAGE, axes="h w c -> c h w"),
+        "'array': the array comes first, by position",
+    ),
+    "a device": (lambda: gl.transpose(IMAGE, device="cuda"), "nor an axis: results stay where the array is: move that"),
+    "a device to an Array": (
+        lambda: gl.asarray(MATRIX).to(device="cpu"),
+        "gl.Array(array.buffer.to(device), array.layout_shape)",
+    ),
+    "axes of all jobs": (
+        lambda: gl.transpose_many([(IMAGE, (2, 0, 1))], axes=(2, 0, 1)),
+        "belong to each job of gl.transpose_many: (array, axes)",
+    ),
+    "an array for several outs": (
+        lambda: gl.transpose_many([(IMAGE, (2, 0, 1))], out=np.zeros((1, 3, 4, 5), np.uint8)),
+        "per job; list(out) is one",
+    ),
+    "a pattern by keyword": (
+        lambda: gl.transpose(IMAGE, pattern="h w c -> c h w"),
+        ": a pattern is the second argument of gl.transpose, by position",
+    ),
+    "another arrow": (lambda: gl.transpose(IMAGE, "h w c → c h w"), "it has no '->'; write 'h w c -> c h w'"),
+    "an arrow of code": (lambda: gl.transpose(IMAGE, "h w c => c h w"), "it has no '->'; write 'h w c -> c h w'"),
+    "a pattern to relayout": (lambda: gl.relayout(IMAGE, "h w c -> c h w"), ", and gl.pack takes an N-d array"),
+    "16 bits to a unit": (
+        lambda: gl.transpose(IMAGE.astype("u2"), dtype="f32", unit=True),
+        "not u16: write scale=1/65535",
+    ),
+    "16 bits normalised": (
+        lambda: gl.transpose(IMAGE.astype("u2"), dtype="f32", unit=True, mean=0.5, std=0.25),
+        "not u16: write mean=mean*65535, std=std*65535",
+    ),
+    "back to pixels": (
+        lambda: gl.transpose(IMAGE.astype("f4"), dtype="u8", mean=0.5, std=0.25),
+        "; the way back is scale=std*255, shift=mean*255",
+    ),
     "a list to shape_of": (lambda: gl.shape_of([1, 2]), "call gl.shape_of(numpy.asarray(array)) for the layout of"),
 }
 
@@ -161,6 +220,12 @@ def test_slips_with_tensors():
     with pytest.raises(TypeError, match="write 'torch:channels_last'$"):
         gl.relayout(images, gl.shape_of(images), torch.channels_last)
     gl.pack(images, "torch:channels_last")
+    plan = gl.plan("f32[1,3,4,5]", "F")
+    for call in (plan, torch.compile(lambda array: plan(array), fullgraph=True, backend="eager")):
+        with pytest.raises(Exception, match=r"has 60 elements, not 120: write the shape that it has"):
+            call(images)
+    with pytest.raises(TypeError, match="'out' is neither .*: out belongs to the call that moves"):
+        gl.torch.Transpose("h w c -> c h w", out=images)
 
 
 def test_what_is_written_instead_is_accepted():
@@ -178,6 +243,28 @@ def test_what_is_written_instead_is_accepted():
     assert layout == gl.Layout.named("NHWC", logical="NCHW")
 
 
+@pytest.mark.parametrize("layout", ["CHW32", "kHWC8", "torch:channels_last", "h w c -> c h w", "F", "named:CHW8c:CHW"])
+def test_the_example_of_a_whole_shape_is_one(layout):
+    with pytest.raises(gl.LayoutError, match="write the whole shape, such as gl.plan") as caught:
+        gl.unpack(LINE, layout)
+    example = str(caught.value).partition("such as ")[2]
+    assert eval(example, {"gl": gl}).layout  # noqa: S307
+
+
+def test_the_advice_about_cameras_and_types_works():
+    assert gl.asarray(gl.asarray(MATRIX).to(dtype="f16"), "f16[2,3]{1,0}").dtype == np.float16
+    planes = np.zeros((35, 4, 5), np.float32)
+    assert (
+        gl.pack(planes, "named:CHW8c:CHW").size == gl.pack(planes, gl.Layout.named("CHW8c", logical="CHW")).size == 800
+    )
+    deep = np.arange(60, dtype=np.uint16).reshape(4, 5, 3) * 1000
+    unit = gl.transpose(deep, dtype="f32", scale=1 / 65535)
+    both = gl.transpose(deep, dtype="f32", mean=0.5 * 65535, std=0.25 * 65535)
+    assert np.allclose(both, (unit - 0.5) / 0.25, atol=1e-6)
+    assert (gl.transpose(both, dtype="u16", scale=0.25 * 65535, shift=0.5 * 65535) == deep).all()
+    assert gl.transpose(IMAGE, "R G B -> B R G").shape == (3, 4, 5)
+
+
 def test_objects_that_only_resemble_a_slip_get_no_hint():
     with pytest.raises(gl.LayoutError, match="dropped or repeated$"):
         gl.transpose(IMAGE, "hwc->abc")
@@ -192,3 +279,5 @@ def test_a_name_of_xla_s_module_is_pointed_at():
         gl.is_bitcast  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'transposed'$"):
         gl.transposed  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'rearrange': gpulayout.transpose is its name$"):
+        gl.rearrange  # noqa: B018

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import AnyArray, Kind, OwnKind, Scalar, TargetLike
 from gpulayout.arrays.libraries import library_of
-from gpulayout.arrays.library import TracedArray
+from gpulayout.arrays.library import Library, TracedArray
 from gpulayout.arrays.memory_checks import flat_buffer, too_long
 from gpulayout.arrays.shaped_buffer import Memory, ShapedBuffer
 from gpulayout.layout import checks
@@ -22,6 +22,7 @@ from gpulayout.layout.graph_constants import is_compiling
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout
+from gpulayout.moves.backend import Backend
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.placement import view_strides
 from gpulayout.requests.reading import check_strict
@@ -111,11 +112,7 @@ def view(  # type: ignore[misc]  # as in `transpose`
         raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
     placed = None if is_pattern else _placed(given_shape(shape, buffer, "shape"))
     library = library_of(buffer)
-    try:
-        backend, opened = arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
-    except TracedArray as error:
-        copies = "gl.transpose" if is_pattern else "gl.unpack"
-        raise TracedArray(f"{error}; or call {copies} in place of gl.view: the compiler fuses its copy") from None
+    backend, opened = _opened(buffer, library, "gl.transpose" if is_pattern else "gl.unpack")
     if placed is None:
         memory = opened
         check_has_elements(arrays.label(buffer, opened), "buffer")
@@ -134,6 +131,14 @@ def view(  # type: ignore[misc]  # as in `transpose`
             f"{'gl.transpose' if is_pattern else 'gl.unpack'} to copy the array"
         )
     return seen
+
+
+def _opened(buffer: Any, library: Library | None, copies: str) -> tuple[Backend, Any]:
+    """The backend of a buffer, and its memory; `copies` names the call for an array that is traced."""
+    try:
+        return arrays.open_array(buffer if library is None else library.described(buffer), "buffer")
+    except TracedArray as error:
+        raise TracedArray(f"{error}; or call {copies} in place of gl.view: the compiler fuses its copy") from None
 
 
 @functools.lru_cache(maxsize=1024)  # to check a shape and find its strides takes longer than to make the view

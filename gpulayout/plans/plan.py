@@ -6,16 +6,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
-from gpulayout.arrays.array_types import (
-    AnyArray,
-    ArithmeticOptions,
-    HostArray,
-    Kind,
-    Out,
-    OwnKind,
-    ShapeLike,
-    TargetLike,
-)
+from gpulayout.arrays import array_types as types
+from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.arrays.library import FollowedParameter
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.choices.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
@@ -110,15 +102,15 @@ class Plan(PlanValue):
         self, buffer: Pair, *, out: Any = None, max_bytes: ByteCount | None = None, strict: bool = True
     ) -> Pair: ...
     @overload
-    def __call__(self, buffer: HostArray, *, out: None = None, strict: bool = True) -> HostArray: ...
+    def __call__(self, buffer: types.HostArray, *, out: None = None, strict: bool = True) -> types.HostArray: ...
     @overload
-    def __call__(self, buffer: OwnKind[Kind], *, out: None = None, strict: bool = True) -> Kind: ...
+    def __call__(self, buffer: types.OwnKind[types.Kind], *, out: None = None, strict: bool = True) -> types.Kind: ...
     @overload
-    def __call__(self, buffer: AnyArray, *, out: None = None, strict: bool = True) -> Any: ...
+    def __call__(self, buffer: types.AnyArray, *, out: None = None, strict: bool = True) -> Any: ...
     @overload
     def __call__(
-        self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None, strict: bool = True
-    ) -> Out: ...
+        self, buffer: types.AnyArray, *, out: types.Out, max_bytes: ByteCount | None = None, strict: bool = True
+    ) -> types.Out: ...
     def __call__(self, buffer: Any, *, out: Any = None, max_bytes: ByteCount | None = None, strict: bool = True) -> Any:
         """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
@@ -239,8 +231,7 @@ class Plan(PlanValue):
 
         Notes
         -----
-        A block of M bytes of a 2-D transpose has runs of the square root of M * itemsize / 2 bytes: 27.7 KB in 384 MB
-        for f32.
+        In a 2-D transpose, runs of a block of M bytes have sqrt(M * itemsize / 2) bytes: 27.7 KB in 384 MB for f32.
 
         Examples
         --------
@@ -290,9 +281,9 @@ class Plan(PlanValue):
         return tuple(_plan(*pair, self.names, change) for pair, change in zip(pairs, changes))
 
     def stream(
-        self, buffer: AnyArray, *, out: Out,
+        self, buffer: types.AnyArray, *, out: types.Out,
         max_bytes: ByteCount | None = None, progress: Progress | None = None, strict: bool = True,
-    ) -> Out:  # fmt: skip
+    ) -> types.Out:  # fmt: skip
         """Run the plan between host memory and a GPU's, or between two arrays on the host through a GPU, in blocks.
 
         Parameters
@@ -432,8 +423,8 @@ kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layo
 
 
 def plan(
-    source: ShapeLike,
-    target: TargetLike,
+    source: types.ShapeLike,
+    target: types.TargetLike,
     *,
     names: str | Sequence[str] | None = None,
     **options: Unpack[ArithmeticOptions],

@@ -166,3 +166,20 @@ def test_descriptions_that_are_wrong_are_errors_with_the_role():
             gl.transpose(given)
     with pytest.raises(TypeError, match="^array is the class Odd: it must be an array"):
         gl.transpose(Odd)
+
+
+def test_a_description_fits_the_buffer_that_it_names():
+    class Described:
+        def __init__(self, **fields):
+            self.__array_interface__ = {"version": 3, "typestr": "|u1", **fields}
+
+    numbers = bytearray(range(9))
+    for fields in (
+        {"shape": (1 << 28,), "data": b"abc"},
+        {"shape": (2, 3), "data": b"abcdefgh", "typestr": "<f4"},
+        {"shape": (2, 3), "data": numbers, "strides": (-3, 1)},
+        {"shape": (2, 3), "data": numbers, "offset": 4},
+    ):
+        with pytest.raises(BufferError, match=r"^array \(a Described\) cannot be used: "):
+            gl.transpose(Described(**fields))
+    assert gl.transpose(Described(shape=(2, 3), data=numbers, offset=3)).tolist() == [[3, 6], [4, 7], [5, 8]]

@@ -392,3 +392,10 @@ def test_an_invisible_character_is_named(read, place, character, name):
     with pytest.raises(ShapeTextError, match=f", the invisible {name}: remove it") as caught:
         read(text)
     assert caught.value.position < len(text) and character not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["abc" + "3" * 60 + "!", "named" + "99d" * 40 + ":NHWC", "NHWC" + "8c" * 60 + "-"])
+def test_names_with_many_digits_are_refused_at_once(name):
+    """The time that their letters and digits take to be told apart must not double with each of them."""
+    with pytest.raises(LayoutError):
+        gl.pack(np.zeros((2, 3)), name)

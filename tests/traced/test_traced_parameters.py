@@ -1,6 +1,7 @@
 """Parameters of arithmetic that PyTorch and JAX trace: the values of calls on memory, also of other numbers."""
 
 import functools
+import pickle
 import shutil
 
 import numpy as np
@@ -275,7 +276,7 @@ def test_where_a_gradient_would_be_lost_is_an_error(torch, name):
         "scale requires a gradient or has a tangent, which would not follow it into this call: tensors take it in "
         "gl.transpose, pack, unpack and relayout without out=; else pass scale.detach()"
     )
-    assert OUT.tolist() == [7] * 48
+    assert OUT.tolist() == [7] * 48 and repr(pickle.loads(pickle.dumps(caught.value))).startswith("BufferError(")
 
 
 # ---- modules -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 import gpulayout as gl
-from gpulayout.xla import hlo
+from gpulayout.xla import find_copies, hlo
 from gpulayout.xla.hlo_results import find_results
 
 LAYOUTS = ["", "{1,0}", "{0,1}", "{1,0:T(8,128)}", "{1,0:T(8,128)(4,1)}", "{0,1:PD(900,900)PV(1)}", "{1,0:E(4)}", "{0}"]
@@ -71,3 +71,10 @@ def test_a_caller_hears_how_far_the_text_is_read():
     results = find_results(text, places.append).found
     assert places == sorted(places) and len(places) == 101 and len(text) - places[-1] < 30
     assert sum(1 for _ in results) == 100
+
+
+def test_an_instruction_with_many_bodies_is_read_once():
+    """The time must not grow with the square of them: 80,000 would take a minute."""
+    assert (
+        find_copies("ENTRY %m (p: f32[2]) -> f32[2] {\n%w = f32[2]{0} while(%p), " + "body=%a," * 80_000 + "\n}") == []
+    )

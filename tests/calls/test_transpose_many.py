@@ -202,7 +202,12 @@ FORM = "(array, axes) or (array, axes, sizes)"
             "of the axis in the pattern, as in (scale=2 n), or call it something else",
         ),
         ([GOOD], {"out": []}, ValueError, "out has 0 arrays for 1 job: it needs one or None per job"),
-        ([GOOD], {"out": GOOD[0]}, TypeError, "out is an ndarray: it must be a list with one array or None per job"),
+        (
+            [GOOD],
+            {"out": GOOD[0]},
+            TypeError,
+            "out is an ndarray: it must be a list with one array or None per job; list(out) is one",
+        ),
     ],
 )
 def test_malformed_calls_are_refused(jobs, options, kind, message):

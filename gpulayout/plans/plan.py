@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
 from gpulayout.arrays import array_types as types
-from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.arrays.array_types import AnyArray, ArithmeticOptions, Out, ShapeLike, TargetLike
 from gpulayout.arrays.library import FollowedParameter
 from gpulayout.arrays.shaped_buffer import Pair, ShapedBuffer
 from gpulayout.choices.explain import Explanation, explain, explain_blocks, moved_bytes, picture_facts
@@ -106,11 +106,11 @@ class Plan(PlanValue):
     @overload
     def __call__(self, buffer: types.OwnKind[types.Kind], *, out: None = None, strict: bool = True) -> types.Kind: ...
     @overload
-    def __call__(self, buffer: types.AnyArray, *, out: None = None, strict: bool = True) -> Any: ...
+    def __call__(self, buffer: AnyArray, *, out: None = None, strict: bool = True) -> Any: ...
     @overload
     def __call__(
-        self, buffer: types.AnyArray, *, out: types.Out, max_bytes: ByteCount | None = None, strict: bool = True
-    ) -> types.Out: ...
+        self, buffer: AnyArray, *, out: Out, max_bytes: ByteCount | None = None, strict: bool = True
+    ) -> Out: ...
     def __call__(self, buffer: Any, *, out: Any = None, max_bytes: ByteCount | None = None, strict: bool = True) -> Any:
         """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
@@ -281,9 +281,9 @@ class Plan(PlanValue):
         return tuple(_plan(*pair, self.names, change) for pair, change in zip(pairs, changes))
 
     def stream(
-        self, buffer: types.AnyArray, *, out: types.Out,
+        self, buffer: AnyArray, *, out: Out,
         max_bytes: ByteCount | None = None, progress: Progress | None = None, strict: bool = True,
-    ) -> types.Out:  # fmt: skip
+    ) -> Out:  # fmt: skip
         """Run the plan between host memory and a GPU's, or between two arrays on the host through a GPU, in blocks.
 
         Parameters
@@ -423,8 +423,8 @@ kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layo
 
 
 def plan(
-    source: types.ShapeLike,
-    target: types.TargetLike,
+    source: ShapeLike,
+    target: TargetLike,
     *,
     names: str | Sequence[str] | None = None,
     **options: Unpack[ArithmeticOptions],

@@ -28,7 +28,7 @@ READS = {
 }
 VIEWS = {"view": lambda buffer, **options: gl.view(buffer, "f32[2,3]{0,1:PD(2,4)}", **options)}
 WRITES = {
-    "pack": lambda _, out, **options: gl.pack(MATRIX, TARGET, out=out, **options),
+    "pack": lambda buffer, out, **options: gl.pack(buffer[:6].reshape(2, 3), TARGET, out=out, **options),
     "relayout": lambda buffer, out, **options: gl.relayout(buffer, SOURCE, TARGET, out=out, **options),
     "plan": lambda buffer, out, **options: PLAN(buffer, out=out, **options),
     "plan and scale": lambda buffer, out, **options: SCALED(buffer, out=out, **options),

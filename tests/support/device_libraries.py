@@ -128,7 +128,7 @@ def torch_module(cp):
 
     class Tensor:
         layout, is_nested, requires_grad, flags = "strided", False, False, 0
-        is_cpu, is_cuda = False, True
+        is_cpu, is_cuda, is_meta = False, True, False
 
         def __init__(self, storage, array, kind):
             self.storage, self.array, self.dtype = storage, array, kind

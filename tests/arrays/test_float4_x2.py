@@ -5,7 +5,7 @@ import pytest
 
 import gpulayout as gl
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch = pytest.importorskip("torch")
 if not hasattr(torch, "float4_e2m1fn_x2"):
     pytest.skip("this torch has no float4_e2m1fn_x2", allow_module_level=True)
 

@@ -226,7 +226,7 @@ def _is_plain(file: File, stream: BinaryIO) -> bool:
 
 
 def _skip(header: Header, stream: BinaryIO, count: int) -> None:
-    """Read so many bytes of a pipe, and forget them."""
+    """Read and discard `count` bytes of a pipe."""
     left = count
     while left:
         some = len(stream.read(min(left, CHUNK)))
@@ -237,7 +237,7 @@ def _skip(header: Header, stream: BinaryIO, count: int) -> None:
 
 
 def _read_all(header: Header, stream: BinaryIO, *, strict: bool | None) -> Bytes:
-    """The bytes of all elements from a pipe, which is read to its end: whoever writes to it must not fail.
+    """Read all elements from a pipe.  It is read to its end, so that its writer does not get a broken pipe.
 
     strict   as in `check_size`
     """

@@ -67,7 +67,7 @@ Internal = TypeVar("Internal", bound=type[Exception])
 
 
 def shown_as(public: type[Exception]) -> Callable[[Internal], Internal]:
-    """A decorator for errors by which the package tells cases apart: users see, and pickles have, a public class of it.
+    """A decorator for internal errors: users see them, and pickles restore them, as instances of a public class.
 
     >>> @shown_as(ValueError)
     ... class Unfit(ValueError):

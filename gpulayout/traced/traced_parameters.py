@@ -126,7 +126,7 @@ def _misplaced(name: str, value: Any, array: Any) -> str:
 
 
 def _holds(value: Any, test: Callable[[Any], bool]) -> bool:
-    """True for such a value, and for a list that has one at any depth."""
+    """True if `test` holds for the value, or for an entry of a list at any depth."""
     if isinstance(value, (tuple, list)):
         return True in [_holds(part, test) for part in value]
     return test(value)

@@ -277,7 +277,7 @@ def source_line(attributes: str, frames: dict[str, str]) -> str:
 
 
 def _table(text: str, name: str, row: re.Pattern[str]) -> dict[str, re.Match[str]]:
-    """The rows of the table with this name, up to the first line that is none, by their numbers."""
+    """The rows of the table called `name`, by number.  The table ends at the first line that is not a row."""
     rows: dict[str, re.Match[str]] = {}
     begin = text.find(f"\n{name}\n")
     position = begin + len(name) + 2 if begin >= 0 else len(text)

@@ -22,8 +22,8 @@ put a backslash before the dot of 1. Size.  An assignment lists tuples, which ar
 only join others, (phi): both are left out, because what they name is listed as well.  Of an assignment with a list of
 its peak buffers, the values count.
 
-A line with a shape that is none of these, such as an instruction whose layout is wrong, is unread.  Headings, operands
-and attributes on the line of an instruction are not unread: their shapes are those of other results.
+A line that has a shape but fits none of these forms counts as unread, such as an instruction with an invalid layout.
+Headings do not count, nor do operands and attributes of an instruction, whose shapes belong to other results.
 """
 
 from __future__ import annotations

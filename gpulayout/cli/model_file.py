@@ -42,10 +42,10 @@ def model_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_says_nothing_for_one_array(
-    source: File, target: File, to: Shape | str | None, unpack: bool, from_: Shape | str | None
+    files: Sequence[File], to: Shape | str | None, unpack: bool, from_: Shape | str | None
 ) -> None:
-    """A usage error for options of one array beside two files that are models."""
-    if not are_models(source, target):
+    """A usage error for options of one array beside files that all are models."""
+    if not are_models(files):
         return
     for option, value, instead in (
         ("from", from_, "its tensors have shapes of their own"),
@@ -87,9 +87,12 @@ def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]
 
 @dataclass(frozen=True)
 class ModelMove:
-    """The files and options of one command."""
+    """The files and options of one command.
 
-    source: File
+    sources   the inputs, which become one model
+    """
+
+    sources: tuple[File, ...]
     target: File
     overwrite: bool
     memory: str | None
@@ -101,7 +104,8 @@ class ModelMove:
         """Do what `planned` makes of the model, which is `plan_relayout` with its options, or `plan_restore`."""
         if self.quiet and self.as_json:
             raise click.UsageError("give either --quiet or --json")
-        if not isinstance(self.source, Path) or not isinstance(self.target, Path):
+        sources = [each for each in self.sources if isinstance(each, Path)]
+        if len(sources) < len(self.sources) or not isinstance(self.target, Path):
             raise click.UsageError("a model is read from a file and written to one, not to a standard stream")
         if (self.as_json or self.dry_run) and not self.quiet:
             check_standard_output_open()
@@ -110,7 +114,7 @@ class ModelMove:
             if not self.dry_run:
                 stack.enter_context(says_what_is_missing(self.target))
             shown = stack.enter_context(shown_progress(quiet=self.quiet, as_json=self.as_json))
-            opened = stack.enter_context(open_checkpoint(self.source, shown.stage))
+            opened = stack.enter_context(open_checkpoint(sources, shown.stage))
             plan = planned(opened, self.target, overwrite=self.overwrite, stage=shown.stage, **options)
             work = work_within(plan, self.memory)
             seconds = None
@@ -124,7 +128,7 @@ class ModelMove:
         if self.as_json:
             return print_json(
                 {
-                    "input": str(self.source),
+                    "inputs": [*map(str, self.sources)],
                     "output": str(self.target),
                     "files": [str(shard.path) for shard in plan.shards],
                     "dry_run": seconds is None,

@@ -43,10 +43,11 @@ FILES: tuple[Decorator, ...] = (
     click.argument("source", metavar="IN.npy", type=FILE_NAME),
     click.argument("target", metavar="OUT.npy", type=FILE_NAME),
 )
+SEVERAL_FILES: tuple[Decorator, ...] = (click.argument("files", metavar="IN... OUT", nargs=-1, type=FILE_NAME),)
 OPTIONS: tuple[Decorator, ...] = (
     *ARITHMETIC,
     click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever their names."),
-    click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
+    click.option("--overwrite", is_flag=True, help="Replace OUT if it exists."),
     click.option(
         "--memory", metavar="SIZE", type=read_memory, help="Such as 512M; by default a quarter of what is free."
     ),
@@ -136,8 +137,8 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
       gpulayout unpack sky.fits sky.npy --from 'f32[99,64]' --offset 2880 --byte-order big --no-strict
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
-    if is_about_model(source, target, from_):
-        return ModelMove(source, target, **model_options(options)).run(plan_restore)
+    if is_about_model((source, target), from_):
+        return ModelMove((source,), target, **model_options(options)).run(plan_restore)
     if from_ is None:
         raise click.MissingParameter(param_hint="'--from'", param_type="option")
     FileMove(source, target, **options).run(whole_shape(from_), None)
@@ -145,12 +146,10 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
 
 @click.command(short_help="Move a .npy file, or the tensors of a model, to other layouts.")
 @with_all(
-    *FILES,
+    *SEVERAL_FILES,
     click.option("--to", metavar="LAYOUT|SHAPE", type=read_shape_or_layout, help="Write a buffer in this layout."),
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
-    click.option(
-        "--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN.npy is a buffer of this shape."
-    ),
+    click.option("--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
     click.option("--map", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
@@ -160,16 +159,15 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
     *OPTIONS,
 )
 def relayout(
-    source: File,
-    target: File,
+    files: tuple[File, ...],
     to: Shape | str | None,
     unpack: bool,
     from_: Shape | str | None,
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
-    """Move IN.npy, an N-d array or with --from a buffer, to another layout, into OUT.npy; or the tensors of a model.
-    --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
+    """Move IN, a .npy file or with --from a buffer, to another layout, into OUT; or the tensors of models, of which
+    several become one.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
 
     A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
     '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
@@ -181,23 +179,37 @@ def relayout(
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
     texts = {name: options.pop(name) for name in ("tensor", "map", "rename", "assume")}
-    if is_about_model(source, target, to, unpack, from_):
+    *sources, target = at_least_two(files)
+    if is_about_model(files, to, unpack, from_):
         dtype = options.pop("dtype")
-        move = ModelMove(source, target, **model_options(options))
+        move = ModelMove(tuple(sources), target, **model_options(options))
         rules, assumed = model_rules(texts, dtype)
         return move.run(plan_relayout, sets=rules, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
     if not options["raw"]:
-        check_says_nothing_for_one_array(source, target, to, unpack, from_)
+        check_says_nothing_for_one_array(files, to, unpack, from_)
     for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
         if value:
             raise click.UsageError(
                 f"--{name} is for a model, whose name ends in .safetensors or .safetensors.index.json"
             )
+    if len(sources) > 1:
+        raise click.UsageError(
+            f"an array has one IN, not {len(sources)}: several are for models, whose names end in .safetensors or "
+            ".safetensors.index.json"
+        )
     if unpack == (to is not None):
-        raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT.npy will hold")
+        raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT will hold")
     if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
-    FileMove(source, target, **options).run(None if from_ is None else whole_shape(from_), to)
+    FileMove(sources[0], target, **options).run(None if from_ is None else whole_shape(from_), to)
+
+
+def at_least_two(files: tuple[File, ...]) -> tuple[File, ...]:
+    """The inputs and the output of a command; a usage error for fewer files."""
+    if len(files) < 2:
+        given = f", and there is only {printable(str(files[0]))!r}" if files else ""
+        raise click.UsageError(f"give IN and OUT{given}")
+    return files
 
 
 def whole_shape(from_: Shape | str) -> Shape:

@@ -123,13 +123,13 @@ def relayout_file(
 ) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(
-    file: str | os.PathLike[str], out: str | os.PathLike[str], *, tensors: Rules, rename: Pairs = (),
+    file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, rename: Pairs = (),
     assume: Pairs = (), allow_unmatched: bool = False, overwrite: bool = False,
     max_bytes: SupportsIndex | str | None = None, progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
 ) -> CheckpointRelayout: ...  # fmt: skip
 def relayout_file(
-    file: str | os.PathLike[str] | ShapedBuffer[Any],
+    file: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
     *,
     tensors: Rules | None = None,
@@ -151,13 +151,14 @@ def relayout_file(
     r"""Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
 
     A safetensors file, or the index of its shards, is a model.  Rules say what becomes of which tensors; all others are
-    copied.
+    copied.  Several models become one.
 
     Parameters
     ----------
-    file : path or Array
+    file : path, Array, or list of paths
         A .npy file, or a file of plain bytes for a buffer of `source`.  Or an `Array` in the memory of the host, which
-        needs no source.  Or a model: ``model.safetensors`` or ``model.safetensors.index.json``.
+        needs no source.  Or a model: ``model.safetensors`` or ``model.safetensors.index.json``; or a list of models,
+        whose tensors are put into one file.
     out : path
         The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
         folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
@@ -274,17 +275,21 @@ def relayout_file(
     """
     _check_keywords(options)
     report = (lambda done, total: None) if progress is None else progress
-    if tensors is None and (is_about_model(file, out, target, source) or (are_models(file, out) and not raw)):
+    files = [*file] if isinstance(file, (list, tuple)) else [file]
+    named = *files, out
+    if tensors is None and (is_about_model(named, target, source) or (are_models(named) and not raw)):
         tensors = {}
     try:
         if tensors is not None:
             others: dict[str, Any] = {"source": source, "target": target, "raw": raw or None, "scratch": scratch}
             others |= {"offset": offset or None, "byte_order": byte_order, "strict": None if strict else False}
             own = tensors, rename, assume, allow_unmatched, overwrite, max_bytes
-            return _relayout_model(file, out, *own, report, **others, **options)
+            return _relayout_model(files, out, *own, report, **others, **options)
         for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
             if value:
                 raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
+        if isinstance(file, (list, tuple)):
+            raise TypeError(_about_several(files))
         plain: dict[str, Any] = {"raw": raw, "offset": offset, "byte_order": byte_order, "strict": strict}
         return _relayout_array(file, out, source, target, plain, overwrite, max_bytes, scratch, report, options)
     except FileError as error:  # its advice is options of the command line, which are keywords here
@@ -326,7 +331,7 @@ def _check_keywords(options: Mapping[str, Any]) -> None:
 
 
 def _relayout_array(
-    file: str | os.PathLike[str] | ShapedBuffer[Any],
+    file: Any,
     out: str | os.PathLike[str],
     source: ShapeLike | None,
     target: TargetLike | None,
@@ -374,13 +379,23 @@ def _check_is_about_file(plain: Mapping[str, Any]) -> None:
 def _path(role: str, path: str | os.PathLike[str]) -> Path:
     """A path that stays the same when the process changes its folder during the call."""
     if not isinstance(path, (str, os.PathLike)):
-        or_array = " or a gl.Array" if role == "file" else ""
-        raise TypeError(f"{role} is {type_text(path)}: it must be a path{or_array}, as text or pathlib.Path")
+        others = ", or a gl.Array, or a list of models" if role == "file" else ""
+        raise TypeError(f"{role} is {type_text(path)}: it must be a path, as text or pathlib.Path{others}")
     return Path(os.path.abspath(path))
 
 
+def _about_several(files: Sequence[object]) -> str:
+    """What is wrong with a list of files for one array."""
+    if len(files) == 1:
+        return f"file is a list of one path, and an array is no model: write {value_text(files[0])}"
+    return (
+        f"file is {'a list of ' + str(len(files)) + ' paths' if files else 'an empty list'}: several files are models, "
+        "whose names end in .safetensors or .safetensors.index.json, and an array is one file"
+    )
+
+
 def _relayout_model(
-    file: str | os.PathLike[str] | ShapedBuffer[Any],
+    files: Sequence[Any],
     out: str | os.PathLike[str],
     tensors: Rules,
     rename: Pairs,
@@ -397,14 +412,18 @@ def _relayout_model(
         if value is not None:
             instead = f": {_FOR_MODELS[name].format(value_text(value))}" if name in _FOR_MODELS else ""
             raise TypeError(f"{name} is for one array, not for a model{instead}")
-    if isinstance(file, ShapedBuffer):
+    if any(isinstance(file, ShapedBuffer) for file in files):
         raise TypeError("file is a gl.Array, and a model is moved from a file to a file")
-    source, target = Path(os.path.abspath(file)), Path(os.path.abspath(out))
+    if not files:
+        raise TypeError("file is an empty list: name one model or several")
+    several = len(files) > 1
+    sources = [_path(f"file[{number}]" if several else "file", file) for number, file in enumerate(files)]
+    target = _path("out", out)
     sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
     assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
     choices: dict[str, Any] = {"assumed": assumed, "dtype": element_type, "allow_unmatched": allow_unmatched}
-    with open_checkpoint(source) as checkpoint:
+    with open_checkpoint(sources) as checkpoint:
         plan = plan_relayout(checkpoint, target, sets, overwrite=overwrite, **choices)
         work = work_within(plan, max_bytes)
         seconds = move_checkpoint(work, progress, overwrite=overwrite)

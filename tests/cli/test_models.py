@@ -286,3 +286,40 @@ def test_errors_of_one_kind_have_one_exit_code(folder, monkeypatch, options, cod
     said = (refusal if code == 2 else failure)("relayout", "a.safetensors", "b.safetensors", *options)
     assert said and sorted(os.listdir()) == before
     assert (refusal if code == 2 else failure)("relayout", "none.safetensors", "b.safetensors", *options)
+
+
+@pytest.mark.parametrize(
+    "files, options, message",
+    [
+        ([], [], "give IN and OUT"),
+        (["a.npy"], ["--to", "F"], "give IN and OUT, and there is only 'a.npy'"),
+        (["a.npy", "b.npy", "c.npy"], ["--to", "F"], "an array has one IN, not 2: several are for models"),
+        (["a.npy", "b.npy", "c.npy"], ["--to", "F", "--raw"], "an array has one IN, not 2: several are for models"),
+        (["a.npy", "b.safetensors", "c.npy"], ["--to", "F"], "an array has one IN, not 2: several are for models"),
+        (["a.safetensors", "b.safetensors", "c.safetensors"], ["--to", "F"], "--to is for one array, not for a model"),
+        (["a.safetensors", "-", "c.safetensors"], [], "a model is read from a file and written to one"),
+    ],
+)
+def test_how_many_files_there_may_be(files, options, message):
+    assert refusal("relayout", *files, *options).startswith(message)
+
+
+def test_a_list_of_files_is_of_models(folder):
+    array, one, out = folder / "a.npy", folder / "a.safetensors", folder / "b.safetensors"
+    for files, to, message in [
+        ([array], folder / "b.npy", f"file is a list of one path, and an array is no model: write .*{array}"),
+        ([array, array], folder / "b.npy", "file is a list of 2 paths: several files are models, whose names end in"),
+        ([], folder / "b.npy", "file is an empty list: several files are models"),
+        (
+            5,
+            folder / "b.npy",
+            "file is an int: it must be a path, as text or pathlib.Path, or a gl.Array, or a list of",
+        ),
+        ([], out, "file is an empty list: name one model"),
+        ([one, 5], out, r"file\[1\] is an int: it must be a path, as text or pathlib.Path$"),
+        ([gl.asarray(np.zeros(2)), one], out, "file is a gl.Array, and a model is moved from a file"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            gl.relayout_file(files, to)
+    gl.relayout_file([one], out)
+    assert contents(out) == contents(one)

@@ -1,4 +1,6 @@
-"""A checkpoint that is open for reading: one safetensors file, or the shards that an index names.
+"""A checkpoint that is open for reading: safetensors files, or the shards that an index names.
+
+It has one input or several.  An input is a file, or the index of its shards.
 
 The index, model.safetensors.index.json, says in which file each tensor is:
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -20,7 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import opened
-from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.checks import clipped, counted, value_text
 
 Stage = Callable[[str, int, int], None]  # gets what is done, such as "headers read", how much of it, and of how much
 Item = TypeVar("Item")
@@ -49,18 +51,18 @@ OTHER_CHECKPOINTS = {
 }
 
 
-def is_about_model(source: object, target: object, *one_array: object) -> bool:
+def is_about_model(files: Iterable[object], *one_array: object) -> bool:
     """True for a move of a model: one of its files has the name of one, and it says nothing that is for one array.
 
-    one_array   the layouts or shapes of the two files, as the caller gives them
+    one_array   the layouts or shapes of an array's two files, as the caller gives them
     """
-    named = (each for each in (source, target) if isinstance(each, (str, os.PathLike)))
+    named = (each for each in files if isinstance(each, (str, os.PathLike)))
     return all(each is None or each is False for each in one_array) and any(map(is_checkpoint, named))
 
 
-def are_models(source: object, target: object) -> bool:
-    """True for two files that both have the names of models, so that no array is meant."""
-    return all(isinstance(each, (str, os.PathLike)) and is_checkpoint(each) for each in (source, target))
+def are_models(files: Iterable[object]) -> bool:
+    """True for files that all have the names of models, so that no array is meant."""
+    return all(isinstance(each, (str, os.PathLike)) and is_checkpoint(each) for each in files)
 
 
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:
@@ -86,13 +88,30 @@ class Shard:
 class Checkpoint:
     """An open checkpoint.
 
-    shards   its files, in the order of their names
-    index    the parsed index without its weight_map; None for one file
+    paths    of its inputs, as the caller names them: of files and of indices
+    inputs   the files of each one: itself, or the shards of an index in the order of their names
+    index    the parsed index without its weight_map, where the only input is an index; otherwise None
     """
 
-    path: Path
-    shards: tuple[Shard, ...]
-    index: Mapping[str, Any] | None
+    paths: tuple[Path, ...]
+    inputs: tuple[tuple[Shard, ...], ...]
+    index: Mapping[str, Any] | None = None
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """All files, in the order of the inputs."""
+        return tuple(itertools.chain.from_iterable(self.inputs))
+
+    @property
+    def path(self) -> Path:
+        """The first input."""
+        return self.paths[0]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        others = len(self.paths) - 1
+        return f"{self.path} and {counted(others, 'other input')}" if others else str(self.path)
 
 
 def untold(what: str, done: int, total: int) -> None:
@@ -107,18 +126,25 @@ def staged(items: Collection[Item], what: str, stage: Stage) -> Iterator[Item]:
 
 
 @contextlib.contextmanager
-def open_checkpoint(path: Path, stage: Stage = untold) -> Iterator[Checkpoint]:
-    """A checkpoint, open inside the `with`; `FileError` for what is no such file, and OSError."""
-    check_is_checkpoint(path)
+def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Checkpoint]:
+    """A checkpoint of one input or several, open inside the `with`; `FileError` for other files, and OSError."""
+    for path in paths:
+        check_is_checkpoint(path)
+    indices = {path: read_index(path) for path in paths if is_index(path)}
+    files = [_files_of(path, indices[path][1]) if path in indices else [path] for path in paths]
     with contextlib.ExitStack() as stack:
-        if not is_index(path):
-            yield Checkpoint(path, (_open_shard(stack, path),), None)
-            return
-        index, files = read_index(path)
-        names = sorted({*files.values()})
-        shards = tuple(_open_shard(stack, path.parent / name) for name in staged(names, "headers read", stage))
-        _check_index(path, files, shards)
-        yield Checkpoint(path, shards, index)
+        wanted = [*itertools.chain.from_iterable(files)]
+        shards = iter([_open_shard(stack, path) for path in staged(wanted, "headers read", stage)])
+        inputs = tuple(tuple(itertools.islice(shards, len(each))) for each in files)
+        for path, each in zip(paths, inputs):
+            if path in indices:
+                _check_index(path, indices[path][1], each)
+        yield Checkpoint(tuple(paths), inputs, indices[paths[0]][0] if len(paths) == len(indices) == 1 else None)
+
+
+def _files_of(path: Path, files: Mapping[str, str]) -> list[Path]:
+    """The shards of an index, in the order of their names."""
+    return [path.parent / name for name in sorted({*files.values()})]
 
 
 def check_is_checkpoint(path: Path) -> None:

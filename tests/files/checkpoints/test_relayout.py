@@ -255,7 +255,7 @@ def test_packed_elements_and_catalogue_names(tmp_path):
     from gpulayout.files.checkpoints.opening import open_checkpoint
     from gpulayout.files.checkpoints.planning import plan_restore
 
-    with open_checkpoint(tmp_path / "b.safetensors") as opened:
+    with open_checkpoint([tmp_path / "b.safetensors"]) as opened:
         plan = plan_restore(opened, tmp_path / "c.safetensors")
         move_checkpoint(work_within(plan, None), lambda done, total: None, overwrite=False)
     back = contents(tmp_path / "c.safetensors")

@@ -28,6 +28,7 @@ _entry = partial(
     types=("bf16", "f16", "f8e4m3fn", "f8e4m3fnuz", "s8", "u8"),
     stored="One element in each place, no padding. FP4 weights come as u8, two elements in a byte.",
     kernels=("gemm_a8w8_bpreshuffle",),
+    tensor="dtype[rows,columns]",
 )
 def weights(dtype: ElementType) -> Layout:
     """Blocks of 16 rows and 16 bytes."""
@@ -48,6 +49,7 @@ def weights(dtype: ElementType) -> Layout:
         "the owner leaves them as they are."
     ),
     usual=(4096, 128),
+    tensor="dtype[ceil(rows,256),ceil(columns,8)]",
 )
 def scales(rows: int, columns: int) -> Layout:
     """Digits of a block, most major first: column % 4, row % 16, column // 4, row // 16."""

@@ -26,6 +26,7 @@ _entry = partial(
         "half: a kernel widens two of them at once to two float16 of a register."
     ),
     sizes=(Size("rows", "rows of the weight: K, the inputs"), _COLUMNS),
+    tensor="s32[rows,columns/8]",
 )
 def qweight() -> Layout:
     """8 columns as 4 pairs, transposed."""
@@ -37,6 +38,7 @@ def qweight() -> Layout:
     about="The zero points of groups of rows: int32 of (groups, N / 8), in the order of awq:qweight.",
     sizes=(Size("groups", "groups of rows that share a zero point"), _COLUMNS),
     usual=(32, 4096),
+    tensor="s32[groups,columns/8]",
 )
 def qzeros() -> Layout:
     """8 columns as 4 pairs, transposed."""
@@ -57,6 +59,7 @@ def qzeros() -> Layout:
     ),
     stored="Elements of 4 bits; read as little-endian int16 it is the checkpoint's tensor. No padding.",
     kernels=("gemv_forward_cuda_decode", "gemm_forward_cuda_prefill"),
+    tensor="s16[rows/4,columns]",
 )
 def gemv_fast() -> Layout:
     """Of 32 columns, column c lies at c % 8 * 4 + c // 8."""

@@ -27,6 +27,7 @@ from gpulayout.layout.layout import Layout
     refuses="rows must be a multiple of 32 with words of 16 bits, of 16 with words of 32 bits; columns must be even",
     usual=(4096, 256),
     kernels=("_sparse_semi_structured_mm", "_sparse_semi_structured_linear"),
+    tensor="dtype[rows,columns]",
 )
 def sparse_metadata(rows: int, dtype: ElementType) -> Layout:
     """Digits of a group's rows and of a pair of columns, most major first: rows % 8 // 2, column, ..., rows % 2."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, SupportsIndex, get_args
 
@@ -80,6 +80,10 @@ class Entry(Frozen):
         Sizes that occur in models.
     kernels : tuple of str
         Functions that take it, by the names under which people call them.
+    tensor : str
+        The tensor in which its owner keeps the array: an element type, and dimensions as products of sizes, such as
+        ``s32[rows/16,columns*bits/2]``.  ``dtype`` and ``bits`` are the array's.  Empty where the owner has none that
+        gives the sizes.
 
     See Also
     --------
@@ -113,6 +117,7 @@ class Entry(Frozen):
     refuses: str
     usual: tuple[int, ...]
     kernels: tuple[str, ...]
+    tensor: str
     build: Build
     _takes: frozenset[str] = field(init=False)
 
@@ -167,8 +172,8 @@ class Entry(Frozen):
             )
         stacked = len(dimensions) - len(self.sizes)
         own = dimensions[stacked:]
-        element_type = self._type(dtype)
-        values = self._chosen(choices) | {"dtype": element_type}
+        element_type = self.type_of(dtype)
+        values = self.chosen(choices) | {"dtype": element_type}
         values |= {size.name: value for size, value in zip(self.sizes, own)}
         try:
             for size, value in zip(self.sizes, own):
@@ -181,8 +186,8 @@ class Entry(Frozen):
             layout = layout.replace(element_size_in_bits=element_type.bits)
         return Shape(element_type, dimensions, _stacked(layout, dimensions[:stacked]))
 
-    def _type(self, dtype: Any) -> ElementType:
-        """The element type; LayoutTypeError, which has the owner's types, for another one and for what is none."""
+    def type_of(self, dtype: Any) -> ElementType:
+        """The element type of a `dtype`; LayoutTypeError, which has the owner's types, for any other."""
         try:
             element_type = ElementType.of(self.types[0] if dtype is None else dtype)
         except TypeError as error:
@@ -191,11 +196,13 @@ class Entry(Frozen):
             raise LayoutTypeError(f"{self.name} has no dtype {element_type}: it takes {', '.join(self.types)}")
         return element_type
 
-    def _chosen(self, choices: dict[str, int | str]) -> dict[str, Any]:
-        """The value of each choice; LayoutError for a name or a value that there is not."""
+    def chosen(self, choices: Mapping[str, int | str]) -> dict[str, Any]:
+        """The value of each choice but `dtype`; LayoutError for a name or a value that there is not."""
         offered = {choice.name: choice.values for choice in self.choices}
         chosen = {name: values[0] for name, values in offered.items()}
         for name, value in choices.items():
+            if name == "dtype":
+                continue
             if name not in offered:
                 names = ", ".join(["dtype", *offered])
                 raise LayoutTypeError(f"{self.name} has no choice {checks.value_text(name)}: choices are {names}")
@@ -245,10 +252,10 @@ def entry(*, sizes: tuple[Size, ...], **facts: Any) -> Callable[[Build], Entry]:
     """A decorator: the function below it, from sizes to a `Layout`, becomes the `Entry` of these facts.
 
     The function's module and name are the name of the entry.  `sizes` and `facts` are the other attributes of an
-    `Entry`.  Where nothing else is said, vectors are the judge, 4096 is usual for each size, there are no choices and
-    no kernels, and the owner refuses what is not a multiple of the number of a `Size`.  An owner's file gives once the
-    facts that its entries share, by `functools.partial`.  The modules of the catalogue offer their entries and nothing
-    else.
+    `Entry`.  Where nothing else is said, vectors are the judge, 4096 is usual for each size, there are no choices, no
+    kernels and no tensor, and the owner refuses what is not a multiple of the number of a `Size`.  An owner's file
+    gives once the facts that its entries share, by `functools.partial`.  The modules of the catalogue offer their
+    entries and nothing else.
     """
     multiples = ", ".join(f"{size.name} of {size.multiple}" for size in sizes if size.multiple > 1)
     usual_facts = {
@@ -257,6 +264,7 @@ def entry(*, sizes: tuple[Size, ...], **facts: Any) -> Callable[[Build], Entry]:
         "usual": (4096,) * len(sizes),
         "choices": (),
         "kernels": (),
+        "tensor": "",
     }
 
     def made(build: Build) -> Entry:

@@ -41,6 +41,7 @@ _scales = partial(
     stored="One byte for each scale. Columns are padded to a multiple of 4 with zeros, which scale no element.",
     usual=(4096, 256),
     kernels=_PRODUCTS[:2],
+    tensor="dtype[rows,columns]",
 )
 
 
@@ -62,6 +63,7 @@ def _block(rows: int, epilogue_tile: int) -> int:
     source=_BLOB + "quantization/fp4_quantization.py",
     judged_by="shuffle_matrix_a, convert_to_block_layout",
     choices=(_TILE, _BLOCK_K),
+    tensor="dtype[columns/block_k,rows,block_k] if block_k else dtype[rows,columns]",
     refuses=_IN_GROUPS,
     kernels=_PRODUCTS,
 )
@@ -101,6 +103,7 @@ def shuffle_matrix_sf_a(epilogue_tile: int) -> Layout:
     ),
     judged_by="reorder_rows_for_gated_act_gemm",
     refuses="rows must be even",
+    tensor="dtype[rows,columns]",
 )
 def gated_rows(rows: int, columns: int) -> Layout:
     """The half that a row is in becomes the low digit of its place."""
@@ -116,6 +119,7 @@ def gated_rows(rows: int, columns: int) -> Layout:
     ),
     judged_by="_maybe_get_cached_w3_w1_permute_indices, convert_to_block_layout",
     choices=(_TILE, _BLOCK_K),
+    tensor="dtype[columns/block_k,rows,block_k] if block_k else dtype[rows,columns]",
     refuses=_IN_GROUPS,
     kernels=_PRODUCTS,
 )
@@ -167,6 +171,7 @@ def gate_up_scales(rows: int, columns: int, epilogue_tile: int) -> Layout:
     sizes=(_WEIGHT[0]._replace(multiple=1), _WEIGHT[1]),
     choices=(Option("block_k", "columns of a block", (128, 64, 256, 32, 2)),),
     refuses="columns must be a multiple of block_k",
+    tensor="dtype[columns/block_k,rows,block_k]",
 )
 def block_major_k(columns: int, block_k: int) -> Layout:
     """Blocks of columns, with all rows in each."""
@@ -195,6 +200,7 @@ def block_major_k(columns: int, block_k: int) -> Layout:
     choices=(Option("order", "which of the last dimensions come first: tokens (nhd) or heads (hnd)", ("nhd", "hnd")),),
     stored="One element in each place, no padding.",
     usual=(128, 2, 16, 8, 128),
+    tensor="dtype[pages,two,heads,tokens,head_size] if order=hnd else dtype[pages,two,tokens,heads,head_size]",
     kernels=("BatchDecodeWithPagedKVCacheWrapper", "BatchPrefillWithPagedKVCacheWrapper", "append_paged_kv_cache"),
 )
 def kv_cache(order: str) -> Layout:

@@ -32,6 +32,7 @@ _entry = partial(
         Size("rows", "rows of the weight: K, the inputs", 32),
         Size("columns", "columns of the weight: N, the outputs"),
     ),
+    tensor="s32[rows*bits/32,columns]",
 )
 def qweight(dtype: ElementType) -> Layout:
     """As many rows as an int32 holds lie below a column."""
@@ -49,6 +50,7 @@ def qweight(dtype: ElementType) -> Layout:
         Size("columns", "columns of the weight: N, the outputs", 32),
     ),
     usual=(32, 4096),
+    tensor="s32[groups,columns*bits/32]",
 )
 def qzeros() -> Layout:
     """Rows, packed."""

@@ -32,6 +32,7 @@ _entry = partial(
     ),
     types=("u4", "s4", "u8", "s8", "f8e4m3fn"),
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
+    tensor="s32[rows/16,columns*bits/2]",
 )
 def weights(dtype: ElementType) -> Layout:
     """Digits of (K, N), most minor first: K 8, N 8, (N 16, N 32 with 4 bits,) K 1, ... as mma.m16n8k16 has them."""
@@ -50,6 +51,7 @@ def weights(dtype: ElementType) -> Layout:
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
     usual=(32, 4096),
+    tensor="dtype[groups,columns]",
 )
 def scales() -> Layout:
     """64 columns as 8 x 8, the low digit in front."""
@@ -67,6 +69,7 @@ def scales() -> Layout:
     sizes=(Size("columns", "columns of the weight: N", 32),),
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
+    tensor="dtype[1,columns]",
 )
 def channel_scales() -> Layout:
     """32 columns as 4 x 4 pairs, transposed."""
@@ -84,6 +87,7 @@ def channel_scales() -> Layout:
     types=("u4", "u8"),
     stored="Elements of 4 bits, two in a byte, the lower half first; or of 8 bits. No padding.",
     usual=(32, 4096),
+    tensor="s32[groups,columns*bits/32]",
 )
 def zero_points(dtype: ElementType) -> Layout:
     """8 x 8 transposed, and of the places the even ones before the odd ones."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.catalogue.entry import Entry
+from gpulayout.catalogue.tensors import OwnerTensor, check_is_of, shape_in
 from gpulayout.layout.checks import check_length, shown, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, ShapeTextError
@@ -124,6 +125,43 @@ def layout_of_name(text: str, dimensions: Sequence[int], element_type: ElementTy
         raise LayoutError(f"{text} has sizes {shown(named.sizes)}, but the array has {shown(dimensions)}")
     choices = {"dtype": element_type} | named.choices
     return named.entry(*dimensions, **choices).layout  # type: ignore[arg-type]
+
+
+def shape_of_tensor(text: str | Named, stored_type: ElementType, dimensions: Sequence[int]) -> Shape:
+    """The shape that a text with a name, but without sizes, means for a tensor of its owner; `shape_in` has the rule.
+
+    >>> shape_of_tensor("gptq:qweight", ElementType.S32, (512, 4096)).dimensions
+    (4096, 4096)
+    >>> shape_of_tensor("gptq:qweight(dtype=u8)", ElementType.S32, (64, 512, 4096)).dimensions
+    (64, 2048, 4096)
+    """
+    named = read_name(text) if isinstance(text, str) else text
+    tensor = OwnerTensor(stored_type, tuple(dimensions))
+    if named.sizes is not None:
+        raise LayoutError(
+            f"{named.entry.name} has sizes {shown(named.sizes)} already, so tensor {tensor} does not give them: "
+            f"leave the sizes out"
+        )
+    return shape_in(named.entry, tensor, named.choices)
+
+
+def name_of(text: str | Named, shape: Shape) -> str:
+    """The name of a shape: the text that `shape_of_name` reads as this shape.
+
+    `text` says the entry and the choices; the name has those that are not the first of their values, and the sizes.
+
+    >>> name_of("marlin:weights(dtype=u8)", shape_of_name("marlin:weights(dtype=u8)[8,4096,64]"))
+    'marlin:weights(dtype=u8)[8,4096,64]'
+    >>> name_of("flashinfer:gate_up(block_k=0)", shape_of_name("flashinfer:gate_up[64,128]"))
+    'flashinfer:gate_up[64,128]'
+    """
+    named = read_name(text) if isinstance(text, str) else text
+    entry = named.entry
+    check_is_of(entry, shape, named.choices)
+    chosen = {"dtype": shape.element_type.value} | entry.chosen(named.choices)
+    usual = {"dtype": entry.types[0]} | entry.chosen({})
+    choices = ",".join(f"{name}={value}" for name, value in chosen.items() if value != usual[name])
+    return f"{entry.name}{choices and f'({choices})'}[{','.join(map(str, shape.dimensions))}]"
 
 
 def read_name(text: str) -> Named:

@@ -30,6 +30,7 @@ _ROWS = Size("rows", "rows of the weight: N, the outputs")
     ),
     refuses="columns must be a multiple of 16 * inner_k_tiles",
     kernels=("_weight_int4pack_mm",),
+    tensor="s32[ceil(rows,8)/8,columns/16/inner_k_tiles,32,inner_k_tiles/2]",
 )
 def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
     """Digits of a tile, most major first: row, column % 8 // 2, column // 32, column % 2, column % 32 // 8."""
@@ -53,6 +54,7 @@ def int4_tensor_core(columns: int, inner_k_tiles: int) -> Layout:
     stored="Elements of 4 bits, two in a byte, the lower half first. No padding.",
     refuses="rows must be a multiple of 64 with avx512, else of 32; the last rows of others lie in yet another order",
     kernels=("_weight_int4pack_mm_for_cpu",),
+    tensor="u8[rows,columns/2]",
 )
 def int4_cpu(rows: int, isa: str) -> Layout:
     """A block's rows below its columns; of the rows the upper half is the low digit."""

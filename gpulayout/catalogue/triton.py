@@ -26,6 +26,7 @@ from gpulayout.layout.layout import Layout
     ),
     usual=(4096, 128),
     kernels=("matmul_ogs",),
+    tensor="dtype[ceil(rows,32*warps)/32,ceil(columns,2)*32]",
 )
 def hopper_scales(rows: int, columns: int, warps: int) -> Layout:
     """Digits, most major first: rows // (32 * warps), warp, column // 2, upper half of the warps, rows % 8, ..."""

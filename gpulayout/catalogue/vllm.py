@@ -32,6 +32,7 @@ _entry = partial(
     ),
     stored="One element in each place, no padding; x is 16 bytes of elements.",
     refuses="head_size must be a multiple of 16 bytes",
+    tensor="dtype[blocks,heads,head_size*bits/128,tokens,128/bits]",
 )
 def key_cache(head_size: int, dtype: ElementType) -> Layout:
     """A head is cut into pieces of 16 bytes, and tokens come between the pieces."""
@@ -47,6 +48,7 @@ def key_cache(head_size: int, dtype: ElementType) -> Layout:
         "array has the tokens before the heads, as a model computes them."
     ),
     stored="One element in each place, no padding.",
+    tensor="dtype[blocks,heads,head_size,tokens]",
 )
 def value_cache() -> Layout:
     """Tokens are the most minor dimension."""

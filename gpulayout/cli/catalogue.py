@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from gpulayout.catalogue.entry import Entry
-from gpulayout.catalogue.names import entries, find, read_name
+from gpulayout.catalogue.names import Named, entries, find, read_name
+from gpulayout.catalogue.tensors import OwnerTensor, tensor_of
 from gpulayout.cli.failures import printable
 from gpulayout.cli.output import json_option, print_columns, print_json
 from gpulayout.cli.show import shape_as_json
@@ -18,7 +19,8 @@ from gpulayout.layout.shape import Shape
 WIDTH = 76  # columns of text beside the names of the facts
 COLUMNS = ("layout", "confirmed by", "what it is")
 JSON_NAMES = (
-    "name summary about owner version source judge judged_by confirmed sizes types choices stored refuses usual kernels"
+    "name summary about owner version source judge judged_by confirmed sizes types choices stored refuses usual "
+    "kernels tensor"
 ).split()
 
 
@@ -48,24 +50,24 @@ def catalogue(name: str | None, as_json: bool) -> None:
         _list(matches, as_json)
         return
     try:
-        entry, shape = _named(name)
+        named, shape = _named(name)
+        tensor = None if shape is None else tensor_of(named.entry, shape, named.choices)
     except LayoutError as error:
         raise click.BadParameter(printable(str(error)), param_hint="'[NAME|WORDS]'") from None
     if as_json:
-        facts = {} if shape is None else shape_as_json(shape)
-        taken = ("shape", "buffer_size", "nbytes", "padding_nbytes")
-        print_json(entry_as_json(entry) | {name: facts[name] for name in taken if facts})
+        facts = {} if shape is None else shape_as_json(shape) | {"owner_tensor": tensor and tensor._asdict()}
+        taken = ("shape", "buffer_size", "nbytes", "padding_nbytes", "owner_tensor")
+        print_json(entry_as_json(named.entry) | {name: facts[name] for name in taken if facts})
     else:
-        _show(entry, shape)
+        _show(named.entry, shape, tensor)
 
 
-def _named(text: str) -> tuple[Entry, Shape | None]:
-    """The entry that a text names, and the shape if it has sizes."""
+def _named(text: str) -> tuple[Named, Shape | None]:
+    """The entry that a text names, with its choices, and the shape if it has sizes."""
     if ":" not in text or not set("[(") & set(text):
-        return find(text.strip()), None
+        return Named(find(text.strip()), {}, None), None
     named = read_name(text)
-    shape = None if named.sizes is None else named.entry(*named.sizes, **named.choices)  # type: ignore[arg-type]
-    return named.entry, shape
+    return named, None if named.sizes is None else named.entry(*named.sizes, **named.choices)  # type: ignore[arg-type]
 
 
 def _with_words(words: list[str]) -> tuple[Entry, ...]:
@@ -89,7 +91,7 @@ def _list(listed: tuple[Entry, ...], as_json: bool) -> None:
     print_columns(COLUMNS, rows, left=COLUMNS, below=COLUMNS[-1:])
 
 
-def _show(entry: Entry, shape: Shape | None) -> None:
+def _show(entry: Entry, shape: Shape | None, tensor: OwnerTensor | None) -> None:
     click.echo(f"{entry.call}: {entry.summary}\n")
     click.echo(click.wrap_text(entry.about, 98))
     click.echo()
@@ -105,6 +107,7 @@ def _show(entry: Entry, shape: Shape | None) -> None:
         *((choice.name, f"{choice.meaning}: {', '.join(map(str, choice.values))}") for choice in entry.choices),
         ("dtype", ", ".join(entry.types)),
         ("stored", entry.stored),
+        *([("tensor", f"{entry.tensor}; here {tensor}" if tensor else entry.tensor)] if entry.tensor else []),
         *([("refuses", entry.refuses)] if entry.refuses else []),
         *([("kernels", ", ".join(entry.kernels))] if entry.kernels else []),
     ]

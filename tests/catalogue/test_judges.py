@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.catalogue.tensors import tensor_of
 from tests.support.catalogue_cases import payload, random_call, sha256, stored_bytes, values_for
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "data" / "catalogue"
@@ -108,6 +109,8 @@ def test_torch_packs_int4_here_as_the_vectors_say():
         words = torch.from_numpy(values_for(shape).view(np.uint8).astype(np.int32))
         packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(words, 1)
         assert stored_bytes(shape) == packed.contiguous().numpy().tobytes(), shape
+        tensor = tensor_of(gl.catalogue.torchao.int4_cpu, shape, {"isa": isa})
+        assert tensor == (gl.ElementType.of(packed.dtype), tuple(packed.shape))
 
 
 def test_every_entry_has_the_judge_that_it_names():

@@ -205,4 +205,4 @@ def test_a_name_loads_the_catalogue_and_one_owner():
         "print(*sorted(name.split('.')[2] for name in sys.modules if name.startswith('gpulayout.catalogue.')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
-    assert done.stdout.split() == ["False", "cublas", "entry", "names"]
+    assert done.stdout.split() == ["False", "cublas", "entry", "names", "tensor_text", "tensors"]

@@ -17,10 +17,11 @@ WRITTEN = "python -m tests.catalogue.test_page --write"
 
 def table():
     """The entries as a table of Markdown."""
-    lines = ["| layout | what it is | owner | confirmed by |", "|---|---|---|---|"]
+    lines = ["| layout | what it is | the owner's tensor | owner | confirmed by |", "|---|---|---|---|---|"]
     for entry in gl.catalogue.entries():
         judge = entry.judge if entry.confirmed else "*unconfirmed*"
-        lines.append(f"| `{entry.call}` | {entry.summary} | [{entry.owner}]({entry.source}) | {judge} |")
+        tensor = entry.tensor and f"`{entry.tensor}`"
+        lines.append(f"| `{entry.call}` | {entry.summary} | {tensor} | [{entry.owner}]({entry.source}) | {judge} |")
     return "\n".join(lines) + "\n"
 
 
@@ -52,7 +53,7 @@ def test_the_page_lists_every_entry(name):
 
 def test_texts_of_entries_fit_a_cell():
     for entry in gl.catalogue.entries():
-        assert not re.search(r"[|\n<>]", entry.summary + entry.owner + entry.source), entry.name
+        assert not re.search(r"[|\n<>]", entry.summary + entry.owner + entry.source + entry.tensor), entry.name
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:

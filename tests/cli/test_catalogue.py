@@ -60,6 +60,16 @@ def test_sizes_say_what_they_take():
     assert (found["buffer_size"], found["padding_nbytes"], found["name"]) == (1536, 0, NAME)
 
 
+def test_the_owner_s_tensor_is_said():
+    name = "marlin:weights(dtype=u8)[4096,4096]"
+    assert "\ntensor     s32[rows/16,columns*bits/2]\n" in run("catalogue", "marlin:weights").stdout
+    assert "\ntensor     s32[rows/16,columns*bits/2]; here s32[256,16384]\n" in run("catalogue", name).stdout
+    found = json.loads(run("catalogue", name, "--json").stdout)
+    assert found["owner_tensor"] == {"element_type": "s32", "dimensions": [256, 16384]}
+    assert "\ntensor  " not in run("catalogue", f"{NAME}[200,10]").stdout
+    assert json.loads(run("catalogue", f"{NAME}[200,10]", "--json").stdout)["owner_tensor"] is None
+
+
 def test_other_commands_take_names(tmp_path):
     assert run("show", f"{NAME}[200,10]").stdout.startswith("f8e8m0fnu[200,10]{1,0:T(128,4)(32,4)(4,1,1,4)}\n")
     scales = np.arange(2000, dtype=np.uint8).reshape(200, 10)

@@ -209,7 +209,7 @@ class Asked:
         form = self._checked_form(source, target)
         if form == "cast":
             return None if source is target else ElementChange(Arithmetic(source, target, self._saturate), ())
-        block = None if self._block is None else block_sizes(self._block, shape)
+        block = None if self._block is None else block_sizes(self._block, shape.dimensions)
         given = tuple(self.parameters)
         arithmetic, names = _arithmetic(form, source, target, self._saturate, bool(self._divide), given)
         values = self.parameters | {"unit": PIXELS}

@@ -104,7 +104,7 @@ def read_parameter(
         _check_zero_point(values, kind, arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target)
     elif kind is ElementType.U8 and not isinstance(given, arrays.PLAIN):
         _check_no_codes(name, given, arithmetic)
-    blocks = _blocks(name, values.shape, shape.dimensions, block)
+    blocks = fitted_blocks(name, values.shape, shape.dimensions, block)
     values = values.reshape([-(-own // size) if size else 1 for own, size in zip(shape.dimensions, blocks)])
     if kind is compute:
         values = np.array(values, order="C")  # a plan keeps the numbers, whatever becomes of the caller's array
@@ -210,18 +210,18 @@ def _check_no_codes(name: str, given: Any, arithmetic: Arithmetic) -> None:
 # ---- how a parameter fits its array ----------------------------------------------------------------------------------
 
 
-def block_sizes(given: Any, shape: Shape) -> tuple[int, ...]:
+def block_sizes(given: Any, dimensions: tuple[int, ...]) -> tuple[int, ...]:
     """`block` as one number for each dimension of the array; LayoutError for other values."""
-    context = f" for an array of shape {shape.dimensions}"
+    context = f" for an array of shape {dimensions}"
     if isinstance(given, (list, tuple)):
         sizes = whole_numbers("block", given, context)
-        if len(sizes) != shape.rank:
+        if len(sizes) != len(dimensions):
             raise LayoutError(
                 f"block {sizes} has {counted(len(sizes), 'number')}{context}: it takes one for each of its "
-                f"{counted(shape.rank, 'dimension')}, or one number for all"
+                f"{counted(len(dimensions), 'dimension')}, or one number for all"
             )
     else:
-        sizes = (whole_number("block", given, context),) * shape.rank
+        sizes = (whole_number("block", given, context),) * len(dimensions)
     for dim, size in enumerate(sizes):
         if size < 1:
             raise LayoutError(
@@ -230,16 +230,16 @@ def block_sizes(given: Any, shape: Shape) -> tuple[int, ...]:
     return sizes
 
 
-def _blocks(
+def fitted_blocks(
     name: str, sizes: tuple[int, ...], dimensions: tuple[int, ...], block: tuple[int, ...] | None
 ) -> tuple[int, ...]:
     """For each dimension of the array how many elements share a number of a parameter of these sizes, 0 for all.
 
     LayoutError for sizes that do not fit.
 
-    >>> _blocks("scale", (3,), (480, 640, 3), None), _blocks("scale", (4, 2), (512, 256), None)
+    >>> fitted_blocks("scale", (3,), (480, 640, 3), None), fitted_blocks("scale", (4, 2), (512, 256), None)
     ((0, 0, 1), (128, 128))
-    >>> _blocks("scale", (5, 2), (576, 256), (128, 128))
+    >>> fitted_blocks("scale", (5, 2), (576, 256), (128, 128))
     (128, 128)
     """
     misfit = f"{name} of shape {sizes} does not fit an array of shape {dimensions}"

@@ -16,25 +16,30 @@ no look-ahead, which the ready maps need, or have a limit of time again.
 from __future__ import annotations
 
 import bisect
+import difflib
 import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.name_program import NameProgram, NoProgram, first_literal, parsed, single_character
-from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.checks import clipped, either, value_text
 from gpulayout.layout.errors import LayoutError
 
 MOST_REGEX = 1000  # characters
 MOST_WAYS = 1_000_000  # that `re` may try for one name: about 0.01 s
 MOST_REPEATS = 20  # that count
 _PART = re.compile(
-    r"\\g<(?P<group>[^<>\\]*)>|\\(?P<digit>[1-9])(?![0-9])|\\(?P<backslash>\\)|(?P<text>[^\\]+)", re.DOTALL
+    r"\\g<(?P<group>[^<>\\]*)>|\\(?P<digit>[1-9])(?![0-9])|\\(?P<escaped>[\\{}])|\{(?P<word>[^\W\d]\w*)\}|"
+    r"(?P<text>\{|[^\\{]+)",
+    re.DOTALL,
 )
+WORDS = ("name", "number")  # that may stand in braces
+NUMBER = -1  # among the parts of a template: the number that `expand` gets
 _HARMLESS = ("LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "CATEGORY", "FAILURE")
 
 
@@ -233,27 +238,42 @@ class Template:
         \g<12>         the same, for any number of groups
         \g<layer>      the same, by name
         \g<0>          all that the expression found
-        \\             a backslash
+        {name}         the whole name of the tensor, in rules
+        {number}       a number that counts, where there are several results
+        \\ \{ \}       a backslash, a brace
 
-    All else stands for itself.  Python's templates know more: \0 and \101 are characters by their octal numbers there,
-    and \n is a new line.  No tensor should be called so by accident.
+    Other braces need no backslash.  All else stands for itself.  Python's templates know more: \0 and \101 are
+    characters by their octal numbers there, and \n is a new line.  No tensor should be called so by accident.
 
-    parts   texts, and numbers of groups
+    parts   texts, and numbers of groups; or `NUMBER`
     text    as a user wrote it
     """
 
     parts: tuple[str | int, ...]
     text: str
 
-    def expand(self, match: Any) -> str:
-        """The text for what a regular expression found; a group that found nothing is empty."""
-        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.parts)
+    @property
+    def counts(self) -> bool:
+        """True for a template with {number}."""
+        return NUMBER in self.parts
+
+    def expand(self, match: Any, number: int = 0) -> str:
+        """The text for what a regular expression found; a group that found nothing is empty.
+
+        number   that a template has which counts
+        """
+        return "".join(
+            part if isinstance(part, str) else str(number) if part == NUMBER else match[part] or ""
+            for part in self.parts
+        )
 
 
-def template_of(match: NameRegex, text: Any, what: str) -> Template:
+def template_of(match: NameRegex, text: Any, what: str, words: Sequence[str] = ()) -> Template:
     r"""The template that a text means; `LayoutError` for other text, and for groups that the expression lacks.
 
-    what   the part of a rule, for messages: begins with its origin
+    what    the part of a rule, for messages: begins with its origin
+    words   those of `WORDS` that stand for something: "name" where the expression fits whole names, "number" where
+            results count
 
     >>> regex = NameRegex("(a)b", "a rule")
     >>> template_of(regex, r"\1.\g<0>", "name").expand(regex.fullmatch("ab"))
@@ -270,11 +290,24 @@ def template_of(match: NameRegex, text: Any, what: str) -> Template:
             raise LayoutError(f"{said} has {_escape(text[position:])}")
         position = part.end()
         group = part["digit"] or part["group"]
-        parts.append(_group(match, group, said) if group is not None else part["backslash"] or part["text"])
+        if part["word"] is not None:
+            parts.append(_word(part["word"], words, said))
+        else:
+            parts.append(_group(match, group, said) if group is not None else part["escaped"] or part["text"])
     for character in text:
         if unicodedata.category(character) == "Cc":
             raise LayoutError(f"{said} has the control character {ascii(character)}: no tensor is called so")
     return Template(tuple(parts), text)
+
+
+def _word(word: str, words: Sequence[str], said: str) -> str | int:
+    """What a word in braces is, as a part of a template; `LayoutError` for one in a wrong place or spelling."""
+    if word in words:
+        return 0 if word == "name" else NUMBER
+    if not difflib.get_close_matches(word.lower(), WORDS, 1):
+        return f"{{{word}}}"
+    known = either([f"{{{each}}}" for each in words]) if words else r"no such word, \g<0> is all that was found"
+    raise LayoutError(rf"{said} has {{{word}}}: here is {known}; text with braces is \{{{word}\}}")
 
 
 def _escape(text: str) -> str:

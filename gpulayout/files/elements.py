@@ -62,35 +62,36 @@ class Elements:
     header   what they are; byte `start` of `header.nbytes` is byte `offset + start` of the file
     stream   the file, or None for a pipe
     memory   the bytes of all elements if they come from a pipe or go to one; otherwise empty
-    parts    of equal size, which stand in a file in reverse order
     """
 
     header: Header
     offset: int
     stream: BinaryIO | None = field(repr=False)
     memory: Bytes = field(default_factory=lambda: NO_BYTES, repr=False)
-    parts: int = 1
+
+    @property
+    def streams(self) -> tuple[BinaryIO, ...]:
+        """The file, if there is one."""
+        return () if self.stream is None else (self.stream,)
 
     def read_into(self, part: memoryview, start: int) -> None:
         """Fill `part` with the bytes of the elements from byte `start` on."""
         if self.stream is None:
             part[:] = self.memory[start : start + len(part)].data
             return
-        for begin, end, offset in _stretches(start, len(part), self.header.nbytes, self.parts):
-            if read_at(self.stream, part[begin:end], self.offset + offset, self.header.name) < end - begin:
-                size = os.fstat(self.stream.fileno()).st_size
-                raise FileError(
-                    f"{self.header.name}: the file has become shorter while it was read: it has "
-                    f"{counted(size, 'byte')}, but {self.header.needed} needs {self.offset + self.header.nbytes}"
-                )
+        if read_at(self.stream, part, self.offset + start, self.header.name) < len(part):
+            size = os.fstat(self.stream.fileno()).st_size
+            raise FileError(
+                f"{self.header.name}: the file has become shorter while it was read: it has "
+                f"{counted(size, 'byte')}, but {self.header.needed} needs {self.offset + self.header.nbytes}"
+            )
 
     def write_from(self, part: memoryview, start: int) -> None:
         """Write the bytes of the elements from byte `start` on."""
         if self.stream is None:
             self.memory.data[start : start + len(part)] = part
             return
-        for begin, end, offset in _stretches(start, len(part), self.header.nbytes, self.parts):
-            write_at(self.stream, part[begin:end], self.offset + offset, self.header.name)
+        write_at(self.stream, part, self.offset + start, self.header.name)
 
     # The native engine moves runs without Python's lock.  Those that it cannot move are for the two methods above,
     # which also say what is wrong with them.
@@ -115,27 +116,12 @@ class Elements:
             tail[: length - end] = run[end:]
 
     def _moved_by_engine(self, call: str, *arguments: Any) -> int:
-        """How many of the first runs the native engine moves: none of a pipe, and none that may lie in two parts."""
+        """How many of the first runs the native engine moves: none of a pipe."""
         engine = native.module()
-        if self.stream is None or engine is None or self.parts > 1:
+        if self.stream is None or engine is None:
             return 0
         done: int = getattr(engine, call)(self.stream.fileno(), *arguments)
         return done
-
-
-def _stretches(start: int, count: int, nbytes: int, parts: int) -> Iterator[tuple[int, int, int]]:
-    """Bytes `start` to `start + count - 1` of parts that stand in reverse order in a file: for each stretch, where it
-    begins and ends among these bytes, and its offset in the file.
-
-    >>> [*_stretches(1, 4, 9, 3)]  # of the parts 678 345 012
-    [(0, 2, 7), (2, 4, 3)]
-    """
-    size, done = nbytes // parts, 0
-    while done < count:
-        part, inside = divmod(start + done, size)
-        end = min((part + 1) * size - start, count)
-        yield done, end, (parts - 1 - part) * size + inside
-        done = end
 
 
 # ---- a file that is read ---------------------------------------------------------------------------------------------

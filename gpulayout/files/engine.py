@@ -34,6 +34,7 @@ import numpy as np
 from gpulayout.choices.backends import default_backend, host_backend
 from gpulayout.files.elements import PAGE, Bytes, Elements, Tails
 from gpulayout.files.linux_files import open_around_cache, start_write_back
+from gpulayout.files.pieces import Pieces
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 from gpulayout.plans.plan_blocks import Block, Blocks
@@ -62,8 +63,8 @@ class Job(NamedTuple):
     """
 
     block: Block
-    source: Elements
-    target: Elements
+    source: Elements | Pieces
+    target: Elements | Pieces
     limit: int | None
     is_small: bool
     is_part: bool
@@ -92,7 +93,7 @@ def report_of(progress: Progress, total: int) -> Report:
     return report
 
 
-def jobs_of(blocks: Blocks, source: Elements, target: Elements) -> Iterator[Job]:
+def jobs_of(blocks: Blocks, source: Elements | Pieces, target: Elements | Pieces) -> Iterator[Job]:
     """The jobs for all blocks of one plan."""
     count = len(blocks)
     change = blocks.plan.change
@@ -184,13 +185,13 @@ class BlockReader(_BlockBuffers):
     def __init__(self, pairs: int) -> None:
         super().__init__(pairs, READERS)
         self._around: tuple[BinaryIO | None, int] = None, -1  # a file, and its descriptor around the page cache
-        self.advised: tuple[BinaryIO | None, bool] = None, False
+        self.advised: tuple[tuple[BinaryIO, ...], bool] = (), False
 
     def begin(self, job: Job, number: int) -> list[Future[int]]:
         """Begin to read a block."""
         source, runs = job.source, job.block.source_runs
         memory = self.buffer(number, runs.nbytes).data
-        self._advise(source.stream, random=runs.length < LONG_RUN)
+        self._advise(source.streams, random=runs.length < LONG_RUN)
         around = self._descriptor(source.stream, job, runs.length)
 
         def read(group: RunGroup) -> None:
@@ -220,12 +221,12 @@ class BlockReader(_BlockBuffers):
             os.close(self._around[1])
         self._around = None, -1
 
-    def _advise(self, stream: BinaryIO | None, *, random: bool) -> None:
-        """Tell Linux how a file is read.  Else it also reads what follows a short run, and again for a later block."""
-        if stream is not None and self.advised != (stream, random) and hasattr(os, "posix_fadvise"):
-            advice = os.POSIX_FADV_RANDOM if random else os.POSIX_FADV_NORMAL
-            os.posix_fadvise(stream.fileno(), 0, 0, advice)
-            self.advised = stream, random
+    def _advise(self, streams: tuple[BinaryIO, ...], *, random: bool) -> None:
+        """Tell Linux how files are read.  Else it also reads what follows a short run, and again for a later block."""
+        if streams and self.advised != (streams, random) and hasattr(os, "posix_fadvise"):
+            for stream in streams:
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM if random else os.POSIX_FADV_NORMAL)
+            self.advised = streams, random
 
 
 class BlockWriter(_BlockBuffers):
@@ -266,9 +267,9 @@ class BlockWriter(_BlockBuffers):
         return [*futures, *begun, *(() if goes_on else self._begun)]
 
 
-def _start_write_back(target: Elements) -> int:
-    if target.stream is not None:
-        start_write_back(target.stream)
+def _start_write_back(target: Elements | Pieces) -> int:
+    for stream in target.streams:
+        start_write_back(stream)
     return 0
 
 

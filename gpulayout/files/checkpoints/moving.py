@@ -24,9 +24,11 @@ from gpulayout.files.errors import FileError, Note, warn
 from gpulayout.files.memory import block_limit
 from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
+from gpulayout.files.pieces import FilePiece, Pieces
 from gpulayout.files.route import route, sensible_route
 from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
+from gpulayout.moves.runs import Runs
 from gpulayout.plans.plan_blocks import Blocks
 
 # What copy_file_range says where the file system, or two of them, cannot do it.
@@ -171,14 +173,18 @@ def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
             blocks = work.blocks.get(id(change.plan))
             if blocks is not None:
                 name = f"{shard.shard.path}: {tensor_text(change.tensor.name)}"
-                old, new = _bytes(name, change.tensor.nbytes), _bytes(str(shard.path), nbytes)
-                source = Elements(old, begin, shard.shard.stream, parts=change.flip.before)
-                target = Elements(new, offset, stream, parts=change.flip.after)
+                source = _elements(name, shard.shard.stream, begin, change.tensor.nbytes, change.flip.before)
+                target = _elements(str(shard.path), stream, offset, nbytes, change.flip.after)
                 yield from jobs_of(blocks, source, target)
 
 
-def _bytes(name: str, nbytes: int) -> Header:
-    return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
+def _elements(name: str, stream: BinaryIO, offset: int, nbytes: int, parts: int) -> Elements | Pieces:
+    """The bytes of a tensor in an open file, where so many parts stand in reverse order."""
+    header = Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
+    if parts == 1:
+        return Elements(header, offset, stream)
+    size = nbytes // parts
+    return Pieces(header, ((FilePiece(stream, name, Runs(offset + nbytes - size, size, ((parts, -size),))),),))
 
 
 def _copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[StoredCopy]:

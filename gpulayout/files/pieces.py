@@ -1,0 +1,246 @@
+"""The elements of an array whose bytes lie in many pieces of several files, read or written like those of `Elements`.
+
+Tensors of files become one, or one becomes several.  The array that a plan reads is then a list of segments:
+
+    stack                       a segment for each member
+    join along the first axis   a segment for each part
+    join along another axis     one segment, which takes a run of each part in turns
+    in turns (interleave)       the same, of shorter runs
+    a cut along another axis    one segment of one piece, whose runs have gaps
+    parts in reverse order      one segment of one piece, with a negative stride
+
+The bytes of the array are those of its segments, one after the other.  Those of a segment are rows: run 0 of each
+piece, then run 1 of each piece, and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from gpulayout.cpu import native
+from gpulayout.files.elements import NO_TAILS, PAGE, Tails, read_at, write_at
+from gpulayout.files.errors import FileError
+from gpulayout.files.families import Family, Numbers, Portion, families_of, groups, portions
+from gpulayout.files.npy import Header
+from gpulayout.files.strided_runs import move_nest
+from gpulayout.layout.checks import counted
+from gpulayout.moves.runs import Runs
+
+
+class FilePiece(NamedTuple):
+    """Bytes of an open file that stand together in an array, run after run.
+
+    name   what messages call them: the file and the tensor
+    runs   their offsets are those in the file; strides may be negative
+    """
+
+    stream: BinaryIO
+    name: str
+    runs: Runs
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first byte in the file, and one past the last."""
+        if not self.runs.nbytes:
+            return 0, 0
+        steps = [(count - 1) * stride for count, stride in self.runs.loops]
+        first, last = (self.runs.offset + sum(way(step, 0) for step in steps) for way in (min, max))
+        return first, last + self.runs.length
+
+
+class Stretch(NamedTuple):
+    """Bytes that follow each other both in a file and in the array: where they begin in both, and how many."""
+
+    stream: BinaryIO
+    offset: int
+    start: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The elements of an array that lie in pieces of open files.  Threads may read and write them at the same time.
+
+    header     what they are
+    segments   of pieces with equally many runs each
+    stream     None: there is not one file, as for `Elements` of a pipe
+    """
+
+    header: Header
+    segments: tuple[tuple[FilePiece, ...], ...] = field(repr=False)
+    stream: None = None
+
+    def __post_init__(self) -> None:
+        nbytes = sum(piece.runs.nbytes for segment in self.segments for piece in segment)
+        counts = ({piece.runs.run_count for piece in segment if piece.runs.length} for segment in self.segments)
+        if nbytes != self.header.nbytes or any(len(each) > 1 for each in counts):
+            raise ValueError(f"{self.header.name}: pieces of {nbytes} bytes are not an array of {self.header.nbytes}")
+
+    @cached_property
+    def streams(self) -> tuple[BinaryIO, ...]:
+        """All files, each once."""
+        return tuple({id(piece.stream): piece.stream for segment in self.segments for piece in segment}.values())
+
+    def read_into(self, part: memoryview, start: int) -> None:
+        """Fill `part` with the bytes of the elements from byte `start` on."""
+        self.read_runs(part, np.array([start]), len(part))
+
+    def write_from(self, part: memoryview, start: int) -> None:
+        """Write the bytes of the elements from byte `start` on."""
+        self.write_runs(part, np.array([start]), len(part))
+
+    def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> None:
+        """Fill `memory` with runs of one length, which begin at these bytes of the elements.
+
+        around   is for an array in one file
+        """
+        self._move(np.frombuffer(memory, np.uint8), starts, length, writes=False)
+
+    def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails = NO_TAILS) -> None:
+        """Write runs, as `read_runs` reads them.  `tails` are those of these runs, behind the array's own pages."""
+        if not (tails.has or tails.keeps):
+            self._move(np.frombuffer(memory, np.uint8), starts, length, writes=True)
+            return
+        for number, start in enumerate(starts.tolist()):
+            run, tail = memory[number * length : (number + 1) * length], tails.memory[number * PAGE :]
+            before = start % PAGE if tails.has else 0
+            end = length - ((start + length) % PAGE if tails.keeps else 0)
+            self.write_from(memoryview(bytes(tail[:before]) + run[:end]), start - before)
+            tail[: length - end] = run[end:]
+
+    @property
+    def shortest_stretch(self) -> int:
+        """Bytes of the shortest run of a piece, after which the next one may lie elsewhere; 0 without bytes."""
+        return min((strand.length for family in self._families for strand in family.strands), default=0)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """All stretches, in the order of the array, each as long as can be: there may be millions of them."""
+        last: Stretch | None = None
+        for piece_stream, offset, nbytes in self._runs():
+            if last is not None and last.stream is piece_stream and last.offset + last.nbytes == offset:
+                last = last._replace(nbytes=last.nbytes + nbytes)
+                continue
+            if last is not None:
+                yield last
+            last = Stretch(piece_stream, offset, 0 if last is None else last.start + last.nbytes, nbytes)
+        if last is not None:
+            yield last
+
+    # ---- all runs at once --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _families(self) -> list[Family]:
+        return families_of([(piece.stream, piece.runs) for piece in segment] for segment in self.segments)
+
+    @cached_property
+    def _ends(self) -> Numbers:
+        return np.array([family.end for family in self._families], np.int64)
+
+    def _move(self, memory: np.ndarray, starts: Numbers, length: int, *, writes: bool) -> None:
+        if not length:
+            return
+        call = self._write if writes else self._read
+        for which, family, inside, begin, size in self._within_families(starts, length):
+            for portion in portions(family, inside, size):
+                number = which[portion.which]
+                view = _view(memory, starts.size, length, begin, portion)
+                same = _slice(number)
+                some = view[number if same is None else same]  # a copy, where the runs are no slice
+                move_nest(portion.nest, some, call, writes=writes)
+                if same is None and not writes:
+                    view[number] = some
+
+    def _within_families(self, starts: Numbers, length: int) -> Iterator[tuple[Numbers, Family, Numbers, int, int]]:
+        """Which runs lie in a family, the family, and where they begin in it; or else one run of which a part does.
+
+        The last two are where the part begins in its run, and its bytes.
+        """
+        first = np.searchsorted(self._ends, starts, "right")
+        is_whole = starts + length <= self._ends[first]
+        every = np.arange(starts.size)
+        for number, which in groups(first[is_whole], every[is_whole]):
+            family = self._families[number]
+            yield which, family, starts[which] - family.begin, 0, length
+        for which in every[~is_whole].tolist():
+            start, end = int(starts[which]), int(starts[which]) + length
+            for family in self._families[first[which] :]:
+                if family.begin >= end:
+                    break
+                low, high = max(start, family.begin), min(end, family.end)
+                yield np.array([which]), family, np.array([low - family.begin]), low - start, high - low
+
+    def _runs(self) -> Iterator[tuple[BinaryIO, int, int]]:
+        """File, offset and length of all runs, in the order of the array."""
+        for segment in self.segments:
+            pieces = [piece for piece in segment if piece.runs.nbytes]
+            count = pieces[0].runs.run_count if pieces else 0
+            for first in range(0, count, 1 << 12):
+                last = min(first + (1 << 12), count)
+                for places in zip(*(piece.runs.starts(first, last).tolist() for piece in pieces)):
+                    for piece, offset in zip(pieces, places):
+                        yield piece.stream, offset, piece.runs.length
+
+    # ---- calls of the system -----------------------------------------------------------------------------------------
+
+    # The native engine moves runs without Python's lock.  Those that it cannot move are for `read_at` and `write_at`,
+    # which also say what is wrong with them.
+
+    def _read(self, stream: BinaryIO, memory: memoryview, places: np.ndarray, length: int) -> None:
+        engine = native.module()
+        done = 0 if engine is None else engine.read_runs(stream.fileno(), -1, memory, places, length)
+        for number, place in enumerate(places[done:].tolist(), done):
+            with self._named(stream, place):
+                count = read_at(stream, memory[number * length : (number + 1) * length], place, "")
+            if count < length:
+                raise self._too_short(stream)
+
+    def _write(self, stream: BinaryIO, memory: memoryview, places: np.ndarray, length: int) -> None:
+        engine, none = native.module(), bytearray()
+        done = 0 if engine is None else engine.write_runs(stream.fileno(), memory, places, length, none, False, False)
+        for number, place in enumerate(places[done:].tolist(), done):
+            with self._named(stream, place):
+                write_at(stream, memory[number * length : (number + 1) * length], place, "")
+
+    @contextlib.contextmanager
+    def _named(self, stream: BinaryIO, place: int) -> Iterator[None]:
+        """An OSError inside the `with` gets the name of a piece.  It is looked for only then: there may be many."""
+        try:
+            yield
+        except OSError as error:
+            names = (piece.name for piece in self._of(stream) if piece.span[0] <= place < piece.span[1])
+            raise OSError(error.errno, error.strerror, next(names, self.header.name)) from error
+
+    def _too_short(self, stream: BinaryIO) -> FileError:
+        size = os.fstat(stream.fileno()).st_size
+        piece = next((piece for piece in self._of(stream) if piece.span[1] > size), None)
+        name, needed = (self.header.name, "more") if piece is None else (piece.name, piece.span[1])
+        return FileError(
+            f"{name}: the file has become shorter while it was read: it has {counted(size, 'byte')}, but its shape "
+            f"needs {needed}"
+        )
+
+    def _of(self, stream: BinaryIO) -> Iterator[FilePiece]:
+        return (piece for segment in self.segments for piece in segment if piece.stream is stream)
+
+
+def _view(memory: np.ndarray, count: int, length: int, begin: int, portion: Portion) -> np.ndarray:
+    """A portion of each of `count` runs in memory, `begin` bytes further on, with the axes of its nest."""
+    nest = portion.nest
+    shape = count, nest.starts.shape[1], *(count for count, _ in nest.loops), nest.length
+    return np.ndarray(shape, np.uint8, memory, begin + portion.begin, (length, *portion.strides, 1))
+
+
+def _slice(numbers: Numbers) -> slice | None:
+    """The slice of these numbers, which grow; None where they are at different distances."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    step = int(numbers[1]) - first if numbers.size > 1 else 1
+    if last - first != step * (numbers.size - 1) or (numbers.size > 2 and (np.diff(numbers) != step).any()):
+        return None
+    return slice(first, last + 1, step)

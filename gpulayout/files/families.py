@@ -152,13 +152,10 @@ def portions(family: Family, starts: Numbers, length: int) -> Iterator[Portion]:
         strand = family.strands[each]
         yield from _rows(strand, row[which], 1, (column[which] - strand.column, length), which, (0, 0))
     for first, which in groups(column[~is_whole], every[~is_whole]):
-        for skip, rows, (begin, end), place in _boxes(first, length, family.pitch):
-            for strand in family.strands:
-                low, high = max(begin, strand.column), min(end, strand.column + strand.length)
-                if low < high:
-                    shift = np.full(which.size, low - strand.column)
-                    memory = place + low - begin, family.pitch
-                    yield from _rows(strand, row[which] + skip, rows, (shift, high - low), which, memory)
+        for strand in family.strands:
+            for skip, rows, left_out, size, begin in _overlaps(first, first + length, strand, family.pitch):
+                shift = np.full(which.size, left_out)
+                yield from _rows(strand, row[which] + skip, rows, (shift, size), which, (begin, family.pitch))
 
 
 def groups(values: Numbers, which: Numbers) -> Iterator[tuple[int, Numbers]]:
@@ -175,21 +172,22 @@ def groups(values: Numbers, which: Numbers) -> Iterator[tuple[int, Numbers]]:
         yield int(ordered[begin]), which[begin:end]
 
 
-def _boxes(column: int, length: int, pitch: int) -> Iterator[tuple[int, int, tuple[int, int], int]]:
-    """Rows and columns of the bytes that begin at a column: the first row, how many, the columns, and where in memory.
+def _overlaps(begin: int, end: int, strand: Strand, pitch: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """The bytes of a strand among those from column `begin` of row 0 on: its runs, and parts of the first and the last.
 
-    >>> [*_boxes(3, 10, 4)]
-    [(0, 1, (3, 4), 0), (1, 2, (0, 4), 1), (3, 1, (0, 1), 9)]
+    Of each: the first row, how many rows, bytes of the run that are left out, how many there are, and where in memory.
+
+    >>> [*_overlaps(3, 14, Strand(None, None, (), 2, 2), 4)]  # columns 2 and 3 of 4: 3, 6, 7, 10, 11
+    [(1, 2, 0, 2, 3), (0, 1, 1, 1, 0)]
     """
-    head = min(pitch - column, length) if column else 0
-    rows, tail = divmod(length - head, pitch)
-    first = 1 if head else 0
-    if head:
-        yield 0, 1, (column, column + head), 0
-    if rows:
-        yield first, rows, (0, pitch), head
-    if tail:
-        yield first + rows, 1, (0, tail), length - tail
+    low, high = strand.column, strand.column + strand.length
+    first, last = -((low - begin) // pitch), (end - high) // pitch + 1
+    if first < last:
+        yield first, last - first, 0, strand.length, first * pitch + low - begin
+    for row in sorted({first - 1, last}):
+        start, stop = max(begin, row * pitch + low), min(end, row * pitch + high)
+        if start < stop:
+            yield row, 1, start - row * pitch - low, stop - start, start - begin
 
 
 def _rows(

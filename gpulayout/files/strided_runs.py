@@ -131,8 +131,7 @@ def _move_in_parts(nest: Nest, view: View, call: Call, axis: int, most: int, wri
 def _move_through_scratch(nest: Nest, view: View, call: Call, unit: OneCall, writes: bool) -> None:
     outer, inner = view.shape[: unit.outer + 2], nest.loops[unit.outer :]
     places = places_of(nest.starts, nest.loops[: unit.outer]) + unit.low
-    nbytes = unit.size * places.size
-    scratch = _scratch()[:nbytes] if nbytes <= SCRATCH else np.empty(nbytes, np.uint8)
+    scratch = _scratch(unit.size * places.size)
     strides = [unit.size * math.prod(outer[axis + 1 :]) for axis in range(len(outer))]
     # One opaque item for each run: NumPy moves those of 1, 2, 4, 8 and 16 bytes as words, and copies longer ones whole.
     item = np.dtype(f"V{nest.length}")
@@ -145,9 +144,9 @@ def _move_through_scratch(nest: Nest, view: View, call: Call, unit: OneCall, wri
         np.copyto(memory, runs)
 
 
-def _scratch() -> np.ndarray:
+def _scratch(nbytes: int) -> np.ndarray:
     """The buffer of this thread: the system would zero new memory each time, which takes longer than the copy."""
-    if not hasattr(_kept, "scratch"):
-        _kept.scratch = np.empty(SCRATCH, np.uint8)
-    scratch: np.ndarray = _kept.scratch
-    return scratch
+    kept: np.ndarray | None = getattr(_kept, "scratch", None)
+    if kept is None or kept.size < nbytes:
+        kept = _kept.scratch = np.empty(max(nbytes, SCRATCH), np.uint8)
+    return kept[:nbytes]

@@ -101,12 +101,12 @@ class Pieces:
 
         around   is for an array in one file
         """
-        self._move(np.frombuffer(memory, np.uint8), starts, length, writes=False)
+        self._move(memory, starts, length, writes=False)
 
     def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails = NO_TAILS) -> None:
         """Write runs, as `read_runs` reads them.  `tails` are those of these runs, behind the array's own pages."""
         if not (tails.has or tails.keeps):
-            self._move(np.frombuffer(memory, np.uint8), starts, length, writes=True)
+            self._move(memory, starts, length, writes=True)
             return
         for number, start in enumerate(starts.tolist()):
             run, tail = memory[number * length : (number + 1) * length], tails.memory[number * PAGE :]
@@ -117,7 +117,7 @@ class Pieces:
 
     @property
     def shortest_stretch(self) -> int:
-        """Bytes of the shortest run of a piece, after which the next one may lie elsewhere; 0 without bytes."""
+        """About the bytes of a stretch: those of the shortest run of a piece, or 0 for an array without bytes."""
         return min((strand.length for family in self._families for strand in family.strands), default=0)
 
     def stretches(self) -> Iterator[Stretch]:
@@ -143,19 +143,23 @@ class Pieces:
     def _ends(self) -> Numbers:
         return np.array([family.end for family in self._families], np.int64)
 
-    def _move(self, memory: np.ndarray, starts: Numbers, length: int, *, writes: bool) -> None:
+    def _move(self, memory: memoryview, starts: Numbers, length: int, *, writes: bool) -> None:
         if not length:
             return
         call = self._write if writes else self._read
         for which, family, inside, begin, size in self._within_families(starts, length):
             for portion in portions(family, inside, size):
-                number = which[portion.which]
                 view = _view(memory, starts.size, length, begin, portion)
-                same = _slice(number)
-                some = view[number if same is None else same]  # a copy, where the runs are no slice
-                move_nest(portion.nest, some, call, writes=writes)
-                if same is None and not writes:
-                    view[number] = some
+                numbers = which[portion.which]
+                same = _slice(numbers)
+                if same is not None:
+                    move_nest(portion.nest, view[same], call, writes=writes)
+                elif writes:
+                    move_nest(portion.nest, view[numbers], call, writes=True)  # a copy
+                else:
+                    read = np.empty((numbers.size, *view.shape[1:]), np.uint8)
+                    move_nest(portion.nest, read, call, writes=False)
+                    view[numbers] = read
 
     def _within_families(self, starts: Numbers, length: int) -> Iterator[tuple[Numbers, Family, Numbers, int, int]]:
         """Which runs lie in a family, the family, and where they begin in it; or else one run of which a part does.
@@ -230,7 +234,7 @@ class Pieces:
         return (piece for segment in self.segments for piece in segment if piece.stream is stream)
 
 
-def _view(memory: np.ndarray, count: int, length: int, begin: int, portion: Portion) -> np.ndarray:
+def _view(memory: memoryview, count: int, length: int, begin: int, portion: Portion) -> np.ndarray:
     """A portion of each of `count` runs in memory, `begin` bytes further on, with the axes of its nest."""
     nest = portion.nest
     shape = count, nest.starts.shape[1], *(count for count, _ in nest.loops), nest.length

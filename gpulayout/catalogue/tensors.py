@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -95,25 +95,36 @@ def tensor_axis(entry: Entry, shape: Shape, axis: int, choices: Choices = NONE) 
     >>> tensor_axis(gate_up, gate_up(4096, 2048), 0), tensor_axis(gate_up, gate_up(4096, 2048), 1)
     (None, TensorAxis(axis=1, step=Fraction(1, 1), multiple=1))
     """
+    axis = shape.dimension_number(axis)
     if tensor_of(entry, shape, choices) is None:
         return None
     _, dimensions = read_tensor(entry.tensor, shape.element_type, entry.chosen(choices))
+    in_front = len(shape.dimensions) - len(entry.sizes)
+    there = TensorAxis(axis, Fraction(1), 1)
+    if axis >= in_front:
+        size = entry.sizes[axis - in_front]
+        place, own = next(pair for pair in enumerate(dimensions, in_front) if pair[1].size == size.name)
+        there = TensorAxis(place, 1 / own.ratio, math.lcm(size.multiple, own.whole))
+    # A digit that grows with the axis, such as the half in which a row is, is no place to cut.
+    majors = set()
+    for longer in _longer(entry, shape, axis, dimensions, choices):
+        tensor = tensor_of(entry, longer, choices)
+        majors.add(None if tensor is None else _counts_steps(longer, axis, tensor, there))
+    major = majors.pop()
+    return None if majors or major is None else there._replace(multiple=math.lcm(there.multiple, major))
+
+
+def _longer(
+    entry: Entry, shape: Shape, axis: int, dimensions: Iterable[Dimension], choices: Choices
+) -> Iterator[Shape]:
+    """The array with sizes as the owner rounds them up, and one axis two and three times as long."""
     in_front, sizes = _sizes(entry, shape)
-    place, own, multiple = axis, Dimension("", Fraction(1)), 1
-    if axis >= len(in_front):
-        size = entry.sizes[axis - len(in_front)]
-        place, own = next(pair for pair in enumerate(dimensions, len(in_front)) if pair[1].size == size.name)
-        multiple = math.lcm(size.multiple, own.whole)
     wholes = {dimension.size: dimension.rounded(sizes) for dimension in dimensions}
     whole = [size or 1 for size in in_front]
     whole += [wholes[size.name] or usual for size, usual in zip(entry.sizes, entry.usual)]
-    majors = set()
-    for times in (2, 3):  # a digit that grows with the axis, such as the half in which a row is, is no place to cut
-        longer = entry(*whole[:axis], whole[axis] * times, *whole[axis + 1 :], **_with(choices, shape.element_type))
-        tensor = tensor_of(entry, longer, choices)
-        majors.add(None if tensor is None else _counts_steps(longer, axis, tensor, TensorAxis(place, 1 / own.ratio, 1)))
-    major = majors.pop()
-    return None if majors or major is None else TensorAxis(place, 1 / own.ratio, math.lcm(multiple, major))
+    for times in (2, 3):
+        longer = (*whole[:axis], whole[axis] * times, *whole[axis + 1 :])
+        yield entry(*longer, **_with(choices, shape.element_type))
 
 
 def _counts_steps(shape: Shape, axis: int, tensor: OwnerTensor, there: TensorAxis) -> int | None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.catalogue.entry import Size
+from gpulayout.catalogue.entry import entry as entry_of
 from gpulayout.catalogue.names import Named, name_of, shape_of_tensor
 from gpulayout.catalogue.tensor_text import read_tensor
 from gpulayout.catalogue.tensors import shape_in, tensor_axis, tensor_of
@@ -208,6 +210,7 @@ def test_an_axis_without_cuts_has_none(entry):
         ("marlin:weights[4096,4096]", 1, (1, Fraction(1, 2), 64)),
         ("marlin:weights[8,4096,4096]", 0, (0, 1, 1)),
         ("marlin:weights[8,4096,4096]", 2, (2, Fraction(1, 2), 64)),
+        ("marlin:weights[8,4096,4096]", -1, (2, Fraction(1, 2), 64)),
         ("gptq:qweight[4096,4096]", 0, (0, 8, 32)),
         ("gptq:qweight[4096,4096]", 1, (1, 1, 1)),
         ("awq:gemv_fast[4096,4096]", 0, (0, 4, 4)),
@@ -231,6 +234,33 @@ def test_the_size_of_an_axis_does_not_change_where_it_lies():
     assert {tensor_axis(shuffled, shuffled(rows, 7), 0) for rows in (32, 64, 96, 4096)} == {(0, 1, 32)}
     halves = gl.catalogue.flashinfer.gated_rows
     assert {tensor_axis(halves, halves(rows, 7), 0) for rows in (2, 4, 16, 4096)} == {None}
+    tiles = gl.catalogue.torchao.int4_tensor_core
+    assert {tensor_axis(tiles, tiles(rows, 256), 0) for rows in (1, 7, 8, 9, 4096)} == {(0, 8, 8)}
+    scales = gl.catalogue.marlin.scales
+    assert {tensor_axis(scales, scales(experts, 4, 64), 0) for experts in (0, 1, 2)} == {(0, 1, 1)}
+
+
+def made_up(tensor, types, layout):
+    facts = dict.fromkeys(("summary", "about", "owner", "version", "source", "judged_by", "stored"), "made up")
+    sizes = (Size("rows", "rows"), Size("columns", "columns"))
+    return entry_of(sizes=sizes, types=types, tensor=tensor, **facts)(layout)
+
+
+def test_words_are_not_cut():
+    """8 columns in each word, of an owner who takes any number of them."""
+    words = made_up("s32[rows,columns/8]", ("u4",), lambda: gl.Layout((1, 0)))
+    assert tensor_axis(words, words(4, 64), 1) == (1, 8, 8) and tensor_of(words, words(4, 4)) is None
+    assert check_cuts(words, words(4, 64), {}) > 8
+
+
+def test_blocks_that_grow_with_the_size_are_not_cut():
+    """Columns in each half of the rows: twice as many rows are two such blocks, but three times as many are not."""
+
+    def halves(rows, columns):
+        return gl.Layout((1, 0), tiles=((max(rows // 2, 1), columns), (max(rows // 2, 1), 1)))
+
+    blocks = made_up("dtype[rows,columns]", ("u8",), halves)
+    assert tensor_axis(blocks, blocks(8, 3), 0) is None
 
 
 # ---- names ---------------------------------------------------------------------------------------------
@@ -316,6 +346,8 @@ def test_a_shape_of_other_choices_is_refused():
         name_of("flashinfer:gate_up", gate_up(64, 128, block_k=128))
     with pytest.raises(gl.LayoutError, match="is not marlin:weights, which is u8"):
         name_of("marlin:weights(dtype=u8)", gl.catalogue.marlin.weights(64, 128))
+    with pytest.raises(gl.LayoutError, match="dimension 2 is out of range"):
+        tensor_axis(gate_up, gate_up(64, 128), 2)
     with pytest.raises(gl.LayoutError, match="takes 2 sizes"):
         tensor_of(gate_up, gl.parse_shape("u8[3]"))
 

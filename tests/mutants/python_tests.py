@@ -216,7 +216,11 @@ TESTS = (
         ),
     ),
     ("dask/*", NUMPY, _files("dask/slabs dask/moving dask/indexing dask/errors")),
-    ("catalogue/*", NUMPY, _files("catalogue/entries catalogue/names catalogue/judges catalogue/page")),
+    (
+        "catalogue/*",
+        NUMPY,
+        _files("catalogue/entries catalogue/names catalogue/judges catalogue/page catalogue/tensors"),
+    ),
     ("cli/catalogue.py", NUMPY, _files("cli/catalogue catalogue/page")),
     ("torch/*", NUMPY, _files("torch/gradients torch/modules torch/arithmetic")),
     (

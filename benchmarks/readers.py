@@ -34,7 +34,7 @@ from gpulayout.files.checkpoints.kinds import kind_in_name
 from gpulayout.files.checkpoints.maps import read_map
 from gpulayout.files.checkpoints.name_regex import NameRegex
 from gpulayout.files.checkpoints.opening import read_index
-from gpulayout.files.checkpoints.rules import rule_of_text
+from gpulayout.files.checkpoints.rule_text import rule_of_text
 from gpulayout.files.npy import read_header
 from gpulayout.interop import from_cute
 from gpulayout.layout.checks import byte_count

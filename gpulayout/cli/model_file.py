@@ -18,7 +18,8 @@ from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
 from gpulayout.files.checkpoints.opening import are_models, open_checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, summary, taken_as
-from gpulayout.files.checkpoints.rules import FLAGS, RuleSet, split_at_equals, why_no_equals
+from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
+from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.relayout_file import tensor_report
 from gpulayout.files.standard_streams import File, check_standard_output_open
 from gpulayout.layout.checks import counted
@@ -130,7 +131,7 @@ class ModelMove:
                 {
                     "inputs": [*map(str, self.sources)],
                     "output": str(self.target),
-                    "files": [str(shard.path) for shard in plan.shards],
+                    "files": [str(file.path) for file in plan.files],
                     "dry_run": seconds is None,
                     "seconds": seconds,
                     "bytes_read": work.bytes_read,

@@ -83,6 +83,8 @@ class TensorReport(NamedTuple):
     known_by : str or None
         What said so: ``"assume"``, the argument; ``"bias"``, its length; ``"name"``, the layer's; ``"rule"``, which is
         for no other kind; or ``"guess"``.
+    parts : tuple of str
+        The names of all old tensors that it is made of, the first of which is `name`.
     """
 
     name: str
@@ -92,6 +94,7 @@ class TensorReport(NamedTuple):
     moved: bool
     kind: str | None
     known_by: str | None
+    parts: tuple[str, ...]
 
 
 class CheckpointRelayout(NamedTuple):
@@ -441,10 +444,12 @@ def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:
 def tensor_report(change: TensorPlan) -> TensorReport:
     """A change as users see it."""
     return TensorReport(
-        change.tensor.name,
+        change.parts[0],
         change.name,
         str(change.before),
         str(change.stored),
         change.plan is not None,
-        *(change.kind or (None, None)),
+        None if change.kind is None else change.kind.kind,
+        None if change.kind is None else change.kind.known_by,
+        change.parts,
     )

@@ -1,9 +1,11 @@
 """What becomes of one tensor: how it lies in the old file, how it will lie in the new one, and what has to move.
 
 The format knows arrays in C order, of its own types.  A tensor in another layout, or of another type, is a 1-D array of
-U8, its bytes.  A note in the metadata then says what they are:
+U8, its bytes; or an array as its engine has it, where the catalogue or the rule says so.  A note in the metadata then
+says what they are:
 
     "__metadata__": {"gpulayout:up.weight": "f32[200,10]{1,0:T(8,128)}"}
+    "__metadata__": {"gpulayout:up.qweight": "marlin:weights[4096,4096]"}     a tensor I32[256,8192]
 
 A tensor with a note is read as what the note says.
 
@@ -20,43 +22,51 @@ the memory that it takes without.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from gpulayout.arrays.array_types import ArithmeticOptions
-from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of, tensor_text
+import numpy as np
+
+from gpulayout.files.checkpoints.assembly import Array, mean_run, whole
+from gpulayout.files.checkpoints.block_values import keywords
+from gpulayout.files.checkpoints.drafts import Draft, Model, about_tensor, same_in_all
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
 from gpulayout.files.checkpoints.kinds import Kind
-from gpulayout.files.checkpoints.rules import Rule, is_pattern
-from gpulayout.files.errors import FileError
-from gpulayout.layout.checks import clipped, value_text
+from gpulayout.files.checkpoints.members import Member, Read
+from gpulayout.files.checkpoints.rules import Rule
+from gpulayout.files.checkpoints.sibling_values import Siblings
+from gpulayout.files.checkpoints.views import View, in_c_order, noted_shape, view_of
+from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_fields import BitOrder
 from gpulayout.layout.patterns import Groups, Pattern, read_pattern
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape
 from gpulayout.plans.plan import Plan, plan
 
-NOTE = "gpulayout:"  # then the name of the tensor: the key of its note
 # One type for all tensors is for these: narrower floats hold codes whose scales are other tensors.
 WIDE_FLOATS = (ElementType.F16, ElementType.BF16, ElementType.F32, ElementType.F64)
 BYTES = "U8"
+SHORT_RUN = 1 << 16  # bytes: shorter runs go through memory, where a call of the system for each would take longer
 
 
 class Stored(NamedTuple):
-    """How a tensor will lie in the new file: the fields of its header, and its note or None."""
+    """How a tensor lies in a file: the fields of its header, and its note or None."""
 
     dtype: str
     dimensions: tuple[int, ...]
     note: str | None
 
     def __str__(self) -> str:
-        """As people read it: F32[2,3], or the text of a shape."""
-        return self.note or f"{self.dtype}[{','.join(map(str, self.dimensions))}]"
+        """As people read it: F32[2,3]; the text of a shape, for bytes; or both."""
+        header = f"{self.dtype}[{','.join(map(str, self.dimensions))}]"
+        if self.note is None:
+            return header
+        return self.note if self.dtype == BYTES and len(self.dimensions) == 1 else f"{header} {self.note}"
 
 
 class Flip(NamedTuple):
@@ -69,62 +79,236 @@ class Flip(NamedTuple):
 NO_FLIP = Flip()
 
 
-@dataclass(frozen=True)
-class TensorPlan:
-    """What becomes of a tensor.
+class Change(NamedTuple):
+    """What a rule makes of an array: how it will be stored, the move, or None if all bytes stay the same, and a "
+    "flip."""
 
-    tensor   in the old file
-    name     in the new one; None if it is left out
-    stored   how it will lie there
-    plan     the move between the bytes of the two; None if they stay the same
-    before   how it lies in the old file
-    flip     the parts that stand in reverse order on a side of the plan
-    kind     what the tensor was taken as, where its rules ask
-    """
-
-    tensor: StoredTensor
-    name: str | None
     stored: Stored
     plan: Plan | None
-    before: Stored
     flip: Flip = NO_FLIP
-    kind: Kind | None = None
 
 
-def changed(tensor: StoredTensor, note: str | None, rule: Rule | None, dtype: ElementType | None) -> TensorPlan:
-    """What a rule makes of a tensor, or of one without a rule; a new name and the kind are the caller's.
+@dataclass(frozen=True)
+class TensorPlan:
+    """What becomes of a tensor, or of several.
 
-    note    of the old file, about this tensor
-    dtype   the type that all tensors of `WIDE_FLOATS` get where no rule says another
+    parts    the names of the old tensors, the first of which the rule fits
+    name     of the new one; None if it is left out
+    array    where the old bytes lie
+    change   what becomes of them
+    before   how the first part lies in its file
+    kind     what the tensor was taken as, where its rules ask
+    again    makes the move once more, with the numbers of siblings; None where it needs none
     """
-    same = _same(tensor, note)
-    if rule is not None and (rule.drop or rule.keep):
-        return same
-    options: ArithmeticOptions = {} if rule is None else rule.options
-    to = None if rule is None else rule.target_for(tensor, len(dimensions_of(tensor, note)))
-    element_type = DTYPES[tensor.dtype] if note is None else noted_shape(tensor, note).element_type
-    if dtype is not None and "dtype" not in options and element_type in WIDE_FLOATS and dtype is not element_type:
-        options = {**options, "dtype": dtype}
-    if to is None and not options:
-        return same
-    source = source_shape(tensor, note)
-    origin = f"tensor {value_text(tensor.name)}, {same.before}"
-    try:
-        move = plan(source, source.layout if to is None else to, **options)
-        pattern = read_pattern(to, source.rank, "pattern") if is_pattern(to) else None
-        stored = stored_shape(move.target if pattern is None else _array_after(pattern, source, move.target))
-        flip = NO_FLIP if rule is None or pattern is None else _flip(source, rule, pattern, move)
-    except LayoutError as error:
-        raise LayoutError(f"{origin}: {error}") from None
-    except TypeError as error:
-        raise TypeError(f"{origin}: {error}") from None
-    return replace(same, stored=stored, plan=None if flip == NO_FLIP and _stays(move) else move, flip=flip)
+
+    parts: tuple[str, ...]
+    name: str | None
+    array: Array
+    change: Change
+    before: Stored
+    kind: Kind | None = None
+    again: Callable[[Read], Plan] | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The move."""
+        return self.change.plan
+
+    @property
+    def flip(self) -> Flip:
+        """The parts that stand in reverse order on a side of the move."""
+        return self.change.flip
+
+    @property
+    def stored(self) -> Stored:
+        """How the new tensor lies."""
+        return self.change.stored
 
 
-def _same(tensor: StoredTensor, note: str | None) -> TensorPlan:
-    """A tensor that stays as it is."""
-    lies = Stored(tensor.dtype, tensor.dimensions, note)
-    return TensorPlan(tensor, tensor.name, lies, None, lies)
+def unchanged(model: Model, name: str, new_name: str | None, kind: Kind | None = None) -> TensorPlan:
+    """A tensor that stays as it is, or is left out; of several inputs, all must have the same to keep it."""
+    shard, tensor = model.tensors[name][0] if new_name is None else same_in_all(model, name)
+    lies = Stored(tensor.dtype, tensor.dimensions, model.notes.get(name))
+    return TensorPlan((name,), new_name, whole(shard, tensor, (tensor.nbytes,), 8), Change(lies, None), lies, kind)
+
+
+class Changes:
+    """What becomes of the tensors of one model.
+
+    Models have thousands of tensors of a few shapes, and a plan takes longer and more memory than all else that is
+    known of a tensor.  So tensors that are alike share one.
+    """
+
+    def __init__(self, siblings: Siblings, dtype: ElementType | None) -> None:
+        """`dtype` is what all tensors of `WIDE_FLOATS` get where no rule says another type."""
+        self._siblings, self._dtype = siblings, dtype
+        self._shared: dict[tuple[object, ...], Change] = {}
+
+    def of_whole(
+        self, model: Model, name: str, new_name: str | None, rule: Rule | None, kind: Kind | None
+    ) -> TensorPlan:
+        """What becomes of a tensor without a rule, or with one that leaves its elements where they are."""
+        same = unchanged(model, name, new_name, kind)
+        if new_name is None or self._dtype is None or (rule is not None and rule.keep):
+            return same
+        note = model.notes.get(name)
+        element_type = (
+            DTYPES[model.first(name).dtype] if note is None else noted_shape(model.first(name), note).element_type
+        )
+        if element_type not in WIDE_FLOATS or element_type is self._dtype:
+            return same
+        view = view_of(model.first(name), note)
+        key = view.shape, view.name
+        if key not in self._shared:
+            with about_tensor(name, same.before):
+                self._shared[key] = _in_place(view, {"dtype": self._dtype})
+        return replace(same, change=self._shared[key])
+
+    def of_draft(self, model: Model, draft: Draft, new_name: str, rule: Rule, kind: Kind | None) -> TensorPlan:
+        """What becomes of one tensor, or of several, by a rule."""
+        member, first = draft.member, model.first(draft.member.names[0])
+        before = Stored(first.dtype, first.dimensions, model.notes.get(first.name))
+        plain = {key: value for key, value in rule.options.items() if key not in member.numbers}
+        if member.numbers:
+            plain.pop("block", None)
+        if rule.options.get("dtype") is None and member.view.shape.element_type in WIDE_FLOATS:
+            if self._dtype not in (None, member.view.shape.element_type):
+                plain["dtype"] = self._dtype
+
+        like = self._siblings.like
+
+        def change(read: Read) -> Change:
+            values = {key: member.numbers_by_dimension(key, read) for key in member.numbers}
+            options = plain | keywords(values) if values else plain
+            if read is not like:
+                return change_of(member, rule, options)
+            alike = member.shape, member.pattern, id(rule), _key_of(options)
+            if alike not in self._shared:
+                self._shared[alike] = change_of(member, rule, options)
+            return self._shared[alike]
+
+        with about_tensor(first.name, before):
+            made = change(like)
+            if made.plan is None and mean_run(member.array) < SHORT_RUN:
+                made = made._replace(plan=plan(member.shape, member.shape.layout))
+
+        def again(read: Read) -> Plan:
+            move = change(read).plan
+            assert move is not None  # there is arithmetic
+            return move
+
+        return TensorPlan(member.names, new_name, member.array, made, before, kind, again if rule.siblings else None)
+
+
+def _key_of(options: Mapping[str, Any]) -> tuple[object, ...]:
+    """What equal options have in common, hashable."""
+    return tuple(
+        (name, value.shape, value.dtype.str, hashlib.blake2b(value.tobytes()).digest())
+        if isinstance(value, np.ndarray)
+        else (name, str(value))
+        for name, value in options.items()
+    )
+
+
+def _in_place(view: View, options: Mapping[str, Any]) -> Change:
+    """Other elements where the old ones lie."""
+    move = plan(view.shape, view.shape.layout, **options)
+    return Change(stored_shape(move.target, view.name), None if _stays(move) else move)
+
+
+def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> Change:
+    """What a rule makes of an array, with the arithmetic on the way."""
+    shape, text = member.shape, member.pattern
+    pattern = None if text is None else read_pattern(text, shape.rank, "pattern")
+    sizes: dict[str, int] = {} if pattern is None else pattern.axis_sizes(shape.dimensions, {})
+    name = rule.layout if isinstance(rule.layout, str) else None
+    if pattern is not None and rule.layout is not None:
+        move, result = _turned(shape, pattern, rule, options)
+    else:
+        stays: Layout | str = shape.layout if rule.from_ is None else "C"
+        move = plan(shape, rule.layout if rule.layout is not None else text or stays, **options)
+        result = move.target if pattern is None else _array_after(pattern, shape, move.target)
+        if rule.layout is None and text is None and rule.from_ is None:
+            name = member.view.name
+    stored = stored_shape(result, name)
+    if rule.header is not None:
+        stored = _as_said(rule, result, stored, sizes)
+    flip = NO_FLIP
+    if rule.flip and pattern is not None:
+        if rule.regroup.regroups:
+            raise LayoutError(
+                f"{rule.origin}: flip does not go with tensors that are cut or joined: do it in another relayout"
+            )
+        flip = _flip(shape, rule, pattern, move)
+    return Change(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
+
+
+def _as_said(rule: Rule, result: Shape, stored: Stored, sizes: Mapping[str, int]) -> Stored:
+    """A result with the type and the dimensions that a rule says."""
+    assert rule.header is not None
+    known = dict(sizes) if rule.layout is None else _named_sizes(rule.layout, result)
+    dimensions = rule.header.dimensions(result.dimensions, result.nbytes, known)
+    if stored.note is None and (stored.dtype, stored.dimensions) == (rule.header.dtype, dimensions):
+        return stored
+    return Stored(rule.header.dtype, dimensions, stored.note or str(result))
+
+
+def _named_sizes(layout: Layout | str, result: Shape) -> dict[str, int]:
+    """The sizes of an entry of the catalogue by name."""
+    from gpulayout.catalogue.names import is_name, read_name
+
+    if not (isinstance(layout, str) and is_name(layout)):
+        return {}
+    names = [size.name for size in read_name(layout).entry.sizes]
+    return dict(zip(names, result.dimensions[-len(names) :]))
+
+
+def _turned(source: Shape, pattern: Pattern, rule: Rule, options: Mapping[str, Any]) -> tuple[Plan, Shape]:
+    """The move to a layout of what a pattern makes of an array, and its result.
+
+    The plan is between arrays of the old order, so that parameters fit: for "n k -> k n" the target, whose dimensions
+    are K and N, is seen as one of N and K.
+    """
+    assert rule.layout is not None
+    sizes = pattern.axis_sizes(source.dimensions, {})
+    flat = [name for group in pattern.before for name in group]
+    places = [flat.index(group[0]) if group else len(flat) for group in pattern.after]
+    for group, place in zip(pattern.after, places):
+        if tuple(flat[place : place + len(group)]) != group:
+            raise LayoutError(
+                f"{rule.origin}: {pattern.shown} joins axes that do not follow one another, and {rule.layout} is a "
+                f"layout "
+                "of the result: do the two in two relayouts"
+            )
+    dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
+    order = sorted(range(len(places)), key=lambda number: (places[number], number))
+    read = tuple(dimensions[number] for number in order)
+    if read != source.dimensions:
+        _check_can_reshape(source, rule, pattern, options)
+        source = in_c_order(source.element_type, read, packed=source.is_packed, bit_order=source.layout.bit_order)
+    of_result = in_c_order(source.element_type, dimensions, packed=source.is_packed, bit_order=source.layout.bit_order)
+    only_type = {} if "dtype" not in options else {"dtype": options["dtype"]}
+    result = plan(of_result, rule.layout, **only_type).target
+    return plan(source, result.permute_dimensions(order), **options), result
+
+
+def _check_can_reshape(source: Shape, rule: Rule, pattern: Pattern, options: Mapping[str, Any]) -> None:
+    """`LayoutError` for an array whose axes cannot become others before it moves."""
+    same = in_c_order(
+        source.element_type, source.dimensions, packed=source.is_packed, bit_order=source.layout.bit_order
+    )
+    several = [
+        name
+        for name, value in options.items()
+        if name != "dtype" and isinstance(value, (list, tuple)) or getattr(value, "ndim", False)
+    ]
+    if not same_buffer(source, same):
+        raise LayoutError(f"{rule.origin}: {pattern.shown} splits or joins axes of {source}, which is not in C order")
+    if several:
+        raise LayoutError(
+            f"{rule.origin}: {pattern.shown} splits or joins axes, {rule.layout} is a layout of the result, and "
+            f"{several[0]} has several numbers: do the arithmetic in one relayout, and the layout in another"
+        )
 
 
 def _stays(move: Plan) -> bool:
@@ -142,7 +326,7 @@ def _flip(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip:
     if max(flip) < 2:
         return NO_FLIP
     flipped_shape = move.target if flip.after > 1 else source
-    in_order = flip.after > 1 or same_buffer(source, _in_c_order(source.element_type, source.dimensions))
+    in_order = flip.after > 1 or same_buffer(source, in_c_order(source.element_type, source.dimensions))
     if not in_order or flipped_shape.nbytes % max(flip):
         raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {flipped_shape} is none")
     flipped = [dim for dim, group in enumerate(pattern.before) if {*group} & {*rule.flip}]
@@ -181,93 +365,64 @@ def _come_first(groups: Groups, axes: set[str]) -> bool:
     return {*names[: len(axes)]} == axes
 
 
-def dimensions_of(tensor: StoredTensor, note: str | None) -> tuple[int, ...]:
-    """The dimensions of a tensor; with a note, of what it describes."""
-    return tensor.dimensions if note is None else noted_shape(tensor, note).dimensions
-
-
-def source_shape(tensor: StoredTensor, note: str | None) -> Shape:
-    """The shape of a tensor in its file; `LayoutError` for elements that no layout has."""
-    if note is not None:
-        return noted_shape(tensor, note)
-    element_type = DTYPES[tensor.dtype]
-    if element_type is None:
-        raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
-    return _in_c_order(element_type, tensor.dimensions, packed=tensor.dtype == "F4")
-
-
-def _in_c_order(
-    element_type: ElementType, dimensions: tuple[int, ...], *, packed: bool = False, bit_order: BitOrder = "little"
-) -> Shape:
-    order, bits = tuple(reversed(range(len(dimensions)))), element_type.bits if packed else 0
-    return Shape(element_type, dimensions, Layout(order, element_size_in_bits=bits, bit_order=bit_order))
-
-
-def noted_shape(tensor: StoredTensor, note: str) -> Shape:
-    """The shape in a note; `FileError` for a note that does not fit its tensor."""
-    who = f"the note about {tensor_text(tensor.name)} is {value_text(clipped(note, 100))}"
-    try:
-        shape = parse_array_shape(note)
-    except LayoutError as error:
-        raise FileError(f"{who}: {error}") from None
-    if tensor.dtype != BYTES or tensor.dimensions != (shape.nbytes,):
-        raise FileError(f"{who}, a buffer of {shape.nbytes} bytes, but the tensor is {tensor}")
-    return shape
-
-
 def _array_after(pattern: Pattern, source: Shape, target: Shape) -> Shape:
     """What the bytes of a target are after a pattern: an array in C order, of other dimensions."""
     sizes = pattern.axis_sizes(source.dimensions, {})
     dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
     bit_order = target.layout.bit_order
-    result = _in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
+    result = in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
     assert result.nbytes == target.nbytes
     return result
 
 
-def stored_shape(shape: Shape) -> Stored:
-    """How a buffer of a shape is stored: as an array if the format can say it, else as bytes with a note.
+def stored_shape(shape: Shape, name: str | None = None) -> Stored:
+    """How a buffer of a shape is stored: as an array if the format can say it, else with a note, as bytes or as the
+    tensor that the owner of its layout has.
+
+    name   of the layout, which may be an entry of the catalogue
 
     >>> stored_shape(parse_array_shape("bf16[2,3]{1,0}"))
     Stored(dtype='BF16', dimensions=(2, 3), note=None)
     >>> stored_shape(parse_array_shape("f32[2,3]{0,1}"))
     Stored(dtype='U8', dimensions=(24,), note='f32[2,3]{0,1}')
+    >>> stored_shape(parse_array_shape("marlin:weights[16,64]"), "marlin:weights")
+    Stored(dtype='I32', dimensions=(1, 128), note='marlin:weights[16,64]')
     """
     dtype = dtype_of(shape)
     if dtype is not None:
         packed = dtype == "F4"
         fills_bytes = not packed or shape.element_count % 2 == 0
-        if fills_bytes and same_buffer(shape, _in_c_order(shape.element_type, shape.dimensions, packed=packed)):
+        if fills_bytes and same_buffer(shape, in_c_order(shape.element_type, shape.dimensions, packed=packed)):
             return Stored(dtype, shape.dimensions, None)
-    return Stored(BYTES, (shape.nbytes,), str(shape))
+    return _stored_by_owner(shape, name) or Stored(BYTES, (shape.nbytes,), str(shape))
 
 
-def restored(tensor: StoredTensor, note: str | None) -> TensorPlan:
+def _stored_by_owner(shape: Shape, name: str | None) -> Stored | None:
+    """How the owner of a layout stores it, with the name of the entry as a note; None for other layouts."""
+    from gpulayout.catalogue.names import is_name, name_of, read_name
+    from gpulayout.catalogue.tensors import tensor_of
+
+    if name is None or not is_name(name):
+        return None
+    note = name_of(name, shape)
+    named = read_name(note)
+    stored = tensor_of(named.entry, shape, named.choices)
+    if stored is None:
+        return Stored(BYTES, (shape.nbytes,), note)
+    element_type, dimensions = stored
+    dtype = dtype_of(in_c_order(element_type, dimensions, packed=element_type.is_sub_byte))
+    return Stored(BYTES, (shape.nbytes,), note) if dtype is None else Stored(dtype, dimensions, note)
+
+
+def restored(tensor: StoredTensor, note: str) -> Change:
     """A tensor without its note: the array in C order that the note describes.
 
     Integers of 1, 2 and 4 bits become those of 8.  Types that the format lacks keep a note, now without a layout.
     """
-    same = _same(tensor, note)
-    if note is None:
-        return same
     source = noted_shape(tensor, note)
     options: dict[str, Any] = {}
     packed = source.element_type is ElementType.F4E2M1FN and source.element_count % 2 == 0
     if source.element_type.is_sub_byte and source.element_type.is_integral:
         options["dtype"] = "s8" if source.element_type.is_signed else "u8"
-    move = plan(source, _in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
-    return replace(same, stored=stored_shape(move.target), plan=None if _stays(move) else move)
-
-
-def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """The notes of a file by the names of their tensors."""
-    return {key.removeprefix(NOTE): text for key, text in (metadata or {}).items() if key.startswith(NOTE)}
-
-
-def metadata_with(
-    metadata: Mapping[str, str] | None, more: Mapping[str, str], notes: Mapping[str, str]
-) -> dict[str, str] | None:
-    """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors."""
-    kept = {key: text for key, text in (metadata or {}).items() if not key.startswith(NOTE)}
-    new = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
-    return new if new or metadata is not None else None
+    move = plan(source, in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
+    return Change(stored_shape(move.target), None if _stays(move) else move)

@@ -22,9 +22,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpulayout.files.checkpoints.changes import NOTE
 from gpulayout.files.checkpoints.kinds import FORMATS
-from gpulayout.files.checkpoints.rules import RuleSet, renamings, rule_of, rule_of_text
+from gpulayout.files.checkpoints.notes import NOTE
+from gpulayout.files.checkpoints.rule_text import renamings, rule_of, rule_of_text
+from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError

@@ -16,8 +16,10 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from gpulayout.files.checkpoints.assembly import Region, segments_of
+from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.planning import CheckpointPlan, ShardPlan
+from gpulayout.files.checkpoints.planning import CheckpointPlan
 from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
 from gpulayout.files.errors import FileError, Note, warn
@@ -29,6 +31,7 @@ from gpulayout.files.route import route, sensible_route
 from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
+from gpulayout.plans.plan import Plan
 from gpulayout.plans.plan_blocks import Blocks
 
 # What copy_file_range says where the file system, or two of them, cannot do it.
@@ -38,18 +41,41 @@ CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM
 class StoredCopy(NamedTuple):
     """Bytes that stay as they are.
 
-    begin     their offset in the old file
-    target    the new file, open
-    offset    in it
-    tensor    the name of the first one of which they are a part
+    source   the old file, open
+    begin    their offset in it
+    target   the new file, open
+    offset   in it
+    tensor   the name of the first one of which they are a part
+    files    the names of the two
     """
 
-    shard: ShardPlan
+    source: BinaryIO
     begin: int
     target: BinaryIO
     offset: int
     nbytes: int
     tensor: str
+    files: tuple[str, str]
+
+
+class Limit(NamedTuple):
+    """The memory for the blocks of a tensor.
+
+    half       of it, for one of two pairs of buffers; None where only one pair fits
+    max_bytes  as the caller says it
+    """
+
+    half: int | None
+    max_bytes: SupportsIndex | str | None
+
+    def blocks(self, change: TensorPlan, plan: Plan) -> Blocks:
+        """The blocks of a tensor; `LayoutError`, which names it, where the limit is too small."""
+        try:
+            if self.half is None or self.max_bytes is not None:
+                planned = sensible_route(plan, self.max_bytes, None)
+            return (planned if self.half is None else route(plan, self.half, None)).passes[0]
+        except LayoutError as error:
+            raise LayoutError(f"tensor {value_text(change.parts[0])}, {change.before}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -62,43 +88,42 @@ class CheckpointWork:
 
     plan: CheckpointPlan
     blocks: Mapping[int, Blocks]
-    pairs: int
+    limit: Limit
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of buffers there are: with two, a block is read and another one written while a plan runs."""
+        return 1 if self.limit.half is None else 2
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of elements that are read."""
+        """Bytes of elements that are read, but for those of siblings."""
         return sum(
-            self.blocks[id(change.plan)].bytes_read if id(change.plan) in self.blocks else change.tensor.nbytes
-            for shard in self.plan.shards
-            for change in shard.changes
+            self.blocks[id(change.plan)].bytes_read if id(change.plan) in self.blocks else nbytes
+            for file in self.plan.files
+            for change, _, nbytes in file.places
         )
 
     @property
     def bytes_written(self) -> int:
         """Bytes of elements that are written."""
-        return sum(stored.nbytes for shard in self.plan.shards for stored in shard.tensors)
+        return sum(stored.nbytes for file in self.plan.files for stored in file.tensors)
 
 
 def work_within(plan: CheckpointPlan, max_bytes: SupportsIndex | str | None) -> CheckpointWork:
     """The blocks of all tensors within a limit of memory; `LayoutError` names the tensor that needs more."""
-    block_limit(max_bytes)  # an error also where all tensors are copied
+    limit = Limit(max(block_limit(max_bytes) // 2, 1), max_bytes)  # an error also where all tensors are copied
     with contextlib.suppress(LayoutError):
-        return CheckpointWork(plan, _blocks(plan, max(block_limit(max_bytes) // 2, 1), max_bytes), 2)
-    return CheckpointWork(plan, _blocks(plan, None, max_bytes), 1)
+        return CheckpointWork(plan, _blocks(plan, limit), limit)
+    limit = limit._replace(half=None)
+    return CheckpointWork(plan, _blocks(plan, limit), limit)
 
 
-def _blocks(plan: CheckpointPlan, half: int | None, max_bytes: SupportsIndex | str | None) -> dict[int, Blocks]:
-    """The blocks of every tensor: of at most `half` bytes, or else of all that the limit allows."""
+def _blocks(plan: CheckpointPlan, limit: Limit) -> dict[int, Blocks]:
     blocks: dict[int, Blocks] = {}
-    for change in (change for shard in plan.shards for change in shard.changes):
-        if change.plan is None or not change.plan.target.nbytes or id(change.plan) in blocks:
-            continue
-        try:
-            if half is None or max_bytes is not None:
-                planned = sensible_route(change.plan, max_bytes, None)
-            blocks[id(change.plan)] = (planned if half is None else route(change.plan, half, None)).passes[0]
-        except LayoutError as error:
-            raise LayoutError(f"tensor {value_text(change.tensor.name)}, {change.before}: {error}") from None
+    for change in (change for file in plan.files for change in file.changes):
+        if change.plan is not None and change.plan.target.nbytes and id(change.plan) not in blocks:
+            blocks[id(change.plan)] = limit.blocks(change, change.plan)
     return blocks
 
 
@@ -116,12 +141,10 @@ def move_checkpoint(work: CheckpointWork, progress: Progress, *, overwrite: bool
             index = stack.enter_context(new_file(plan.path, overwrite=overwrite, note=note))
             index.write(plan.index)
         streams = [
-            stack.enter_context(
-                new_file_of_size(shard.path, shard.header, shard.nbytes, overwrite=overwrite, note=note)
-            )
-            for shard in plan.shards
+            stack.enter_context(new_file_of_size(file.path, file.header, file.nbytes, overwrite=overwrite, note=note))
+            for file in plan.files
         ]
-        placed += ((shard.path, os.fstat(stream.fileno())) for shard, stream in zip(plan.shards, streams))
+        placed += ((file.path, os.fstat(stream.fileno())) for file, stream in zip(plan.files, streams))
         _move_all(work, streams, report)
         if plan.index is not None and overwrite:
             with contextlib.suppress(FileNotFoundError):
@@ -168,53 +191,93 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
 
 def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
     """The blocks of all tensors that move, in the order of the new files."""
-    for shard, stream in zip(work.plan.shards, streams):
-        for change, (begin, offset, nbytes) in zip(shard.changes, shard.offsets):
+    for file, stream in zip(work.plan.files, streams):
+        for change, offset, nbytes in file.places:
             blocks = work.blocks.get(id(change.plan))
-            if blocks is not None:
-                name = f"{shard.shard.path}: {tensor_text(change.tensor.name)}"
-                source = _elements(name, shard.shard.stream, begin, change.tensor.nbytes, change.flip.before)
-                target = _elements(str(shard.path), stream, offset, nbytes, change.flip.after)
-                yield from jobs_of(blocks, source, target)
+            if blocks is None:
+                continue
+            if change.again is not None:
+                blocks = work.limit.blocks(change, change.again(work.plan.siblings.values))
+            target = _target(str(file.path), stream, offset, nbytes, change.flip.after)
+            yield from jobs_of(blocks, _source(change, blocks.plan.source.nbytes), target)
 
 
-def _elements(name: str, stream: BinaryIO, offset: int, nbytes: int, parts: int) -> Elements | Pieces:
-    """The bytes of a tensor in an open file, where so many parts stand in reverse order."""
-    header = Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
+def _source(change: TensorPlan, nbytes: int) -> Elements | Pieces:
+    """The bytes of an array in the old files."""
+    segments = [[_file_piece(region) for region in segment] for segment in segments_of(change.array)]
+    header = _bytes(segments[0][0].name if segments else "", nbytes)
+    stream, _, runs = segments[0][0]
+    if change.flip.before > 1:
+        size = nbytes // change.flip.before
+        flipped = Runs(runs.offset + nbytes - size, size, ((change.flip.before, -size),))
+        return Pieces(header, ((segments[0][0]._replace(runs=flipped),),))
+    if len(segments) == len(segments[0]) == runs.run_count == 1:
+        return Elements(header, runs.offset, stream)
+    return Pieces(header, tuple(map(tuple, segments)))
+
+
+def _file_piece(region: Region) -> FilePiece:
+    """A region of a tensor as a piece of its file."""
+    shard, tensor = region.part.shard, region.part.tensor
+    name = f"{shard.path}: {tensor_text(tensor.name)}"
+    begin = shard.contents.start + tensor.begin
+    return FilePiece(shard.stream, name, region.runs._replace(offset=begin + region.runs.offset))
+
+
+def _target(name: str, stream: BinaryIO, offset: int, nbytes: int, parts: int) -> Elements | Pieces:
+    """The bytes of a tensor in a new file, where so many parts stand in reverse order."""
+    header = _bytes(name, nbytes)
     if parts == 1:
         return Elements(header, offset, stream)
     size = nbytes // parts
     return Pieces(header, ((FilePiece(stream, name, Runs(offset + nbytes - size, size, ((parts, -size),))),),))
 
 
+def _bytes(name: str, nbytes: int) -> Header:
+    return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
+
+
 def _copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[StoredCopy]:
-    """The tensors that stay as they are, in the order of the new files; neighbours in both files are one copy."""
-    for shard, stream in zip(work.plan.shards, streams):
-        last: StoredCopy | None = None
-        for change, (begin, offset, nbytes) in zip(shard.changes, shard.offsets):
-            if id(change.plan) in work.blocks or not nbytes:
-                continue
-            if last is not None and (begin, offset) == (last.begin + last.nbytes, last.offset + last.nbytes):
-                last = last._replace(nbytes=last.nbytes + nbytes)
-                continue
-            if last is not None:
-                yield last
-            last = StoredCopy(shard, begin, stream, offset, nbytes, change.tensor.name)
+    """The bytes that stay as they are, in the order of the new files; neighbours in both files are one copy."""
+    last: StoredCopy | None = None
+    for copy in _all_copies(work, streams):
+        ends = last and (last.source, last.begin + last.nbytes, last.target, last.offset + last.nbytes)
+        if last is not None and ends == (copy.source, copy.begin, copy.target, copy.offset):
+            last = last._replace(nbytes=last.nbytes + copy.nbytes)
+            continue
         if last is not None:
             yield last
+        last = copy
+    if last is not None:
+        yield last
+
+
+def _all_copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[StoredCopy]:
+    for file, stream in zip(work.plan.files, streams):
+        for change, offset, nbytes in file.places:
+            if id(change.plan) in work.blocks or not nbytes:
+                continue
+            for segment in segments_of(change.array):
+                starts = [region.runs.starts().tolist() for region in segment]
+                for row in zip(*starts):
+                    for (part, runs), start in zip(segment, row):
+                        begin = part.shard.contents.start + part.tensor.begin + start
+                        names = str(part.shard.path), str(file.path)
+                        yield StoredCopy(part.shard.stream, begin, stream, offset, runs.length, part.tensor.name, names)
+                        offset += runs.length
 
 
 def _copy(part: StoredCopy) -> int:
     """Copy some bytes.  Returns how many were read and written, which is what progress counts."""
-    done, old = 0, part.shard.shard
+    done = 0
     while done < part.nbytes:
         count = _copy_by_system(part, done)
         if count is None:
             count = _copy_through_memory(part, done)
         if not count:
-            size = os.fstat(old.stream.fileno()).st_size
+            size = os.fstat(part.source.fileno()).st_size
             raise FileError(
-                f"{old.path}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
+                f"{part.files[0]}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
                 f"{tensor_text(part.tensor)} is not whole"
             )
         done += count
@@ -225,17 +288,17 @@ def _copy_by_system(part: StoredCopy, done: int) -> int | None:
     """Let the system copy, which may share the blocks of a disk; None where it cannot."""
     if not hasattr(os, "copy_file_range"):
         return None
-    source, target = part.shard.shard.stream.fileno(), part.target.fileno()
+    source, target = part.source.fileno(), part.target.fileno()
     try:
         return os.copy_file_range(source, target, part.nbytes - done, part.begin + done, part.offset + done)
     except OSError as error:
         if error.errno in CANNOT:
             return None
-        raise OSError(error.errno, error.strerror, str(part.shard.path)) from error
+        raise OSError(error.errno, error.strerror, part.files[1]) from error
 
 
 def _copy_through_memory(part: StoredCopy, done: int) -> int:
     memory = memoryview(bytearray(part.nbytes - done))
-    count = read_at(part.shard.shard.stream, memory, part.begin + done, str(part.shard.shard.path))
-    write_at(part.target, memory[:count], part.offset + done, str(part.shard.path))
+    count = read_at(part.source, memory, part.begin + done, part.files[0])
+    write_at(part.target, memory[:count], part.offset + done, part.files[1])
     return count

@@ -15,6 +15,7 @@ import heapq
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template_of
@@ -44,20 +45,23 @@ class SiblingName:
     match    the expression of the rule
     before   of the name: all of it, or what stands before the `*`
     after    what stands behind the `*`; None without one
+    text     as a user wrote it
     said     what messages call it
     """
 
     match: NameRegex
     before: Template
     after: Template | None
+    text: str
     said: str
 
-    def name_for(self, tensor_name: str, names: Collection[str]) -> str:
-        """The name of the sibling of a tensor that the rule fits; `LayoutError` if none of `names` is it.
+    def name_for(self, tensor_name: str, names: Collection[str], of_first: Any = None) -> str:
+        """The name of the sibling of a tensor; `LayoutError` if none of `names` is it.
 
-        names   of all tensors; a set or a mapping, which `in` searches at once
+        names     of all tensors; a set or a mapping, which `in` searches at once
+        of_first  what the rule's expression found in the name of the first part of a join, for one of the others
         """
-        match = self.match.fullmatch(tensor_name)
+        match = _Found(tensor_name, of_first or self.match.fullmatch(tensor_name))
         wanted, after = self.before.expand(match), ""
         beginnings = [""]
         if self.after is not None:
@@ -80,12 +84,12 @@ class SiblingName:
         looked = f"there is no tensor {value_text(clipped(wanted, 80))}"
         if self.after is not None:
             looked += ", nor one with a shorter beginning"
-        near = _nearest(wanted, tensor_name, names)
+        near = nearest(wanted, tensor_name, names)
         hint = f"; the nearest names are {', '.join(near)}" if near else "; there are no others"
         return f"{self.said} finds nothing for {tensor_text(tensor_name)}: {looked}{hint}"
 
 
-def _nearest(wanted: str, tensor_name: str, names: Collection[str]) -> list[str]:
+def nearest(wanted: str, tensor_name: str, names: Collection[str]) -> list[str]:
     """The names with the longest beginning and end in common with the one that is wanted, as messages show them.
 
     `difflib` would take seconds for the names of a large model.
@@ -96,6 +100,17 @@ def _nearest(wanted: str, tensor_name: str, names: Collection[str]) -> list[str]
 
     near = heapq.nlargest(3, (name for name in names if name != tensor_name), key=alike)
     return [value_text(clipped(name, 80)) for name in near]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What an expression found in the first part of a join, for another part, whose name is the whole."""
+
+    name: str
+    match: Any
+
+    def __getitem__(self, group: Any) -> Any:
+        return self.name if group == 0 else self.match[group]
 
 
 def sibling_name(match: NameRegex, text: str, what: str) -> SiblingName:
@@ -115,4 +130,4 @@ def sibling_name(match: NameRegex, text: str, what: str) -> SiblingName:
     if "*" in after:
         raise LayoutError(f"{said} has several *: one stands for a beginning of the tensor's name")
     templates = [template_of(match, each, what, ("name",)) for each in (before, after)]
-    return SiblingName(match, templates[0], templates[1] if star else None, said)
+    return SiblingName(match, templates[0], templates[1] if star else None, text, said)

@@ -1,0 +1,242 @@
+"""How the array of a new tensor is put together from boxes of old tensors, and where its bytes lie in their files.
+
+    Part    a box of an old tensor
+    Turns   arrays one after the other along an axis, or in turns; or on a new axis
+
+The rows [0:2] of q, and then those of k, with 3 columns of 4 bytes, are two stretches of 24 bytes.  Along axis 1 they
+take turns: 12 bytes of q, 12 of k, 12 of q, 12 of k.  So a region of a file is a run, or runs at regular distances,
+and the regions of a segment take turns:
+
+    segments   ((q, Runs(0, 12, ((2, 12),))), (k, Runs(0, 12, ((2, 12),))))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
+from gpulayout.files.checkpoints.opening import Shard
+from gpulayout.layout.errors import LayoutError
+from gpulayout.moves.runs import Runs
+
+MOST_REGIONS = 1 << 20  # of one tensor
+
+Box = tuple[tuple[int, int], ...]  # in each dimension the first coordinate, and one past the last
+
+
+@dataclass(frozen=True)
+class Part:
+    """A box of an old tensor.
+
+    shard, tensor   the file, and what its header says
+    sizes           of the whole tensor's axes, the most major first, in units of `bits`
+    box             the part that is taken
+    """
+
+    shard: Shard
+    tensor: StoredTensor
+    sizes: tuple[int, ...]
+    box: Box
+    bits: int
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The sizes of the box."""
+        return tuple(end - begin for begin, end in self.box)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Arrays one after the other along an axis.
+
+    interleave   they take turns along the axis, one index each
+    is_new       the axis is a new one, with an index for each array
+    """
+
+    arrays: tuple[Array, ...]
+    axis: int
+    interleave: bool = False
+    is_new: bool = False
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The sizes of all arrays together."""
+        first = self.arrays[0].dimensions
+        if self.is_new:
+            return (*first[: self.axis], len(self.arrays), *first[self.axis :])
+        along = sum(each.dimensions[self.axis] for each in self.arrays)
+        return (*first[: self.axis], along, *first[self.axis + 1 :])
+
+
+Array: TypeAlias = Part | Turns
+
+
+class Region(NamedTuple):
+    """Bytes of an old tensor: runs, whose offsets count from its first byte."""
+
+    part: Part
+    runs: Runs
+
+
+Segments = list[list[Region]]
+
+
+def whole(shard: Shard, tensor: StoredTensor, sizes: Sequence[int], bits: int) -> Part:
+    """All of a tensor."""
+    return Part(shard, tensor, tuple(sizes), tuple((0, size) for size in sizes), bits)
+
+
+def parts_of(array: Array) -> Iterator[Part]:
+    """The parts of an array, in order."""
+    if isinstance(array, Part):
+        yield array
+    else:
+        for each in array.arrays:
+            yield from parts_of(each)
+
+
+def cut(array: Array, axis: int, begin: int, end: int, step: int = 1) -> Array:
+    """The indices `begin` to `end - 1` along an axis; with a step every so many of them, from one tensor."""
+    if step > 1:
+        return _every(array, axis, begin, step)
+    if isinstance(array, Part):
+        low = array.box[axis][0]
+        box = (*array.box[:axis], (low + begin, low + end), *array.box[axis + 1 :])
+        return replace(array, box=box)
+    if array.axis != axis:
+        return replace(array, arrays=tuple(cut(each, axis, begin, end) for each in array.arrays))
+    kept, start = [], 0
+    for each in array.arrays:
+        size = each.dimensions[axis]
+        first, last = max(begin - start, 0), min(end - start, size)
+        if first < last:
+            kept.append(cut(each, axis, first, last))
+        start += size
+    kept = kept or [cut(array.arrays[0], axis, 0, 0)]
+    return kept[0] if len(kept) == 1 else replace(array, arrays=tuple(kept))
+
+
+def _every(array: Array, axis: int, begin: int, step: int) -> Array:
+    """Every index in turn, for one tensor: its axis as two, of which the minor one is cut."""
+    if isinstance(array, Turns):
+        if array.axis == axis:
+            raise LayoutError("interleave is for tensors that lie in one file each")
+        return replace(array, arrays=tuple(_every(each, axis, begin, step) for each in array.arrays))
+    (low, high), size = array.box[axis], array.sizes[axis]
+    if low or high != size:
+        raise LayoutError("interleave is for whole tensors, not for shards of them")
+    sizes = (*array.sizes[:axis], size // step, step, *array.sizes[axis + 1 :])
+    box = (*array.box[:axis], (0, size // step), (begin, begin + 1), *array.box[axis + 1 :])
+    return replace(array, sizes=sizes, box=box)
+
+
+def segments_of(array: Array) -> Segments:
+    """Where the bytes of an array in C order lie: those of one segment after the other, whose regions take turns.
+
+    `LayoutError` for a cut within a byte, and for more regions than can be listed.
+    """
+    if not math.prod(array.dimensions):
+        return []
+    if isinstance(array, Part):
+        return [[Region(array, _runs(array))]]
+    dimensions = array.arrays[0].dimensions
+    rows = math.prod(dimensions[: array.axis + 1 if array.interleave else array.axis])
+    arrays = [segments_of(each) for each in array.arrays if math.prod(each.dimensions)]
+    if rows == 1:
+        return [segment for each in arrays for segment in each]
+    in_rows = [_in_rows(each, rows) for each in arrays]
+    whole_rows = [each for each in in_rows if each is not None]
+    if len(whole_rows) == len(arrays):
+        return [whole_rows]
+    return _row_by_row(arrays, rows)
+
+
+def mean_run(array: Array) -> float:
+    """The mean of the bytes that follow one another in the files; infinite for an array without bytes."""
+    regions = [region for segment in segments_of(array) for region in segment]
+    count = sum(region.runs.run_count for region in regions)
+    return sum(region.runs.nbytes for region in regions) / count if count else math.inf
+
+
+def _runs(part: Part) -> Runs:
+    """The runs of a box, in bytes."""
+    inner, strides = part.bits, []
+    for size in reversed(part.sizes):
+        strides.append(inner)
+        inner *= size
+    strides.reverse()
+    levels = [
+        (end - begin, stride, begin * stride) for (begin, end), stride in zip(part.box, strides) if end - begin >= 1
+    ]
+    offset = sum(start for _, _, start in levels)
+    length = part.bits
+    loops: list[tuple[int, int]] = []
+    for extent, stride, _ in reversed(levels):
+        if extent == 1:
+            continue
+        if not loops and stride == length:
+            length *= extent
+        elif loops and stride == loops[-1][0] * loops[-1][1]:
+            loops[-1] = (loops[-1][0] * extent, loops[-1][1])
+        else:
+            loops.append((extent, stride))
+    if any(each % 8 for each in (offset, length, *(stride for _, stride in loops))):
+        raise LayoutError(f"{tensor_text(part.tensor.name)} is {part.tensor}: a cut lies within a byte")
+    return Runs(offset // 8, length // 8, tuple((count, stride // 8) for count, stride in reversed(loops)))
+
+
+def _in_rows(segments: Segments, rows: int) -> Region | None:
+    """The one region of an array as so many runs; None where it is not that regular."""
+    if len(segments) != 1 or len(segments[0]) != 1:
+        return None
+    part, runs = segments[0][0]
+    more, rest = divmod(rows, runs.run_count)
+    if rest or runs.length % more:
+        return None
+    if more == 1:
+        return segments[0][0]
+    short = runs.length // more
+    return Region(part, Runs(runs.offset, short, (*runs.loops, (more, short))))
+
+
+def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:
+    """All regions one by one, of the first row of every array, then of the second."""
+    cuts = [_stretches(each) for each in arrays]
+    sizes = [sum(runs.nbytes for segment in each for _, runs in segment) // rows for each in arrays]
+    segments: Segments = []
+    for _ in range(rows):
+        for take, size in zip(cuts, sizes):
+            segments += [[region] for region in take(size)]
+            if len(segments) > MOST_REGIONS:
+                raise LayoutError(
+                    f"it would take more than {MOST_REGIONS} pieces of the files: cut and join in two relayouts, one "
+                    "after the other"
+                )
+    return segments
+
+
+def _stretches(segments: Segments) -> Callable[[int], list[Region]]:
+    """A function that gives the regions of the next so many bytes."""
+    ahead = (
+        Region(part, Runs(int(start), runs.length, ()))
+        for segment in segments
+        for row in zip(*(((part, runs, start) for start in runs.starts()) for part, runs in segment))
+        for part, runs, start in row
+    )
+    left: list[Region] = []
+
+    def take(nbytes: int) -> list[Region]:
+        taken = []
+        while nbytes:
+            part, runs = left.pop() if left else next(ahead)
+            size = min(runs.length, nbytes)
+            taken.append(Region(part, Runs(runs.offset, size, ())))
+            if size < runs.length:
+                left.append(Region(part, Runs(runs.offset + size, runs.length - size, ())))
+            nbytes -= size
+        return taken
+
+    return take

@@ -1,0 +1,432 @@
+"""Which tensors of the old files each new tensor is made of, by its rule: joined, stacked, split and cut.
+
+    inputs are put together  >  from  >  split, or shard  >  join  >  stack  >  pattern, layout and arithmetic
+
+A rule names the result and its parts.  Each is checked here: it is there, once, and fits the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpulayout.files.checkpoints.assembly import whole
+from gpulayout.files.checkpoints.block_values import BlockValues, block_values
+from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
+from gpulayout.files.checkpoints.members import UNNAMED, Member, Numbers, Read, axis_text, joined, stacked
+from gpulayout.files.checkpoints.notes import notes_of
+from gpulayout.files.checkpoints.opening import Checkpoint, Shard
+from gpulayout.files.checkpoints.rules import Rule
+from gpulayout.files.checkpoints.siblings import nearest
+from gpulayout.files.checkpoints.views import Step, View, noted_shape, view_of
+from gpulayout.files.elements import read_at
+from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.patterns import Groups, Pattern, read_pattern
+from gpulayout.requests.arithmetic import PARAMETERS
+
+Found = tuple[Shard, StoredTensor]
+
+
+@contextlib.contextmanager
+def about_tensor(name: str, lies: object) -> Iterator[None]:
+    """Errors inside the `with` name the tensor, and say how it lies."""
+    origin = f"tensor {value_text(name)}, {lies}"
+    try:
+        yield
+    except LayoutError as error:
+        raise LayoutError(f"{origin}: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"{origin}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Model:
+    """All tensors of the inputs.
+
+    tensors  by name: one for each input that has it
+    notes    about them
+    inputs   how many there are
+    """
+
+    tensors: Mapping[str, tuple[Found, ...]]
+    notes: Mapping[str, str]
+    inputs: int = 1
+
+    def first(self, name: str) -> StoredTensor:
+        """A tensor as the first input with it has it."""
+        return self.tensors[name][0][1]
+
+    def dimensions(self, name: str) -> tuple[int, ...]:
+        """Those of a tensor in the first input; with a note, of what it describes."""
+        tensor, note = self.first(name), self.notes.get(name)
+        return tensor.dimensions if note is None else noted_shape(tensor, note).dimensions
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A new tensor before it is planned: its name before renamings, and the old tensors that it is made of."""
+
+    name: str
+    member: Member
+
+
+def model_of(source: Checkpoint) -> Model:
+    """All tensors of a checkpoint; `LayoutError` for a file that is given twice, and for inputs whose notes differ."""
+    tensors: dict[str, list[Found]] = {}
+    notes: dict[str, str] = {}
+    for path in source.paths:
+        if source.paths.count(path) > 1:
+            raise LayoutError(f"{path} is given twice: several inputs are put together")
+    for shard in source.shards:
+        own = notes_of(shard.contents.metadata)
+        for tensor in shard.contents.tensors:
+            found = tensors.setdefault(tensor.name, [])
+            found.append((shard, tensor))
+            if found[1:] and own.get(tensor.name) != notes.get(tensor.name):
+                raise LayoutError(
+                    f"the notes about {tensor_text(tensor.name)} differ in {found[0][0].path} and {shard.path}"
+                )
+            if tensor.name in own:
+                notes[tensor.name] = own[tensor.name]
+    return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs))
+
+
+def same_in_all(model: Model, name: str) -> Found:
+    """The one tensor of a name; `LayoutError` where only some of the inputs have it, or where they differ."""
+    found = model.tensors[name]
+    first = found[0]
+    if len(found) == 1:
+        return first
+    for each in found[1:]:
+        if str(each[1]) != str(first[1]) or not _equal_bytes(first, each):
+            raise LayoutError(
+                f"{tensor_text(name)} is {first[1]} in {first[0].path} and {each[1]} in {each[0].path}, and not the "
+                f"same "
+                "there: a rule must say along which axis they are to be joined, such as "
+                f"'{re.escape(name)}=along=0', or that it is left out, '...=drop'"
+            )
+    return first
+
+
+def _equal_bytes(one: Found, other: Found) -> bool:
+    """True for two tensors of the same bytes, which are read."""
+    size = one[1].nbytes
+    return all(_read(one, start) == _read(other, start) for start in range(0, size, _COMPARED))
+
+
+_COMPARED = 1 << 20  # bytes that are read at a time
+
+
+def _read(found: Found, start: int) -> bytes:
+    shard, tensor = found
+    count = min(_COMPARED, tensor.nbytes - start)
+    part = memoryview(bytearray(count))
+    read_at(shard.stream, part, shard.contents.start + tensor.begin + start, str(shard.path))
+    return bytes(part)
+
+
+# ---- drafts by rules -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Drafting:
+    """The drafts of one model, tensor after tensor.
+
+    used     what took a tensor as a part, by its name
+    stacks   the rule of each stack and its members by their numbers, by its name
+    """
+
+    model: Model
+    used: dict[str, str] = field(default_factory=dict)
+    stacks: dict[str, tuple[Rule, dict[int, Member]]] = field(default_factory=dict)
+
+    def drafts(self, name: str, rule: Rule) -> list[Draft]:
+        """The new tensors of a rule for a tensor that it fits; a stack comes later, from `finished`."""
+        match, regroup = rule.match.fullmatch(name), rule.regroup
+        if regroup.split:
+            return self._split(name, rule, match)
+        shards = [_shard(self._member(each, rule, match), rule) for each in self._parts(name, rule, match)]
+        member = shards[0]
+        if regroup.join:
+            member = joined(shards, _axis(member, rule), interleave=regroup.interleave)
+        if regroup.stack is not None:
+            self._add_to_stack(name, rule, match, member)
+            return []
+        return [Draft(rule.new_name(name) or name, member)]
+
+    def finished(self) -> Iterator[tuple[Rule, Draft]]:
+        """The stacks, each with its rule, when all tensors have been given; `LayoutError` for a missing number."""
+        for new_name, (rule, members) in self.stacks.items():
+            missing = next((number for number in range(len(members)) if number not in members), None)
+            if missing is not None:
+                numbers = [*map(str, sorted(members))]
+                have = ", ".join(numbers[:8]) + ", ..." * (len(numbers) > 8)
+                raise LayoutError(
+                    f"{rule.origin} stacks {counted(len(members), 'tensor')} as {value_text(clipped(new_name, 80))}, "
+                    f"but "
+                    f"number {missing} is missing: there are {have}"
+                )
+            yield rule, Draft(new_name, stacked([members[number] for number in range(len(members))]))
+
+    def _parts(self, name: str, rule: Rule, match: Any) -> list[str]:
+        """The names of all parts of a new tensor; `LayoutError` for one that is missing or used twice."""
+        if not rule.regroup.join:
+            return [name]
+        parts = [template.expand(match) for template in rule.regroup.join]
+        if parts[0] != name:
+            raise LayoutError(
+                f"{rule.origin} fits {tensor_text(name)}, but the first part of its join is "
+                f"{value_text(clipped(parts[0], 80))}: the regular expression is for the first part"
+            )
+        for part in parts:
+            if part not in self.model.tensors:
+                near = nearest(part, "", self.model.tensors)
+                raise LayoutError(
+                    f"{rule.origin} joins {tensor_text(part)}, but there is none: the nearest names are "
+                    f"{', '.join(near)}"
+                )
+            if part in self.used:
+                raise LayoutError(f"{tensor_text(part)} is a part twice: of {self.used[part]}, and of {rule.origin}")
+            self.used[part] = rule.origin
+        return parts
+
+    def _add_to_stack(self, name: str, rule: Rule, match: Any, member: Member) -> None:
+        template = rule.regroup.stack
+        assert template is not None
+        groups = {*range(1, rule.match.groups + 1)} - {*template.parts}
+        if len(groups) != 1:
+            raise LayoutError(
+                f"{rule.origin} has {counted(len(groups), 'group')} that the name of its stack leaves out: it must be "
+                f"one, "
+                r"whose numbers order the tensors, such as experts\.(\d+)\.w1=stack=experts.w1"
+            )
+        text = match[groups.pop()]
+        if text is None or not re.fullmatch("[0-9]{1,9}", text):
+            raise LayoutError(f"{rule.origin}: in {tensor_text(name)} the number of the stack is {value_text(text)}")
+        new_name = template.expand(match)
+        own, members = self.stacks.setdefault(new_name, (rule, {}))
+        if own is not rule:
+            raise LayoutError(
+                f"{own.origin} and {rule.origin} both stack tensors as {value_text(clipped(new_name, 80))}"
+            )
+        if int(text) in members:
+            both = f"{tensor_text(members[int(text)].names[0])} and {tensor_text(name)}"
+            raise LayoutError(
+                f"{rule.origin}: {both} are both number {int(text)} of {value_text(clipped(new_name, 80))}"
+            )
+        members[int(text)] = member
+
+    # ---- split ----
+
+    def _split(self, name: str, rule: Rule, match: Any) -> list[Draft]:
+        """The tensors that one is split into.  Those of several inputs are split first, and then put together."""
+        of_files = [self._of_file(found, name, rule, match) for found in self._found(name, rule)]
+        pieces = [_pieces(member, rule, len(of_files)) for member in of_files]
+        names = _split_names(rule, match, len(pieces[0]), of_files[0])
+        drafts = []
+        for new_name, of_inputs in zip(names, zip(*pieces)):
+            member = of_inputs[0]
+            if len(of_inputs) > 1:
+                member = replace(joined(of_inputs, _axis(member, rule)), names=(name,))
+            drafts.append(Draft(new_name, _shard(member, rule)))
+        return drafts
+
+    # ---- one tensor ----
+
+    def _member(self, name: str, rule: Rule, match: Any) -> Member:
+        """A tensor as a rule reads it; those of several inputs are put together."""
+        members = [self._of_file(each, name, rule, match) for each in self._found(name, rule)]
+        if len(members) == 1:
+            return members[0]
+        return replace(joined(members, _axis(members[0], rule)), names=(name,))
+
+    def _found(self, name: str, rule: Rule) -> Sequence[Found]:
+        """The tensors of this name that are parts of one array, input after input."""
+        found = self.model.tensors[name]
+        if rule.regroup.along is None or len(found) == 1:
+            return (same_in_all(self.model, name),)
+        if len(found) < self.model.inputs:
+            raise LayoutError(
+                f"{tensor_text(name)} is in {len(found)} of {self.model.inputs} inputs, and {rule.origin} joins those "
+                f"of all"
+            )
+        return found
+
+    def _of_file(self, found: Found, name: str, rule: Rule, match: Any) -> Member:
+        """A tensor of one file as a rule reads it."""
+        shard, tensor = found
+        view = view_of(tensor, self.model.notes.get(name), rule.from_)
+        pattern, first = _pattern(rule, name, tensor, view)
+        own = pattern if pattern is None or first is None else replace(pattern, before=pattern.before[1:])
+        with about_tensor(name, tensor):
+            groups, sizes = _axes(view, own)
+        axes = [axis for group in groups for axis in group]
+        units, steps = view.sizes, view.steps
+        if view.is_array:
+            units, steps = tuple(sizes[axis] for axis in axes), tuple(Step(axis) for axis in range(len(axes)))
+        numbers = {key: self._numbers(key, found, rule, match, view, groups, sizes) for key in _followed(rule)}
+        return Member(
+            names=(name,),
+            view=view,
+            groups=groups,
+            after=None if pattern is None else pattern.after,
+            first=first,
+            sizes=sizes,
+            steps=dict(zip(axes, steps)),
+            array=whole(shard, tensor, units, view.bits),
+            numbers=numbers,
+        )
+
+    def _numbers(
+        self, key: str, found: Found, rule: Rule, match: Any, view: View, groups: Groups, sizes: Mapping[str, int]
+    ) -> Numbers:
+        """The numbers of a parameter for the axes of a tensor: those of the rule, or of another tensor."""
+        shard, tensor = found
+        given, block, dimensions = rule.options.get(key), rule.options.get("block"), view.shape.dimensions
+        sibling = rule.siblings[key].name_for(tensor.name, self.model.tensors, match) if key in rule.siblings else None
+        is_one_of_several = len(self.model.tensors[tensor.name]) > 1 and rule.regroup.along is not None
+
+        def numbers(read: Read) -> BlockValues:
+            own = given if sibling is None else read(sibling, shard if is_one_of_several else None)
+            values = block_values(key, own, dimensions, block)
+            for number in reversed(range(len(groups))):
+                if len(groups[number]) > 1:
+                    values = values.split(number, [sizes[axis] for axis in groups[number]])
+            return values
+
+        return numbers
+
+
+def _followed(rule: Rule) -> list[str]:
+    """The parameters of a rule that follow cuts and joins, and those that are other tensors; all of them, or none."""
+    if not rule.siblings and not rule.regroup.regroups and rule.regroup.along is None:
+        return []
+    return [key for key in PARAMETERS if key in rule.siblings or rule.options.get(key) is not None]
+
+
+def _pattern(rule: Rule, name: str, tensor: StoredTensor, view: View) -> tuple[Pattern | None, str | None]:
+    """The pattern of a rule for a tensor, and what it calls the axis of the stack in front, if it names that."""
+    rank, who = view.shape.rank, f"tensor {value_text(name)} is {tensor if rule.from_ is None else view.shape}"
+    if rule.regroup.stack is not None and rule.pattern_for(rank) is None:
+        text = rule.pattern_for(rank + 1)
+        if text is not None:
+            pattern = read_pattern(text, rank + 1, "pattern")
+            if len(pattern.before[0]) == 1:
+                return pattern, pattern.before[0][0]
+            raise LayoutError(f"{rule.origin}: {pattern.shown} must begin with one name, for the axis of the stack")
+    text = rule.pattern_of(who, rank)
+    return (None if text is None else read_pattern(text, rank, "pattern")), None
+
+
+def _axes(view: View, pattern: Pattern | None) -> tuple[Groups, dict[str, int]]:
+    """The axes of each dimension, and the sizes of all: those of a pattern, or one for each dimension.
+
+    A dimension of size 1 without a name has one here.
+    """
+    dimensions = view.shape.dimensions
+    if pattern is None:
+        groups: Groups = tuple((f"~{number}",) for number in range(len(dimensions)))
+        return groups, dict(zip((group[0] for group in groups), dimensions))
+    sizes = pattern.axis_sizes(dimensions, {})
+    if not view.is_array and any(len(group) > 1 for group in pattern.before):
+        raise LayoutError(f"{pattern.shown} splits an axis of {view.shape}: its elements are not in C order")
+    groups = tuple(group or (f"{UNNAMED}{number}",) for number, group in enumerate(pattern.before))
+    return groups, {name: sizes.get(name, 1) for group in groups for name in group}
+
+
+def _axis(member: Member, rule: Rule) -> str:
+    """The name of the axis that a rule cuts or joins along."""
+    along, rank = rule.regroup.along, len(member.groups)
+    if isinstance(along, str):
+        if along not in member.axes:
+            named = [name for name in member.axes if name.isidentifier()]
+            has = f"the axes are {', '.join(named)}" if named else f"write a number, 0 to {rank - 1}"
+            raise LayoutError(f"{rule.origin}: {member} has no axis {value_text(along)} to go along: {has}")
+        return along
+    if along is None or not -rank <= along < rank:
+        have = f"axes 0 to {rank - 1}" if rank else "no axis"
+        raise LayoutError(f"{rule.origin}: along={along}, but {member} has {have}")
+    group = member.groups[along]
+    if len(group) > 1:
+        raise LayoutError(
+            f"{rule.origin}: along={along} is the axis ({' '.join(group)}) of the pattern: write along={group[0]} or "
+            f"along={group[-1]}"
+        )
+    return group[0]
+
+
+def _shard(member: Member, rule: Rule) -> Member:
+    """The shard of a rule."""
+    if rule.regroup.shard is None:
+        return member
+    axis, (number, count) = _axis(member, rule), rule.regroup.shard
+    size, rest = divmod(member.sizes[axis], count)
+    if rest:
+        raise LayoutError(
+            f"{rule.origin}: shard={number}/{count} cuts {member} along {axis_text(axis)}, whose size "
+            f"{member.sizes[axis]} is not a multiple of {count}"
+        )
+    return member.taken(axis, range(number * size, (number + 1) * size))
+
+
+def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
+    """The pieces of a split.
+
+    inputs   of how many the tensor is one, each of which has as much of every piece
+    """
+    regroup, count = rule.regroup, len(rule.regroup.split)
+    if regroup.along is None:
+        axis = _first_axis(member, rule)
+        size = member.sizes[axis]
+        if count != size and not regroup.split[0].counts:
+            raise LayoutError(
+                f"{rule.origin} splits {member} into {counted(count, 'tensor')}, one for each index of "
+                f"{axis_text(axis)}, "
+                f"whose size is {size}; to cut an axis into pieces add along=AXIS"
+            )
+        return [member.at(axis, index) for index in range(size)]
+    axis = _axis(member, rule)
+    size = member.sizes[axis]
+    sizes = [*regroup.sizes] or [size * inputs // count] * count
+    if sum(sizes) != size * inputs:
+        each = (
+            f"sizes {','.join(map(str, sizes))} are {sum(sizes)}" if regroup.sizes else f"is not a multiple of {count}"
+        )
+        raise LayoutError(f"{rule.origin} splits {member} along {axis_text(axis)}, whose size {size * inputs} {each}")
+    if any(each % inputs for each in sizes):
+        raise LayoutError(f"{rule.origin}: sizes {','.join(map(str, sizes))} do not divide among {inputs} inputs")
+    if regroup.interleave:
+        return [member.taken(axis, range(index, size, count)) for index in range(count)]
+    begin, pieces = 0, []
+    for piece in (each // inputs for each in sizes):
+        pieces.append(member.taken(axis, range(begin, begin + piece)))
+        begin += piece
+    return pieces
+
+
+def _first_axis(member: Member, rule: Rule) -> str:
+    """The first axis of the result, which a split takes apart."""
+    groups = member.groups if member.after is None else member.after
+    if not groups or len(groups[0]) != 1:
+        what = f"({' '.join(groups[0])})" if groups and groups[0] else "of size 1" if groups else "missing"
+        raise LayoutError(
+            f"{rule.origin} splits {member} by the first axis of the result, which is {what}: name it alone in a "
+            f"pattern, "
+            "as in '(three=3 o) i -> three o i', or add along=AXIS"
+        )
+    return groups[0][0]
+
+
+def _split_names(rule: Rule, match: Any, count: int, member: Member) -> list[str]:
+    """The names of the pieces of a split."""
+    templates = rule.regroup.split
+    counting = [each for each in templates if each.counts]
+    if not counting:
+        return [each.expand(match) for each in templates]
+    if len(templates) > 1:
+        raise LayoutError(f"{rule.origin}: split has {{number}}, so it must be one name, for all pieces of {member}")
+    return [templates[0].expand(match, number) for number in range(count)]

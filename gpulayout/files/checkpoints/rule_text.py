@@ -1,0 +1,398 @@
+r"""Rules as people write them: on the command line, in a file of rules, and in Python.
+
+    --tensor '(.*)\.kernel=i o -> o i; name=\1.weight'
+
+    rule := REGEX "=" part (";" part)*
+    part := ["to="] (pattern | layout | name of a layout) | "from=" shape | "as=" type
+          | parameter "=" (numbers | name of a tensor) | "dtype=" type | "block=" numbers | "divide" | "unit"
+          | "name=" template | "join=" templates | "stack=" template | "split=" templates | "sizes=" numbers
+          | "along=" axis | "shard=" number "/" count | "interleave"
+          | "rank=" number | "only=" types | "kind=" kind | "flip=" axes | "keep" | "drop"
+
+In Python and in TOML the parts are keys of a mapping.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
+from gpulayout.files.checkpoints.new_types import dtype_named, header_type
+from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
+from gpulayout.files.checkpoints.siblings import SiblingName, is_name, sibling_name
+from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import is_only_layout, parse_array_shape
+from gpulayout.requests.arithmetic import OPTIONS, PARAMETERS
+from gpulayout.requests.shape_arguments import check_layout_text
+
+REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
+KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, "rank", "only", "kind", "flip", "keep", "drop")
+FLAGS = ("divide", "unit", "interleave", "keep", "drop")
+_KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
+_SHARD = re.compile(r"\s*([0-9]{1,18})\s*/\s*([0-9]{1,18})\s*(?:along\s*=\s*(\S+)\s*)?")
+_EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
+
+
+def rule_of_text(text: str) -> Rule:
+    r"""The rule that a text such as '(.*)\.kernel=i o -> o i' means; `LayoutError` for other text."""
+    origin = f"the rule {value_text(clipped(text, 80))}"
+    regex, equals, what = split_at_equals(text)
+    if not equals or not regex.strip():
+        raise LayoutError(f"{origin} is not REGEX=WHAT{why_no_equals(text) or f', {_EXAMPLE}'}")
+    return rule_of(regex.strip(), what, origin)
+
+
+def split_at_equals(text: str) -> tuple[str, str, str]:
+    r"""A text before and behind its first `=` that stands outside brackets and has no backslash.
+
+    >>> split_at_equals("(?=a)[=]=i o -> o i; name=b")
+    ('(?=a)[=]', '=', 'i o -> o i; name=b')
+    """
+    depth, in_class, position = 0, False, 0
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 1
+        elif in_class:
+            in_class = character != "]"
+        elif character == "[":
+            in_class = True
+        elif character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "=" and depth <= 0:
+            return text[:position], "=", text[position + 1 :]
+        position += 1
+    return text, "", ""
+
+
+def why_no_equals(text: str) -> str:
+    """What is wrong with an expression in which a `=` is not found because its brackets do not close; or nothing.
+
+    >>> why_no_equals(".*(kernel=F")
+    ": '.*(kernel' is not a regular expression: missing ), unterminated subpattern at position 2"
+    """
+    regex, equals, _ = text.partition("=")
+    try:
+        re.compile(regex)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f": {value_text(clipped(regex, 80))} is not a regular expression: {error}" if equals else ""
+    return ""
+
+
+def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Rule:
+    """The rule of a regular expression and what a user wrote for it: text, a layout, or a mapping of `KEYS`."""
+    parts = _of_text(what, origin) if isinstance(what, str) else what
+    if isinstance(parts, (Layout, Shape)):
+        parts = {"to": parts}
+    if not isinstance(parts, Mapping):
+        raise TypeError(f"{origin} is {value_text(what)}, not text, a Layout or a mapping of {', '.join(KEYS)}")
+    _check_keys(parts, origin)
+    match = NameRegex(regex, origin)
+    options, siblings = _options(parts, match, origin)
+    patterns, layout = _targets(parts.get("to"), origin)
+    regroup = _regroup(parts, match, origin)
+    name, header = parts.get("name"), parts.get("as")
+    keep, drop = bool(parts.get("keep")), bool(parts.get("drop"))
+    changes = patterns or layout is not None or options or siblings or regroup.regroups or header is not None
+    says_from = parts.get("from") is not None
+    if (keep and (drop or changes or says_from)) or (drop and name is not None):
+        raise LayoutError(f"{origin} says {'keep' if keep else 'drop'}, and something else as well")
+    if not (changes or says_from or keep or drop or name or regroup.along is not None):
+        raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
+    if regroup.stack is not None or regroup.split:
+        if name is not None:
+            word = "stack" if regroup.stack is not None else "split"
+            raise LayoutError(f"{origin}: name {value_text(name)} is one name too many: {word} names what is new")
+    elif regroup.join and name is None:
+        raise LayoutError(f"{origin}: join needs the name of the new tensor: add name=...")
+    kind = parts.get("kind")
+    if kind is not None and kind not in KINDS:
+        raise LayoutError(f"{origin}: kind {value_text(kind)} is none of {', '.join(KINDS)}")
+    return Rule(
+        match=match,
+        ranks=_ranks(parts.get("rank"), origin),
+        only=_only(parts.get("only"), origin),
+        from_=_from(parts.get("from"), origin),
+        patterns=patterns,
+        layout=layout,
+        header=None if header is None else header_type(header, origin),
+        options=options,
+        siblings=siblings,
+        regroup=regroup,
+        name=None if name is None else template_of(match, name, f"{origin}: name", ("name",)),
+        kind=kind,
+        flip=_flip(parts.get("flip"), patterns, origin),
+        keep=keep,
+        drop=drop,
+        optional=optional,
+        origin=origin,
+    )
+
+
+def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
+    for key in parts:
+        if key not in KEYS:
+            near = difflib.get_close_matches(str(key).lower(), KEYS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
+            raise LayoutError(f"{origin} has the key {value_text(key)}: {hint}")
+    for key in FLAGS:
+        if parts.get(key) not in (None, True, False):
+            raise LayoutError(f"{origin}: {key} is {value_text(parts[key])}: it must be true or false")
+
+
+# ---- the parts of a text ---------------------------------------------------------------------------------------------
+
+
+def _of_text(text: str, origin: str) -> dict[str, Any]:
+    """The keys that a text means, such as "i o -> o i; dtype=bf16"."""
+    parts: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        keyword = _KEYWORD.fullmatch(part)
+        key = keyword[1] if keyword else part if part in FLAGS else "to"
+        value = _unquoted(keyword[2]) if keyword else part
+        if key in parts and key != "to":
+            raise LayoutError(f"{origin} says {key} twice")
+        if key == "to":
+            if not keyword:
+                _check_no_key(part, origin)
+            parts.setdefault("to", []).append(value)
+        elif keyword:
+            parts[key] = _numbers(value, key, origin) if key in (*PARAMETERS, "block") else value
+        else:
+            parts[key] = True
+    return parts
+
+
+def _unquoted(text: str) -> str:
+    """A text without the quotes around it.
+
+    >>> _unquoted("'{name}_scale'"), _unquoted("a'b'")
+    ('{name}_scale', "a'b'")
+    """
+    text = text.strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _check_no_key(part: str, origin: str) -> None:
+    """`LayoutError` for a part that was meant as a key: dtyp=bf16, or Keep."""
+    word = re.fullmatch(r"([A-Za-z_]+)(?:\s*=[^>]*)?", part)
+    if word and ("=" in part or word[1].lower() in FLAGS):
+        near = difflib.get_close_matches(word[1].lower(), KEYS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
+        if word[1] in FLAGS:
+            hint = f"write {word[1]} alone"
+        raise LayoutError(f"{origin} has the part {value_text(clipped(part, 60))}, which is no key of a rule: {hint}")
+
+
+def _numbers(text: str, key: str, origin: str) -> float | list[float] | str:
+    """Numbers, or the name of a tensor for a parameter."""
+    if key in PARAMETERS and is_name(text) and all(map(is_name, text.split(","))):
+        return text
+    try:
+        numbers = [int(each) if key in ("block", "zero_point") else float(each) for each in text.split(",")]
+    except ValueError:
+        example = {"block": "a whole number, or several such as 1,128", "zero_point": "a whole number"}.get(
+            key, "a number, or several such as 0.5,1,2"
+        )
+        raise LayoutError(f"{origin}: {key} {value_text(text)} is not {example}") from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+# ---- what each key means ---------------------------------------------------------------------------------------------
+
+
+def _options(
+    parts: Mapping[str, Any], match: NameRegex, origin: str
+) -> tuple[ArithmeticOptions, dict[str, SiblingName]]:
+    """The arithmetic on the way, and the parameters that are other tensors; all but the type is checked with the
+    tensor."""
+    options: Any = {key: parts[key] for key in OPTIONS if parts.get(key) is not None}
+    siblings = {
+        key: sibling_name(match, options.pop(key), f"{origin}: {key}")
+        for key in PARAMETERS
+        if isinstance(options.get(key), str)
+    }
+    if "dtype" in options:
+        try:
+            options["dtype"] = ElementType.of(options["dtype"])
+        except TypeError as error:
+            raise LayoutError(f"{origin}: {error}") from None
+    return cast(ArithmeticOptions, options), siblings
+
+
+def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup:
+    """How the tensors are cut and put together; `LayoutError` for parts that do not go together."""
+    join, split = (
+        _names(parts.get(key), match, f"{origin}: {key}", words)
+        for key, words in (("join", ("name",)), ("split", ("name", "number")))
+    )
+    stack = parts.get("stack")
+    shard, along = _shard(parts.get("shard"), parts.get("along"), origin)
+    interleave = bool(parts.get("interleave"))
+    sizes = tuple(_sizes(parts.get("sizes"), origin))
+    problem = ""
+    if split and (join or stack is not None):
+        problem = f"split and {'join' if join else 'stack'} are for two relayouts, one after the other"
+    elif join and along is None:
+        problem = "join needs the axis along which the parts come one after the other: add along=0"
+    elif join and len(join) < 2:
+        problem = "join needs the names of all parts, with commas between them"
+    elif sizes and (not split or along is None or interleave):
+        problem = "sizes are those of the pieces of a split along=AXIS that does not interleave"
+    elif sizes and len(sizes) != len(split):
+        problem = f"sizes has {len(sizes)} numbers, and split has {len(split)} names"
+    elif interleave and (not (join or split) or along is None):
+        problem = "interleave is for join and split along=AXIS"
+    elif shard and along is None:
+        problem = "shard needs the axis that is cut: write shard=2/4 along=0"
+    if problem:
+        raise LayoutError(f"{origin}: {problem}")
+    template = None if stack is None else template_of(match, stack, f"{origin}: stack", ("name",))
+    return Regroup(join, template, split, sizes, interleave, shard, along)
+
+
+def _names(value: Any, match: NameRegex, what: str, words: tuple[str, ...]) -> tuple[Any, ...]:
+    """The templates of a list of names, or of a text with commas between them."""
+    names = [each.strip() for each in value.split(",")] if isinstance(value, str) else _listed(value)
+    if not all(names):
+        raise LayoutError(f"{what} {value_text(value)} has an empty name")
+    return tuple(template_of(match, each, what, words) for each in names)
+
+
+def _shard(value: Any, along: Any, origin: str) -> tuple[tuple[int, int] | None, int | str | None]:
+    """Number and count of a shard, and the axis, which may stand behind them."""
+    shard = None
+    if value is not None:
+        match = _SHARD.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise LayoutError(f"{origin}: shard {value_text(value)} is not a shard of so many, such as 2/4 along=0")
+        shard = int(match[1]), int(match[2])
+        if shard[0] >= shard[1]:
+            are = f"the shards of {shard[1]} are 0/{shard[1]} to {shard[1] - 1}/{shard[1]}" if shard[1] else "of none"
+            raise LayoutError(f"{origin}: shard {value_text(value)}: {are}")
+        if match[3] is not None:
+            if along is not None:
+                raise LayoutError(f"{origin} says along twice")
+            along = match[3]
+    if isinstance(along, str) and re.fullmatch(r"-?[0-9]{1,4}", along):
+        along = int(along)
+    if along is not None and (isinstance(along, bool) or not isinstance(along, (int, str)) or along == ""):
+        raise LayoutError(f"{origin}: along {value_text(along)} is neither the number of an axis nor its name")
+    if isinstance(along, str) and not along.isidentifier():
+        raise LayoutError(f"{origin}: along {value_text(along)} is neither the number of an axis nor its name")
+    return shard, along
+
+
+def _sizes(value: Any, origin: str) -> list[int]:
+    listed = value.split(",") if isinstance(value, str) else _listed(value)
+    sizes: list[Any] = [
+        int(each) if isinstance(each, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", each) else each for each in listed
+    ]
+    if not all(type(each) is int and each >= 0 for each in sizes):
+        raise LayoutError(f"{origin}: sizes {value_text(value)} are not numbers of elements, such as 4096,1024,1024")
+    return sizes
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _ranks(value: Any, origin: str) -> tuple[int, ...]:
+    ranks = [
+        int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 4 else each for each in _listed(value)
+    ]
+    if not all(type(each) is int and each >= 0 for each in ranks):
+        raise LayoutError(f"{origin}: rank {value_text(value)} is not a number of dimensions, or a list of them")
+    return tuple(ranks)
+
+
+def _only(value: Any, origin: str) -> tuple[str, ...]:
+    """The types of tensors that a rule is for."""
+    names = value.split(",") if isinstance(value, str) else _listed(value)
+    return tuple(dtype_named(each.strip() if isinstance(each, str) else each, f"{origin}: only") for each in names)
+
+
+def _flip(value: Any, patterns: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    """The axes that a rule reverses; `LayoutError` for those that no pattern has."""
+    axes = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(axes, (list, tuple)) or not all(isinstance(axis, str) for axis in axes):
+        raise LayoutError(f"{origin}: flip {value_text(value)} is not the names of axes, such as 'h w'")
+    names = {name for each in patterns for group in read_pattern(each, None).before for name in group}
+    for axis in axes:
+        if axis not in names:
+            has = f"its patterns have {', '.join(sorted(names))}" if names else "it has no pattern"
+            raise LayoutError(f"{origin}: flip {value_text(value)} names the axis {value_text(axis)}, but {has}")
+    return tuple(axes)
+
+
+def _from(value: Any, origin: str) -> Shape | str | None:
+    """What the tensor in the file is: a shape, a type, or a layout of the catalogue whose sizes follow."""
+    if value is None:
+        return None
+    if isinstance(value, Layout):
+        raise LayoutError(
+            f"{origin}: from {value} is only a layout: write the whole shape, such as 'u4[128,256]{{1,0}}'"
+        )
+    if isinstance(value, Shape):
+        return value
+    from gpulayout.catalogue.names import is_name as is_catalogued
+    from gpulayout.catalogue.names import read_name
+
+    try:
+        if isinstance(value, str) and is_catalogued(value):
+            named = read_name(value)
+            return value if named.sizes is None else parse_array_shape(value)
+        if isinstance(value, str) and "[" in value:
+            return parse_array_shape(value)
+        return str(ElementType.of(value))
+    except LayoutError as error:
+        raise LayoutError(f"{origin}: from: {error}") from None
+    except TypeError:
+        raise LayoutError(
+            f"{origin}: from {value_text(value)} is not what a tensor is: an element type such as u4, a layout of the "
+            "catalogue such as gptq:qweight, or a whole shape such as 'u4[128,256]{1,0:E(4)}'"
+        ) from None
+
+
+def _targets(value: Any, origin: str) -> tuple[tuple[str, ...], Layout | str | None]:
+    """Patterns of different ranks, and a layout."""
+    for each in _listed(value):
+        if not isinstance(each, (str, Layout, Shape)):
+            raise TypeError(f"{origin}: to is {value_text(each)}, not text, a Layout or a Shape")
+    targets = [str(each) if isinstance(each, Shape) else each for each in _listed(value)]
+    for each in targets:
+        if isinstance(each, str):
+            try:
+                if is_only_layout(each):
+                    check_layout_text(each)
+                else:
+                    parse_array_shape(each)
+            except LayoutError as error:
+                raise LayoutError(f"{origin}: {error}") from None
+    patterns = tuple(each for each in targets if is_pattern(each))
+    layouts = [each for each in targets if not is_pattern(each)]
+    if len(layouts) > 1:
+        raise LayoutError(
+            f"{origin} has {len(layouts)} layouts, {value_text(str(layouts[0]))} and {value_text(str(layouts[1]))}: "
+            f"only "
+            "patterns, one for each rank, may be several"
+        )
+    return patterns, layouts[0] if layouts else None
+
+
+def renamings(pairs: Iterable[tuple[str, str]], origin: str) -> tuple[Renaming, ...]:
+    """Pairs of a regular expression and the template that takes the place of what it finds."""
+    compiled = []
+    for regex, text in pairs:
+        match = NameRegex(regex, origin)
+        compiled.append((match, template_of(match, text, f"{origin} of {value_text(regex)}: the text")))
+    return tuple(compiled)

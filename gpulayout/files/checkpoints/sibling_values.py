@@ -1,0 +1,151 @@
+"""The numbers of siblings: tensors that are parameters of others, as their own rules read them.
+
+A sibling may be packed, as GPTQ's zero points are, or need arithmetic of its own, whose parameters may be tensors too.
+Its values are read when the tensor moves that needs them.  Before, others of the same shape stand in their place, so
+that everything about them is checked before a byte is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpulayout.files.checkpoints.block_values import block_values, keywords
+from gpulayout.files.checkpoints.drafts import Found, Model, same_in_all
+from gpulayout.files.checkpoints.header import tensor_text
+from gpulayout.files.checkpoints.opening import Shard
+from gpulayout.files.checkpoints.rules import Rule
+from gpulayout.files.checkpoints.views import in_c_order, view_of
+from gpulayout.files.elements import read_at
+from gpulayout.files.errors import FileError
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.shape import Shape
+from gpulayout.plans.plan import Plan, plan
+from gpulayout.requests.arithmetic import PARAMETERS
+
+MOST_KEPT = 8  # values: a tensor that is split needs those of its siblings once for each piece
+
+
+@dataclass(frozen=True)
+class SiblingPlan:
+    """How the values of a sibling are read.
+
+    found       the tensor
+    rule        its own, if it has one
+    move        to an array in C order; with parameters that stand for others, if it has siblings itself
+    dimensions  of that array
+    """
+
+    found: Found
+    rule: Rule | None
+    source: Shape
+    pattern: str | None
+    move: Plan
+    dimensions: tuple[int, ...]
+
+
+class Siblings:
+    """The siblings of a model.
+
+    read   the names of those that tensors need
+    """
+
+    def __init__(self, model: Model, rules: Mapping[str, Rule | None]) -> None:
+        self.model, self._rules = model, rules
+        self.read: set[str] = set()
+        self._plans: dict[tuple[str, int | None], SiblingPlan] = {}
+        self._values: OrderedDict[tuple[str, int | None], np.ndarray] = OrderedDict()
+        self._asked: list[str] = []
+
+    def like(self, name: str, shard: Shard | None) -> np.ndarray:
+        """Ones in place of the values, in an array of their shape and type that takes no memory."""
+        self.read.add(name)
+        planned = self._plan(name, shard)
+        return np.broadcast_to(np.ones((), planned.move.target.dtype), planned.dimensions)
+
+    def values(self, name: str, shard: Shard | None) -> np.ndarray:
+        """The values, read from the file."""
+        key = name, None if shard is None else id(shard)
+        if key not in self._values:
+            self._values[key] = self._read(self._plan(name, shard))
+            if len(self._values) > MOST_KEPT:
+                self._values.popitem(last=False)
+        self._values.move_to_end(key)
+        return self._values[key]
+
+    def _plan(self, name: str, shard: Shard | None) -> SiblingPlan:
+        key = name, None if shard is None else id(shard)
+        if key not in self._plans:
+            if name in self._asked:
+                raise LayoutError(f"{tensor_text(name)} and {tensor_text(self._asked[-1])} need each other's numbers")
+            self._asked.append(name)
+            self._plans[key] = self._planned(name, shard)
+            self._asked.pop()
+        return self._plans[key]
+
+    def _planned(self, name: str, shard: Shard | None) -> SiblingPlan:
+        of_shard = [each for each in self.model.tensors[name] if each[0] is shard]
+        found = of_shard[0] if of_shard else same_in_all(self.model, name)
+        rule = self._rules.get(name)
+        view = view_of(found[1], self.model.notes.get(name), None if rule is None else rule.from_)
+        pattern = None if rule is None else rule.pattern_for(view.shape.rank)
+        options = self._options(rule, name, view.shape, shard, is_like=True)
+        try:
+            move = _move(view.shape, pattern, options)
+        except (LayoutError, TypeError) as error:
+            raise type(error)(f"{tensor_text(name)}, {found[1]}: {error}") from None
+        dimensions = view.shape.dimensions
+        if pattern is not None:
+            read = read_pattern(pattern, len(dimensions), "pattern")
+            sizes = read.axis_sizes(dimensions, {})
+            dimensions = tuple(math.prod(sizes[axis] for axis in group) for group in read.after)
+        return SiblingPlan(found, rule, view.shape, pattern, move, dimensions)
+
+    def _options(
+        self, rule: Rule | None, name: str, shape: Shape, shard: Shard | None, *, is_like: bool
+    ) -> dict[str, Any]:
+        """The arithmetic that the rule of a sibling asks for, with the values of its own siblings."""
+        if rule is None or not rule.siblings:
+            return {} if rule is None else dict(rule.options)
+        match, block = rule.match.fullmatch(name), rule.options.get("block")
+        options = {key: value for key, value in rule.options.items() if key not in (*PARAMETERS, "block")}
+        given = {}
+        for key in PARAMETERS:
+            value: Any = rule.options.get(key)
+            if key in rule.siblings:
+                other = rule.siblings[key].name_for(name, self.model.tensors, match)
+                value = self.like(other, shard) if is_like else self.values(other, shard)
+            if value is not None:
+                given[key] = block_values(key, value, shape.dimensions, block)
+        return options | keywords(given)
+
+    def _read(self, planned: SiblingPlan) -> np.ndarray:
+        shard, tensor = planned.found
+        buffer = np.empty(tensor.nbytes, np.uint8)
+        count = read_at(shard.stream, buffer.data, shard.contents.start + tensor.begin, str(shard.path))
+        if count < tensor.nbytes:
+            raise FileError(
+                f"{shard.path}: the file has become shorter while it was read: {tensor_text(tensor.name)} is not whole"
+            )
+        move = planned.move
+        if planned.rule is not None and planned.rule.siblings:
+            options = self._options(planned.rule, tensor.name, planned.source, shard, is_like=False)
+            move = _move(planned.source, planned.pattern, options)
+        out = move(buffer.view(move.source.buffer_dtype))
+        if move.target.is_packed:
+            result = in_c_order(
+                move.target.element_type, planned.dimensions, packed=True, bit_order=move.target.layout.bit_order
+            )
+            out = plan(result, Layout.descending(result.rank))(out)
+        return np.asarray(out).reshape(planned.dimensions)
+
+
+def _move(source: Shape, pattern: str | None, options: dict[str, Any]) -> Plan:
+    return plan(source, Layout.descending(source.rank) if pattern is None else pattern, **options)

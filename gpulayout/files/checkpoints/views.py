@@ -1,0 +1,185 @@
+"""What a tensor of a file is: what its header says, what a note says of it, or what a rule says with `from=`.
+
+GPTQ's qweight is I32[512,4096] in the file.  As `gptq:qweight` it is u4[4096,4096], with 8 rows in every word.  A cut
+of 1024 rows there is a cut of 128 rows of words, and what is cut has the same layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
+from gpulayout.files.errors import FileError
+from gpulayout.layout.checks import clipped, counted, shown, value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import BitOrder
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import parse_array_shape
+
+UNIT = Fraction(1)
+
+
+class Step(NamedTuple):
+    """How a dimension of an array goes along an axis of what the file holds.
+
+    axis      there
+    elements  of the dimension in a step there
+    multiple  of elements: where the dimension may be cut
+    """
+
+    axis: int
+    elements: Fraction = UNIT
+    multiple: int = 1
+
+
+@dataclass(frozen=True)
+class View:
+    """What a tensor is.
+
+    shape   of its elements, which is that of the whole tensor
+    sizes   of the axes of what the file holds in C order, units of so many bits
+    bits    of a unit
+    steps   for every dimension of the shape, how it goes along these axes; None for one that cannot be cut
+    name    of the entry of the catalogue, as text without sizes; None for arrays in C order and for other layouts
+    """
+
+    shape: Shape
+    sizes: tuple[int, ...]
+    bits: int
+    steps: tuple[Step | None, ...]
+    name: str | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """True for an array in C order."""
+        return self.name is None and all(step is not None for step in self.steps)
+
+    def of_sizes(self, dimensions: Sequence[int], *, stacked: bool = False) -> Shape:
+        """The shape of an array of other dimensions in the same layout; `stacked` has one more in front."""
+        if self.name is not None:
+            return parse_array_shape(f"{self.name}[{','.join(map(str, dimensions))}]")
+        if self.is_array:
+            shape = self.shape
+            return in_c_order(shape.element_type, dimensions, packed=shape.is_packed, bit_order=shape.layout.bit_order)
+        if tuple(dimensions[1:] if stacked else dimensions) != self.shape.dimensions:
+            raise LayoutError(f"{self.shape} can be neither cut nor joined: gpulayout unpack makes an array of it")
+        return self.shape.prepend_major_dimension(dimensions[0]) if stacked else self.shape
+
+
+def in_c_order(
+    element_type: ElementType, dimensions: Sequence[int], *, packed: bool = False, bit_order: BitOrder = "little"
+) -> Shape:
+    """An array in C order."""
+    order, bits = tuple(reversed(range(len(dimensions)))), element_type.bits if packed else 0
+    return Shape(element_type, tuple(dimensions), Layout(order, element_size_in_bits=bits, bit_order=bit_order))
+
+
+def view_of(tensor: StoredTensor, note: str | None, from_: Shape | str | None = None) -> View:
+    """What a tensor is; `LayoutError` for elements that no layout has, and for a `from_` that does not fit."""
+    if from_ is None:
+        return _of_header(tensor) if note is None else _of_shape(noted_shape(tensor, note), note)
+    try:
+        view = _as_said(tensor, from_)
+    except LayoutError as error:
+        raise LayoutError(
+            f"{tensor_text(tensor.name)} is {tensor}, and from={from_} does not fit it: {error}"
+        ) from None
+    if note is not None and noted_shape(tensor, note) != view.shape:
+        raise LayoutError(
+            f"{tensor_text(tensor.name)}: from={from_} says {view.shape}, but the note in the file says {note}: leave "
+            "from= out"
+        )
+    return view
+
+
+def _of_header(tensor: StoredTensor) -> View:
+    element_type = DTYPES[tensor.dtype]
+    if element_type is None:
+        raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
+    return array_view(in_c_order(element_type, tensor.dimensions, packed=tensor.dtype == "F4"))
+
+
+def array_view(shape: Shape) -> View:
+    """The view of an array in C order."""
+    steps = tuple(Step(dim) for dim in range(shape.rank))
+    return View(shape, shape.dimensions, shape.bits_per_element, steps)
+
+
+def _of_shape(shape: Shape, text: str) -> View:
+    """The view of a whole shape and its text, which may be a name of the catalogue."""
+    from gpulayout.catalogue.names import is_name
+
+    if is_name(text):
+        return _of_entry(shape, text)
+    same = in_c_order(shape.element_type, shape.dimensions, packed=shape.is_packed, bit_order=shape.layout.bit_order)
+    if shape == same:
+        return array_view(shape)
+    return View(shape, (shape.nbytes,), 8, (None,) * shape.rank)
+
+
+def _of_entry(shape: Shape, text: str) -> View:
+    """The view of a layout of the catalogue: the tensor of its owner, or bytes that cannot be cut."""
+    from gpulayout.catalogue.names import name_of, read_name
+    from gpulayout.catalogue.tensors import tensor_axis, tensor_of
+
+    named = read_name(text)
+    name = name_of(named, shape).partition("[")[0]
+    tensor = tensor_of(named.entry, shape, named.choices)
+    if tensor is None:
+        return View(shape, (shape.nbytes,), 8, (None,) * shape.rank, name)
+    axes = [tensor_axis(named.entry, shape, dim, named.choices) for dim in range(shape.rank)]
+    steps = tuple(None if axis is None else Step(axis.axis, axis.step, axis.multiple) for axis in axes)
+    return View(shape, tensor.dimensions, tensor.element_type.bits, steps, name)
+
+
+def _as_said(tensor: StoredTensor, from_: Shape | str) -> View:
+    """The view that a rule names."""
+    from gpulayout.catalogue.names import is_name, shape_of_tensor
+
+    if isinstance(from_, str) and is_name(from_):
+        stored = DTYPES[tensor.dtype]
+        if stored is None:
+            raise LayoutError("elements of 6 bits can only be copied")
+        shape = shape_of_tensor(from_, stored, tensor.dimensions)
+        return _of_shape(shape, from_)
+    if isinstance(from_, str):
+        return array_view(_of_words(tensor, ElementType.of(from_)))
+    if from_.nbytes != tensor.nbytes:
+        raise LayoutError(f"{from_} has {counted(from_.nbytes, 'byte')}, and the tensor {tensor.nbytes}")
+    return _of_shape(from_, str(from_))
+
+
+def _of_words(tensor: StoredTensor, element_type: ElementType) -> Shape:
+    """The elements that lie in the words of a tensor, along its last dimension."""
+    packed = element_type.is_sub_byte
+    own = element_type.bits if packed else 8 * element_type.itemsize
+    *others, last = tensor.dimensions or (1,)
+    count = math.prod(tensor.dimensions)
+    bits = last * (tensor.nbytes * 8 // count) if count else 0
+    if bits % own:
+        raise LayoutError(
+            f"the {last} elements of {shown(tensor.dimensions)} along its last dimension are no whole number of "
+            f"{element_type}"
+        )
+    size = bits // own if count else last
+    if not tensor.dimensions:
+        return in_c_order(element_type, () if size == 1 else (size,), packed=packed)
+    return in_c_order(element_type, (*others, size), packed=packed)
+
+
+def noted_shape(tensor: StoredTensor, note: str) -> Shape:
+    """The shape in a note; `FileError` for a note that does not fit its tensor."""
+    who = f"the note about {tensor_text(tensor.name)} is {value_text(clipped(note, 100))}"
+    try:
+        shape = parse_array_shape(note)
+    except LayoutError as error:
+        raise FileError(f"{who}: {error}") from None
+    if tensor.nbytes != shape.nbytes:
+        raise FileError(f"{who}, a buffer of {shape.nbytes} bytes, but the tensor is {tensor}")
+    return shape

@@ -57,17 +57,13 @@ def read_shape_or_letters(text: str) -> Shape | str:
 
 
 def read_shape_or_file(text: str) -> Shape | str | Path:
-    """The shape that a text names, or a .npy file as a `files.standard_streams.File`: a name that ends in .npy, or `-`.
+    """The shape that a text names, or the `files.standard_streams.File` of an array or a model.
 
-    What is in the folder makes no difference.  No text of a shape ends in .npy, except in a comment.
+    A file is a name that ends in .npy, that of a model, or `-`.  What is in the folder makes no difference.  No text of
+    a shape ends so, except in a comment.
     """
-    if text == "-" or text.lower().endswith(".npy"):
+    if text == "-" or text.lower().endswith(".npy") or is_checkpoint(text):
         return text if text == "-" else Path(text)
-    if is_checkpoint(text):
-        raise click.BadParameter(
-            f"{printable(text)} is a model: gpulayout relayout {printable(text)} OUT.safetensors --dry-run lists its "
-            "tensors"
-        )
     return _shape(text, in_show=True)
 
 

@@ -1,12 +1,17 @@
-"""`gpulayout show`: what a shape means, in words, numbers and a picture; as a page or as code; or a whole program's."""
+"""`gpulayout show`: what a shape means, in words, numbers and a picture; as a page or as code.
+
+What it lists of a whole program stands in `show_hlo`, and of a model in `show_model`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import click
 
+from gpulayout.cli import show_hlo, show_model
 from gpulayout.cli.arguments import FILE_NAME, names_for, names_option, read_shape_or_file, shape_of_file
 from gpulayout.cli.failures import printable
 from gpulayout.cli.output import (
@@ -19,8 +24,8 @@ from gpulayout.cli.output import (
     print_table,
     write_page,
 )
-from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.codegen.code import Language, code
+from gpulayout.files.checkpoints.opening import is_checkpoint
 from gpulayout.files.npy import Header
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import clipped, counted, inverse
@@ -38,8 +43,8 @@ from gpulayout.pictures.shape_text import draw_grid, draw_strip
 MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
-@click.command(short_help="Show order, strides, bytes and padding, with a picture.")
-@click.argument("subject", metavar="[SHAPE|FILE.npy]", type=read_shape_or_file, required=False)
+@click.command(short_help="Show order, strides, bytes and padding, with a picture; or what is in a model.")
+@click.argument("subject", metavar="[SHAPE|FILE]", type=read_shape_or_file, required=False)
 @names_option
 @html_option
 @overwrite_option
@@ -50,10 +55,16 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 @click.option(
     "--sort",
     metavar="KEY",
-    type=click.Choice(SORTS),
-    help="With --hlo: bytes (the default), waste, saving, times, line.",
+    type=click.Choice([*dict.fromkeys((*show_hlo.SORTS, *show_model.SORTS))]),
+    help="Programs: bytes (default), waste, saving, times, line; models: name (default), bytes.",
 )
-@click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
+@click.option(
+    "--top",
+    "most",
+    metavar="N",
+    type=click.IntRange(1),
+    help=f"Rows to print ({show_hlo.MOST_ROWS} of a program, {show_model.MOST_ROWS} of a model).",
+)
 @json_option
 def show(
     subject: Shape | File | None,
@@ -71,11 +82,12 @@ def show(
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
-    of the element in each place.  Padding is hatched, tiles have heavy borders.  Large shapes are cut to corners and
-    edges of tiles.  Of FILE.npy only the header is read.
+    of the element in each place.  Padding is hatched, tiles have heavy borders.
 
-    --html FILE writes the picture as a page: point at an element or at a place, and the other lights up.  --code prints
-    source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
+    Of a model, model.safetensors or the .safetensors.index.json of its shards, all tensors are listed, those that
+    differ only in numbers in one row.
+
+    --html FILE writes the picture as a page that answers the pointer.  --code prints source text for kernels.
 
     --hlo lists the arrays in a program's text, in XLA's reports of memory (OOM), or of each program that --xla_dump_to
     wrote into FOLDER: how often each occurs, its padding, and the order of dimensions that needs the fewest bytes.
@@ -84,32 +96,17 @@ def show(
     \b
     Examples:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
-      gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
-      gpulayout show picture.npy
+      gpulayout show model.safetensors --sort bytes
       gpulayout show 'bf16[40,300]{1,0:T(8,128)}' --html tiles.html
       gpulayout show 'f32[16,256]{1,0:T(8,128)}' --code cuda --name tiles
       gpulayout show --hlo compiled.txt --sort waste
-      gpulayout show --hlo DUMP_FOLDER --copies
     """
-    if (subject is None) == (program is None):
-        raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
-    one_shape = "a SHAPE or a FILE.npy"
-    for option, value, needed, needed_value in (
-        ("--top", most, "--hlo FILE", program),
-        ("--sort", sort, "--hlo FILE", program),
-        ("--copies", copies or None, "--hlo FILE", program),
-        ("--name", name, "--code", language),
-        ("--code", language, one_shape, subject),
-        ("--html", html, one_shape, subject),
-        ("--names", names, one_shape, subject),
-        ("--overwrite", overwrite or None, "--html FILE", html),
-    ):
-        if value is not None and needed_value is None:
-            raise click.UsageError(f"{option} needs {needed}")
-    if sum(map(bool, (language, html, as_json))) > 1:
-        raise click.UsageError("give one of --code, --html and --json")
+    model = subject if isinstance(subject, Path) and is_checkpoint(subject) else None
+    _check_suits(model is not None, click.get_current_context().params)
+    if model is not None:
+        return show_model.show_model(model, sort=sort, most=most, as_json=as_json)
     if program is not None:
-        return show_hlo(program, copies=copies, sort=sort or "bytes", most=most or 20, as_json=as_json)
+        return show_hlo.show_hlo(program, copies=copies, sort=sort, most=most, as_json=as_json)
     assert subject is not None
     shape, header = (subject, None) if isinstance(subject, Shape) else shape_of_file(subject)
     labels = named_dimensions(names_for(shape, names), shape.rank, shape)
@@ -122,6 +119,33 @@ def show(
         print_json(shape_as_json(shape) | ({} if header is None else {"file": _header_as_json(header)}))
     else:
         _print(shape, header, labels)
+
+
+def _check_suits(is_model: bool, given: Mapping[str, Any]) -> None:
+    """A usage error for options that say nothing about what is shown, or that contradict each other."""
+    subject, program = given["subject"], given["program"]
+    if (subject is None) == (program is None):
+        raise click.UsageError("give either a SHAPE, a FILE.npy, a model or --hlo FILE")
+    shape = None if is_model else subject
+    for option, value, needed, needed_value in (
+        ("--top", given["most"], "--hlo FILE, or a model", program or is_model or None),
+        ("--sort", given["sort"], "--hlo FILE, or a model", program or is_model or None),
+        ("--copies", given["copies"] or None, "--hlo FILE", program),
+        ("--name", given["name"], "--code", given["language"]),
+        ("--code", given["language"], "a SHAPE or a FILE.npy", shape),
+        ("--html", given["html"], "a SHAPE or a FILE.npy", shape),
+        ("--names", given["names"], "a SHAPE or a FILE.npy", shape),
+        ("--overwrite", given["overwrite"] or None, "--html FILE", given["html"]),
+    ):
+        if value is not None and needed_value is None:
+            raise click.UsageError(f"{option} needs {needed}")
+    sorts = show_model.SORTS if is_model else show_hlo.SORTS
+    if given["sort"] not in (None, *sorts):
+        what = "a model" if is_model else "--hlo FILE"
+        keys = f"{', '.join(sorts[:-1])} or {sorts[-1]}"
+        raise click.UsageError(f"--sort {given['sort']} does not suit {what}, which is sorted by {keys}")
+    if sum(map(bool, (given["language"], given["html"], given["as_json"]))) > 1:
+        raise click.UsageError("give one of --code, --html and --json")
 
 
 def _code(shape: Shape, language: Language, name: str | None) -> str:

@@ -28,12 +28,14 @@ from gpulayout.files.standard_streams import File, input_name, standard_input
 from gpulayout.layout.checks import counted
 
 SORTS = tuple(ARRAYS.sorts)
+MOST_ROWS = 20
 
 Read = Callable[[str, str, Stage], Listing]
 
 
-def show_hlo(file: File, *, copies: bool, sort: str, most: int, as_json: bool) -> None:
+def show_hlo(file: File, *, copies: bool, sort: str | None, most: int | None, as_json: bool) -> None:
     """List the arrays or the copies of a program, in one order of `SORTS`; of a folder, the numbers of its programs."""
+    sort = sort or "bytes"
     if copies and sort not in COPIES.sorts:
         raise click.UsageError(f"--copies sorts by {', '.join(COPIES.sorts)}, not by {sort}")
     read = list_copies if copies else list_arrays
@@ -45,7 +47,7 @@ def show_hlo(file: File, *, copies: bool, sort: str, most: int, as_json: bool) -
             listing = read(printable(input_name(file)), _read_text(file), shown.stage)
     if as_json:
         return print_json({**about, **listing.as_json(sort)})
-    listing.print(sort, most)
+    listing.print(sort, most or MOST_ROWS)
 
 
 def _read_text(file: File) -> str:

@@ -51,7 +51,7 @@ def test_the_command_writes_one_file_that_nothing_replaces_unasked(tmp_path):
         (("f32[2]", "--html", "x.html", "--json"), "give one of --code, --html and --json"),
         (("--hlo", "x.txt", "--html", "x.html"), "--html needs a SHAPE or a FILE.npy"),
         (("f32[2]", "--overwrite"), "--overwrite needs --html FILE"),
-        (("--html", "x.html"), "give either a SHAPE, a FILE.npy or --hlo FILE"),
+        (("--html", "x.html"), "give either a SHAPE, a FILE.npy, a model or --hlo FILE"),
     ],
 )
 def test_wrong_options_are_refused(args, said):

@@ -83,7 +83,7 @@ def test_json_has_every_buffer_and_the_better_shape():
 
 @pytest.mark.parametrize("option", [["--top", "3"], ["--sort", "waste"], ["--copies"]])
 def test_options_of_a_program_without_one_are_refused(option):
-    assert refusal("show", "f32[2,3]", *option) == f"{option[0]} needs --hlo FILE"
+    assert refusal("show", "f32[2,3]", *option) == f"{option[0]} needs --hlo FILE{', or a model' * (len(option) > 1)}"
 
 
 # ---- the order of the rows, and what could be saved ----------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_a_file_that_cannot_be_read_is_a_failure_of_one_line(tmp_path):
 
 @pytest.mark.parametrize("args", [[], [PADDED, "--hlo", TILED]])
 def test_a_shape_or_a_file_is_given_but_not_both(args):
-    assert refusal("show", *args) == "give either a SHAPE, a FILE.npy or --hlo FILE"
+    assert refusal("show", *args) == "give either a SHAPE, a FILE.npy, a model or --hlo FILE"
 
 
 @pytest.mark.parametrize(

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gpulayout.cli.answer import Answer
 from gpulayout.cli.failures import failures_in_one_line, print_note, printable, says_what_is_missing, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
-from gpulayout.cli.progress import shown_progress
 from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
-from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import are_models, open_checkpoint
+from gpulayout.files.checkpoints.model_move import ModelMove
+from gpulayout.files.checkpoints.moving import CheckpointWork
+from gpulayout.files.checkpoints.opening import are_models
 from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, summary, taken_as
 from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
 from gpulayout.files.checkpoints.rules import RuleSet
-from gpulayout.files.relayout_file import tensor_report
-from gpulayout.files.standard_streams import File, check_standard_output_open
+from gpulayout.files.results import checkpoint_relayout
+from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -31,15 +32,18 @@ from gpulayout.requests.arithmetic import SIMPLE
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
-def model_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a command that models have; a usage error for others that have a value."""
-    known = {field.name for field in fields(ModelMove)}
+def model_command(sources: Sequence[File], target: File, options: dict[str, Any]) -> ModelCommand:
+    """The command that the options mean; a usage error for those that have a value and are for one array."""
+    known = {name: options.pop(name) for name in ("memory", "overwrite", "dry_run", "quiet", "as_json")}
     for name, value in options.items():
-        if name not in known and value not in (None, False):
+        if value not in (None, False):
             part = name if name in FLAGS else f"{name}=..."
             advice = f": write --tensor '.*weight=... ; {part}'" if name in SIMPLE else ""
             raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
-    return {name: value for name, value in options.items() if name in known}
+    paths = [each for each in sources if isinstance(each, Path)]
+    if len(paths) < len(sources) or not isinstance(target, Path):
+        raise click.UsageError("a model is read from a file and written to one, not to a standard stream")
+    return ModelCommand(ModelMove(paths, target, known.pop("memory"), known.pop("overwrite")), Answer(**known))
 
 
 def check_says_nothing_for_one_array(
@@ -87,50 +91,33 @@ def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]
 
 
 @dataclass(frozen=True)
-class ModelMove:
-    """The files and options of one command.
+class ModelCommand:
+    """One command about models: what it moves, and how it answers."""
 
-    sources   the inputs, which become one model
-    """
+    move: ModelMove
+    answer: Answer
 
-    sources: tuple[File, ...]
-    target: File
-    overwrite: bool
-    memory: str | None
-    dry_run: bool
-    quiet: bool
-    as_json: bool
-
-    def run(self, planned: Callable[..., CheckpointPlan], **options: Any) -> None:
-        """Do what `planned` makes of the model, which is `plan_relayout` with its options, or `plan_restore`."""
-        if self.quiet and self.as_json:
-            raise click.UsageError("give either --quiet or --json")
-        sources = [each for each in self.sources if isinstance(each, Path)]
-        if len(sources) < len(self.sources) or not isinstance(self.target, Path):
-            raise click.UsageError("a model is read from a file and written to one, not to a standard stream")
-        if (self.as_json or self.dry_run) and not self.quiet:
-            check_standard_output_open()
+    def run(self, planner: Callable[..., CheckpointPlan], **options: Any) -> None:
+        """Do what `planner` makes of the models, which is `plan_relayout` with its options, or `plan_restore`."""
+        answer = self.answer
+        answer.check(self.move.target)
         with ExitStack() as stack:
             stack.enter_context(failures_in_one_line(TypeError))
-            if not self.dry_run:
-                stack.enter_context(says_what_is_missing(self.target))
-            shown = stack.enter_context(shown_progress(quiet=self.quiet, as_json=self.as_json))
-            opened = stack.enter_context(open_checkpoint(sources, shown.stage))
-            plan = planned(opened, self.target, overwrite=self.overwrite, stage=shown.stage, **options)
-            work = work_within(plan, self.memory)
-            seconds = None
-            if not self.dry_run:
-                seconds = move_checkpoint(work, shown, overwrite=self.overwrite, note=print_note)
-        if not self.quiet:
-            self._report(plan, work, seconds)
+            if not answer.dry_run:
+                stack.enter_context(says_what_is_missing(self.move.target))
+            shown = stack.enter_context(answer.progress())
+            work = stack.enter_context(self.move.planned(planner, shown.stage, **options))
+            seconds = None if answer.dry_run else self.move.run(work, shown, print_note)
+        if not answer.quiet:
+            self._report(work, seconds)
 
-    def _report(self, plan: CheckpointPlan, work: CheckpointWork, seconds: float | None) -> None:
-        tensors = [tensor_report(change) for change in plan.changes]
-        if self.as_json:
+    def _report(self, work: CheckpointWork, seconds: float | None) -> None:
+        plan, tensors = work.plan, checkpoint_relayout(work, seconds).tensors
+        if self.answer.as_json:
             return print_json(
                 {
-                    "inputs": [*map(str, self.sources)],
-                    "output": str(self.target),
+                    "inputs": [*map(str, self.move.sources)],
+                    "output": str(self.move.target),
                     "files": [str(file.path) for file in plan.files],
                     "dry_run": seconds is None,
                     "seconds": seconds,
@@ -155,7 +142,7 @@ class ModelMove:
             print_columns(COLUMNS, rows, left=COLUMNS, below=("new name",))
         moved = f"{summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
         lines = [
-            f"{printable(str(self.target))}  {moved}",
+            f"{printable(str(self.move.target))}  {moved}",
             *map(printable, taken_as(plan.changes)),
             *(f"fits no tensor: {printable(rule)}" for rule in plan.unmatched),
             "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk",

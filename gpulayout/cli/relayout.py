@@ -5,6 +5,7 @@ Whole models go to `model_file`.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import click
 
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.cli.answer import Answer
 from gpulayout.cli.arguments import (
     ARITHMETIC,
     FILE_NAME,
@@ -23,19 +26,17 @@ from gpulayout.cli.arguments import (
 )
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
-from gpulayout.cli.model_file import ModelMove, check_says_nothing_for_one_array, model_options, model_rules
+from gpulayout.cli.model_file import check_says_nothing_for_one_array, model_command, model_rules
 from gpulayout.cli.output import json_option, print_json, print_remark
-from gpulayout.cli.progress import shown_progress
+from gpulayout.files.array_move import ArrayMove
 from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.checkpoints.planning import plan_relayout, plan_restore
-from gpulayout.files.elements import BYTE_ORDERS, open_source
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import FilePlan, file_plan, move
-from gpulayout.files.new_file import check_output
-from gpulayout.files.route import Route, sensible_route
-from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
+from gpulayout.files.move import FilePlan
+from gpulayout.files.plain_bytes import BYTE_ORDERS, PlainBytes
+from gpulayout.files.route import Route
+from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.checks import clipped, counted
-from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import SIMPLE
 
@@ -106,7 +107,7 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
       gpulayout pack weights.npy tiles.bin --to 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
     """
-    FileMove(source, target, **options).run(None, to, flat=True)
+    array_command(source, target, **options).run(None, to, flat=True)
 
 
 @click.command(short_help="Copy a buffer in a layout into an N-d array.")
@@ -138,10 +139,10 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
     if is_about_model((source, target), from_):
-        return ModelMove((source,), target, **model_options(options)).run(plan_restore)
+        return model_command((source,), target, options).run(plan_restore)
     if from_ is None:
         raise click.MissingParameter(param_hint="'--from'", param_type="option")
-    FileMove(source, target, **options).run(whole_shape(from_), None)
+    array_command(source, target, **options).run(whole_shape(from_), None)
 
 
 @click.command(short_help="Move a .npy file, or the tensors of a model, to other layouts.")
@@ -182,9 +183,9 @@ def relayout(
     *sources, target = at_least_two(files)
     if is_about_model(files, to, unpack, from_):
         dtype = options.pop("dtype")
-        move = ModelMove(tuple(sources), target, **model_options(options))
+        command = model_command(sources, target, options)
         rules, assumed = model_rules(texts, dtype)
-        return move.run(plan_relayout, sets=rules, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
+        return command.run(plan_relayout, sets=rules, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
     if not options["raw"]:
         check_says_nothing_for_one_array(files, to, unpack, from_)
     for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
@@ -201,7 +202,7 @@ def relayout(
         raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT will hold")
     if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
-    FileMove(sources[0], target, **options).run(None if from_ is None else whole_shape(from_), to)
+    array_command(sources[0], target, **options).run(None if from_ is None else whole_shape(from_), to)
 
 
 def at_least_two(files: tuple[File, ...]) -> tuple[File, ...]:
@@ -225,71 +226,66 @@ def whole_shape(from_: Shape | str) -> Shape:
 # ---- a move from file to file --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FileMove:
-    """The files and options of one command.  `raw` is about buffers only."""
+def array_command(
+    source: File,
+    target: File,
+    *,
+    memory: str | None,
+    scratch: Path | None,
+    overwrite: bool,
+    raw: bool,
+    offset: int = 0,
+    byte_order: str | None = None,
+    no_strict: bool = False,
+    **others: Any,
+) -> ArrayCommand:
+    """The command that the options mean; `others` are those about its answer and about the elements."""
+    plain = PlainBytes(offset, byte_order, raw, not no_strict)
+    changes: Any = {name: value for name in SIMPLE if (value := others.pop(name)) is not None}
+    return ArrayCommand(ArrayMove(source, target, plain, memory, scratch, overwrite), changes, Answer(**others))
 
-    source: File
-    target: File
-    dtype: ElementType | None
-    scale: float | list[float] | None
-    shift: float | list[float] | None
-    divide: bool | None
-    block: int | None
-    raw: bool
-    overwrite: bool
-    memory: str | None
-    scratch: Path | None
-    dry_run: bool
-    quiet: bool
-    as_json: bool
-    offset: int = 0
-    byte_order: str | None = None
-    no_strict: bool = False
+
+@dataclass(frozen=True)
+class ArrayCommand:
+    """One command about an array: what it moves, how it changes the elements, and how it answers."""
+
+    move: ArrayMove
+    changes: ArithmeticOptions
+    answer: Answer
 
     def run(self, from_: Shape | None, to: Shape | str | None, *, flat: bool = False) -> None:
         """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
 
         A buffer is 1-D in the file if it is `flat`, or if a .npy file cannot say its layout.
         """
-        if self.quiet and self.as_json:
-            raise click.UsageError("give either --quiet or --json")
-        check_output(self.target, self.source, overwrite=self.overwrite)
-        if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
-            check_standard_output_open()  # before anything is done
-        changes: dict[str, Any] = {name: value for name in SIMPLE if (value := getattr(self, name)) is not None}
-        plain: dict[str, Any] = {"raw": self.raw, "offset": self.offset, "byte_order": self.byte_order}
-        strict = not self.no_strict
-        with open_source(self.source, from_, strict=strict, **plain) as source:
+        target, answer = self.move.target, self.answer
+        answer.check(target)
+        with contextlib.ExitStack() as stack:
             with failures_in_one_line(TypeError):  # of types that do not suit the arithmetic
-                plan = file_plan(source, self.target, from_, to, raw=self.raw, strict=strict, flat=flat, **changes)
-            route = sensible_route(plan.relayout, self.memory, self.scratch)
+                plan, route = stack.enter_context(self.move.planned(from_, to, flat=flat, **self.changes))
             seconds = None
-            if not self.dry_run:
-                shown = shown_progress(quiet=self.quiet, as_json=self.as_json)
-                with says_what_is_missing(self.target), shown as progress:
-                    seconds = move(plan, self.target, route, progress, overwrite=self.overwrite, note=print_note)
-        if self.quiet:
+            if not answer.dry_run:
+                with says_what_is_missing(target), answer.progress() as progress:
+                    seconds = self.move.run(plan, route, progress, print_note)
+        if answer.quiet:
             return
         try:
             self._report(plan, route, seconds)
         except OSError as error:
-            if self.dry_run:
+            if answer.dry_run:
                 raise
-            raise Failure(
-                f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
-            ) from error
+            raise Failure(f"{target}: the file is complete, but standard output failed: {error.strerror}") from error
 
     def _report(self, plan: FilePlan, route: Route, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
-        aside = self.target == "-"
-        if self.as_json:
+        aside = self.move.target == "-"
+        if self.answer.as_json:
             values = {
-                "input": str(self.source),
-                "output": str(self.target),
+                "input": str(self.move.source),
+                "output": str(self.move.target),
                 "output_dimensions": plan.header.dimensions,
                 "output_order": "F" if plan.header.fortran_order else "C",
-                "output_format": "plain bytes" if plan.plain else "npy",
+                "output_format": "plain bytes" if plan.is_plain else "npy",
                 "dry_run": seconds is None,
                 "seconds": seconds,
                 "passes": [pass_as_json(blocks) for blocks in route.passes],
@@ -304,20 +300,20 @@ class FileMove:
 
     def _lines(self, plan: FilePlan, route: Route, seconds: float | None) -> list[str]:
         source, target = plan.relayout.source, plan.relayout.target
-        name = output_name(self.target)
+        name = output_name(self.move.target)
         order = ", Fortran order" if plan.header.fortran_order else ""
-        kind = "plain bytes" if plan.plain else f"dimensions {plan.header.dimensions}{order}"
+        kind = "plain bytes" if plan.is_plain else f"dimensions {plan.header.dimensions}{order}"
         lines = [
             f"{printable(plan.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
             f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {kind}",
         ]
         if seconds is None:
-            explained = plan.relayout.explain(max_bytes=block_limit(self.memory))
+            explained = plan.relayout.explain(max_bytes=block_limit(self.move.max_bytes))
             return [*lines, f"\n{explained}\n", *_passes(route), "dry run: nothing was written"]
         lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(route)]
-        if not plan.is_array and isinstance(self.target, Path):
+        if not plan.is_array and isinstance(self.move.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
-            back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
+            back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.move.plain.raw]
             lines.append(f"back to an N-d array:  {printable(shlex.join(back))}")
         return lines
 

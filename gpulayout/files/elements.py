@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, SupportsIndex, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -25,13 +25,11 @@ from gpulayout.files.errors import FileError, Note, named, warn
 from gpulayout.files.new_file import new_file_of_size
 from gpulayout.files.npy import MAGIC, Header, check_size, header_bytes, is_npy_name, native_header, parse_header
 from gpulayout.files.other_formats import refuse_other_format
+from gpulayout.files.plain_bytes import NOTHING_SAID, PlainBytes
 from gpulayout.files.standard_streams import File, input_name, opened, status_of, write_standard_output
-from gpulayout.layout.checks import INT64_MAX, check_word, count, counted, number_text
-from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
-from gpulayout.requests.reading import check_strict
 
-BYTE_ORDERS = ("little", "big")
 BEGINNING = 8  # bytes that say which format a file has
 PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 CHUNK = 1 << 24  # bytes in one call of the system, so that a signal does not wait for more
@@ -128,39 +126,24 @@ class Elements:
 
 
 @contextlib.contextmanager
-def open_source(
-    file: File,
-    shape: Shape | None = None,
-    *,
-    raw: bool = False,
-    offset: SupportsIndex = 0,
-    byte_order: str | None = None,
-    strict: bool = True,
-) -> Iterator[Elements]:
+def open_source(file: File, shape: Shape | None = None, plain: PlainBytes = NOTHING_SAID) -> Iterator[Elements]:
     """The elements of a file, open inside the `with`.  A pipe is read to its end, which is checked too.
 
-    shape        of the buffer in the file; None if the file must say itself what it holds
-    raw          the file is plain bytes, whatever its name and its first bytes are
-    offset       bytes of another format's header, which plain bytes begin after
-    byte_order   of numbers in plain bytes, "little" or "big"; None for the machine's
-    strict       False lets other bytes follow plain bytes
+    shape   of the buffer in the file; None if the file must say itself what it holds
 
     With a shape, a file is plain bytes too if neither its name ends in .npy nor its first bytes are those of .npy.
     `FileError` names the file if it has another size than its header or `shape` says, and as in `read_header`.
     """
-    name, skipped = input_name(file), header_size(offset)
-    if byte_order is not None:
-        check_word("byte_order", byte_order, BYTE_ORDERS)
-    check_strict(strict)
+    name, skipped = input_name(file), plain.offset
     with opened(file) as stream:
-        is_plain = shape is not None and (raw or _is_plain(file, stream))
+        is_plain = shape is not None and (plain.raw or _is_plain(file, stream))
         if shape is not None and is_plain:
-            header = buffer_header(name, shape, skipped, byte_order or sys.byteorder)
+            header = buffer_header(name, shape, skipped, plain.byte_order or sys.byteorder)
         else:
-            _check_has_own_header(name, skipped, byte_order, shape)
+            _check_has_own_header(name, plain, shape)
             needed = "--raw" if shape else "gpulayout relayout --from SHAPE"
             header = native_header(parse_header(name, stream, f"; plain bytes need {needed}"))
-        own = bool(strict) if is_plain else None
+        own = plain.strict if is_plain else None
         check_size(header, stream, skipped, strict=own)
         if status_of(stream):
             yield Elements(header, stream.tell() + skipped, stream)
@@ -176,19 +159,11 @@ def buffer_header(name: str, shape: Shape, skipped: int = 0, byte_order: str = s
     return Header(name, shape.buffer_dtype, (shape.buffer_length,), False, needed, swapped)
 
 
-def header_size(offset: SupportsIndex) -> int:
-    """The bytes before a buffer in a file; LayoutError for a number that no file has."""
-    size = count("offset", offset)
-    if size > INT64_MAX:
-        raise LayoutError(f"offset {number_text(size)} is more bytes than a file can have")
-    return size
-
-
-def _check_has_own_header(name: str, skipped: int, byte_order: str | None, shape: Shape | None) -> None:
+def _check_has_own_header(name: str, plain: PlainBytes, shape: Shape | None) -> None:
     """`FileError` for what is said of plain bytes, if the header of the file says it."""
     for said, is_said, what in (
-        (f"offset {skipped}", skipped, "where its elements begin"),
-        (f"byte order {byte_order}", byte_order, "the byte order of its elements"),
+        (f"offset {plain.offset}", plain.offset, "where its elements begin"),
+        (f"byte order {plain.byte_order}", plain.byte_order, "the byte order of its elements"),
     ):
         if is_said and shape is None:
             raise FileError(

@@ -17,6 +17,7 @@ from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
 from gpulayout.files.errors import Note, named, warn
 from gpulayout.files.new_file import reserve_space
 from gpulayout.files.npy import Header, array_shape, buffer_shape, changing_shape, is_npy_name, npy_order
+from gpulayout.files.plain_bytes import NOTHING_SAID, PlainBytes
 from gpulayout.files.route import Route
 from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.element_type import ElementType
@@ -34,14 +35,14 @@ class FilePlan:
 
     relayout   the plan between the shapes of the two files; a buffer's bytes are those of a file's elements
     header     of the new file
-    plain      True when the new file is its elements alone, without a header
+    is_plain   True when the new file is its elements alone, without a header
     is_array   True when its header says all about it: an N-d array; False for a buffer, which is 1-D
     """
 
     source: Elements
     relayout: Plan
     header: Header
-    plain: bool
+    is_plain: bool
     is_array: bool
 
 
@@ -50,17 +51,16 @@ def file_plan(
     target: File,
     from_: Shape | None,
     to: Shape | Layout | str | None,
+    plain: PlainBytes = NOTHING_SAID,
     *,
-    raw: bool = False,
-    strict: bool = True,
     flat: bool = False,
     **options: Unpack[ArithmeticOptions],
 ) -> FilePlan:
     """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
 
     to     what the new file gets, as `requests.shape_arguments` reads it; None for an N-d array in C order
-    raw    a buffer gets no header, whatever the name of the new file is
-    strict False takes the first elements of a 1-D file that is longer than `from_`
+    plain  if it is `raw`, a buffer gets no header, whatever the name of the new file is; if it is not `strict`, the
+           first elements are taken of a 1-D file that is longer than `from_`
     flat   a buffer is 1-D, also where a .npy file could keep the dimensions
     **options change the elements on the way
     """
@@ -73,20 +73,20 @@ def file_plan(
         else:
             to = as_shape(to, "target")
     if from_ is not None:
-        shape = buffer_shape(source.header, from_, strict=strict)
+        shape = buffer_shape(source.header, from_, strict=plain.strict)
     else:
         shape = changing_shape(source.header, to) if Asked(options) else array_shape(source.header, to)
     relayout = plan(shape, Layout.descending(shape.rank) if to is None else to, names=names, **options)
-    plain = (raw and to is not None) or not is_npy_name(target)
+    is_plain = (plain.raw and to is not None) or not is_npy_name(target)
     if source.header.swapped:
         change = swapped(relayout.change, relayout.source.element_type)
         relayout = Plan(relayout.source, relayout.target, relayout.names, change)
-    order = None if plain or flat else npy_order(relayout.target)
+    order = None if is_plain or flat else npy_order(relayout.target)
     dimensions = (relayout.target.buffer_length,) if order is None else relayout.target.dimensions
     keeps = (relayout.change is None or relayout.change.arithmetic.keeps_numbers) and not relayout.target.is_packed
     dtype = source.header.dtype if keeps else relayout.target.buffer_dtype
     header = Header(output_name(target), dtype, dimensions, order == "F")
-    return FilePlan(source, relayout, header, plain, order is not None)
+    return FilePlan(source, relayout, header, is_plain, order is not None)
 
 
 def _type_of_result(header: Header, from_: Shape | None, asked: Asked) -> ElementType | None:
@@ -105,7 +105,7 @@ def move(
     start = time.perf_counter()
     report = report_of(progress, route.bytes_read + route.bytes_written)
     with contextlib.ExitStack() as stack:
-        new = new_target(target, plan.header, plain=plan.plain, overwrite=overwrite, note=note)
+        new = new_target(target, plan.header, plain=plan.is_plain, overwrite=overwrite, note=note)
         files = [plan.source, stack.enter_context(new)]
         if route.scratch is not None:
             files.insert(1, stack.enter_context(_scratch_file(route.scratch, route.passes[0].plan.target)))

@@ -1,34 +1,31 @@
-"""`relayout_file`: from file to file, for arrays larger than memory and for whole models, and what it gives back."""
+"""`relayout_file`: from file to file, for arrays larger than memory and for whole models."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex, TypeAlias, Unpack, overload
+from typing import Any, SupportsIndex, TypeAlias, Unpack, overload
 
 from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.arrays.shaped_buffer import ShapedBuffer
-from gpulayout.calls.array_elements import host_bytes
-from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.array_move import ArrayMove
 from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
-from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import are_models, is_about_model, open_checkpoint
+from gpulayout.files.checkpoints.model_move import ModelMove
+from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planning import plan_relayout
-from gpulayout.files.elements import Elements, buffer_header, open_source
+from gpulayout.files.engine import Progress
 from gpulayout.files.errors import FileError, advice_in_python
-from gpulayout.files.move import file_plan, move
-from gpulayout.files.new_file import check_output
-from gpulayout.files.route import sensible_route
+from gpulayout.files.plain_bytes import PlainBytes
+from gpulayout.files.results import CheckpointRelayout, FileRelayout, checkpoint_relayout, file_relayout
 from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
 from gpulayout.requests.arithmetic import OPTIONS, SIMPLE, check_simple, meant
-from gpulayout.requests.reading import check_strict
 from gpulayout.requests.shape_arguments import own_shape
 
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
@@ -38,96 +35,18 @@ FilePath: TypeAlias = str | os.PathLike[str]
 Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]  # of names
 
 
-class FileRelayout(NamedTuple):
-    """What `relayout_file` has done.
-
-    Attributes
-    ----------
-    source, target : Shape
-        The shapes of the two files.
-    dimensions : tuple of int
-        Those in the header of the new file: of the N-d array, or of the 1-D buffer.
-    blocks : tuple of int
-        The number of blocks in each pass: one number, or two if there was a scratch file.
-    bytes_read, bytes_written : int
-        Bytes that were read from and written to files, the scratch file included.
-    seconds : float
-        With the time to write the new file to the disk.
-    """
-
-    source: Shape
-    target: Shape
-    dimensions: tuple[int, ...]
-    blocks: tuple[int, ...]
-    bytes_read: int
-    bytes_written: int
-    seconds: float
-
-
-class TensorReport(NamedTuple):
-    """What became of one tensor.
-
-    Attributes
-    ----------
-    name : str
-        In the old file.
-    new_name : str or None
-        In the new file; None if it was left out.
-    before, after : str
-        Type and shape in the two headers, such as ``F32[2,3]``; or, for bytes with a note, the text of their shape.
-    moved : bool
-        False for bytes that are the same.
-    kind : str or None
-        What the tensor was taken as, where layers of several kinds have such weights: ``"conv"``,
-        ``"conv_transpose"``, ``"linear"``, ``"embedding"`` or ``"attention"``.
-    known_by : str or None
-        What said so: ``"assume"``, the argument; ``"bias"``, its length; ``"name"``, the layer's; ``"rule"``, which is
-        for no other kind; or ``"guess"``.
-    parts : tuple of str
-        The names of all old tensors that it is made of, the first of which is `name`.
-    """
-
-    name: str
-    new_name: str | None
-    before: str
-    after: str
-    moved: bool
-    kind: str | None
-    known_by: str | None
-    parts: tuple[str, ...]
-
-
-class CheckpointRelayout(NamedTuple):
-    """What `relayout_file` has done with a model file.
-
-    Attributes
-    ----------
-    tensors : tuple of TensorReport
-        All tensors, in the order of the old file.
-    bytes_read, bytes_written : int
-        Bytes of elements.
-    seconds : float
-        With the time to write the new file to the disk.
-    """
-
-    tensors: tuple[TensorReport, ...]
-    bytes_read: int
-    bytes_written: int
-    seconds: float
-
-
 @overload
 def relayout_file(
     file: FilePath | ShapedBuffer[Any], out: FilePath, *, source: ShapeLike | None = None,
     target: TargetLike | None = None, raw: bool = False, offset: SupportsIndex = 0, byte_order: str | None = None,
-    strict: bool = True, overwrite: bool = False, max_bytes: SupportsIndex | str | None = None,
+    strict: bool = True, overwrite: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
     scratch: FilePath | None = None, progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(
     file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, rename: Pairs = (),
-    assume: Pairs = (), allow_unmatched: bool = False, overwrite: bool = False,
+    assume: Pairs = (), allow_unmatched: bool = False, overwrite: bool = False, dry_run: bool = False,
     max_bytes: SupportsIndex | str | None = None, progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
 ) -> CheckpointRelayout: ...  # fmt: skip
@@ -146,6 +65,7 @@ def relayout_file(
     byte_order: str | None = None,
     strict: bool = True,
     overwrite: bool = False,
+    dry_run: bool = False,
     max_bytes: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -204,6 +124,8 @@ def relayout_file(
         elements of a 1-D .npy file that has more than `source`.
     overwrite : bool
         Replace `out` if it exists.
+    dry_run : bool
+        Check all, and write nothing: the result says what would be done.
     max_bytes : int or str, optional
         Bytes to use, or text such as ``"512M"`` or ``"0.5G"``; by default a quarter of what is free.  Buffers take at
         most three quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below
@@ -277,25 +199,36 @@ def relayout_file(
     >>> folder.cleanup()
     """
     _check_keywords(options)
-    report = (lambda done, total: None) if progress is None else progress
-    files = [*file] if isinstance(file, (list, tuple)) else [file]
+    plain = PlainBytes.of(offset, byte_order, raw, strict)
+    files: list[Any] = [*file] if isinstance(file, (list, tuple)) else [file]
     named = *files, out
     if tensors is None and (is_about_model(named, target, source) or (are_models(named) and not raw)):
         tensors = {}
-    try:
+    of_models: dict[str, Any] = {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}
+    run = None if dry_run else _unseen if progress is None else progress
+    with _advice_in_python():
         if tensors is not None:
-            others: dict[str, Any] = {"source": source, "target": target, "raw": raw or None, "scratch": scratch}
-            others |= {"offset": offset or None, "byte_order": byte_order, "strict": None if strict else False}
-            own = tensors, rename, assume, allow_unmatched, overwrite, max_bytes
-            return _relayout_model(files, out, *own, report, **others, **options)
-        for name, value in {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}.items():
-            if value:
-                raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
-        if isinstance(file, (list, tuple)):
-            raise TypeError(_about_several(files))
-        plain: dict[str, Any] = {"raw": raw, "offset": offset, "byte_order": byte_order, "strict": strict}
-        return _relayout_array(file, out, source, target, plain, overwrite, max_bytes, scratch, report, options)
-    except FileError as error:  # its advice is options of the command line, which are keywords here
+            _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
+            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite)
+            return _moved_model(move, _rules(tensors, dtype=options.get("dtype"), **of_models), run)
+        _check_is_array(file, of_models)
+        check_simple(options, "files")
+        folder = None if scratch is None else _path("scratch", scratch)
+        origin = file if isinstance(file, ShapedBuffer) else _path("file", file)
+        array_move = ArrayMove(origin, _path("out", out), plain, max_bytes, folder, overwrite)
+        return _moved_array(array_move, source, target, run, options)
+
+
+def _unseen(done: int, total: int) -> None:
+    """The progress that nobody asked for."""
+
+
+@contextlib.contextmanager
+def _advice_in_python() -> Iterator[None]:
+    """The advice of `FileError` is options of the command line: inside the `with` it becomes keywords."""
+    try:
+        yield
+    except FileError as error:
         raise type(error)(f"{error}{advice_in_python(error.advice)}") from None
 
 
@@ -333,53 +266,45 @@ def _check_keywords(options: Mapping[str, Any]) -> None:
             raise TypeError(f"{value_text(name)} is not a keyword of this call{meant(name, own)}")
 
 
-def _relayout_array(
-    file: Any,
-    out: str | os.PathLike[str],
+# ---- one array -------------------------------------------------------------------------------------------------------
+
+
+def _check_is_array(file: Any, of_models: Mapping[str, Any]) -> None:
+    """TypeError for several files, and for keywords that are for models."""
+    for name, value in of_models.items():
+        if value:
+            raise TypeError(f"{name} is for a model, whose name ends in .safetensors or .safetensors.index.json")
+    if not isinstance(file, (list, tuple)):
+        return
+    if len(file) == 1:
+        raise TypeError(f"file is a list of one path, and an array is no model: write {value_text(file[0])}")
+    raise TypeError(
+        f"file is {f'a list of {len(file)} paths' if file else 'an empty list'}: several files are models, whose names "
+        "end in .safetensors or .safetensors.index.json, and an array is one file"
+    )
+
+
+def _moved_array(
+    move: ArrayMove,
     source: ShapeLike | None,
     target: TargetLike | None,
-    plain: dict[str, Any],
-    overwrite: bool,
-    max_bytes: SupportsIndex | str | None,
-    scratch: str | os.PathLike[str] | None,
-    progress: Callable[[int, int], None],
+    run: Progress | None,
     options: ArithmeticOptions,
 ) -> FileRelayout:
-    """`relayout_file` of one array.
-
-    plain   what the caller says of plain bytes: `raw`, and the keywords of `open_source`
-    """
-    check_simple(options, "files")
-    array, source_file = (file, None) if isinstance(file, ShapedBuffer) else (None, _path("file", file))
-    new_file = _path("out", out)
-    folder = None if scratch is None else _path("scratch", scratch)
-    if array is not None:
-        _check_is_about_file(plain)
-        check_strict(plain["strict"])
-        shape: Shape | None = own_shape(array.layout_shape, source, "source")
+    """The move of an array, done unless `run` is None."""
+    if isinstance(move.source, ShapedBuffer):
+        for name in ("offset", "byte_order"):
+            if name in move.plain.said:
+                said = f"{name} {value_text(move.plain.said[name])}"
+                raise TypeError(f"{said} is for a file of plain bytes, and file is a gl.Array")
+        shape: Shape | None = own_shape(move.source.layout_shape, source, "source")
     else:
         shape = None if source is None else as_shape(source, "source")
-    check_output(new_file, source_file, overwrite=overwrite)
-    with _in_memory(array) if source_file is None else open_source(source_file, shape, **plain) as elements:
-        plan = file_plan(elements, new_file, shape, target, raw=plain["raw"], strict=plain["strict"], **options)
-        route = sensible_route(plan.relayout, max_bytes, folder)
-        seconds = move(plan, new_file, route, progress, overwrite=overwrite)
-    shapes, blocks = (plan.relayout.source, plan.relayout.target), tuple(map(len, route.passes))
-    return FileRelayout(*shapes, plan.header.dimensions, blocks, route.bytes_read, route.bytes_written, seconds)
+    with move.planned(shape, target, **options) as (plan, route):
+        return file_relayout(plan, route, None if run is None else move.run(plan, route, run))
 
 
-def _in_memory(array: Any) -> nullcontext[Elements]:
-    return nullcontext(Elements(buffer_header("the gl.Array", array.layout_shape), 0, None, host_bytes(array)))
-
-
-def _check_is_about_file(plain: Mapping[str, Any]) -> None:
-    """TypeError for what says how a file is read, beside an array in memory."""
-    for name, value in plain.items():
-        if name in ("offset", "byte_order") and value:
-            raise TypeError(f"{name} {value_text(value)} is for a file of plain bytes, and file is a gl.Array")
-
-
-def _path(role: str, path: str | os.PathLike[str]) -> Path:
+def _path(role: str, path: Any) -> Path:
     """A path that stays the same when the process changes its folder during the call."""
     if not isinstance(path, (str, os.PathLike)):
         others = ", or a gl.Array, or a list of models" if role == "file" else ""
@@ -387,50 +312,39 @@ def _path(role: str, path: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(path))
 
 
-def _about_several(files: Sequence[object]) -> str:
-    """What is wrong with a list of files for one array."""
-    if len(files) == 1:
-        return f"file is a list of one path, and an array is no model: write {value_text(files[0])}"
-    return (
-        f"file is {'a list of ' + str(len(files)) + ' paths' if files else 'an empty list'}: several files are models, "
-        "whose names end in .safetensors or .safetensors.index.json, and an array is one file"
-    )
+# ---- models ----------------------------------------------------------------------------------------------------------
 
 
-def _relayout_model(
-    files: Sequence[Any],
-    out: str | os.PathLike[str],
-    tensors: Rules,
-    rename: Pairs,
-    assume: Pairs,
-    allow_unmatched: bool,
-    overwrite: bool,
-    max_bytes: SupportsIndex | str | None,
-    progress: Callable[[int, int], None],
-    dtype: Any = None,
-    **others: Any,
-) -> CheckpointRelayout:
-    """`relayout_file` of a model; TypeError for keywords that are for one array."""
-    for name, value in others.items():
-        if value is not None:
+def _check_says_nothing_of_arrays(options: Mapping[str, Any], **others: Any) -> None:
+    """TypeError for keywords that are for one array."""
+    for name, value in {**others, **options}.items():
+        if value is not None and name != "dtype":
             instead = f": {_FOR_MODELS[name].format(value_text(value))}" if name in _FOR_MODELS else ""
             raise TypeError(f"{name} is for one array, not for a model{instead}")
+
+
+def _model_paths(files: Sequence[Any]) -> list[Path]:
+    """The paths of models; TypeError for other values, and for none."""
     if any(isinstance(file, ShapedBuffer) for file in files):
         raise TypeError("file is a gl.Array, and a model is moved from a file to a file")
     if not files:
         raise TypeError("file is an empty list: name one model or several")
     several = len(files) > 1
-    sources = [_path(f"file[{number}]" if several else "file", file) for number, file in enumerate(files)]
-    target = _path("out", out)
+    return [_path(f"file[{number}]" if several else "file", file) for number, file in enumerate(files)]
+
+
+def _rules(tensors: Rules, rename: Pairs, assume: Pairs, dtype: Any, allow_unmatched: bool) -> dict[str, Any]:
+    """The options of `plan_relayout`."""
     sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
     assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
-    choices: dict[str, Any] = {"assumed": assumed, "dtype": element_type, "allow_unmatched": allow_unmatched}
-    with open_checkpoint(sources) as checkpoint:
-        plan = plan_relayout(checkpoint, target, sets, overwrite=overwrite, **choices)
-        work = work_within(plan, max_bytes)
-        seconds = move_checkpoint(work, progress, overwrite=overwrite)
-    return CheckpointRelayout(tuple(map(tensor_report, plan.changes)), work.bytes_read, work.bytes_written, seconds)
+    return {"sets": sets, "assumed": assumed, "dtype": element_type, "allow_unmatched": allow_unmatched}
+
+
+def _moved_model(move: ModelMove, rules: Mapping[str, Any], run: Progress | None) -> CheckpointRelayout:
+    """The move of models by rules, done unless `run` is None."""
+    with move.planned(plan_relayout, **rules) as work:
+        return checkpoint_relayout(work, None if run is None else move.run(work, run))
 
 
 def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:
@@ -439,17 +353,3 @@ def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:
     if isinstance(value, str) or not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in pairs):
         raise TypeError(f"{name} is {value_text(value)}: it takes a mapping from regular expressions to {what}")
     return [(regex, text) for regex, text in pairs]
-
-
-def tensor_report(change: TensorPlan) -> TensorReport:
-    """A change as users see it."""
-    return TensorReport(
-        change.parts[0],
-        change.name,
-        str(change.before),
-        str(change.stored),
-        change.plan is not None,
-        None if change.kind is None else change.kind.kind,
-        None if change.kind is None else change.kind.known_by,
-        change.parts,
-    )

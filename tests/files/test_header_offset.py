@@ -11,6 +11,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.files.elements import open_source
 from gpulayout.files.errors import FileError
+from gpulayout.files.plain_bytes import PlainBytes
 from tests.support.command_line import failure, refusal, run
 
 SHAPE = "s16[5,4,3]{0,1,2}"
@@ -186,7 +187,7 @@ def test_raw_makes_plain_bytes_of_a_file_with_a_header(folder):
 
 def test_a_file_that_becomes_shorter_is_said_with_its_header(folder):
     path = folder / "volume.nii"
-    with open_source(path, gl.parse_shape(SHAPE), offset=352) as source:
+    with open_source(path, gl.parse_shape(SHAPE), PlainBytes(offset=352)) as source:
         assert source.offset == 352
         os.truncate(path, 400)
         with pytest.raises(

@@ -11,6 +11,7 @@ import gpulayout as gl
 from gpulayout.files import elements
 from gpulayout.files.elements import open_source
 from gpulayout.files.errors import FileError
+from gpulayout.files.plain_bytes import PlainBytes
 
 SHAPE = gl.parse_shape("u8[4,6]{0,1}")
 CONTENT = bytes(range(24))
@@ -125,7 +126,7 @@ def test_a_file_named_npy_is_plain_bytes_only_if_told_so(name, tmp_path):
     (tmp_path / name).write_bytes(CONTENT)
     with pytest.raises(FileError, match="not a .npy file that can be read"), open_source(tmp_path / name, SHAPE):
         pass
-    with open_source(tmp_path / name, SHAPE, raw=True) as source:
+    with open_source(tmp_path / name, SHAPE, PlainBytes(raw=True)) as source:
         assert read(source, 0, 24) == CONTENT
 
 
@@ -138,7 +139,7 @@ def test_plain_bytes_that_begin_as_npy_does_are_never_taken_for_elements_of_anot
         with pytest.raises(FileError) as caught, open_source(path, SHAPE):
             pass
         assert caught.value.advice == "; plain bytes need --raw"
-        with open_source(path, SHAPE, raw=True) as source:
+        with open_source(path, SHAPE, PlainBytes(raw=True)) as source:
             assert read(source, 0, 24) == content
 
 

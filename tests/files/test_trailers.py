@@ -10,6 +10,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.files import route
 from gpulayout.files.elements import open_source
+from gpulayout.files.plain_bytes import PlainBytes
 from tests.files.test_header_offset import ENVIRONMENT
 from tests.support.command_line import failure, refusal, run
 
@@ -181,7 +182,7 @@ def test_models_have_no_such_word(folder):
 def test_a_file_that_becomes_shorter_than_its_buffer_is_an_error(folder):
     write(8, 100)
     shape = gl.parse_shape(SHAPE)
-    with open_source(folder / "in.raw", shape, offset=8, strict=False) as source:
+    with open_source(folder / "in.raw", shape, PlainBytes(offset=8, strict=False)) as source:
         os.truncate("in.raw", 8 + ARRAY.nbytes - 1)
         with pytest.raises(ValueError, match="the file has become shorter while it was read"):
             source.read_into(memoryview(bytearray(ARRAY.nbytes)), 0)

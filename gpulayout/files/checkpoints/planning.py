@@ -37,7 +37,7 @@ from gpulayout.layout.errors import LayoutError
 
 
 @dataclass(frozen=True)
-class FilePlan:
+class NewFile:
     """One new file.
 
     path      of it
@@ -77,7 +77,7 @@ class CheckpointPlan:
     path: Path
     changes: tuple[TensorPlan, ...]
     unmatched: tuple[str, ...]
-    files: tuple[FilePlan, ...]
+    files: tuple[NewFile, ...]
     index: bytes | None
     siblings: Siblings
 
@@ -225,7 +225,7 @@ def _check_names(plans: Sequence[TensorPlan]) -> None:
         olds[each.name] = old
 
 
-def _file_plan(path: Path, shards: Sequence[Shard], plans: Sequence[TensorPlan], more: Mapping[str, str]) -> FilePlan:
+def _file_plan(path: Path, shards: Sequence[Shard], plans: Sequence[TensorPlan], more: Mapping[str, str]) -> NewFile:
     by_name = {each.name: each for each in plans if each.name is not None}
     tensors = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
     notes = {each.name: note for each in tensors if (note := by_name[each.name].stored.note) is not None}
@@ -235,10 +235,10 @@ def _file_plan(path: Path, shards: Sequence[Shard], plans: Sequence[TensorPlan],
     olds = [shard.contents.metadata for shard in shards if shard.contents.metadata is not None]
     old = {key: text for each in reversed(olds) for key, text in each.items()} if olds else None
     header = header_text(metadata_with(old, more, notes), tensors)
-    return FilePlan(path, tuple(by_name[each.name] for each in tensors), header, tensors)
+    return NewFile(path, tuple(by_name[each.name] for each in tensors), header, tensors)
 
 
-def _index_text(source: Checkpoint, files: Sequence[FilePlan]) -> bytes:
+def _index_text(source: Checkpoint, files: Sequence[NewFile]) -> bytes:
     """The new index, with the total size of its tensors, as Hugging Face's libraries write it."""
     old: dict[str, Any] = dict(source.index or {})
     total = sum(each.nbytes for file in files for each in file.tensors)

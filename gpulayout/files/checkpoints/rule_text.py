@@ -114,6 +114,8 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
             raise LayoutError(f"{origin}: name {value_text(name)} is one name too many: {word} names what is new")
     elif regroup.join and name is None:
         raise LayoutError(f"{origin}: join needs the name of the new tensor: add name=...")
+    if isinstance(name, str) and "," in name:
+        raise LayoutError(f"{origin}: name {value_text(name)} is not one name: split={name} makes several tensors")
     kind = parts.get("kind")
     if kind is not None and kind not in KINDS:
         raise LayoutError(f"{origin}: kind {value_text(kind)} is none of {', '.join(KINDS)}")

@@ -1,0 +1,361 @@
+"""Random tensors with rules for them, of which an independent model says what must become of them.
+
+A family has a few tensors and the rules for them, and no other family has its names.  So a model that fails is made
+smaller by leaving families out.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+
+from tests.support.model_elements import ELEMENTS, HEADER
+
+FLOATS = ("F32", "BF16", "F16", "F64")
+PLAIN = [name for name in HEADER if name != "F4"]
+
+
+@dataclass
+class Family:
+    """Tensors, the rules for them, and of which the files may hold pieces: for each the axis, with its pattern."""
+
+    tensors: dict = field(default_factory=dict)
+    rules: dict = field(default_factory=dict)
+    pieces: dict = field(default_factory=dict)
+
+
+# ---- parts of families ---------------------------------------------------------------------------------------
+
+
+def pick(random, values):
+    return values[int(random.integers(0, len(values)))]
+
+
+def chance(random, share):
+    return random.random() < share
+
+
+def random_array(random, dtype, shape):
+    """Numbers that every type holds well: no nan, no infinity, no large ones."""
+    element = ELEMENTS[HEADER[dtype]]
+    if element.kind in "biu":
+        return random.integers(0, 2 if dtype == "BOOL" else 100, shape).astype(element)
+    if dtype == "F8_E8M0":
+        return (2.0 ** random.integers(-4, 5, shape)).astype(element)
+    return (random.integers(-48, 49, shape) / 8).astype(element)
+
+
+def _words(random, dtype, shape):
+    """Any bits."""
+    element = ELEMENTS[HEADER[dtype]]
+    count = int(np.prod(shape)) * element.itemsize
+    return np.frombuffer(random.bytes(count), element).reshape(shape)
+
+
+def _shape(random, rank, most=7):
+    return tuple(int(size) for size in random.integers(1, most, rank))
+
+
+def _permuting(random, shape):
+    """A pattern that permutes, joins and splits axes, and the names of the axes before it."""
+    names = list("abcdefg"[: len(shape)])
+    before, all_names = [], []
+    for name, size in zip(names, shape):
+        divisors = [each for each in range(2, size) if size % each == 0]
+        if divisors and chance(random, 0.3):
+            before.append(f"({name}={pick(random, divisors)} {name}2)")
+            all_names += [name, f"{name}2"]
+        else:
+            before.append(name)
+            all_names.append(name)
+    after = [str(each) for each in random.permutation(all_names)]
+    if len(after) > 1 and chance(random, 0.4):
+        place = int(random.integers(0, len(after) - 1))
+        after[place : place + 2] = [f"({after[place]} {after[place + 1]})"]
+    if chance(random, 0.2):
+        after.insert(int(random.integers(0, len(after) + 1)), "1")
+    return f"{' '.join(before)} -> {' '.join(after)}"
+
+
+def _arithmetic(random, dtype, last=None):
+    """What changes the elements of a type, with numbers."""
+    kind = int(random.integers(0, 5))
+    to = pick(random, ["bf16", "f32", "f16"])
+    if dtype not in FLOATS or kind == 0:
+        return {}
+    if kind == 1:
+        return {"dtype": to}
+    if kind == 2:
+        return {"dtype": to, "scale": 0.5, "shift": -1.25}
+    if kind == 3 and last:
+        return {"scale": [float(each) for each in random.integers(1, 9, last)], "divide": True}
+    return {"scale": 0.1, "zero_point": 3, "dtype": "s8"} if kind == 4 else {"scale": 3}
+
+
+def _after(random, rule, shape, dtype):
+    """Where the elements of a result go: nowhere, by a pattern, or to a layout."""
+    kind = int(random.integers(0, 4))
+    if kind < 2 and shape:
+        rule["to"] = _permuting(random, shape)
+    elif kind == 2 and len(shape) == 2:
+        rule["to"] = pick(random, ["F", "{0,1}", "{1,0:T(2,4)}", "{0,1:T(8,128)}"])
+    rule.update(_arithmetic(random, dtype))
+    return rule
+
+
+def copies(random, at):
+    family = Family()
+    for number in range(int(random.integers(1, 4))):
+        name = f"{at}c{number}"
+        family.tensors[name] = random_array(random, pick(random, PLAIN), _shape(random, int(random.integers(0, 4))))
+        rule = pick(random, [None, None, "drop", "keep", {"name": f"new.{name}"}])
+        if rule is not None:
+            family.rules[re.escape(name)] = {rule: True} if isinstance(rule, str) else rule
+    if chance(random, 0.2):
+        family.tensors[f"{at}pairs"] = random_array(random, "F4", (3, 4))
+    return family
+
+
+def patterns(random, at):
+    dtype, shape = pick(random, PLAIN), _shape(random, int(random.integers(1, 5)), 9)
+    to = _permuting(random, shape)
+    rule = {"to": to, **_arithmetic(random, dtype, shape[-1])}
+    family = Family({f"{at}p": random_array(random, dtype, shape)}, {rf"{re.escape(at)}p": rule})
+    if chance(random, 0.4):
+        rule["along"] = int(random.integers(-len(shape), len(shape)))
+        family.pieces[f"{at}p"] = rule["along"], to, False
+    return family
+
+
+def flips(random, at):
+    shape, dtype = _shape(random, 4, 5), pick(random, ["F32", "U8", "BF16"])
+    to = pick(random, ["h w i o -> o i h w", "i o h w -> h w i o", "h w i o -> h w (i o)"])
+    rule = {"to": to, "flip": "h w", **({"dtype": "f16"} if dtype == "F32" and chance(random, 0.5) else {})}
+    return Family({f"{at}f": random_array(random, dtype, shape)}, {f"{re.escape(at)}f": rule})
+
+
+def _scales(random, family, name, shape, block):
+    """A scale beside a tensor, one for each block."""
+    sizes = [-(-size // each) for size, each in zip(shape, block)]
+    others = [array.dtype for other, array in family.tensors.items() if other.endswith("_scale")]
+    dtype = others[0] if others else ELEMENTS[pick(random, ["f32", "bf16", "f8e8m0fnu"])]
+    family.tensors[f"{name}_scale"] = (2.0 ** random.integers(-2, 3, sizes)).astype(dtype)
+
+
+def joins(random, at):
+    rank, count, dtype = int(random.integers(1, 4)), int(random.integers(2, 5)), pick(random, PLAIN)
+    axis, turns, shards = int(random.integers(0, rank)), chance(random, 0.3), pick(random, [1, 1, 2, 3])
+    names = [f"{at}{each}.weight" for each in "qkvo"[:count]]
+    shape, family, whole = list(_shape(random, rank)), Family(), 0
+    for name in names:
+        if name == names[0] or not turns:
+            shape[axis] = shards * int(random.integers(1, 5))
+        family.tensors[name] = random_array(random, dtype, shape)
+        whole += shape[axis] // shards
+    shape[axis] = whole
+    rule = {"join": [rf"\1{each}.weight" for each in "qkvo"[:count]], "along": axis - rank * chance(random, 0.3)}
+    rule |= {"name": r"\1joined"} | ({"interleave": True} if turns else {})
+    rule |= {"shard": f"{int(random.integers(0, shards))}/{shards}"} if shards > 1 else {}
+    _after(random, rule, shape, dtype)
+    if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.6):
+        rule["scale"], parts = "{name}_scale", family.tensors.copy()
+        for name, array in parts.items():
+            _scales(random, family, name, array.shape, [1] * rank)
+    family.rules[rf"({re.escape(at)})q\.weight"] = rule
+    for name in names:
+        family.pieces[name] = rule["along"], None, False
+    return family
+
+
+def joins_inside(random, at):
+    """A join, a shard and pieces along an axis inside of a dimension."""
+    heads, columns = int(random.integers(2, 4)), int(random.integers(1, 5))
+    first = chance(random, 0.5)
+    group = f"(n d={heads})" if first else f"(d={heads} n)"
+    to = f"{group} i -> {pick(random, ['d n i', 'i (n d)', '(d n) i', 'n i d'])}"
+    shards, dtype = pick(random, [1, 2]), pick(random, ["F32", "I16", "F8_E4M3"])
+    rule = {"join": r"\1x,\1y", "along": "n", "name": r"\1z", "to": to}
+    rule |= {"shard": f"{int(random.integers(0, 2))}/2"} if shards > 1 else {}
+    family = Family({}, {f"({re.escape(at)})x": rule})
+    for name in "xy":
+        family.tensors[at + name] = random_array(random, dtype, (heads * shards * int(random.integers(1, 5)), columns))
+        family.pieces[at + name] = "n", to, False
+    return family
+
+
+def splits(random, at):
+    """Pieces along an axis."""
+    rank, count, dtype = int(random.integers(1, 4)), int(random.integers(1, 5)), pick(random, PLAIN)
+    axis, shards, how = (
+        int(random.integers(0, rank)),
+        pick(random, [1, 1, 2]),
+        pick(random, ["equal", "sizes", "turns"]),
+    )
+    sizes = [shards * int(each) for each in random.integers(1, 4, count)]
+    shape = list(_shape(random, rank))
+    shape[axis] = sum(sizes) if how == "sizes" else count * sizes[0]
+    rule = {"split": [rf"\1{each}" for each in "qkvo"[:count]], "along": axis}
+    rule |= {"sizes": sizes} if how == "sizes" else {"interleave": True} if how == "turns" else {}
+    if how != "sizes" and count == shape[axis] and shards == 1 and chance(random, 0.5):
+        rule["split"] = r"\1{number}.w"
+    rule |= {"shard": f"{int(random.integers(0, shards))}/{shards}"} if shards > 1 else {}
+    small = [*shape]
+    small[axis] = sizes[0] // shards
+    _after(random, rule, small if how != "sizes" else [], dtype)
+    name, family = f"{at}fused.w", Family()
+    family.tensors[name] = random_array(random, dtype, shape)
+    if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.5):
+        rule["scale"] = "{name}_scale"
+        _scales(random, family, name, shape, [1] * rank)
+    family.rules[rf"({re.escape(at)})fused\.w"] = rule
+    family.pieces[name] = axis, None, False
+    return family
+
+
+def splits_of_results(random, at):
+    """One tensor for each index of the first axis of the result."""
+    count, rows, columns = (int(each) for each in random.integers(1, 5, 3))
+    to, shape = pick(
+        random,
+        [
+            ("a b -> a b", (count, rows)),
+            (f"(n={count} o) i -> n o i", (count * rows, columns)),
+            (f"(o n={count}) i -> n i o", (count * rows, columns)),
+            ("a b c -> b c a", (rows, count, columns)),
+            (None, (count, rows, columns)),
+            (f"b (n={count} o) i -> n (b o) i", (2, rows * count, columns)),
+        ],
+    )
+    dtype = pick(random, PLAIN)
+    rule = {"split": [rf"\1part{number}" for number in range(count)]}
+    if chance(random, 0.4):
+        rule["split"] = r"\1part{number}"
+    rule |= {} if to is None else {"to": to}
+    rule |= _arithmetic(random, dtype)
+    return Family({f"{at}fused": random_array(random, dtype, shape)}, {f"({re.escape(at)})fused": rule})
+
+
+def stacks(random, at):
+    """Experts, each a tensor or a join, in any order of their names."""
+    count, rows, columns = int(random.integers(1, 12)), 2 * int(random.integers(1, 5)), int(random.integers(1, 6))
+    dtype, twice, shards = pick(random, ["F32", "BF16", "U8", "F8_E4M3"]), chance(random, 0.5), pick(random, [1, 2])
+    family, rule = Family(), {"stack": r"\1w13"}
+    for number in random.permutation(count):
+        for what in ("w1", "w3") if twice else ("w1",):
+            family.tensors[f"{at}{number}.{what}"] = random_array(random, dtype, (rows, columns))
+    rule |= {"join": r"\1\2.w1,\1\2.w3"} if twice else {}
+    rule |= {"shard": f"{int(random.integers(0, 2))}/2"} if shards > 1 else {}
+    to = pick(random, [None, "e o i -> e i o", "e o i -> o (e i)", "F"])
+    rule |= {"to": to} if to else {}
+    if twice or shards > 1:
+        rule["along"] = "o" if to and "->" in to and chance(random, 0.5) else pick(random, [0, -2])
+        family.pieces = dict.fromkeys(family.tensors, (rule["along"], to, True))
+    if dtype in ("F32", "BF16") and chance(random, 0.6):
+        rule |= {"scale": "{name}_scale", "dtype": pick(random, ["f32", "bf16"])}
+        for name, array in family.tensors.copy().items():
+            _scales(random, family, name, array.shape, [1, 1])
+    family.rules[rf"({re.escape(at)})(\d+)\.w1"] = rule
+    return family
+
+
+def packed(random, at):
+    """Elements of 4 bits in words, with scales and zero points beside them."""
+    word, rows, words = (
+        pick(random, ["I32", "U8", "I64", "U16"]),
+        int(random.integers(1, 6)),
+        2 * int(random.integers(1, 5)),
+    )
+    name, array = f"{at}qweight", _words(random, word, (rows, words))
+    columns = words * array.itemsize * 2
+    family, rule = Family({name: array}), {"from": pick(random, ["u4", "u4", "s4"]), "name": f"{at}w"}
+    kind = int(random.integers(0, 3))
+    if kind == 0:
+        rule["to"] = "a b -> b a"
+    elif kind == 1:
+        rule["as"] = pick(random, ["I8[K,N/2]", "I8[K*2,N/4]", f"U8[{rows * columns // 2}]"])
+    else:
+        block, to = pick(random, [2, 4, 8, 24]), pick(random, ["bf16", "f16", "f32"])
+        groups = -(-columns // block)  # the last block may be cut
+        family.tensors[f"{at}scales"] = (random.integers(1, 9, (rows, groups)) / 8).astype(np.float16)
+        rule |= {"scale": r"*scales", "zero_point": pick(random, [8, 0]), "block": [1, block], "dtype": to}
+        if rule["from"] == "u4" and groups % 2 == 0 and chance(random, 0.6):
+            family.tensors[f"{at}zeros"] = _words(random, "U8", (rows, groups // 2))
+            family.rules[rf"{re.escape(at)}zeros"] = {"from": "u4", "drop": True}
+            rule["zero_point"] = f"{at}zeros"
+        rule |= {"to": "a b -> b a"} if chance(random, 0.5) else {}
+    if chance(random, 0.4):
+        rule |= {"along": 0, "shard": "0/1"}
+    family.rules[rf"{re.escape(at)}qweight"] = rule
+    return family
+
+
+def entries(random, at):
+    """Weights of GPTQ and AWQ, which become others."""
+    entry_name = pick(random, ["gptq:qweight", "awq:qweight"])
+    rows, columns = 32 * int(random.integers(1, 3)), 64 * int(random.integers(1, 3))
+    shape = (rows // 8, columns) if entry_name[0] == "g" else (rows, columns // 8)
+    rule = {"from": entry_name, "name": f"{at}new"}
+    kind = int(random.integers(0, 4))
+    if kind == 0:
+        rule["to"] = pick(random, ["marlin:weights", "awq:qweight", "gptq:qweight"])
+    elif kind == 1:
+        rule |= {"to": "K N -> N K", "dtype": "bf16", "scale": 0.25, "zero_point": 8}
+    elif kind == 2:
+        rule |= {"to": "K N -> N K", "as": "I32[N,K/8]"}
+    else:
+        shapes = ["I32[K/16,N*2]", "I32[rows/16,columns*2]", f"U8[{rows * columns // 2}]"]
+        rule |= {"to": "marlin:weights", "as": pick(random, shapes)}
+    return Family({f"{at}qweight": _words(random, "I32", shape)}, {f"{re.escape(at)}qweight": rule})
+
+
+def other_views(random, at):
+    """Bytes that are read as another type, or as a whole shape."""
+    kind, name = int(random.integers(0, 3)), f"{at}bytes"
+    rule, family = {}, Family()
+    if kind == 0:
+        values = random_array(random, "F8_E4M3", (4, 6))
+        family.tensors[name] = values.view(np.uint8)
+        rule |= {"from": "f8e4m3fn", "dtype": "bf16", "scale": "{name}_scale", "block": 4}
+        numbers = random.integers(1, 9, (1, 2)) / 4
+        family.tensors[f"{name}_scale"] = numbers.astype(ml_dtypes.bfloat16).view(np.uint16)
+        family.rules[rf"{re.escape(at)}bytes_scale"] = {"from": "bf16", "drop": True}
+    elif kind == 1:
+        family.tensors[name] = _words(random, "U8", (64,))
+        rule |= {
+            "from": pick(random, ["u4[8,16]{0,1:E(4)}", "u16[4,8]{0,1}", "u8[8,8]{1,0:T(2,4)}"]),
+            "to": "a b -> b a",
+        }
+    else:
+        family.tensors[name] = random_array(random, "F16", (3, 4))
+        rule |= {"from": "u16", "to": "a b -> b a"}
+    family.rules[rf"{re.escape(at)}bytes"] = rule
+    return family
+
+
+def shards(random, at):
+    rank, count, dtype = int(random.integers(1, 4)), int(random.integers(1, 5)), pick(random, PLAIN)
+    axis, shape = int(random.integers(0, rank)), list(_shape(random, rank))
+    shape[axis] *= count
+    where = pick(random, [{"shard": f"{int(random.integers(0, count))}/{count} along={axis}"}, {"along": axis}])
+    rule = {"shard": f"{int(random.integers(0, count))}/{count}", **where}
+    shape[axis] //= count
+    _after(random, rule, shape, dtype)
+    shape[axis] *= count
+    name, family = f"{at}s.w", Family()
+    family.tensors[name] = random_array(random, dtype, shape)
+    if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.5):
+        rule["scale"] = r"\1scale"
+        _scales(random, family, name, shape, [1] * rank)
+        family.tensors[f"{at}scale"] = family.tensors.pop(f"{name}_scale")
+    family.rules[rf"({re.escape(at)})s\.w"] = rule
+    return family
+
+
+FAMILIES = (copies, patterns, flips, joins, joins_inside, splits, splits_of_results, stacks)
+FAMILIES += (packed, entries, other_views, shards)
+
+
+def random_families(random):
+    """A few families, each with names of its own."""
+    return [pick(random, FAMILIES)(random, f"m.{number}.") for number in range(int(random.integers(1, 8)))]

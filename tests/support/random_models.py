@@ -18,11 +18,16 @@ PLAIN = [name for name in HEADER if name != "F4"]
 
 @dataclass
 class Family:
-    """Tensors, the rules for them, and of which the files may hold pieces: for each the axis, with its pattern."""
+    """Tensors, and the rules for them.
+
+    pieces    the tensors of which each file may hold a piece: the axis, the pattern, and whether they are stacked
+    scale     the type of the scales, and how many there are
+    """
 
     tensors: dict = field(default_factory=dict)
     rules: dict = field(default_factory=dict)
     pieces: dict = field(default_factory=dict)
+    scale: tuple = ()
 
 
 # ---- parts of families ---------------------------------------------------------------------------------------
@@ -135,11 +140,18 @@ def flips(random, at):
     return Family({f"{at}f": random_array(random, dtype, shape)}, {f"{re.escape(at)}f": rule})
 
 
-def _scales(random, family, name, shape, block):
-    """A scale beside a tensor, one for each block."""
-    sizes = [-(-size // each) for size, each in zip(shape, block)]
-    others = [array.dtype for other, array in family.tensors.items() if other.endswith("_scale")]
-    dtype = others[0] if others else ELEMENTS[pick(random, ["f32", "bf16", "f8e8m0fnu"])]
+def _scales(random, family, name, shape, axis=0, unit=1):
+    """A scale beside a tensor: one for each `unit` places along an axis; along others for each, for two, or for all.
+
+    All tensors of a family have scales of one kind and one type.
+    """
+    if not family.scale:
+        family.scale = ELEMENTS[pick(random, ["f32", "bf16", "f8e8m0fnu"])], pick(random, ["each", "two", "all", "one"])
+    dtype, kind = family.scale
+    sizes = [size if kind == "each" else size // 2 if kind == "two" and size % 2 == 0 else 1 for size in shape]
+    sizes[axis] = shape[axis] // unit
+    if kind == "one":
+        sizes = pick(random, [[], [1]])
     family.tensors[f"{name}_scale"] = (2.0 ** random.integers(-2, 3, sizes)).astype(dtype)
 
 
@@ -148,9 +160,10 @@ def joins(random, at):
     axis, turns, shards = int(random.integers(0, rank)), chance(random, 0.3), pick(random, [1, 1, 2, 3])
     names = [f"{at}{each}.weight" for each in "qkvo"[:count]]
     shape, family, whole = list(_shape(random, rank)), Family(), 0
+    unit = 1 if turns else pick(random, [1, 1, 2])
     for name in names:
         if name == names[0] or not turns:
-            shape[axis] = shards * int(random.integers(1, 5))
+            shape[axis] = shards * unit * int(random.integers(1, 4))
         family.tensors[name] = random_array(random, dtype, shape)
         whole += shape[axis] // shards
     shape[axis] = whole
@@ -161,7 +174,7 @@ def joins(random, at):
     if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.6):
         rule["scale"], parts = "{name}_scale", family.tensors.copy()
         for name, array in parts.items():
-            _scales(random, family, name, array.shape, [1] * rank)
+            _scales(random, family, name, array.shape, axis, unit)
     family.rules[rf"({re.escape(at)})q\.weight"] = rule
     for name in names:
         family.pieces[name] = rule["along"], None, False
@@ -207,7 +220,7 @@ def splits(random, at):
     family.tensors[name] = random_array(random, dtype, shape)
     if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.5):
         rule["scale"] = "{name}_scale"
-        _scales(random, family, name, shape, [1] * rank)
+        _scales(random, family, name, shape, axis)
     family.rules[rf"({re.escape(at)})fused\.w"] = rule
     family.pieces[name] = axis, None, False
     return family
@@ -254,7 +267,7 @@ def stacks(random, at):
     if dtype in ("F32", "BF16") and chance(random, 0.6):
         rule |= {"scale": "{name}_scale", "dtype": pick(random, ["f32", "bf16"])}
         for name, array in family.tensors.copy().items():
-            _scales(random, family, name, array.shape, [1, 1])
+            _scales(random, family, name, array.shape)
     family.rules[rf"({re.escape(at)})(\d+)\.w1"] = rule
     return family
 
@@ -286,16 +299,62 @@ def packed(random, at):
         rule |= {"to": "a b -> b a"} if chance(random, 0.5) else {}
     if chance(random, 0.4):
         rule |= {"along": 0, "shard": "0/1"}
+        family.pieces[name] = 0, None, False
     family.rules[rf"{re.escape(at)}qweight"] = rule
     return family
 
 
+def packed_together(random, at):
+    """Joins, stacks and shards of elements of 4 bits in words, each with scales and zero points of its own."""
+    rows, words, axis = 2 * int(random.integers(1, 4)), 2 * int(random.integers(1, 4)), int(random.integers(0, 2))
+    stacked, shards, block = chance(random, 0.4), pick(random, [1, 2]), pick(random, [4, 8])
+    family, rule = Family(), {"from": "u4", "scale": "*.scales", "zero_point": "*.qzeros", "dtype": "bf16"}
+    names = [f"{at}{number}.qweight" for number in range(int(random.integers(2, 4)))]
+    for name in names:
+        shape = [rows, words]
+        if not stacked:
+            shape[axis] = 2 * int(random.integers(1, 4))
+        groups, begin = shape[1] * 8 // block, name.removesuffix("qweight")
+        family.tensors[name] = _words(random, "I32", shape)
+        family.tensors[f"{begin}scales"] = (random.integers(1, 9, (shape[0], groups)) / 8).astype(np.float16)
+        family.tensors[f"{begin}qzeros"] = _words(random, "U8", (shape[0], groups // 2))
+    family.rules[rf"{re.escape(at)}\d+\.qzeros"] = {"from": "u4", "drop": True}
+    family.rules[rf"{re.escape(at)}\d+\.scales"] = {"drop": True}
+    rule |= {"shard": f"{int(random.integers(0, 2))}/2"} if shards > 1 else {}
+    if stacked:
+        rule |= {"stack": r"\1all"} | ({"along": axis} if shards > 1 else {})
+        family.rules[rf"({re.escape(at)})(\d+)\.qweight"] = rule
+        rule |= {"to": "e o i -> e i o"} if chance(random, 0.5) else {}
+    else:
+        rule |= {"join": [rf"\g<1>{number}.qweight" for number in range(len(names))], "name": r"\1all", "along": axis}
+        rule |= {"to": "o i -> i o"} if chance(random, 0.5) else {}
+        family.rules[rf"({re.escape(at)})0\.qweight"] = rule
+    return family
+
+
 def entries(random, at):
-    """Weights of GPTQ and AWQ, which become others."""
-    entry_name = pick(random, ["gptq:qweight", "awq:qweight"])
+    """Weights of GPTQ and AWQ, which become others: one, a join, or a stack."""
+    entry_name, together = pick(random, ["gptq:qweight", "awq:qweight"]), pick(random, ["", "", "join", "stack"])
     rows, columns = 32 * int(random.integers(1, 3)), 64 * int(random.integers(1, 3))
     shape = (rows // 8, columns) if entry_name[0] == "g" else (rows, columns // 8)
-    rule = {"from": entry_name, "name": f"{at}new"}
+    rule, axis = {"from": entry_name}, int(random.integers(0, 2))
+    count = 2 if together else 1
+    family = Family({f"{at}{number}.qweight": _words(random, "I32", shape) for number in range(count)})
+    regex = rf"({re.escape(at)})(\d)\.qweight"
+    if together == "stack":
+        rule |= {"stack": r"\1new", "to": pick(random, ["marlin:weights", "awq:qweight", "e k n -> e n k"])}
+        if "->" in rule["to"]:
+            rule |= {"dtype": "bf16", "scale": 0.25, "zero_point": 8}
+        if chance(random, 0.4):
+            rule |= {"shard": f"{int(random.integers(0, 2))}/2", "along": 0 if rows == 64 else 1}
+            rule |= {"to": "e k n -> e n k", "dtype": "u8"}
+            rule.pop("scale", None), rule.pop("zero_point", None)
+        return Family(family.tensors, {regex: rule})
+    rule["name"] = r"\1new"
+    if together == "join":
+        rule |= {"join": r"\g<1>0.qweight,\g<1>1.qweight", "along": axis}
+        regex = rf"({re.escape(at)})(0)\.qweight"
+        rows, columns = (rows * 2, columns) if axis == 0 else (rows, columns * 2)
     kind = int(random.integers(0, 4))
     if kind == 0:
         rule["to"] = pick(random, ["marlin:weights", "awq:qweight", "gptq:qweight"])
@@ -306,7 +365,7 @@ def entries(random, at):
     else:
         shapes = ["I32[K/16,N*2]", "I32[rows/16,columns*2]", f"U8[{rows * columns // 2}]"]
         rule |= {"to": "marlin:weights", "as": pick(random, shapes)}
-    return Family({f"{at}qweight": _words(random, "I32", shape)}, {f"{re.escape(at)}qweight": rule})
+    return Family(family.tensors, {regex: rule})
 
 
 def other_views(random, at):
@@ -346,14 +405,15 @@ def shards(random, at):
     family.tensors[name] = random_array(random, dtype, shape)
     if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.5):
         rule["scale"] = r"\1scale"
-        _scales(random, family, name, shape, [1] * rank)
+        _scales(random, family, name, shape, axis)
         family.tensors[f"{at}scale"] = family.tensors.pop(f"{name}_scale")
     family.rules[rf"({re.escape(at)})s\.w"] = rule
+    family.pieces[name] = axis, None, False
     return family
 
 
 FAMILIES = (copies, patterns, flips, joins, joins_inside, splits, splits_of_results, stacks)
-FAMILIES += (packed, entries, other_views, shards)
+FAMILIES += (packed, packed_together, entries, other_views, shards)
 
 
 def random_families(random):

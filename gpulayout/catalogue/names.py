@@ -130,7 +130,7 @@ def layout_of_name(text: str, dimensions: Sequence[int], element_type: ElementTy
 def shape_of_tensor(text: str | Named, stored_type: ElementType, dimensions: Sequence[int]) -> Shape:
     """The shape that a text with a name, but without sizes, means for a tensor of its owner; `shape_in` has the rule.
 
-    >>> shape_of_tensor("gptq:qweight", ElementType.S32, (512, 4096)).dimensions
+    >>> shape_of_tensor("gptq:qweight(dtype=u4)", ElementType.S32, (512, 4096)).dimensions
     (4096, 4096)
     >>> shape_of_tensor("gptq:qweight(dtype=u8)", ElementType.S32, (64, 512, 4096)).dimensions
     (64, 2048, 4096)

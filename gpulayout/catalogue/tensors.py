@@ -7,6 +7,7 @@ says.  Sizes in front of an array, such as the number of experts, stand in front
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -141,7 +142,7 @@ def shape_in(entry: Entry, tensor: OwnerTensor, choices: Choices = NONE) -> Shap
     """The shape that an owner keeps in a tensor: the way back of `tensor_of`.
 
     Where `dtype` is not among the choices, it is the tensor's, or the entry's first type if the owner keeps words.
-    Sizes that the owner rounds up are the rounded ones.
+    Sizes that the owner rounds up are the rounded ones.  Words that may hold elements of 4 bits or of 8 need a `dtype`.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def shape_in(entry: Entry, tensor: OwnerTensor, choices: Choices = NONE) -> Shap
     --------
     >>> from gpulayout.catalogue.marlin import weights
     >>> words = OwnerTensor(ElementType.S32, (256, 8192))
-    >>> shape_in(weights, words).dimensions, shape_in(weights, words, {"dtype": "u8"}).dimensions
+    >>> shape_in(weights, words, {"dtype": "u4"}).dimensions, shape_in(weights, words, {"dtype": "u8"}).dimensions
     ((4096, 4096), (4096, 2048))
     >>> shape_in(weights, OwnerTensor(ElementType.F32, (256, 8192)))
     Traceback (most recent call last):
@@ -163,13 +164,31 @@ is not s32; where the bytes are the same, write the sizes: marlin:weights[rows,c
     if not entry.tensor:
         raise LayoutError(f"{entry.name} has no tensor that gives its sizes, as {tensor} should: write {entry.call}")
     try:
-        return _shape(entry, tensor, choices)
+        shape = _shape(entry, tensor, choices)
     except LayoutError as error:
         problem = str(error)
+    else:
+        _check_one_width(entry, tensor, choices)
+        return shape
     others = [f"{entry.name}({text})" for text in _fitting(entry, tensor, choices)]
     hint = f"where the bytes are the same, write the sizes: {entry.call}"
     hint = f"write {either(others[:3])}" if others else hint
     raise LayoutError(f"tensor {tensor} is not {entry.name}, which is {entry.tensor}: {problem}; {hint}")
+
+
+def _check_one_width(entry: Entry, tensor: OwnerTensor, choices: Choices) -> None:
+    """LayoutError for words that may hold elements of several widths, where none is chosen."""
+    if "dtype" in choices or entry.tensor.startswith("dtype["):
+        return
+    widths: dict[int, str] = {}
+    for name in entry.types:
+        with contextlib.suppress(LayoutError):
+            bits = _shape(entry, tensor, {**choices, "dtype": name}).element_type.bits
+            widths.setdefault(bits, f"{entry.name}(dtype={name})")
+    if len(widths) > 1:
+        raise LayoutError(
+            f"tensor {tensor} may hold elements of {either([*map(str, widths)])} bits: write {either([*widths.values()])}"
+        )
 
 
 def _shape(entry: Entry, tensor: OwnerTensor, choices: Choices) -> Shape:

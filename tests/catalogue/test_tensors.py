@@ -103,7 +103,8 @@ def test_a_tensor_is_its_owner_s(text):
     choices = {key: int(value) if value.isdigit() else value for key, value in choices.items()}
     tensor = tensor_of(entry, gl.parse_shape(text), choices)
     assert str(tensor) == OWNERS[text]
-    back = shape_of_tensor(name, *tensor)
+    said = name if "dtype=" in name else f"{name.rstrip(')')}{',' if '(' in name else '('}dtype={entry.types[0]})"
+    back = shape_of_tensor(said, *tensor)
     assert tensor_of(entry, back, choices) == tensor
     assert (back == gl.parse_shape(text)) == ("[100,3]" not in text and "[9," not in text)  # which owners round up
 
@@ -145,7 +146,7 @@ def test_no_elements():
     weights = gl.catalogue.marlin.weights
     for sizes in ((0, 64), (16, 0), (0, 16, 64)):
         tensor = tensor_of(weights, weights(*sizes))
-        assert 0 in tensor.dimensions and shape_in(weights, tensor) == weights(*sizes)
+        assert 0 in tensor.dimensions and shape_in(weights, tensor, {"dtype": "u4"}) == weights(*sizes)
         assert tensor_axis(weights, weights(*sizes), len(sizes) - 1) == (len(sizes) - 1, Fraction(1, 2), 64)
 
 
@@ -282,7 +283,7 @@ def test_a_name_is_read_as_its_shape(entry):
 @pytest.mark.parametrize(
     "text, stored_type, dimensions, shape",
     [
-        ("gptq:qweight", "s32", (512, 4096), "gptq:qweight[4096,4096]"),
+        ("gptq:qweight(dtype=u4)", "s32", (512, 4096), "gptq:qweight[4096,4096]"),
         ("gptq:qweight(dtype=u2)", "s32", (512, 4096), "gptq:qweight(dtype=u2)[8192,4096]"),
         (" marlin:weights ( dtype = u8 ) ", "s32", (8, 4, 256), "marlin:weights(dtype=u8)[8,64,64]"),
         ("marlin:scales", "bf16", (4, 64), "marlin:scales(dtype=bf16)[4,64]"),
@@ -328,6 +329,14 @@ def test_a_name_and_a_tensor_are_a_shape(text, stored_type, dimensions, shape):
         ("cublas:block_scales", "u8", (128, 4), "cublas:block_scales has no tensor that gives its sizes, as u8[128,4]"),
         ("marlin:weights[16,64]", "s32", (1, 128), "marlin:weights has sizes (16, 64) already, so tensor s32[1,128] "),
         ("marlin:weights(tile=3)", "s32", (1, 128), "marlin:weights has no choice 'tile'"),
+        (
+            "gptq:qweight",
+            "s32",
+            (512, 4096),
+            "tensor s32[512,4096] may hold elements of 4, 2 or 8 bits: write gptq:qweight(dtype=u4), "
+            "gptq:qweight(dtype=u2) or gptq:qweight(dtype=u8)",
+        ),
+        ("marlin:weights", "s32", (1, 128), "may hold elements of 4 or 8 bits: write marlin:weights(dtype=u4) or mar"),
         ("marlin:wieghts", "s32", (1, 128), "did you mean 'marlin:weights'?"),
     ],
 )

@@ -336,7 +336,7 @@ def test_a_name_and_a_tensor_are_a_shape(text, stored_type, dimensions, shape):
             "tensor s32[512,4096] may hold elements of 4, 2 or 8 bits: write gptq:qweight(dtype=u4), "
             "gptq:qweight(dtype=u2) or gptq:qweight(dtype=u8)",
         ),
-        ("marlin:weights", "s32", (1, 128), "may hold elements of 4 or 8 bits: write marlin:weights(dtype=u4) or mar"),
+        ("marlin:weights", "s32", (4, 256), "may hold elements of 4 or 8 bits: write marlin:weights(dtype=u4) or mar"),
         ("marlin:wieghts", "s32", (1, 128), "did you mean 'marlin:weights'?"),
     ],
 )

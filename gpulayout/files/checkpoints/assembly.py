@@ -218,13 +218,19 @@ def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:
     return segments
 
 
+def _starts(region: Region) -> Iterator[tuple[Region, int]]:
+    """A region with the offset of each of its runs."""
+    for start in region.runs.starts():
+        yield region, int(start)
+
+
 def _stretches(segments: Segments) -> Callable[[int], list[Region]]:
     """A function that gives the regions of the next so many bytes."""
     ahead = (
-        Region(part, Runs(int(start), runs.length, ()))
+        Region(part, Runs(start, runs.length, ()))
         for segment in segments
-        for row in zip(*(((part, runs, start) for start in runs.starts()) for part, runs in segment))
-        for part, runs, start in row
+        for row in zip(*map(_starts, segment))
+        for (part, runs), start in row
     )
     left: list[Region] = []
 

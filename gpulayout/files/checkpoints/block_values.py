@@ -194,8 +194,6 @@ def _refined_values(parts: Sequence[BlockValues], steps: Sequence[int]) -> list[
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) == 1:
         return arrays
-    try:
-        dtype = np.result_type(*dtypes)
-    except TypeError:  # floats of 8 bits, between which NumPy knows no order
-        dtype = np.dtype(np.float64)
+    # A common type of NumPy's own types.  That of s8 and f8e8m0fnu would be f8e8m0fnu, which has no 3.
+    dtype = np.result_type(*dtypes) if all(each.isbuiltin == 1 for each in dtypes) else np.dtype(np.float64)
     return [array.astype(dtype) for array in arrays]

@@ -33,7 +33,7 @@ import numpy as np
 from gpulayout.files.checkpoints.assembly import Array, mean_run, whole
 from gpulayout.files.checkpoints.block_values import keywords
 from gpulayout.files.checkpoints.drafts import Draft, Model, about_tensor, same_in_all
-from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
 from gpulayout.files.checkpoints.rules import Rule
@@ -193,7 +193,13 @@ class Changes:
                 made = made._replace(plan=plan(member.shape, member.shape.layout))
 
         def again(read: Read) -> Plan:
-            move = change(read).plan
+            with about_tensor(first.name, before):
+                try:
+                    move = change(read).plan
+                except LayoutError as error:
+                    names = {key: each.name_for(first.name, model.tensors) for key, each in rule.siblings.items()}
+                    those = ", ".join(f"{key} is {tensor_text(name)}" for key, name in names.items())
+                    raise LayoutError(f"{error} ({those})") from None
             assert move is not None  # there is arithmetic
             return move
 

@@ -50,11 +50,13 @@ class Model:
     tensors  by name: one for each input that has it
     notes    about them
     inputs   how many there are
+    input_of the number of the input of a file, by the `id` of the file
     """
 
     tensors: Mapping[str, tuple[Found, ...]]
     notes: Mapping[str, str]
     inputs: int = 1
+    input_of: Mapping[int, int] = field(default_factory=dict)
 
     def first(self, name: str) -> StoredTensor:
         """A tensor as the first input with it has it."""
@@ -92,7 +94,8 @@ def model_of(source: Checkpoint) -> Model:
                 )
             if tensor.name in own:
                 notes[tensor.name] = own[tensor.name]
-    return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs))
+    input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
+    return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs), input_of)
 
 
 def same_in_all(model: Model, name: str) -> Found:
@@ -156,7 +159,8 @@ class Drafting:
         if regroup.stack is not None:
             self._add_to_stack(name, rule, match, member)
             return []
-        return [Draft(rule.new_name(name) or name, member)]
+        new_name = rule.new_name(name)
+        return [Draft(name if new_name is None else new_name, member)]
 
     def finished(self) -> Iterator[tuple[Rule, Draft]]:
         """The stacks, each with its rule, when all tensors have been given; `LayoutError` for a missing number."""
@@ -288,14 +292,15 @@ class Drafting:
         shard, tensor = found
         given, block, dimensions = rule.options.get(key), rule.options.get("block"), view.shape.dimensions
         sibling = rule.siblings[key].name_for(tensor.name, self.model.tensors, match) if key in rule.siblings else None
-        is_one_of_several = len(self.model.tensors[tensor.name]) > 1 and rule.regroup.along is not None
+        several = len(self.model.tensors[tensor.name]) > 1 and rule.regroup.along is not None
+        number = self.model.input_of[id(shard)] if several else None
 
         def numbers(read: Read) -> BlockValues:
-            own = given if sibling is None else read(sibling, shard if is_one_of_several else None)
+            own = given if sibling is None else read(sibling, number)
             values = block_values(key, own, dimensions, block)
-            for number in reversed(range(len(groups))):
-                if len(groups[number]) > 1:
-                    values = values.split(number, [sizes[axis] for axis in groups[number]])
+            for dim in reversed(range(len(groups))):
+                if len(groups[dim]) > 1:
+                    values = values.split(dim, [sizes[axis] for axis in groups[dim]])
             return values
 
         return numbers
@@ -391,7 +396,14 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
         return [member.at(axis, index) for index in range(size)]
     axis = _axis(member, rule)
     size = member.sizes[axis]
-    sizes = [*regroup.sizes] or [size * inputs // count] * count
+    if regroup.split[0].counts:  # a piece for each index
+        if inputs > 1:
+            raise LayoutError(
+                f"{rule.origin}: {{number}} does not say how many pieces {member} of {inputs} inputs has: write the names "
+                "of all pieces"
+            )
+        count = size
+    sizes = [*regroup.sizes] or [size * inputs // max(count, 1)] * count
     if sum(sizes) != size * inputs:
         each = (
             f"sizes {','.join(map(str, sizes))} are {sum(sizes)}" if regroup.sizes else f"is not a multiple of {count}"

@@ -16,15 +16,14 @@ from gpulayout.files.checkpoints import block_values
 from gpulayout.files.checkpoints.assembly import Array, Turns, cut
 from gpulayout.files.checkpoints.block_values import BlockValues
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.opening import Shard
 from gpulayout.files.checkpoints.views import Step, View
 from gpulayout.layout.checks import shown
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups
 from gpulayout.layout.shape import Shape
 
-# Gives the numbers of a tensor: by its name, and the file of the tensor that needs them if each input has its own.
-Read = Callable[[str, Shard | None], np.ndarray]
+# Gives the numbers of a tensor: by its name, and the number of the input if each has its own.
+Read = Callable[[str, int | None], np.ndarray]
 Numbers = Callable[[Read], BlockValues]  # of a parameter
 FRESH = "member"  # what a pattern calls the axis of a stack
 UNNAMED = "="  # begins the name of an axis of size 1, which a pattern calls 1

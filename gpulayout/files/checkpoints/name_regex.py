@@ -320,7 +320,8 @@ def _escape(text: str) -> str:
         return rf"\{digits[1]}: write \g<0> for all that was found, \1 for the first group"
     if text.startswith("\\g"):
         return r"\g without the name of a group: write \g<1>, \g<name>, or \g<0> for all that was found"
-    return rf"{text[:2]}, which means nothing: write \1 or \g<name> for a group, \\ for a backslash"
+    shown = text[:2] if text[:2].isprintable() else "\\" + ascii(text[1:2])[1:-1]
+    return rf"{shown}, which means nothing: write \1 or \g<name> for a group, \\ for a backslash"
 
 
 def _group(match: NameRegex, group: str, said: str) -> int:

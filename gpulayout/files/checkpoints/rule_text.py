@@ -104,9 +104,10 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
     keep, drop = bool(parts.get("keep")), bool(parts.get("drop"))
     changes = patterns or layout is not None or options or siblings or regroup.regroups or header is not None
     says_from = parts.get("from") is not None
-    if (keep and (drop or changes or says_from)) or (drop and name is not None):
+    has_along = regroup.along is not None
+    if (keep and (drop or changes or says_from or has_along)) or (drop and name is not None):
         raise LayoutError(f"{origin} says {'keep' if keep else 'drop'}, and something else as well")
-    if not (changes or says_from or keep or drop or name or regroup.along is not None):
+    if not (changes or says_from or keep or drop or has_along or name is not None):
         raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
     if regroup.stack is not None or regroup.split:
         if name is not None:
@@ -147,8 +148,9 @@ def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
             hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
             raise LayoutError(f"{origin} has the key {value_text(key)}: {hint}")
     for key in FLAGS:
-        if parts.get(key) not in (None, True, False):
-            raise LayoutError(f"{origin}: {key} is {value_text(parts[key])}: it must be true or false")
+        value = parts.get(key)
+        if value is not None and not (isinstance(value, int) and value in (0, 1)):
+            raise LayoutError(f"{origin}: {key} is {value_text(value)}: it must be true or false")
 
 
 # ---- the parts of a text ---------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup
 def _names(value: Any, match: NameRegex, what: str, words: tuple[str, ...]) -> tuple[Any, ...]:
     """The templates of a list of names, or of a text with commas between them."""
     names = [each.strip() for each in value.split(",")] if isinstance(value, str) else _listed(value)
-    if not all(names):
+    if any(isinstance(each, str) and not each for each in names):
         raise LayoutError(f"{what} {value_text(value)} has an empty name")
     return tuple(template_of(match, each, what, words) for each in names)
 

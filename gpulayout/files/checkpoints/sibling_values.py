@@ -18,7 +18,6 @@ import numpy as np
 from gpulayout.files.checkpoints.block_values import block_values, keywords
 from gpulayout.files.checkpoints.drafts import Found, Model, same_in_all
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.opening import Shard
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.views import in_c_order, view_of
 from gpulayout.files.elements import read_at
@@ -41,6 +40,7 @@ class SiblingPlan:
     rule        its own, if it has one
     move        to an array in C order; with parameters that stand for others, if it has siblings itself
     dimensions  of that array
+    number      of the input, if each has its own
     """
 
     found: Found
@@ -49,6 +49,7 @@ class SiblingPlan:
     pattern: str | None
     move: Plan
     dimensions: tuple[int, ...]
+    number: int | None
 
 
 class Siblings:
@@ -64,39 +65,39 @@ class Siblings:
         self._values: OrderedDict[tuple[str, int | None], np.ndarray] = OrderedDict()
         self._asked: list[str] = []
 
-    def like(self, name: str, shard: Shard | None) -> np.ndarray:
+    def like(self, name: str, number: int | None) -> np.ndarray:
         """Ones in place of the values, in an array of their shape and type that takes no memory."""
         self.read.add(name)
-        planned = self._plan(name, shard)
+        planned = self._plan(name, number)
         return np.broadcast_to(np.ones((), planned.move.target.dtype), planned.dimensions)
 
-    def values(self, name: str, shard: Shard | None) -> np.ndarray:
+    def values(self, name: str, number: int | None) -> np.ndarray:
         """The values, read from the file."""
-        key = name, None if shard is None else id(shard)
+        key = name, number
         if key not in self._values:
-            self._values[key] = self._read(self._plan(name, shard))
+            self._values[key] = self._read(self._plan(name, number))
             if len(self._values) > MOST_KEPT:
                 self._values.popitem(last=False)
         self._values.move_to_end(key)
         return self._values[key]
 
-    def _plan(self, name: str, shard: Shard | None) -> SiblingPlan:
-        key = name, None if shard is None else id(shard)
+    def _plan(self, name: str, number: int | None) -> SiblingPlan:
+        key = name, number
         if key not in self._plans:
             if name in self._asked:
                 raise LayoutError(f"{tensor_text(name)} and {tensor_text(self._asked[-1])} need each other's numbers")
             self._asked.append(name)
-            self._plans[key] = self._planned(name, shard)
+            self._plans[key] = self._planned(name, number)
             self._asked.pop()
         return self._plans[key]
 
-    def _planned(self, name: str, shard: Shard | None) -> SiblingPlan:
-        of_shard = [each for each in self.model.tensors[name] if each[0] is shard]
-        found = of_shard[0] if of_shard else same_in_all(self.model, name)
+    def _planned(self, name: str, number: int | None) -> SiblingPlan:
+        own = [each for each in self.model.tensors[name] if self.model.input_of[id(each[0])] == number]
+        found = own[0] if own else same_in_all(self.model, name)
         rule = self._rules.get(name)
         view = view_of(found[1], self.model.notes.get(name), None if rule is None else rule.from_)
         pattern = None if rule is None else rule.pattern_for(view.shape.rank)
-        options = self._options(rule, name, view.shape, shard, is_like=True)
+        options = self._options(rule, name, view.shape, number, is_like=True)
         try:
             move = _move(view.shape, pattern, options)
         except (LayoutError, TypeError) as error:
@@ -106,10 +107,10 @@ class Siblings:
             read = read_pattern(pattern, len(dimensions), "pattern")
             sizes = read.axis_sizes(dimensions, {})
             dimensions = tuple(math.prod(sizes[axis] for axis in group) for group in read.after)
-        return SiblingPlan(found, rule, view.shape, pattern, move, dimensions)
+        return SiblingPlan(found, rule, view.shape, pattern, move, dimensions, number)
 
     def _options(
-        self, rule: Rule | None, name: str, shape: Shape, shard: Shard | None, *, is_like: bool
+        self, rule: Rule | None, name: str, shape: Shape, number: int | None, *, is_like: bool
     ) -> dict[str, Any]:
         """The arithmetic that the rule of a sibling asks for, with the values of its own siblings."""
         if rule is None or not rule.siblings:
@@ -121,7 +122,7 @@ class Siblings:
             value: Any = rule.options.get(key)
             if key in rule.siblings:
                 other = rule.siblings[key].name_for(name, self.model.tensors, match)
-                value = self.like(other, shard) if is_like else self.values(other, shard)
+                value = self.like(other, number) if is_like else self.values(other, number)
             if value is not None:
                 given[key] = block_values(key, value, shape.dimensions, block)
         return options | keywords(given)
@@ -136,7 +137,7 @@ class Siblings:
             )
         move = planned.move
         if planned.rule is not None and planned.rule.siblings:
-            options = self._options(planned.rule, tensor.name, planned.source, shard, is_like=False)
+            options = self._options(planned.rule, tensor.name, planned.source, planned.number, is_like=False)
             move = _move(planned.source, planned.pattern, options)
         out = move(buffer.view(move.source.buffer_dtype))
         if move.target.is_packed:

@@ -6,7 +6,6 @@ of 1024 rows there is a cut of 128 rows of words, and what is cut has the same l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -160,14 +159,14 @@ def _of_words(tensor: StoredTensor, element_type: ElementType) -> Shape:
     packed = element_type.is_sub_byte
     own = element_type.bits if packed else 8 * element_type.itemsize
     *others, last = tensor.dimensions or (1,)
-    count = math.prod(tensor.dimensions)
-    bits = last * (tensor.nbytes * 8 // count) if count else 0
+    stored = DTYPES[tensor.dtype]
+    bits = last * (6 if stored is None else 4 if tensor.dtype == "F4" else 8 * stored.itemsize)
     if bits % own:
         raise LayoutError(
             f"the {last} elements of {shown(tensor.dimensions)} along its last dimension are no whole number of "
             f"{element_type}"
         )
-    size = bits // own if count else last
+    size = bits // own
     if not tensor.dimensions:
         return in_c_order(element_type, () if size == 1 else (size,), packed=packed)
     return in_c_order(element_type, (*others, size), packed=packed)

@@ -186,8 +186,8 @@ def _check_one_width(entry: Entry, tensor: OwnerTensor, choices: Choices) -> Non
             bits = _shape(entry, tensor, {**choices, "dtype": name}).element_type.bits
             widths.setdefault(bits, f"{entry.name}(dtype={name})")
     if len(widths) > 1:
-        bits, names = either([*map(str, widths)]), either([*widths.values()])
-        raise LayoutError(f"tensor {tensor} may hold elements of {bits} bits: write {names}")
+        sizes, names = either([*map(str, widths)]), either([*widths.values()])
+        raise LayoutError(f"tensor {tensor} may hold elements of {sizes} bits: write {names}")
 
 
 def _shape(entry: Entry, tensor: OwnerTensor, choices: Choices) -> Shape:

@@ -399,7 +399,8 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
     if regroup.split[0].counts:  # a piece for each index
         if inputs > 1:
             raise LayoutError(
-                f"{rule.origin}: {{number}} does not say how many pieces {member} of {inputs} inputs has: write the names "
+                f"{rule.origin}: {{number}} does not say how many pieces {member} of {inputs} inputs has: write the "
+                f"names "
                 "of all pieces"
             )
         count = size

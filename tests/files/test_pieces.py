@@ -19,6 +19,7 @@ from gpulayout.files.elements import PAGE, Tails
 from gpulayout.files.errors import FileError
 from gpulayout.files.npy import Header
 from gpulayout.files.pieces import FilePiece, Pieces
+from gpulayout.files.strided_runs import Nest, move_nest
 from gpulayout.moves.runs import Runs
 
 # Of the buffer, the gaps that are read, and long runs: small ones, so that short arrays are moved in every way.
@@ -148,6 +149,17 @@ def test_stretches_are_the_array_in_as_few_parts_as_can_be(tmp_path_factory, dra
     assert (pieces.shortest_stretch > 0) == bool(law)
 
 
+@pytest.mark.parametrize("chosen", [*itertools.product([0, 1], repeat=6)])
+def test_any_of_the_runs_may_lie_in_a_piece(tensors, chosen):
+    parts = [tensors(offset, (6, 1), np.uint8) for offset in (0, 7)]
+    pieces, content = pieces_of([[part.piece(1) for part in parts]]), np.hstack([part.array for part in parts])
+    starts = [2 * row + column for row, column in enumerate(chosen)]
+    assert np.array_equal(read(pieces, starts, 1), content.reshape(-1)[starts])
+    pieces.write_runs(memoryview(bytes(range(6))), np.array(starts), 1)
+    content.reshape(-1)[starts] = range(6)
+    assert np.array_equal(read(pieces, [0], 12), content.reshape(-1))
+
+
 # ---- what becomes of tensors -----------------------------------------------------------------------------------------
 
 
@@ -263,6 +275,44 @@ def test_experts_that_one_file_has_in_any_order(tensors, sizes):
     for order in ([0, 1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1, 0], [1, 3, 5], [5, 0, 6, 2], [4]):
         pieces = [FilePiece(file.stream, f"w{number}", Runs(3 + 40 * number, 40)) for number in order]
         check([[piece] for piece in pieces], file.array[order])
+
+
+# ---- what the system is asked for ------------------------------------------------------------------------------------
+
+
+def calls_for(loops, length, pitch, sizes, *, writes=False):
+    """The runs of each call, and their bytes, that moves runs to or from memory where they are `pitch` bytes apart."""
+    count, calls = math.prod(count for count, _ in loops), []
+    memory = np.zeros((count, pitch), np.uint8)[:, :length].reshape(1, 1, *[count for count, _ in loops], length)
+    nest = Nest(None, np.array([[1 << 20]]), loops, length)
+    with sized(sizes):
+        move_nest(nest, memory, lambda *call: calls.append((len(call[1]), call[2].size, call[3])), writes=writes)
+    assert all(nbytes == runs * each for nbytes, runs, each in calls)
+    return [(runs, each) for _, runs, each in calls]
+
+
+@pytest.mark.parametrize("loops", [((1000, 8),), ((1000, -8),), ((50, 160), (20, 8))])
+@pytest.mark.parametrize("writes", [False, True])
+def test_runs_without_gaps_are_moved_together_within_the_memory_of_the_buffer(loops, writes):
+    assert calls_for(loops, 8, 9, SIZES[0], writes=writes) == [(1, 8000)]
+    bounded = calls_for(loops, 8, 9, (800, 10, 100), writes=writes)
+    assert max(runs * each for runs, each in bounded) <= 800 and len(bounded) <= 13
+
+
+@pytest.mark.parametrize("stride", [24, -24])
+def test_gaps_are_read_where_they_are_short_and_never_written(stride):
+    assert calls_for(((100, stride),), 8, 9, (1 << 18, 24, 100)) == [(1, 2384)]
+    assert calls_for(((100, stride),), 8, 9, (1 << 18, 23, 100)) == [(100, 8)]
+    assert calls_for(((100, stride),), 8, 8, (1 << 18, 23, 100)) == [(100, 8)]
+    assert calls_for(((100, stride),), 8, 9, (1 << 18, 24, 100), writes=True) == [(100, 8)]
+    assert calls_for(((10, 1000), (10, stride)), 8, 9, (1 << 18, 24, 100)) == [(10, 224)]
+    assert calls_for(((100, 100),), 8, 9, (80, 24, 100)) == [(10, 8)] * 10
+
+
+def test_long_runs_go_straight_to_memory():
+    assert calls_for(((5, 100),), 100, 101, (1 << 18, 24, 100)) == [(1, 100)] * 5
+    assert calls_for(((5, 100),), 100, 100, (1 << 18, 24, 100)) == [(5, 100)]
+    assert calls_for(((5, 99),), 99, 101, (1 << 18, 24, 100)) == [(1, 495)]
 
 
 # ---- as blocks are moved ---------------------------------------------------------------------------------------------

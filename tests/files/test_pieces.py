@@ -149,15 +149,32 @@ def test_stretches_are_the_array_in_as_few_parts_as_can_be(tmp_path_factory, dra
     assert (pieces.shortest_stretch > 0) == bool(law)
 
 
-@pytest.mark.parametrize("chosen", [*itertools.product([0, 1], repeat=6)])
-def test_any_of_the_runs_may_lie_in_a_piece(tensors, chosen):
-    parts = [tensors(offset, (6, 1), np.uint8) for offset in (0, 7)]
+def test_any_of_the_runs_may_lie_in_a_piece(tensors):
+    parts = [tensors(offset, (7, 1), np.uint8) for offset in (0, 7)]
     pieces, content = pieces_of([[part.piece(1) for part in parts]]), np.hstack([part.array for part in parts])
-    starts = [2 * row + column for row, column in enumerate(chosen)]
-    assert np.array_equal(read(pieces, starts, 1), content.reshape(-1)[starts])
-    pieces.write_runs(memoryview(bytes(range(6))), np.array(starts), 1)
-    content.reshape(-1)[starts] = range(6)
-    assert np.array_equal(read(pieces, [0], 12), content.reshape(-1))
+    for chosen in itertools.product([0, 1], repeat=7):
+        starts = [2 * row + column for row, column in enumerate(chosen)]
+        assert np.array_equal(read(pieces, starts, 1), content.reshape(-1)[starts])
+        content.reshape(-1)[starts] += 1
+        pieces.write_runs(memoryview(content.reshape(-1)[starts].tobytes()), np.array(starts), 1)
+        assert np.array_equal(read(pieces, [0], 14), content.reshape(-1))
+
+
+def test_neighbours_in_a_file_are_one_piece_only_where_all_their_runs_are(tensors):
+    part = tensors(0, (8,), np.uint8)
+    for loops in (((2, 2),), ((2, -2),)):
+        pair = [FilePiece(part.stream, "w", Runs(2, 2, ((2, -2),))), FilePiece(part.stream, "w", Runs(4, 2, loops))]
+        assert read(pieces_of([pair]), [0], 8).tolist() == [part.array[place] for _, place in places_by_law([pair])]
+
+
+def test_how_long_stretches_are(tensors):
+    part, other = tensors(5, (6, 4, 7)), tensors(0, (6, 4, 3))
+    assert pieces_of([[part.piece(2)]]).shortest_stretch == part.array.nbytes
+    assert pieces_of([[part.piece(1)], [other.piece(0)]]).shortest_stretch == other.array.nbytes
+    assert pieces_of([[part.piece(2), other.piece(2)]]).shortest_stretch == 6
+    assert pieces_of([[part.piece(1, 1, 3)]]).shortest_stretch == 28
+    assert pieces_of([[FilePiece(part.stream, "w", Runs(5 + 8 * k, 8))] for k in range(9)]).shortest_stretch == 72
+    assert pieces_of([]).shortest_stretch == 0
 
 
 # ---- what becomes of tensors -----------------------------------------------------------------------------------------
@@ -296,7 +313,7 @@ def calls_for(loops, length, pitch, sizes, *, writes=False):
 def test_runs_without_gaps_are_moved_together_within_the_memory_of_the_buffer(loops, writes):
     assert calls_for(loops, 8, 9, SIZES[0], writes=writes) == [(1, 8000)]
     bounded = calls_for(loops, 8, 9, (800, 10, 100), writes=writes)
-    assert max(runs * each for runs, each in bounded) <= 800 and len(bounded) <= 13
+    assert max(each for _, each in bounded) <= 800 and len(bounded) <= 13 and {runs for runs, _ in bounded} == {1}
 
 
 @pytest.mark.parametrize("stride", [24, -24])
@@ -307,6 +324,7 @@ def test_gaps_are_read_where_they_are_short_and_never_written(stride):
     assert calls_for(((100, stride),), 8, 9, (1 << 18, 24, 100), writes=True) == [(100, 8)]
     assert calls_for(((10, 1000), (10, stride)), 8, 9, (1 << 18, 24, 100)) == [(10, 224)]
     assert calls_for(((100, 100),), 8, 9, (80, 24, 100)) == [(10, 8)] * 10
+    assert calls_for(((100, stride),), 8, 9, (80, 24, 100)) == [(1, 80)] * 25
 
 
 def test_long_runs_go_straight_to_memory():

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -22,8 +22,10 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import named_dimensions
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout, parse_array_shape
+from gpulayout.requests.arithmetic import OPTIONS
 from gpulayout.requests.shape_arguments import check_layout_text
 
+N = TypeVar("N", int, float)
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
 
 
@@ -136,22 +138,72 @@ def read_type(text: str) -> ElementType:
 
 def read_numbers(text: str) -> float | list[float]:
     """A number, or several with commas between them: one for each index of the last dimension."""
+    return _numbers(text, float, "a number, or several such as 0.5,1,2")
+
+
+def read_whole_numbers(text: str) -> int | list[int]:
+    """The same for integers."""
+    return _numbers(text, int, "a whole number, or several such as 8,7,8")
+
+
+def _numbers(text: str, kind: Callable[[str], N], what: str) -> N | list[N]:
     try:
-        numbers = [float(number) for number in text.split(",")]
+        numbers = [kind(number) for number in text.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{printable(text)!r} is not a number, or several such as 0.5,1,2") from None
+        raise click.BadParameter(f"{printable(text)!r} is not {what}") from None
     return numbers if len(numbers) > 1 else numbers[0]
 
 
+class RowOfOptions(click.Option):
+    """An option whose row in the help is also for others, which are hidden: a screen has 40 rows.
+
+    row   their names, in place of its own
+    """
+
+    def __init__(self, *args: Any, row: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._row = row
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The row; click calls it."""
+        record = super().get_help_record(ctx)
+        return None if record is None else (self._row, record[1])
+
+
 ARITHMETIC: tuple[Decorator, ...] = (
-    click.option("--dtype", metavar="TYPE", type=read_type, help="Convert the elements to this type."),
+    click.option(
+        "--dtype", metavar="TYPE", type=read_type, help="Convert to this type; --no-saturate: too large is nan."
+    ),
+    click.option("--no-saturate", "saturate", flag_value=False, default=None, hidden=True),
     click.option(
         "--scale", metavar="NUMBERS", type=read_numbers, help="Multiply by 0.5, or by 1,2,3 along the last dimension."
     ),
     click.option("--shift", metavar="NUMBERS", type=read_numbers, help="Then add such numbers."),
-    click.option("--divide", is_flag=True, default=None, help="Divide by --scale in place of multiplying."),
-    click.option("--block", metavar="N", type=int, help="Each number of --scale and --shift is for N elements."),
+    click.option(
+        "--divide",
+        cls=RowOfOptions,
+        row="--divide, --block N",
+        is_flag=True,
+        default=None,
+        help="Divide by --scale; each number is for N elements.",
+    ),
+    click.option("--block", type=int, hidden=True),
+    click.option("--zero-point", metavar="N", type=read_whole_numbers, help="With --scale: quantise, or dequantise."),
+    click.option(
+        "--mean",
+        cls=RowOfOptions,
+        row="--mean, --std ...",
+        type=read_numbers,
+        help="Subtract, divide by; --unit divides by 255 first.",
+    ),
+    click.option("--std", type=read_numbers, hidden=True),
+    click.option("--unit", is_flag=True, default=None, hidden=True),
 )
+
+
+def arithmetic_in(options: dict[str, Any]) -> dict[str, Any]:
+    """What the options of `ARITHMETIC` say, as keywords; they are taken out of all options."""
+    return {name: value for name in OPTIONS if (value := options.pop(name)) is not None}
 
 
 def with_all(*options: Decorator) -> Decorator:

@@ -142,7 +142,7 @@ def with_options(text: str) -> str:
 # Keywords in messages, and quoted text, in which a user's own words stay as they are.
 _KEYWORD = re.compile(
     r"\bmax_bytes '(?P<memory>[^']*)'|\bassume=\{r'(?P<regex>.*?)': '(?P<kind>.*?)'\}|"
-    r"\b(?P<name>dtype|block|divide|byte_order)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
+    r"\b(?P<name>dtype|block|divide|saturate|byte_order)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
     r"reshape it to \(.*?\)|(?<!\w)'(?:[^'\\]|\\.)*'"
 )
 
@@ -152,8 +152,8 @@ def _as_option(match: re.Match[str]) -> str:
         return f"--memory {match['memory']}"
     if match["regex"] is not None:
         return f"--assume '{match['regex']}={match['kind']}'"
-    if match["name"] == "divide":
-        return "--divide"
+    if match["name"] in ("divide", "saturate"):
+        return "--divide" if match["name"] == "divide" else "--no-saturate"
     if match["name"] is not None:
         return f"--{match['name'].replace('_', '-')} {match['value']}"
     return "call gl.relayout_file with an array" if match[0].startswith("reshape") else match[0]

@@ -27,7 +27,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.requests.arithmetic import SIMPLE
+from gpulayout.requests.arithmetic import OPTIONS
 
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
@@ -36,10 +36,12 @@ def model_command(sources: Sequence[File], target: File, options: dict[str, Any]
     """The command that the options mean; a usage error for those that have a value and are for one array."""
     known = {name: options.pop(name) for name in ("memory", "overwrite", "dry_run", "quiet", "as_json")}
     for name, value in options.items():
-        if value not in (None, False):
-            part = name if name in FLAGS else f"{name}=..."
-            advice = f": write --tensor '.*weight=... ; {part}'" if name in SIMPLE else ""
-            raise click.UsageError(f"--{name.replace('_', '-')} is for one array, not for a model{advice}")
+        if value is None if name in OPTIONS else not value:
+            continue
+        part = name if name in FLAGS else f"{name}={'false' if value is False else '...'}"
+        advice = f": write --tensor '.*weight=... ; {part}'" if name in OPTIONS else ""
+        option = "no-saturate" if name == "saturate" else name.replace("_", "-")
+        raise click.UsageError(f"--{option} is for one array, not for a model{advice}")
     paths = [each for each in sources if isinstance(each, Path)]
     if len(paths) < len(sources) or not isinstance(target, Path):
         raise click.UsageError("a model is read from a file and written to one, not to a standard stream")

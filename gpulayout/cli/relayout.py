@@ -19,6 +19,7 @@ from gpulayout.cli.arguments import (
     ARITHMETIC,
     FILE_NAME,
     Decorator,
+    arithmetic_in,
     read_memory,
     read_offset,
     read_shape_or_layout,
@@ -38,7 +39,6 @@ from gpulayout.files.route import Route
 from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.shape import Shape
-from gpulayout.requests.arithmetic import SIMPLE
 
 FILES: tuple[Decorator, ...] = (
     click.argument("source", metavar="IN.npy", type=FILE_NAME),
@@ -87,7 +87,7 @@ PLAIN_BYTES: tuple[Decorator, ...] = (
     *OPTIONS,
 )
 def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
-    """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
+    """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.
 
     The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; or a pattern such as
     'h w c -> c h w', or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
@@ -98,7 +98,8 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
     as an N-d array, unpack the buffer as that array: gpulayout unpack planes.npy chw.npy --from 'u8[3,480,640]'.  If
     the name of OUT does not end in .npy, it is plain bytes.
 
-    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+    Padding is filled.  OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to
+    stderr.
 
     \b
     Examples:
@@ -127,8 +128,8 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
-    Of a model, a .safetensors file or the .safetensors.index.json of its shards, all tensors that gpulayout relayout
-    has stored in other layouts become arrays again.  The file says which, so there is no --from.
+    Of a model, a .safetensors file or the index of its shards, all tensors that relayout stored in other layouts become
+    arrays again, without --from.
 
     \b
     Examples:
@@ -169,7 +170,6 @@ def relayout(
 ) -> None:
     """Move IN, a .npy file or with --from a buffer, to another layout, into OUT; or the tensors of models, of which
     several become one.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
-
     A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
     '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
 
@@ -241,7 +241,7 @@ def array_command(
 ) -> ArrayCommand:
     """The command that the options mean; `others` are those about its answer and about the elements."""
     plain = PlainBytes(offset, byte_order, raw, not no_strict)
-    changes: Any = {name: value for name in SIMPLE if (value := others.pop(name)) is not None}
+    changes: Any = arithmetic_in(others)
     return ArrayCommand(ArrayMove(source, target, plain, memory, scratch, overwrite), changes, Answer(**others))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import dask.array as da
@@ -26,7 +26,7 @@ from gpulayout.layout.checks import ByteCount, byte_count, number_text, type_tex
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.requests.arithmetic import Asked, ElementChange, check_simple
+from gpulayout.requests.arithmetic import Asked, ElementChange
 
 untyped: Any = da  # for calls of functions that Dask leaves untyped
 Key: TypeAlias = "tuple[str | int, ...]"
@@ -107,15 +107,6 @@ def _view(chunk: Any, dtype: np.dtype[Any]) -> Any:
 # ---- arithmetic on the way -------------------------------------------------------------------------------------------
 
 
-def asked_of(options: Mapping[str, Any], others: Collection[str] = ()) -> Asked:
-    """What a call asks for; TypeError for keywords that Dask arrays do not take.
-
-    others   the call's keywords beside those of arithmetic
-    """
-    check_simple(options, "Dask arrays", others)
-    return Asked(options)
-
-
 def change_of(asked: Asked, source: Shape, target: Shape) -> ElementChange | None:
     """The arithmetic from one array to another; None for a call that asks for none."""
     return asked.change(source, target.element_type) if asked else None
@@ -143,7 +134,12 @@ class ChunkChange:
         if self._change is None:
             return ()
         arithmetic, parameters = self._change
-        return str(arithmetic.target), [step.operation for step in arithmetic.steps], [*map(tuple, parameters)]
+        return (
+            str(arithmetic.target),
+            arithmetic.saturate,
+            [step.operation for step in arithmetic.steps],
+            [*map(tuple, parameters)],
+        )
 
 
 def changed_chunks(array: da.Array, change: ElementChange) -> da.Array:

@@ -20,7 +20,6 @@ from gpulayout.calls.array_elements import host_buffer
 from gpulayout.dask.arrays import (
     ChunkChange,
     Key,
-    asked_of,
     change_of,
     changed_chunks,
     check_dask,
@@ -38,7 +37,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, parse_shape
 from gpulayout.moves.move import check_same_array, check_same_dimensions, check_storable
 from gpulayout.moves.placement import view_strides
-from gpulayout.requests.arithmetic import ElementChange
+from gpulayout.requests.arithmetic import Asked, ElementChange
 from gpulayout.requests.shape_arguments import as_target, check_whole, own_shape, sides_of
 
 
@@ -57,7 +56,7 @@ def pack(
         Bytes of the largest chunk, such as ``"64M"``, in the units of 1024 that all limits of the library have.  By
         default the array's own chunks stay if they are slabs; otherwise it is Dask's setting ``array.chunk-size``.
     **options
-        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        ``dtype=``, ``scale=``, ``zero_point=``, ``mean=`` and others change the elements on the way: see
         `gpulayout.ArithmeticOptions`.
 
     Returns
@@ -93,7 +92,7 @@ def pack(
     (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
     """
     check_dask(array, "array", "pack")
-    source, asked = Shape(array.dtype, [int(size) for size in array.shape]), asked_of(options, ["chunk_size"])
+    source, asked = Shape(array.dtype, [int(size) for size in array.shape]), Asked(options, ["chunk_size"])
     shape = as_target(shape, source, "shape", asked)
     check_storable(shape)
     change = change_of(asked, source, shape)
@@ -182,7 +181,7 @@ def unpack(
     chunk_size : int or str, optional
         Bytes of the largest chunk, as for `pack`.
     **options
-        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        ``dtype=``, ``scale=``, ``zero_point=``, ``mean=`` and others change the elements on the way: see
         `gpulayout.ArithmeticOptions`.
 
     Returns
@@ -213,7 +212,7 @@ def unpack(
     if shape is None:
         raise TypeError("unpack() missing 1 required positional argument: 'shape'; only a gl.Array knows its own")
     check_whole(shape, "shape")
-    shape, asked = as_shape(cast(ShapeLike, shape)), asked_of(options, ["chunk_size"])
+    shape, asked = as_shape(cast(ShapeLike, shape)), Asked(options, ["chunk_size"])
     buffer = _buffer_of(buffer, shape, "unpack")
     target = Shape(asked.target_type(shape.element_type), shape.dimensions)
     change = change_of(asked, shape, target)
@@ -280,7 +279,7 @@ def relayout(
     chunk_size : int or str, optional
         Bytes of the largest chunk, as for `pack`.
     **options
-        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
+        ``dtype=``, ``scale=``, ``zero_point=``, ``mean=`` and others change the elements on the way: see
         `gpulayout.ArithmeticOptions`.
 
     Returns
@@ -318,7 +317,7 @@ def relayout(
         )
     check_whole(source, "source")
     source = as_shape(cast(ShapeLike, source), "source")
-    asked = asked_of(options, ["chunk_size"])
+    asked = Asked(options, ["chunk_size"])
     target = as_target(target, source, asked=asked)
     (check_same_dimensions if asked else check_same_array)(source, target)
     check_storable(target)

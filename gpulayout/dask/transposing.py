@@ -18,12 +18,12 @@ import dask.array as da
 from dask._task_spec import Task, TaskRef
 
 from gpulayout.calls import transpose as transposes
-from gpulayout.dask.arrays import Key, asked_of, changed_chunks, check_dask, empty_like, limit_of, new_array, rechunked
+from gpulayout.dask.arrays import Key, changed_chunks, check_dask, empty_like, limit_of, new_array, rechunked
 from gpulayout.dask.slabs import Chunks, Sizes
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.requests.arithmetic import OPTIONS
+from gpulayout.requests.arithmetic import OPTIONS, Asked
 from gpulayout.requests.reading import transpose_pattern
 
 Group = Sequence[str]  # the names that one axis is made of, major to minor
@@ -43,7 +43,7 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
         A pattern such as ``"h w c -> c h w"``, or the old number of every new axis, as for `gpulayout.transpose`.  By
         default the axes are reversed.
     **sizes : int
-        ``dtype=``, ``scale=`` and ``shift=``, which change the elements on the way as in `gpulayout.transpose`; and
+        ``dtype=``, ``scale=`` and others, which change the elements on the way as in `gpulayout.transpose`; and
         sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
         One per split axis may be left out.
 
@@ -90,7 +90,7 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **siz
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
     options = {name: sizes.pop(name) for name in OPTIONS if name in sizes}
-    asked, change = asked_of(options), None
+    asked, change = Asked(options), None
     if asked:  # else elements may be of types that the library does not know
         source = Shape(array.dtype, [int(size) for size in array.shape])
         change = asked.change(source, asked.target_type(source.element_type))

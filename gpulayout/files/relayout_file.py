@@ -25,7 +25,7 @@ from gpulayout.layout.checks import clipped, type_text, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
-from gpulayout.requests.arithmetic import OPTIONS, SIMPLE, check_simple, meant
+from gpulayout.requests.arithmetic import OPTIONS, meant
 from gpulayout.requests.shape_arguments import own_shape
 
 OneSet = str | os.PathLike[str] | Mapping[str, Any]
@@ -138,8 +138,8 @@ def relayout_file(
         Called as ``progress(done, total)``, several times a second.  Both numbers count bytes that are read and
         bytes that are written, in all passes.  An exception that it raises ends the call, and nothing is left.
     **options
-        ``dtype=``, ``scale=``, ``shift=``, ``divide=`` and ``block=`` change the elements on the way: see
-        `ArithmeticOptions`.  Arrays of scales and shifts are in memory, beside `max_bytes`.  A .npy file names a type
+        ``dtype=``, ``scale=``, ``zero_point=``, ``mean=`` and others change the elements on the way: see
+        `ArithmeticOptions`.  Arrays of parameters are in memory, beside `max_bytes`.  A .npy file names a type
         that NumPy lacks by its width alone.
         For a model, ``dtype=`` is for all tensors of f16, bf16, f32 and f64 whose rule names no type.
 
@@ -153,7 +153,7 @@ def relayout_file(
     Raises
     ------
     TypeError
-        For element types that do not suit `options`, and for other arithmetic.
+        For element types that do not suit `options`, and for keywords that do not go together.
     ValueError
         When a file is not what the shape or its header says, becomes shorter while it is read, or must not be written.
         The message begins with its name.  FileExistsError when `out` exists.
@@ -212,7 +212,6 @@ def relayout_file(
             move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite)
             return _moved_model(move, _rules(tensors, dtype=options.get("dtype"), **of_models), run)
         _check_is_array(file, of_models)
-        check_simple(options, "files")
         folder = None if scratch is None else _path("scratch", scratch)
         origin = file if isinstance(file, ShapedBuffer) else _path("file", file)
         array_move = ArrayMove(origin, _path("out", out), plain, max_bytes, folder, overwrite)
@@ -250,7 +249,7 @@ _FOR_MODELS = {  # what to write instead of a keyword for one array
     "target": "write tensors={{'.*': {0}}}",
     "source": "its tensors have shapes of their own",
     "strict": "allow_unmatched=True allows rules that fit no tensor",
-    **{name: f"give it in a rule, as in {{{{'.*weight': {{{{'{name}': ...}}}}}}}}" for name in SIMPLE},
+    **{name: f"give it in a rule, as in {{{{'.*weight': {{{{'{name}': ...}}}}}}}}" for name in OPTIONS},
 }
 
 

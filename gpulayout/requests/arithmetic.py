@@ -29,8 +29,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.arithmetic import Arithmetic, Operation, Step
 from gpulayout.requests.parameters import Parameter, block_sizes, read_parameter
 
-OPTIONS = tuple(ArithmeticOptions.__annotations__)
-SIMPLE = ("dtype", "scale", "shift", "divide", "block")  # for files and Dask arrays
+OPTIONS = tuple(ArithmeticOptions.__annotations__)  # dtype first
 # What each form does, in order: the operation, and the name of its parameter.
 FORMS: dict[str, tuple[tuple[Operation, str | None], ...]] = {
     "scale and shift": (("multiply", "scale"), ("add", "shift")),
@@ -105,13 +104,22 @@ class ElementChange(NamedTuple):
         if not self.arithmetic.saturate:
             options["saturate"] = False
         for name, values, _ in self.parameters:
-            options[name] = True if name == "unit" else values.astype(np.int64) if name == "zero_point" else values
+            options[name] = True if name == "unit" else self._integers(values) if name == "zero_point" else values
         if self.arithmetic.form == "scale and shift" and self.arithmetic.steps[0].operation == "divide":
             options["divide"] = True
         several = [{*blocks} - {0, 1} for blocks in zip(*self.blocks)]  # of each dimension
         if any(several) and all(len(blocks) < 2 for blocks in several):  # others divide the array exactly
             options["block"] = tuple([max(blocks, default=1) for blocks in several])
         return options
+
+    def _integers(self, values: HostArray) -> HostArray:
+        """The zero points that became these floats, 2^63 - 1 for 2^63: they become the same floats again."""
+        arithmetic = self.arithmetic
+        quantised = arithmetic.source if arithmetic.form == "dequantise" else arithmetic.target
+        integer = np.int64 if quantised.is_signed else np.uint64
+        largest = np.iinfo(integer).max
+        with np.errstate(invalid="ignore"):
+            return np.where(values < float(largest), values.astype(integer), integer(largest))
 
     def part(self, dimensions: Sequence[int], box: Sequence[tuple[int, int]]) -> ElementChange:
         """The same for a box of an array of these dimensions: parameters have the numbers of its elements.
@@ -292,18 +300,6 @@ def check_keywords(options: Mapping[str, Any], others: Collection[str] = ()) -> 
         if name not in OPTIONS:
             hint = f": {_OF_SHAPES[name]}" if name in _OF_SHAPES else meant(name, others)
             raise TypeError(f"{value_text(name)} is not a keyword of this call{hint}")
-
-
-def check_simple(options: Mapping[str, Any], takers: str, others: Collection[str] = ()) -> None:
-    """TypeError for keywords of arithmetic beyond a cast, scale and shift.
-
-    takers   what the call is for: "files"
-    others   the call's other keywords
-    """
-    check_keywords(options, others)
-    for name, value in options.items():
-        if value is not None and name not in SIMPLE:
-            raise TypeError(f"{name} is for arrays in memory: {takers} take {_listed(SIMPLE)}")
 
 
 def _listed(names: Collection[str]) -> str:

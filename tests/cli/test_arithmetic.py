@@ -46,6 +46,37 @@ def test_blocks_and_a_divisor(picture):
     assert "error: --divide is about scale" in run("explain", "f32[4,12]", "F", "--divide", code=1).output
 
 
+@pytest.mark.parametrize(
+    "dtype, options, keywords",
+    [
+        (
+            "u1",
+            ["--dtype", "f16", "--unit", "--mean", "0.4,0.5,0.6", "--std", "0.2"],
+            {"dtype": "f16", "unit": True, "mean": [0.4, 0.5, 0.6], "std": 0.2},
+        ),
+        ("f4", ["--dtype", "u4", "--scale", "9", "--zero-point", "8"], {"dtype": "u4", "scale": 9, "zero_point": 8}),
+        (
+            "u1",
+            ["--dtype", "bf16", "--scale", "9", "--zero-point", "1,2,3"],
+            {"dtype": "bf16", "scale": 9, "zero_point": [1, 2, 3]},
+        ),
+        (
+            "f4",
+            ["--dtype", "f8e4m3fn", "--scale", "9", "--no-saturate"],
+            {"dtype": "f8e4m3fn", "scale": 9, "saturate": False},
+        ),
+    ],
+)
+def test_every_form_of_arithmetic(picture, dtype, options, keywords):
+    array, before, after = picture[0].astype(dtype), *picture[1:]
+    np.save(before, array)
+    run("relayout", before, after, "--to", "F", *options)
+    assert np.load(after).tobytes(order="A") == gl.pack(array, "F", **keywords).tobytes()
+    shape = gl.Shape(array.dtype, array.shape)
+    changed = next(line for line in gl.plan(shape, "F", **keywords).explain().splitlines() if "changed" in line)
+    assert changed in run("explain", str(shape), "F", *options).output
+
+
 def test_unpack(picture):
     array, before, after = picture
     np.save(before, gl.pack(array, "F"))
@@ -69,6 +100,10 @@ def test_a_dry_run_and_json_name_the_arithmetic(picture):
     [
         (["--dtype", "f33"], 2, "Invalid value for '--dtype': "),
         (["--scale", "1,x"], 2, "Invalid value for '--scale': '1,x' is not a number, or several such as 0.5,1,2"),
+        (["--zero-point", "1.5"], 2, "'1.5' is not a whole number, or several such as 8,7,8"),
+        (["--dtype", "f32", "--zero-point", "3"], 1, "zero_point is part of a quantisation, which needs scale too"),
+        (["--dtype", "f32", "--mean", "3", "--shift", "1"], 1, "shift and mean do not go together"),
+        (["--dtype", "s8", "--no-saturate"], 1, "error: --no-saturate for s8: s8 has no nan"),
         (["--scale", "2"], 1, "write dtype, such as --dtype f32, or --dtype u8 if you mean that"),
         (["--dtype", "c64"], 1, "gpulayout: error: no cast from u8 to c64"),
         (["--dtype", "f32", "--scale", "1,2"], 1, "its size 2 is not the size 3 of dimension 2"),

@@ -24,6 +24,15 @@ DTYPES = [
     ("f4", {"scale": np.arange(1, 9).reshape(2, 4, 1), "block": (5, 3, 1)}),
     ("f4", {"dtype": "f8e4m3fn", "scale": np.arange(1, 13).reshape(4, 1, 3), "divide": True}),
     ("f4", {"dtype": "f32"}),
+    ("u1", {"dtype": "f16", "unit": True, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4]}),
+    ("f4", {"mean": np.arange(1, 9).reshape(2, 4, 1), "std": np.arange(1, 4), "block": (5, 3, 1)}),
+    ("f4", {"dtype": "s8", "scale": 0.7, "zero_point": [3, -4, 5]}),
+    ("f8", {"dtype": "u4", "scale": 9.5, "zero_point": np.arange(8).reshape(2, 4, 1), "block": (5, 3, 1)}),
+    ("i2", {"dtype": "bf16", "scale": np.arange(1, 11)[:, None], "zero_point": 7}),
+    ("f4", {"dtype": "f8e4m3fn", "scale": 90, "saturate": False}),
+    ("f8", {"dtype": "u64", "scale": 1, "zero_point": 2**63}),
+    ("f8", {"dtype": "u64", "scale": 1, "zero_point": 2**64 - 1}),
+    ("f8", {"dtype": "s64", "scale": -1, "zero_point": [2**63 - 1, -(2**63), 0]}),
 ]
 CHUNKS = [(8, 10, 3), (3, 4, 2), (1, 10, 3)]
 every = [pytest.mark.parametrize("dtype, options", DTYPES), pytest.mark.parametrize("chunks", CHUNKS)]
@@ -82,12 +91,8 @@ def test_calls_that_differ_in_numbers_have_other_names():
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        (
-            {"dtype": "f32", "mean": 3},
-            TypeError,
-            "mean is for arrays in memory: Dask arrays take dtype, scale",
-        ),
-        ({"dtype": "s8", "zero_point": 3, "scale": 1}, TypeError, "zero_point is for arrays in memory"),
+        ({"dtype": "s8", "mean": 3}, TypeError, "normalised elements are fractions, not s8"),
+        ({"dtype": "f32", "zero_point": 300, "scale": 1}, gl.LayoutError, "zero_point 300 is outside the range of u8"),
         ({"scale": 3}, TypeError, "scale of u8 elements gives numbers that would be rounded"),
         ({"dtype": "f32", "scale": [1, 2]}, gl.LayoutError, "its size 2 is not the size 3 of dimension 2"),
     ],

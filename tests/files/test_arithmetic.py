@@ -15,7 +15,14 @@ DTYPES = [  # of the file, and keywords
     ("f4", {"scale": 2, "shift": 1}),
     ("f4", {"dtype": "f8e4m3fn", "scale": np.arange(1, 10).reshape(3, 3, 1), "block": (27, 16, 1), "divide": True}),
     ("f4", {"dtype": "u4"}),
-]
+    ("u1", {"dtype": "f16", "unit": True, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4]}),
+    ("f4", {"mean": np.arange(80).reshape(80, 1, 1), "std": 3}),
+    ("f4", {"dtype": "s8", "scale": 0.7, "zero_point": [3, -4, 5]}),
+    ("f8", {"dtype": "u4", "scale": np.full((3, 40, 1), 9.5), "zero_point": np.arange(15).reshape(3, 5, 1),
+            "block": (27, 8, 1)}),
+    ("i2", {"dtype": "bf16", "scale": np.arange(1, 41)[:, None], "zero_point": 7}),
+    ("f4", {"dtype": "f8e4m3fn", "scale": 90, "saturate": False}),
+]  # fmt: skip
 
 
 def saved(folder, dtype, dimensions=(80, 40, 3)):
@@ -52,12 +59,10 @@ def test_a_file_of_plain_bytes(tmp_path, source, target):
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        (
-            {"dtype": "f32", "mean": 3},
-            TypeError,
-            "mean is for arrays in memory: files take dtype, scale, shift, divide and block",
-        ),
-        ({"dtype": "f32", "zero_point": 3, "scale": 1}, TypeError, "zero_point is for arrays in memory: files take"),
+        ({"dtype": "s8", "mean": 3}, TypeError, "normalised elements are fractions, not s8"),
+        ({"dtype": "f32", "zero_point": 3}, TypeError, "zero_point is part of a quantisation, which needs scale too"),
+        ({"dtype": "f32", "zero_point": 300, "scale": 1}, gl.LayoutError, "zero_point 300 is outside the range of u8"),
+        ({"dtype": "f32", "saturate": False, "unit": 3}, TypeError, "unit is 3: it must be True or False"),
         ({"skale": 3}, TypeError, "'skale' is not a keyword of this call: did you mean scale?"),
         ({"scale": 3}, TypeError, "scale of u8 elements gives numbers that would be rounded"),
         ({"dtype": "f32", "scale": [1, 2]}, gl.LayoutError, "its size 2 is not the size 3 of dimension 2"),

@@ -5,6 +5,7 @@ r"""Rules as people write them: on the command line, in a file of rules, and in 
     rule := REGEX "=" part (";" part)*
     part := ["to="] (pattern | layout | name of a layout) | "from=" shape | "as=" type
           | parameter "=" (numbers | name of a tensor) | "dtype=" type | "block=" numbers | "divide" | "unit"
+          | "saturate=false"
           | "name=" template | "join=" templates | "stack=" template | "split=" templates | "sizes=" numbers
           | "along=" axis | "shard=" number "/" count | "interleave"
           | "rank=" number | "only=" types | "kind=" kind | "flip=" axes | "keep" | "drop"
@@ -147,7 +148,7 @@ def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
             near = difflib.get_close_matches(str(key).lower(), KEYS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
             raise LayoutError(f"{origin} has the key {value_text(key)}: {hint}")
-    for key in FLAGS:
+    for key in (*FLAGS, "saturate"):
         value = parts.get(key)
         if value is not None and not (isinstance(value, int) and value in (0, 1)):
             raise LayoutError(f"{origin}: {key} is {value_text(value)}: it must be true or false")
@@ -170,7 +171,8 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
                 _check_no_key(part, origin)
             parts.setdefault("to", []).append(value)
         elif keyword:
-            parts[key] = _numbers(value, key, origin) if key in (*PARAMETERS, "block") else value
+            numbers = key in (*PARAMETERS, "block")
+            parts[key] = _numbers(value, key, origin) if numbers else _truth(value) if key == "saturate" else value
         else:
             parts[key] = True
     return parts
@@ -184,6 +186,10 @@ def _unquoted(text: str) -> str:
     """
     text = text.strip()
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _truth(text: str) -> bool | str:
+    return {"true": True, "false": False}.get(text, text)
 
 
 def _check_no_key(part: str, origin: str) -> None:

@@ -18,10 +18,10 @@ from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import ModelMove
 from gpulayout.files.checkpoints.moving import CheckpointWork
 from gpulayout.files.checkpoints.opening import are_models
-from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, summary, taken_as
+from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, copied_siblings, summary, taken_as
 from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
 from gpulayout.files.checkpoints.rules import RuleSet
-from gpulayout.files.results import checkpoint_relayout
+from gpulayout.files.results import TensorReport, checkpoint_relayout
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
@@ -132,7 +132,7 @@ class ModelCommand:
         if seconds is None:
             rows = [
                 (
-                    printable(tensor.name),
+                    printable(_with_others(tensor)),
                     tensor.before,
                     tensor.after if tensor.after != tensor.before else "",
                     printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
@@ -146,7 +146,14 @@ class ModelCommand:
         lines = [
             f"{printable(str(self.move.target))}  {moved}",
             *map(printable, taken_as(plan.changes)),
+            *map(printable, copied_siblings(plan)),
             *(f"fits no tensor: {printable(rule)}" for rule in plan.unmatched),
             "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk",
         ]
         print_remark("\n".join(lines))
+
+
+def _with_others(tensor: TensorReport) -> str:
+    """The name of a tensor, and how many others become one with it."""
+    others = len({*tensor.parts}) - 1
+    return f"{tensor.name} and {counted(others, 'other')}" if others else tensor.name

@@ -81,12 +81,6 @@ class CheckpointPlan:
     index: bytes | None
     siblings: Siblings
 
-    @property
-    def copied_siblings(self) -> list[str]:
-        """The tensors that are parameters of others, and are in the new file too."""
-        used = self.siblings.read
-        return [each.parts[0] for each in self.changes if each.name is not None and {*each.parts} & used]
-
 
 def plan_relayout(
     source: Checkpoint,
@@ -275,4 +269,18 @@ def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
         f"{counted(len(names), 'tensor')} taken as {kind.kind} ({kind.known_by}): "
         f"{value_text(clipped(names[0], 80))}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
         for kind, names in names_of.items()
+    ]
+
+
+def copied_siblings(plan: CheckpointPlan) -> list[str]:
+    """That numbers of other tensors are in the new file still, where they may be used once more."""
+    used = plan.siblings.read
+    names = [each.parts[0] for each in plan.changes if each.name is not None and {*each.parts} & used]
+    if not names:
+        return []
+    more = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
+    return [
+        f"used by arithmetic, and copied: {value_text(clipped(names[0], 80))}{more} in the new file too; a rule with "
+        f"drop "
+        "leaves such out"
     ]

@@ -154,6 +154,20 @@ def segments_of(array: Array) -> Segments:
     return _row_by_row(arrays, rows)
 
 
+def reversed_parts(segments: Segments, parts: int) -> Segments:
+    """The same bytes as so many equal parts in reverse order."""
+    if parts < 2 or not segments:
+        return segments
+    size = sum(region.runs.nbytes for segment in segments for region in segment) // parts
+    part, runs = segments[0][0]
+    if len(segments) == len(segments[0]) == runs.run_count == 1:
+        return [[Region(part, Runs(runs.offset + runs.length - size, size, ((parts, -size),)))]]
+    take = _stretches(segments)
+    _check_count(parts)
+    in_order = [take(size) for _ in range(parts)]
+    return [[region] for regions in reversed(in_order) for region in regions]
+
+
 def mean_run(array: Array) -> float:
     """The mean of the bytes that follow one another in the files; infinite for an array without bytes."""
     regions = [region for segment in segments_of(array) for region in segment]
@@ -210,11 +224,7 @@ def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:
     for _ in range(rows):
         for take, size in zip(cuts, sizes):
             segments += [[region] for region in take(size)]
-            if len(segments) > MOST_REGIONS:
-                raise LayoutError(
-                    f"it would take more than {MOST_REGIONS} pieces of the files: cut and join in two relayouts, one "
-                    "after the other"
-                )
+            _check_count(len(segments))
     return segments
 
 
@@ -222,6 +232,14 @@ def _starts(region: Region) -> Iterator[tuple[Region, int]]:
     """A region with the offset of each of its runs."""
     for start in region.runs.starts():
         yield region, int(start)
+
+
+def _check_count(regions: int) -> None:
+    if regions > MOST_REGIONS:
+        raise LayoutError(
+            f"it would take more than {MOST_REGIONS} pieces of the files: cut and join in two relayouts, one after "
+            f"the other"
+        )
 
 
 def _stretches(segments: Segments) -> Callable[[int], list[Region]]:

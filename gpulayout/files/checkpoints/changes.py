@@ -241,10 +241,6 @@ def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> Change:
         stored = _as_said(rule, result, stored, sizes)
     flip = NO_FLIP
     if rule.flip and pattern is not None:
-        if rule.regroup.regroups:
-            raise LayoutError(
-                f"{rule.origin}: flip does not go with tensors that are cut or joined: do it in another relayout"
-            )
         flip = _flip(shape, rule, pattern, move)
     return Change(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
 
@@ -387,11 +383,12 @@ def stored_shape(shape: Shape, name: str | None = None) -> Stored:
 
     name   of the layout, which may be an entry of the catalogue
 
-    >>> stored_shape(parse_array_shape("bf16[2,3]{1,0}"))
+    >>> from gpulayout import parse_shape
+    >>> stored_shape(parse_shape("bf16[2,3]{1,0}"))
     Stored(dtype='BF16', dimensions=(2, 3), note=None)
-    >>> stored_shape(parse_array_shape("f32[2,3]{0,1}"))
+    >>> stored_shape(parse_shape("f32[2,3]{0,1}"))
     Stored(dtype='U8', dimensions=(24,), note='f32[2,3]{0,1}')
-    >>> stored_shape(parse_array_shape("marlin:weights[16,64]"), "marlin:weights")
+    >>> stored_shape(parse_shape("marlin:weights[16,64]"), "marlin:weights")
     Stored(dtype='I32', dimensions=(1, 128), note='marlin:weights[16,64]')
     """
     dtype = dtype_of(shape)

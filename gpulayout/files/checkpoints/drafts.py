@@ -368,14 +368,12 @@ def _shard(member: Member, rule: Rule) -> Member:
     """The shard of a rule."""
     if rule.regroup.shard is None:
         return member
-    axis, (number, count) = _axis(member, rule), rule.regroup.shard
-    size, rest = divmod(member.sizes[axis], count)
-    if rest:
-        raise LayoutError(
-            f"{rule.origin}: shard={number}/{count} cuts {member} along {axis_text(axis)}, whose size "
-            f"{member.sizes[axis]} is not a multiple of {count}"
-        )
-    return member.taken(axis, range(number * size, (number + 1) * size))
+    axis = _axis(member, rule)
+    try:
+        indices = rule.regroup.shard.indices(member.sizes[axis], f"{member} along {axis_text(axis)}")
+    except LayoutError as error:
+        raise LayoutError(f"{rule.origin}: shard={error}") from None
+    return member.taken(axis, indices)
 
 
 def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:

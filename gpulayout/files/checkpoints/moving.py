@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from gpulayout.files.checkpoints.assembly import Region, segments_of
+from gpulayout.files.checkpoints.assembly import Region, reversed_parts, segments_of
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.planning import CheckpointPlan
@@ -204,13 +204,10 @@ def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
 
 def _source(change: TensorPlan, nbytes: int) -> Elements | Pieces:
     """The bytes of an array in the old files."""
-    segments = [[_file_piece(region) for region in segment] for segment in segments_of(change.array)]
+    regions = reversed_parts(segments_of(change.array), change.flip.before)
+    segments = [[_file_piece(region) for region in segment] for segment in regions]
     header = _bytes(segments[0][0].name if segments else "", nbytes)
     stream, _, runs = segments[0][0]
-    if change.flip.before > 1:
-        size = nbytes // change.flip.before
-        flipped = Runs(runs.offset + nbytes - size, size, ((change.flip.before, -size),))
-        return Pieces(header, ((segments[0][0]._replace(runs=flipped),),))
     if len(segments) == len(segments[0]) == runs.run_count == 1:
         return Elements(header, runs.offset, stream)
     return Pieces(header, tuple(map(tuple, segments)))

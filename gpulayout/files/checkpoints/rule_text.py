@@ -26,6 +26,7 @@ from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
 from gpulayout.files.checkpoints.siblings import SiblingName, is_name, sibling_name
 from gpulayout.layout.checks import clipped, value_text
+from gpulayout.layout.cuts import Cut, read_axis, read_cut
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -39,7 +40,7 @@ REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
 KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, "rank", "only", "kind", "flip", "keep", "drop")
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
-_SHARD = re.compile(r"\s*([0-9]{1,18})\s*/\s*([0-9]{1,18})\s*(?:along\s*=\s*(\S+)\s*)?")
+_TYPE = re.compile(r"\s*[a-z]\w+\s*")  # an element type; F and C are layouts
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 
 
@@ -278,28 +279,20 @@ def _names(value: Any, match: NameRegex, what: str, words: tuple[str, ...]) -> t
     return tuple(template_of(match, each, what, words) for each in names)
 
 
-def _shard(value: Any, along: Any, origin: str) -> tuple[tuple[int, int] | None, int | str | None]:
-    """Number and count of a shard, and the axis, which may stand behind them."""
-    shard = None
-    if value is not None:
-        match = _SHARD.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise LayoutError(f"{origin}: shard {value_text(value)} is not a shard of so many, such as 2/4 along=0")
-        shard = int(match[1]), int(match[2])
-        if shard[0] >= shard[1]:
-            are = f"the shards of {shard[1]} are 0/{shard[1]} to {shard[1] - 1}/{shard[1]}" if shard[1] else "of none"
-            raise LayoutError(f"{origin}: shard {value_text(value)}: {are}")
-        if match[3] is not None:
-            if along is not None:
-                raise LayoutError(f"{origin} says along twice")
-            along = match[3]
-    if isinstance(along, str) and re.fullmatch(r"-?[0-9]{1,4}", along):
-        along = int(along)
-    if along is not None and (isinstance(along, bool) or not isinstance(along, (int, str)) or along == ""):
-        raise LayoutError(f"{origin}: along {value_text(along)} is neither the number of an axis nor its name")
-    if isinstance(along, str) and not along.isidentifier():
-        raise LayoutError(f"{origin}: along {value_text(along)} is neither the number of an axis nor its name")
-    return shard, along
+def _shard(value: Any, along: Any, origin: str) -> tuple[Cut | None, int | str | None]:
+    """The shard, and the axis, which may stand behind it."""
+    try:
+        shard = None if value is None else read_cut(value)
+    except LayoutError as error:
+        raise LayoutError(f"{origin}: shard {error}") from None
+    if shard is not None and shard.along is not None:
+        if along is not None:
+            raise LayoutError(f"{origin} says along twice")
+        along = shard.along
+    try:
+        return shard, None if along is None else read_axis(along)
+    except LayoutError as error:
+        raise LayoutError(f"{origin}: {error}") from None
 
 
 def _sizes(value: Any, origin: str) -> list[int]:
@@ -344,32 +337,29 @@ def _flip(value: Any, patterns: tuple[str, ...], origin: str) -> tuple[str, ...]
     return tuple(axes)
 
 
-def _from(value: Any, origin: str) -> Shape | str | None:
-    """What the tensor in the file is: a shape, a type, or a layout of the catalogue whose sizes follow."""
-    if value is None:
-        return None
-    if isinstance(value, Layout):
-        raise LayoutError(
-            f"{origin}: from {value} is only a layout: write the whole shape, such as 'u4[128,256]{{1,0}}'"
-        )
-    if isinstance(value, Shape):
+def _from(value: Any, origin: str) -> Shape | Layout | str | None:
+    """What the tensor in the file is: a shape, a type, a layout, or one of the catalogue, whose sizes follow."""
+    if value is None or isinstance(value, (Layout, Shape)):
         return value
     from gpulayout.catalogue.names import is_name as is_catalogued
     from gpulayout.catalogue.names import read_name
 
     try:
         if isinstance(value, str) and is_catalogued(value):
-            named = read_name(value)
-            return value if named.sizes is None else parse_array_shape(value)
+            read_name(value)
+            return value
         if isinstance(value, str) and "[" in value:
             return parse_array_shape(value)
+        if isinstance(value, str) and not _TYPE.fullmatch(value):
+            check_layout_text(value)
+            return value
         return str(ElementType.of(value))
     except LayoutError as error:
         raise LayoutError(f"{origin}: from: {error}") from None
     except TypeError:
         raise LayoutError(
-            f"{origin}: from {value_text(value)} is not what a tensor is: an element type such as u4, a layout of the "
-            "catalogue such as gptq:qweight, or a whole shape such as 'u4[128,256]{1,0:E(4)}'"
+            f"{origin}: from {value_text(value)} is not what a tensor is: an element type such as u4, a layout such as "
+            "gptq:qweight or {0,1}, a pattern, or a whole shape such as 'u4[128,256]{1,0:E(4)}'"
         ) from None
 
 

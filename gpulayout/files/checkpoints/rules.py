@@ -20,6 +20,7 @@ from gpulayout.files.checkpoints.name_regex import NameRegex, Template
 from gpulayout.files.checkpoints.new_types import HeaderType
 from gpulayout.files.checkpoints.siblings import SiblingName
 from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.cuts import Cut
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
@@ -45,7 +46,7 @@ class Regroup:
     split       the names of the new tensors that the tensor is cut into
     sizes       of those along the axis; none for equal ones
     interleave  joined and split tensors take turns along the axis
-    shard       number and count: which of so many equal parts is taken
+    shard       which of equal parts is taken
     along       the axis, by its number or its name in the pattern; None where none is said
     """
 
@@ -54,7 +55,7 @@ class Regroup:
     split: tuple[Template, ...] = ()
     sizes: tuple[int, ...] = ()
     interleave: bool = False
-    shard: tuple[int, int] | None = None
+    shard: Cut | None = None
     along: int | str | None = None
 
     @property
@@ -91,7 +92,7 @@ class Rule:
     match: NameRegex
     ranks: tuple[int, ...]
     only: tuple[str, ...]
-    from_: Shape | str | None
+    from_: Shape | Layout | str | None
     patterns: tuple[str, ...]
     layout: Layout | str | None
     header: HeaderType | None

@@ -6,6 +6,7 @@ of 1024 rows there is a cut of 128 rows of words, and what is cut has the same l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,8 +19,10 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_fields import BitOrder
+from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
+from gpulayout.plans.plan import plan
 
 UNIT = Fraction(1)
 
@@ -57,7 +60,7 @@ class View:
     @property
     def is_array(self) -> bool:
         """True for an array in C order."""
-        return self.name is None and all(step is not None for step in self.steps)
+        return self.name is None and _is_plain(self.shape) and self.shape.layout.is_descending
 
     def of_sizes(self, dimensions: Sequence[int], *, stacked: bool = False) -> Shape:
         """The shape of an array of other dimensions in the same layout; `stacked` has one more in front."""
@@ -66,6 +69,9 @@ class View:
         if self.is_array:
             shape = self.shape
             return in_c_order(shape.element_type, dimensions, packed=shape.is_packed, bit_order=shape.layout.bit_order)
+        if _is_plain(self.shape) and len(dimensions) - stacked == self.shape.rank:
+            plain = self.shape.prepend_major_dimension(1) if stacked else self.shape
+            return Shape(plain.element_type, tuple(dimensions), plain.layout)
         if tuple(dimensions[1:] if stacked else dimensions) != self.shape.dimensions:
             raise LayoutError(f"{self.shape} can be neither cut nor joined: gpulayout unpack makes an array of it")
         return self.shape.prepend_major_dimension(dimensions[0]) if stacked else self.shape
@@ -79,7 +85,7 @@ def in_c_order(
     return Shape(element_type, tuple(dimensions), Layout(order, element_size_in_bits=bits, bit_order=bit_order))
 
 
-def view_of(tensor: StoredTensor, note: str | None, from_: Shape | str | None = None) -> View:
+def view_of(tensor: StoredTensor, note: str | None, from_: Shape | Layout | str | None = None) -> View:
     """What a tensor is; `LayoutError` for elements that no layout has, and for a `from_` that does not fit."""
     if from_ is None:
         return _of_header(tensor) if note is None else _of_shape(noted_shape(tensor, note), note)
@@ -104,10 +110,20 @@ def _of_header(tensor: StoredTensor) -> View:
     return array_view(in_c_order(element_type, tensor.dimensions, packed=tensor.dtype == "F4"))
 
 
+def _is_plain(shape: Shape) -> bool:
+    """True for an array whose dimensions lie in some order, without tiles and padding."""
+    return not shape.is_tiled and shape.layout == Layout(
+        shape.layout.minor_to_major,
+        element_size_in_bits=shape.layout.element_size_in_bits,
+        bit_order=shape.layout.bit_order,
+    )
+
+
 def array_view(shape: Shape) -> View:
-    """The view of an array in C order."""
-    steps = tuple(Step(dim) for dim in range(shape.rank))
-    return View(shape, shape.dimensions, shape.bits_per_element, steps)
+    """The view of an array whose dimensions lie in some order."""
+    order = shape.layout.major_to_minor
+    steps = tuple(Step(order.index(dim)) for dim in range(shape.rank))
+    return View(shape, tuple(shape.dimensions[dim] for dim in order), shape.bits_per_element, steps)
 
 
 def _of_shape(shape: Shape, text: str) -> View:
@@ -116,8 +132,7 @@ def _of_shape(shape: Shape, text: str) -> View:
 
     if is_name(text):
         return _of_entry(shape, text)
-    same = in_c_order(shape.element_type, shape.dimensions, packed=shape.is_packed, bit_order=shape.layout.bit_order)
-    if shape == same:
+    if _is_plain(shape):
         return array_view(shape)
     return View(shape, (shape.nbytes,), 8, (None,) * shape.rank)
 
@@ -137,21 +152,43 @@ def _of_entry(shape: Shape, text: str) -> View:
     return View(shape, tensor.dimensions, tensor.element_type.bits, steps, name)
 
 
-def _as_said(tensor: StoredTensor, from_: Shape | str) -> View:
+def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
     """The view that a rule names."""
-    from gpulayout.catalogue.names import is_name, shape_of_tensor
+    from gpulayout.catalogue.names import is_name, read_name, shape_of_tensor
 
+    own, text = DTYPES[tensor.dtype], str(from_)
+    if own is None:
+        raise LayoutError("elements of 6 bits can only be copied")
     if isinstance(from_, str) and is_name(from_):
-        stored = DTYPES[tensor.dtype]
-        if stored is None:
-            raise LayoutError("elements of 6 bits can only be copied")
-        shape = shape_of_tensor(from_, stored, tensor.dimensions)
-        return _of_shape(shape, from_)
-    if isinstance(from_, str):
-        return array_view(_of_words(tensor, ElementType.of(from_)))
-    if from_.nbytes != tensor.nbytes:
-        raise LayoutError(f"{from_} has {counted(from_.nbytes, 'byte')}, and the tensor {tensor.nbytes}")
-    return _of_shape(from_, str(from_))
+        has_sizes = read_name(from_).sizes is not None
+        shape = parse_array_shape(from_) if has_sizes else shape_of_tensor(from_, own, tensor.dimensions)
+    elif isinstance(from_, Shape):
+        shape = from_
+    elif isinstance(from_, str) and text in set(ElementType):
+        shape = _of_words(tensor, ElementType(text))
+    else:
+        shape = _of_memory(in_c_order(own, tensor.dimensions, packed=tensor.dtype == "F4"), from_)
+    if shape.nbytes != tensor.nbytes:
+        raise LayoutError(f"{shape} has {counted(shape.nbytes, 'byte')}, and the tensor {tensor.nbytes}")
+    return _of_shape(shape, text)
+
+
+def _of_memory(stored: Shape, from_: Layout | str) -> Shape:
+    """The array whose memory a tensor is: of its dimensions, in another layout; or before a pattern.
+
+    >>> str(_of_memory(in_c_order(ElementType.F32, (2, 3)), "o i -> i o"))
+    'f32[3,2]{0,1}'
+    """
+    if not (isinstance(from_, str) and "->" in from_):
+        return plan(stored, from_).target
+    before, _, after = from_.partition("->")
+    sizes = read_pattern(from_, None, "from").sizes
+    back = read_pattern(f"{after} -> {before}", stored.rank, "from")
+    sizes = back.axis_sizes(stored.dimensions, sizes)
+    dimensions = tuple(math.prod(sizes[name] for name in group) for group in back.after)
+    array = in_c_order(stored.element_type, dimensions, packed=stored.is_packed)
+    full = " ".join(f"({' '.join(f'{name}={sizes[name]}' for name in group)})" for group in back.after)
+    return plan(array, f"{full} -> {after}").target
 
 
 def _of_words(tensor: StoredTensor, element_type: ElementType) -> Shape:

@@ -1,6 +1,6 @@
 """How the array of a new tensor is put together from boxes of old tensors, and where its bytes lie in their files.
 
-    Part    a box of an old tensor
+    TensorBox    a box of an old tensor
     Turns   arrays one after the other along an axis, or in turns; or on a new axis
 
 The rows [0:2] of q, and then those of k, with 3 columns of 4 bytes, are two stretches of 24 bytes.  Along axis 1 they
@@ -28,7 +28,7 @@ Box = tuple[tuple[int, int], ...]  # in each dimension the first coordinate, and
 
 
 @dataclass(frozen=True)
-class Part:
+class TensorBox:
     """A box of an old tensor.
 
     shard, tensor   the file, and what its header says
@@ -71,27 +71,27 @@ class Turns:
         return (*first[: self.axis], along, *first[self.axis + 1 :])
 
 
-Array: TypeAlias = Part | Turns
+Array: TypeAlias = TensorBox | Turns
 
 
-class Region(NamedTuple):
+class TensorRuns(NamedTuple):
     """Bytes of an old tensor: runs, whose offsets count from its first byte."""
 
-    part: Part
+    part: TensorBox
     runs: Runs
 
 
-Segments = list[list[Region]]
+Segments = list[list[TensorRuns]]
 
 
-def whole(shard: Shard, tensor: StoredTensor, sizes: Sequence[int], bits: int) -> Part:
+def whole(shard: Shard, tensor: StoredTensor, sizes: Sequence[int], bits: int) -> TensorBox:
     """All of a tensor."""
-    return Part(shard, tensor, tuple(sizes), tuple((0, size) for size in sizes), bits)
+    return TensorBox(shard, tensor, tuple(sizes), tuple((0, size) for size in sizes), bits)
 
 
-def parts_of(array: Array) -> Iterator[Part]:
+def parts_of(array: Array) -> Iterator[TensorBox]:
     """The parts of an array, in order."""
-    if isinstance(array, Part):
+    if isinstance(array, TensorBox):
         yield array
     else:
         for each in array.arrays:
@@ -102,7 +102,7 @@ def cut(array: Array, axis: int, begin: int, end: int, step: int = 1) -> Array:
     """The indices `begin` to `end - 1` along an axis; with a step every so many of them, from one tensor."""
     if step > 1:
         return _every(array, axis, begin, step)
-    if isinstance(array, Part):
+    if isinstance(array, TensorBox):
         low = array.box[axis][0]
         box = (*array.box[:axis], (low + begin, low + end), *array.box[axis + 1 :])
         return replace(array, box=box)
@@ -140,8 +140,8 @@ def segments_of(array: Array) -> Segments:
     """
     if not math.prod(array.dimensions):
         return []
-    if isinstance(array, Part):
-        return [[Region(array, _runs(array))]]
+    if isinstance(array, TensorBox):
+        return [[TensorRuns(array, _runs(array))]]
     dimensions = array.arrays[0].dimensions
     rows = math.prod(dimensions[: array.axis + 1 if array.interleave else array.axis])
     arrays = [segments_of(each) for each in array.arrays if math.prod(each.dimensions)]
@@ -161,7 +161,7 @@ def reversed_parts(segments: Segments, parts: int) -> Segments:
     size = sum(region.runs.nbytes for segment in segments for region in segment) // parts
     part, runs = segments[0][0]
     if len(segments) == len(segments[0]) == runs.run_count == 1:
-        return [[Region(part, Runs(runs.offset + runs.length - size, size, ((parts, -size),)))]]
+        return [[TensorRuns(part, Runs(runs.offset + runs.length - size, size, ((parts, -size),)))]]
     take = _stretches(segments)
     _check_count(parts)
     in_order = [take(size) for _ in range(parts)]
@@ -175,7 +175,7 @@ def mean_run(array: Array) -> float:
     return sum(region.runs.nbytes for region in regions) / count if count else math.inf
 
 
-def _runs(part: Part) -> Runs:
+def _runs(part: TensorBox) -> Runs:
     """The runs of a box, in bytes."""
     inner, strides = part.bits, []
     for size in reversed(part.sizes):
@@ -202,7 +202,7 @@ def _runs(part: Part) -> Runs:
     return Runs(offset // 8, length // 8, tuple((count, stride // 8) for count, stride in reversed(loops)))
 
 
-def _in_rows(segments: Segments, rows: int) -> Region | None:
+def _in_rows(segments: Segments, rows: int) -> TensorRuns | None:
     """The one region of an array as so many runs; None where it is not that regular."""
     if len(segments) != 1 or len(segments[0]) != 1:
         return None
@@ -213,7 +213,7 @@ def _in_rows(segments: Segments, rows: int) -> Region | None:
     if more == 1:
         return segments[0][0]
     short = runs.length // more
-    return Region(part, Runs(runs.offset, short, (*runs.loops, (more, short))))
+    return TensorRuns(part, Runs(runs.offset, short, (*runs.loops, (more, short))))
 
 
 def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:
@@ -228,7 +228,7 @@ def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:
     return segments
 
 
-def _starts(region: Region) -> Iterator[tuple[Region, int]]:
+def _starts(region: TensorRuns) -> Iterator[tuple[TensorRuns, int]]:
     """A region with the offset of each of its runs."""
     for start in region.runs.starts():
         yield region, int(start)
@@ -242,24 +242,24 @@ def _check_count(regions: int) -> None:
         )
 
 
-def _stretches(segments: Segments) -> Callable[[int], list[Region]]:
+def _stretches(segments: Segments) -> Callable[[int], list[TensorRuns]]:
     """A function that gives the regions of the next so many bytes."""
     ahead = (
-        Region(part, Runs(start, runs.length, ()))
+        TensorRuns(part, Runs(start, runs.length, ()))
         for segment in segments
         for row in zip(*map(_starts, segment))
         for (part, runs), start in row
     )
-    left: list[Region] = []
+    left: list[TensorRuns] = []
 
-    def take(nbytes: int) -> list[Region]:
+    def take(nbytes: int) -> list[TensorRuns]:
         taken = []
         while nbytes:
             part, runs = left.pop() if left else next(ahead)
             size = min(runs.length, nbytes)
-            taken.append(Region(part, Runs(runs.offset, size, ())))
+            taken.append(TensorRuns(part, Runs(runs.offset, size, ())))
             if size < runs.length:
-                left.append(Region(part, Runs(runs.offset + size, runs.length - size, ())))
+                left.append(TensorRuns(part, Runs(runs.offset + size, runs.length - size, ())))
             nbytes -= size
         return taken
 

@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpulayout.catalogue.names import is_name, name_of, read_name
+from gpulayout.catalogue.tensors import tensor_of
 from gpulayout.files.checkpoints.assembly import Array, mean_run, whole
 from gpulayout.files.checkpoints.block_values import keywords
 from gpulayout.files.checkpoints.drafts import Draft, Model, about_tensor, same_in_all
@@ -79,7 +81,7 @@ class Flip(NamedTuple):
 NO_FLIP = Flip()
 
 
-class Change(NamedTuple):
+class RuleChange(NamedTuple):
     """What a rule makes of an array: how it will be stored, the move, or None if all bytes stay the same, and a "
     "flip."""
 
@@ -104,7 +106,7 @@ class TensorPlan:
     parts: tuple[str, ...]
     name: str | None
     array: Array
-    change: Change
+    change: RuleChange
     before: Stored
     kind: Kind | None = None
     again: Callable[[Read], Plan] | None = None
@@ -129,7 +131,7 @@ def unchanged(model: Model, name: str, new_name: str | None, kind: Kind | None =
     """A tensor that stays as it is, or is left out; of several inputs, all must have the same to keep it."""
     shard, tensor = model.tensors[name][0] if new_name is None else same_in_all(model, name)
     lies = Stored(tensor.dtype, tensor.dimensions, model.notes.get(name))
-    return TensorPlan((name,), new_name, whole(shard, tensor, (tensor.nbytes,), 8), Change(lies, None), lies, kind)
+    return TensorPlan((name,), new_name, whole(shard, tensor, (tensor.nbytes,), 8), RuleChange(lies, None), lies, kind)
 
 
 class Changes:
@@ -142,7 +144,7 @@ class Changes:
     def __init__(self, siblings: Siblings, dtype: ElementType | None) -> None:
         """`dtype` is what all tensors of `WIDE_FLOATS` get where no rule says another type."""
         self._siblings, self._dtype = siblings, dtype
-        self._shared: dict[tuple[object, ...], Change] = {}
+        self._shared: dict[tuple[object, ...], RuleChange] = {}
 
     def of_whole(
         self, model: Model, name: str, new_name: str | None, rule: Rule | None, kind: Kind | None
@@ -177,7 +179,7 @@ class Changes:
 
         like = self._siblings.like
 
-        def change(read: Read) -> Change:
+        def change(read: Read) -> RuleChange:
             values = {key: member.numbers_by_dimension(key, read) for key in member.numbers}
             options = plain | keywords(values) if values else plain
             if read is not like:
@@ -216,13 +218,13 @@ def _key_of(options: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _in_place(view: View, options: Mapping[str, Any]) -> Change:
+def _in_place(view: View, options: Mapping[str, Any]) -> RuleChange:
     """Other elements where the old ones lie."""
     move = plan(view.shape, view.shape.layout, **options)
-    return Change(stored_shape(move.target, view.name), None if _stays(move) else move)
+    return RuleChange(stored_shape(move.target, view.name), None if _stays(move) else move)
 
 
-def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> Change:
+def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleChange:
     """What a rule makes of an array, with the arithmetic on the way."""
     shape, text = member.shape, member.pattern
     pattern = None if text is None else read_pattern(text, shape.rank, "pattern")
@@ -242,7 +244,7 @@ def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> Change:
     flip = NO_FLIP
     if rule.flip and pattern is not None:
         flip = _flip(shape, rule, pattern, move)
-    return Change(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
+    return RuleChange(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
 
 
 def _as_said(rule: Rule, result: Shape, stored: Stored, sizes: Mapping[str, int]) -> Stored:
@@ -257,8 +259,6 @@ def _as_said(rule: Rule, result: Shape, stored: Stored, sizes: Mapping[str, int]
 
 def _named_sizes(layout: Layout | str, result: Shape) -> dict[str, int]:
     """The sizes of an entry of the catalogue by name."""
-    from gpulayout.catalogue.names import is_name, read_name
-
     if not (isinstance(layout, str) and is_name(layout)):
         return {}
     names = [size.name for size in read_name(layout).entry.sizes]
@@ -402,9 +402,6 @@ def stored_shape(shape: Shape, name: str | None = None) -> Stored:
 
 def _stored_by_owner(shape: Shape, name: str | None) -> Stored | None:
     """How the owner of a layout stores it, with the name of the entry as a note; None for other layouts."""
-    from gpulayout.catalogue.names import is_name, name_of, read_name
-    from gpulayout.catalogue.tensors import tensor_of
-
     if name is None or not is_name(name):
         return None
     note = name_of(name, shape)
@@ -417,7 +414,7 @@ def _stored_by_owner(shape: Shape, name: str | None) -> Stored | None:
     return Stored(BYTES, (shape.nbytes,), note) if dtype is None else Stored(dtype, dimensions, note)
 
 
-def restored(tensor: StoredTensor, note: str) -> Change:
+def restored(tensor: StoredTensor, note: str) -> RuleChange:
     """A tensor without its note: the array in C order that the note describes.
 
     Integers of 1, 2 and 4 bits become those of 8.  Types that the format lacks keep a note, now without a layout.
@@ -428,4 +425,4 @@ def restored(tensor: StoredTensor, note: str) -> Change:
     if source.element_type.is_sub_byte and source.element_type.is_integral:
         options["dtype"] = "s8" if source.element_type.is_signed else "u8"
     move = plan(source, in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
-    return Change(stored_shape(move.target), None if _stays(move) else move)
+    return RuleChange(stored_shape(move.target), None if _stays(move) else move)

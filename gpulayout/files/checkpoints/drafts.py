@@ -21,7 +21,7 @@ from gpulayout.files.checkpoints.notes import notes_of
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.siblings import nearest
-from gpulayout.files.checkpoints.views import Step, View, noted_shape, view_of
+from gpulayout.files.checkpoints.views import AxisStep, View, noted_shape, view_of
 from gpulayout.files.elements import read_at
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
@@ -271,7 +271,7 @@ class Drafting:
         axes = [axis for group in groups for axis in group]
         units, steps = view.sizes, view.steps
         if view.is_array:
-            units, steps = tuple(sizes[axis] for axis in axes), tuple(Step(axis) for axis in range(len(axes)))
+            units, steps = tuple(sizes[axis] for axis in axes), tuple(AxisStep(axis) for axis in range(len(axes)))
         numbers = {key: self._numbers(key, found, rule, match, view, groups, sizes) for key in _followed(rule)}
         return Member(
             names=(name,),

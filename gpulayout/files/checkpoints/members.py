@@ -16,7 +16,7 @@ from gpulayout.files.checkpoints import block_values
 from gpulayout.files.checkpoints.assembly import Array, Turns, cut
 from gpulayout.files.checkpoints.block_values import BlockValues
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.views import Step, View
+from gpulayout.files.checkpoints.views import AxisStep, View
 from gpulayout.layout.checks import shown
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups
@@ -51,7 +51,7 @@ class Member:
     after: Groups | None
     first: str | None
     sizes: Mapping[str, int]
-    steps: Mapping[str, Step | None]
+    steps: Mapping[str, AxisStep | None]
     array: Array
     numbers: Mapping[str, Numbers]
     stacked: bool = False
@@ -110,7 +110,7 @@ class Member:
         }  # fmt: skip
         return replace(one, groups=groups, after=after, numbers=numbers)
 
-    def _step(self, name: str) -> Step:
+    def _step(self, name: str) -> AxisStep:
         step = self.steps[name]
         if step is None:
             raise LayoutError(

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from gpulayout.files.checkpoints.assembly import Region, reversed_parts, segments_of
+from gpulayout.files.checkpoints.assembly import TensorRuns, reversed_parts, segments_of
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.planning import CheckpointPlan
@@ -213,7 +213,7 @@ def _source(change: TensorPlan, nbytes: int) -> Elements | Pieces:
     return Pieces(header, tuple(map(tuple, segments)))
 
 
-def _file_piece(region: Region) -> FilePiece:
+def _file_piece(region: TensorRuns) -> FilePiece:
     """A region of a tensor as a piece of its file."""
     shard, tensor = region.part.shard, region.part.tensor
     name = f"{shard.path}: {tensor_text(tensor.name)}"

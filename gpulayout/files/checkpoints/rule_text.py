@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.catalogue.names import is_name as is_catalogued
+from gpulayout.catalogue.names import read_name
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
@@ -101,28 +103,10 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
     match = NameRegex(regex, origin)
     options, siblings = _options(parts, match, origin)
     patterns, layout = _targets(parts.get("to"), origin)
-    regroup = _regroup(parts, match, origin)
-    name, header = parts.get("name"), parts.get("as")
-    keep, drop = bool(parts.get("keep")), bool(parts.get("drop"))
-    changes = patterns or layout is not None or options or siblings or regroup.regroups or header is not None
-    says_from = parts.get("from") is not None
-    has_along = regroup.along is not None
-    if (keep and (drop or changes or says_from or has_along)) or (drop and name is not None):
-        raise LayoutError(f"{origin} says {'keep' if keep else 'drop'}, and something else as well")
-    if not (changes or says_from or keep or drop or has_along or name is not None):
-        raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
-    if regroup.stack is not None or regroup.split:
-        if name is not None:
-            word = "stack" if regroup.stack is not None else "split"
-            raise LayoutError(f"{origin}: name {value_text(name)} is one name too many: {word} names what is new")
-    elif regroup.join and name is None:
-        raise LayoutError(f"{origin}: join needs the name of the new tensor: add name=...")
-    if isinstance(name, str) and "," in name:
-        raise LayoutError(f"{origin}: name {value_text(name)} is not one name: split={name} makes several tensors")
-    kind = parts.get("kind")
+    kind, name, header = parts.get("kind"), parts.get("name"), parts.get("as")
     if kind is not None and kind not in KINDS:
         raise LayoutError(f"{origin}: kind {value_text(kind)} is none of {', '.join(KINDS)}")
-    return Rule(
+    rule = Rule(
         match=match,
         ranks=_ranks(parts.get("rank"), origin),
         only=_only(parts.get("only"), origin),
@@ -132,15 +116,36 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         header=None if header is None else header_type(header, origin),
         options=options,
         siblings=siblings,
-        regroup=regroup,
+        regroup=_regroup(parts, match, origin),
         name=None if name is None else template_of(match, name, f"{origin}: name", ("name",)),
         kind=kind,
         flip=_flip(parts.get("flip"), patterns, origin),
-        keep=keep,
-        drop=drop,
+        keep=bool(parts.get("keep")),
+        drop=bool(parts.get("drop")),
         optional=optional,
         origin=origin,
     )
+    _check_goes_together(rule)
+    return rule
+
+
+def _check_goes_together(rule: Rule) -> None:
+    """`LayoutError` for a rule that says nothing, or two things at once."""
+    origin, name, regroup = rule.origin, rule.name, rule.regroup
+    if (rule.keep and (rule.drop or rule.changes)) or (rule.drop and name is not None):
+        raise LayoutError(f"{origin} says {'keep' if rule.keep else 'drop'}, and something else as well")
+    if not (rule.changes or rule.keep or rule.drop or name is not None):
+        raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
+    if name is not None and "," in name.text:
+        raise LayoutError(
+            f"{origin}: name {value_text(name.text)} is not one name: split={name.text} makes several tensors"
+        )
+    if regroup.stack is not None or regroup.split:
+        if name is not None:
+            word = "stack" if regroup.stack is not None else "split"
+            raise LayoutError(f"{origin}: name {value_text(name.text)} is one name too many: {word} names what is new")
+    elif regroup.join and name is None:
+        raise LayoutError(f"{origin}: join needs the name of the new tensor: add name=...")
 
 
 def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
@@ -341,9 +346,6 @@ def _from(value: Any, origin: str) -> Shape | Layout | str | None:
     """What the tensor in the file is: a shape, a type, a layout, or one of the catalogue, whose sizes follow."""
     if value is None or isinstance(value, (Layout, Shape)):
         return value
-    from gpulayout.catalogue.names import is_name as is_catalogued
-    from gpulayout.catalogue.names import read_name
-
     try:
         if isinstance(value, str) and is_catalogued(value):
             read_name(value)

@@ -113,10 +113,15 @@ class Rule:
         return bool(self.patterns) or self.layout is not None
 
     @property
+    def changes(self) -> bool:
+        """True for a rule that says more of tensors than their names, and which are kept and left out."""
+        own = self.options, self.siblings, self.regroup != NO_REGROUP, self.header, self.from_
+        return self.moves or any(own)
+
+    @property
     def stays(self) -> bool:
         """True for a rule that leaves tensors as they are, or out, but for their names."""
-        changes = self.moves or self.options or self.siblings or self.regroup != NO_REGROUP or self.header or self.from_
-        return self.keep or self.drop or not changes
+        return self.keep or self.drop or not self.changes
 
     def new_name(self, name: str) -> str | None:
         """What a tensor is called that stays; None if it is left out."""

@@ -61,7 +61,7 @@ class SiblingName:
         names     of all tensors; a set or a mapping, which `in` searches at once
         of_first  what the rule's expression found in the name of the first part of a join, for one of the others
         """
-        match = _Found(tensor_name, of_first or self.match.fullmatch(tensor_name))
+        match = _OfFirst(tensor_name, of_first or self.match.fullmatch(tensor_name))
         wanted, after = self.before.expand(match), ""
         beginnings = [""]
         if self.after is not None:
@@ -103,7 +103,7 @@ def nearest(wanted: str, tensor_name: str, names: Collection[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _OfFirst:
     """What an expression found in the first part of a join, for another part, whose name is the whole."""
 
     name: str

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from gpulayout.catalogue.names import is_name, name_of, read_name, shape_of_tensor
+from gpulayout.catalogue.tensors import tensor_axis, tensor_of
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, counted, shown, value_text
@@ -27,7 +29,7 @@ from gpulayout.plans.plan import plan
 UNIT = Fraction(1)
 
 
-class Step(NamedTuple):
+class AxisStep(NamedTuple):
     """How a dimension of an array goes along an axis of what the file holds.
 
     axis      there
@@ -54,7 +56,7 @@ class View:
     shape: Shape
     sizes: tuple[int, ...]
     bits: int
-    steps: tuple[Step | None, ...]
+    steps: tuple[AxisStep | None, ...]
     name: str | None = None
 
     @property
@@ -122,14 +124,12 @@ def _is_plain(shape: Shape) -> bool:
 def array_view(shape: Shape) -> View:
     """The view of an array whose dimensions lie in some order."""
     order = shape.layout.major_to_minor
-    steps = tuple(Step(order.index(dim)) for dim in range(shape.rank))
+    steps = tuple(AxisStep(order.index(dim)) for dim in range(shape.rank))
     return View(shape, tuple(shape.dimensions[dim] for dim in order), shape.bits_per_element, steps)
 
 
 def _of_shape(shape: Shape, text: str) -> View:
     """The view of a whole shape and its text, which may be a name of the catalogue."""
-    from gpulayout.catalogue.names import is_name
-
     if is_name(text):
         return _of_entry(shape, text)
     if _is_plain(shape):
@@ -139,23 +139,18 @@ def _of_shape(shape: Shape, text: str) -> View:
 
 def _of_entry(shape: Shape, text: str) -> View:
     """The view of a layout of the catalogue: the tensor of its owner, or bytes that cannot be cut."""
-    from gpulayout.catalogue.names import name_of, read_name
-    from gpulayout.catalogue.tensors import tensor_axis, tensor_of
-
     named = read_name(text)
     name = name_of(named, shape).partition("[")[0]
     tensor = tensor_of(named.entry, shape, named.choices)
     if tensor is None:
         return View(shape, (shape.nbytes,), 8, (None,) * shape.rank, name)
     axes = [tensor_axis(named.entry, shape, dim, named.choices) for dim in range(shape.rank)]
-    steps = tuple(None if axis is None else Step(axis.axis, axis.step, axis.multiple) for axis in axes)
+    steps = tuple(None if axis is None else AxisStep(axis.axis, axis.step, axis.multiple) for axis in axes)
     return View(shape, tensor.dimensions, tensor.element_type.bits, steps, name)
 
 
 def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
     """The view that a rule names."""
-    from gpulayout.catalogue.names import is_name, read_name, shape_of_tensor
-
     own, text = DTYPES[tensor.dtype], str(from_)
     if own is None:
         raise LayoutError("elements of 6 bits can only be copied")

@@ -6,6 +6,7 @@ of 1024 rows there is a cut of 128 rows of words, and what is cut has the same l
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class View:
 
     def of_sizes(self, dimensions: Sequence[int], *, stacked: bool = False) -> Shape:
         """The shape of an array of other dimensions in the same layout; `stacked` has one more in front."""
+        if tuple(dimensions) == self.shape.dimensions:
+            return self.shape
         if self.name is not None:
             return parse_array_shape(f"{self.name}[{','.join(map(str, dimensions))}]")
         if self.is_array:
@@ -89,8 +92,13 @@ def in_c_order(
 
 def view_of(tensor: StoredTensor, note: str | None, from_: Shape | Layout | str | None = None) -> View:
     """What a tensor is; `LayoutError` for elements that no layout has, and for a `from_` that does not fit."""
+    if from_ is None and note is not None:
+        return _of_shape(noted_shape(tensor, note), note)
     if from_ is None:
-        return _of_header(tensor) if note is None else _of_shape(noted_shape(tensor, note), note)
+        element_type = DTYPES[tensor.dtype]
+        if element_type is None:
+            raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
+        return _of_header(element_type, tensor.dimensions, packed=tensor.dtype == "F4")
     try:
         view = _as_said(tensor, from_)
     except LayoutError as error:
@@ -105,11 +113,9 @@ def view_of(tensor: StoredTensor, note: str | None, from_: Shape | Layout | str 
     return view
 
 
-def _of_header(tensor: StoredTensor) -> View:
-    element_type = DTYPES[tensor.dtype]
-    if element_type is None:
-        raise LayoutError(f"tensor {value_text(tensor.name)} is {tensor}: elements of 6 bits can only be copied")
-    return array_view(in_c_order(element_type, tensor.dimensions, packed=tensor.dtype == "F4"))
+@functools.lru_cache(maxsize=256)  # models have thousands of tensors of a few shapes
+def _of_header(element_type: ElementType, dimensions: tuple[int, ...], *, packed: bool) -> View:
+    return array_view(in_c_order(element_type, dimensions, packed=packed))
 
 
 def _is_plain(shape: Shape) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from gpulayout.cli.failures import printable, with_options
-from gpulayout.files.checkpoints.opening import is_checkpoint
+from gpulayout.files.checkpoints.opening import is_checkpoint, other_model
 from gpulayout.files.errors import FileError
+from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import as_bytes
 from gpulayout.files.npy import Header, array_shape, read_header
 from gpulayout.files.standard_streams import File
@@ -76,6 +77,8 @@ def _shape(text: str, *, or_layout: bool = False, in_show: bool = False) -> Shap
         check_layout_text(text)
         return text
     except LayoutError as error:
+        if in_show:
+            refuse_folder(Path(text))
         hint = _hint(text, or_layout, in_show)
         raise click.BadParameter(printable(with_options(f"{error}{hint}"))) from None
 
@@ -86,6 +89,9 @@ def _hint(text: str, or_layout: bool, in_show: bool) -> str:
         return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
     if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
         return "; quote SHAPE, or the shell interprets its braces"
+    other = other_model(text)
+    if in_show and other is not None:
+        return f"; if it is {other.what}: {other.read} makes a model of it that can be shown"
     if not (text.lower().endswith(".npy") or os.path.isfile(text)):
         return ""
     if in_show:

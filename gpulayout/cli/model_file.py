@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,21 @@ import click
 from gpulayout.cli.answer import Answer
 from gpulayout.cli.failures import failures_in_one_line, print_note, printable, says_what_is_missing, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
-from gpulayout.files.checkpoints.kinds import Assumptions, assumptions
+from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
-from gpulayout.files.checkpoints.model_move import ModelMove
+from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
 from gpulayout.files.checkpoints.moving import CheckpointWork
 from gpulayout.files.checkpoints.opening import are_models
-from gpulayout.files.checkpoints.planning import CheckpointPlan, check_dtype, copied_siblings, summary, taken_as
+from gpulayout.files.checkpoints.planning import (
+    CheckpointPlan,
+    check_dtype,
+    copied_siblings,
+    plan_relayout,
+    plan_restore,
+    summary,
+    taken_as,
+)
 from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
-from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.results import TensorReport, checkpoint_relayout
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import counted
@@ -38,46 +46,67 @@ def model_command(sources: Sequence[File], target: File, options: dict[str, Any]
     for name, value in options.items():
         if value is None if name in OPTIONS else not value:
             continue
-        part = name if name in FLAGS else f"{name}={'false' if value is False else '...'}"
-        advice = f": write --tensor '.*weight=... ; {part}'" if name in OPTIONS else ""
         option = "no-saturate" if name == "saturate" else name.replace("_", "-")
-        raise click.UsageError(f"--{option} is for one array, not for a model{advice}")
+        raise click.UsageError(f"--{option} is for one array, not for a model{_instead(name, value)}")
     paths = [each for each in sources if isinstance(each, Path)]
     if len(paths) < len(sources) or not isinstance(target, Path):
-        raise click.UsageError("a model is read from a file and written to one, not to a standard stream")
+        quote = "; if `-` is a part of `->`, quote the rule: --tensor '.*=i o -> o i'" if len(sources) > 1 else ""
+        raise click.UsageError(f"a model is read from a file and written to one, not to a standard stream{quote}")
     return ModelCommand(ModelMove(paths, target, known.pop("memory"), known.pop("overwrite")), Answer(**known))
 
 
-def check_says_nothing_for_one_array(
-    files: Sequence[File], to: Shape | str | None, unpack: bool, from_: Shape | str | None
-) -> None:
+def _instead(name: str, value: Any) -> str:
+    """What models have in place of an option for one array; nothing if they have none."""
+    if name in OPTIONS:
+        numbers = value if isinstance(value, list) else [value]
+        text = ",".join(f"{number:g}" for number in numbers) if len(numbers) < 5 else "..."
+        part = f"{name}=false" if value is False else name if name in FLAGS else f"{name}={text}"
+        return f": write --tensor '.*weight={part}'"
+    if name == "no_strict":
+        return ": --allow-unmatched allows rules that fit no tensor"
+    return f": {NOT_FOR_MODELS[name]}" if name in NOT_FOR_MODELS else ""
+
+
+def check_says_nothing_for_one_array(files: Sequence[File], to: Shape | str | None, from_: Shape | str | None) -> None:
     """A usage error for options of one array beside files that all are models."""
     if not are_models(files):
         return
     for option, value, instead in (
-        ("from", from_, "its tensors have shapes of their own"),
+        ("from", from_, NOT_FOR_MODELS["source"]),
         ("to", to, f"write --tensor '.*={to}'"),
-        ("unpack", unpack, "gpulayout unpack makes arrays of its tensors"),
     ):
         if value:
             raise click.UsageError(f"--{option} is for one array, not for a model: {instead}")
 
 
-def model_rules(
-    texts: Mapping[str, Sequence[str]], dtype: ElementType | None
-) -> tuple[tuple[RuleSet, ...], Assumptions]:
-    """What the texts of --tensor, --map, --rename and --assume say.
+def planner(
+    texts: Mapping[str, Sequence[str]], *, dtype: ElementType | None, unpack: bool, allow_unmatched: bool
+) -> Callable[..., CheckpointPlan]:
+    """What plans the move of models: by the texts of --tensor, --map, --rename and --assume, or by notes in the files.
 
     Usage errors are for what no file can make right.  What a file of rules or a model makes wrong is a failure.
     """
+    if unpack:
+        for name, value in {**texts, "dtype": dtype, "allow-unmatched": allow_unmatched}.items():
+            if value:
+                raise click.UsageError(f"--unpack makes arrays of tensors by their notes alone: leave out --{name}")
+        return plan_restore
     _pairs("tensor", "WHAT", texts["tensor"])
     rules = [*texts["tensor"], *(Path(name) if name.endswith(".toml") else name for name in texts["map"])]
     try:
         check_dtype(dtype)
         sets = rule_sets(rules, _pairs("rename", "TEXT", texts["rename"]))
-        return sets, assumptions(_pairs("assume", "KIND", texts["assume"]), sets)
+        assumed = assumptions(_pairs("assume", "KIND", texts["assume"]), sets)
     except (LayoutError, TypeError) as error:
         raise click.UsageError(printable(with_options(str(error)))) from None
+    return partial(plan_relayout, sets=sets, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
+
+
+_EXAMPLES = {
+    "tensor": r"(.*)\.kernel=i o -> o i; name=\1.weight",
+    "rename": r"^params\.=",
+    "assume": "up.*=conv_transpose",
+}
 
 
 def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -86,9 +115,14 @@ def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]
     for text in texts:
         regex, equals, value = split_at_equals(text)
         if not equals:
-            problem = f"{printable(text)!r} is not REGEX={what}{printable(why_no_equals(text))}"
-            raise click.BadParameter(problem, param_hint=f"'--{option}'")
-        pairs.append((regex, value))
+            example = f", such as '{_EXAMPLES[option]}'"
+            problem = f"is not REGEX={what}{why_no_equals(text) or example}"
+        elif text[:1] in ("'", '"'):  # cmd.exe of Windows hands them on
+            problem = "begins with a quote that the shell has left; cmd.exe knows only double quotes"
+        else:
+            pairs.append((regex, value))
+            continue
+        raise click.BadParameter(printable(f"'{text}' {problem}"), param_hint=f"'--{option}'")
     return pairs
 
 
@@ -99,8 +133,8 @@ class ModelCommand:
     move: ModelMove
     answer: Answer
 
-    def run(self, planner: Callable[..., CheckpointPlan], **options: Any) -> None:
-        """Do what `planner` makes of the models, which is `plan_relayout` with its options, or `plan_restore`."""
+    def run(self, planner: Callable[..., CheckpointPlan]) -> None:
+        """Do what `planner` plans."""
         answer = self.answer
         answer.check(self.move.target)
         with ExitStack() as stack:
@@ -108,7 +142,7 @@ class ModelCommand:
             if not answer.dry_run:
                 stack.enter_context(says_what_is_missing(self.move.target))
             shown = stack.enter_context(answer.progress())
-            work = stack.enter_context(self.move.planned(planner, shown.stage, **options))
+            work = stack.enter_context(self.move.planned(planner, shown.stage))
             seconds = None if answer.dry_run else self.move.run(work, shown, print_note)
         if not answer.quiet:
             self._report(work, seconds)

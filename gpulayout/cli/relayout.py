@@ -27,11 +27,12 @@ from gpulayout.cli.arguments import (
 )
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
-from gpulayout.cli.model_file import check_says_nothing_for_one_array, model_command, model_rules
+from gpulayout.cli.model_file import check_says_nothing_for_one_array, model_command, planner
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.files.array_move import ArrayMove
 from gpulayout.files.checkpoints.opening import is_about_model
-from gpulayout.files.checkpoints.planning import plan_relayout, plan_restore
+from gpulayout.files.checkpoints.planning import plan_restore
+from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import block_limit
 from gpulayout.files.move import FilePlan
 from gpulayout.files.plain_bytes import BYTE_ORDERS, PlainBytes
@@ -150,7 +151,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
 @with_all(
     *SEVERAL_FILES,
     click.option("--to", metavar="LAYOUT|SHAPE", type=read_shape_or_layout, help="Write a buffer in this layout."),
-    click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
+    click.option("--unpack", is_flag=True, help="Write an N-d array; of a buffer --from SHAPE."),
     click.option("--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
     click.option("--map", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
@@ -181,13 +182,14 @@ def relayout(
     """
     texts = {name: options.pop(name) for name in ("tensor", "map", "rename", "assume")}
     *sources, target = at_least_two(files)
-    if is_about_model(files, to, unpack, from_):
-        dtype = options.pop("dtype")
-        command = model_command(sources, target, options)
-        rules, assumed = model_rules(texts, dtype)
-        return command.run(plan_relayout, sets=rules, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
+    for source in sources:
+        if isinstance(source, Path):
+            refuse_folder(source)  # before questions about options
+    if is_about_model(files, to, from_):
+        of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched}
+        return model_command(sources, target, options).run(planner(texts, unpack=unpack, **of_models))
     if not options["raw"]:
-        check_says_nothing_for_one_array(files, to, unpack, from_)
+        check_says_nothing_for_one_array(files, to, from_)
     for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
         if value:
             raise click.UsageError(

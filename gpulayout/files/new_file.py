@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gpulayout.files.errors import FileError, Note, OutputExistsError, named, warn
+from gpulayout.files.folders import refuse_folder_as_output
 from gpulayout.files.linux_files import forget_content
 from gpulayout.files.other_formats import refuse_other_output
 from gpulayout.files.standard_streams import File, check_standard_output, names_stream, opened, status_of
@@ -59,6 +60,7 @@ def check_new_file(path: Path, source: File | None, *, overwrite: bool) -> None:
         return _check_folder(path)
     if source and _is_open_as(status, source):
         raise FileError(f"{path}: input and output are the same file")
+    refuse_folder_as_output(path, source)
     if not stat.S_ISREG(status.st_mode):
         raise FileError(f"{path}: not a regular file")
     if not overwrite:

@@ -27,7 +27,28 @@ class OtherFormat(NamedTuple):
     write: str
 
 
-OTHER_FORMATS = (
+OTHER_FORMATS = (  # those that are zips before .npz, which is known by that
+    OtherFormat(
+        "a pickle of PyTorch, which may run code",
+        (".pt", ".pth"),
+        (),
+        "numpy.save(FILE, torch.load(FILE, weights_only=True)[NAME].numpy()) makes a .npy file of an array",
+        "write a .npy file, and torch.from_numpy(numpy.load(FILE)) reads it",
+    ),
+    OtherFormat(
+        "a model of Keras",
+        (".keras",),
+        (),
+        "numpy.save(FILE, weight.numpy()) makes a .npy file of a weight",
+        "write a .npy file, and weight.assign(numpy.load(FILE)) reads it",
+    ),
+    OtherFormat(
+        "GGUF",
+        (".gguf",),
+        (b"GGUF",),
+        "gguf.GGUFReader(FILE) reads its tensors, and numpy.save writes one",
+        "write a .npy file, and gguf.GGUFWriter takes numpy.load(FILE)",
+    ),
     OtherFormat(
         ".npz, a zip of .npy files",
         (".npz",),
@@ -58,7 +79,7 @@ OTHER_FORMATS = (
         "safetensors.numpy.save_file writes arrays",
     ),
 )
-ZARR = OTHER_FORMATS[2]
+ZARR = next(each for each in OTHER_FORMATS if each.name == "Zarr")
 ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")  # one of them is in every folder of Zarr
 
 

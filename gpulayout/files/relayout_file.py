@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, Unpack, overload
 
@@ -14,9 +15,9 @@ from gpulayout.arrays.shaped_buffer import ShapedBuffer
 from gpulayout.files.array_move import ArrayMove
 from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
-from gpulayout.files.checkpoints.model_move import ModelMove
+from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
-from gpulayout.files.checkpoints.planning import plan_relayout
+from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore
 from gpulayout.files.engine import Progress
 from gpulayout.files.errors import FileError, advice_in_python
 from gpulayout.files.plain_bytes import PlainBytes
@@ -38,14 +39,15 @@ Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]  # of names
 @overload
 def relayout_file(
     file: FilePath | ShapedBuffer[Any], out: FilePath, *, source: ShapeLike | None = None,
-    target: TargetLike | None = None, raw: bool = False, offset: SupportsIndex = 0, byte_order: str | None = None,
-    strict: bool = True, overwrite: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
-    scratch: FilePath | None = None, progress: Callable[[int, int], None] | None = None,
+    target: TargetLike | None = None, unpack: bool = False, raw: bool = False, offset: SupportsIndex = 0,
+    byte_order: str | None = None, strict: bool = True, overwrite: bool = False, dry_run: bool = False,
+    max_bytes: SupportsIndex | str | None = None, scratch: FilePath | None = None,
+    progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(
-    file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, rename: Pairs = (),
+    file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, unpack: bool = False, rename: Pairs = (),
     assume: Pairs = (), allow_unmatched: bool = False, overwrite: bool = False, dry_run: bool = False,
     max_bytes: SupportsIndex | str | None = None, progress: Callable[[int, int], None] | None = None,
     **options: Unpack[ArithmeticOptions],
@@ -60,6 +62,7 @@ def relayout_file(
     allow_unmatched: bool = False,
     source: ShapeLike | None = None,
     target: TargetLike | None = None,
+    unpack: bool = False,
     raw: bool = False,
     offset: SupportsIndex = 0,
     byte_order: str | None = None,
@@ -111,6 +114,9 @@ def relayout_file(
         The shape of the result, or only its layout: ``"{0,1}"``, a name such as ``"F"``, or a pattern such as ``"h w c
         -> c h w"``, for the memory of the array after it.  By default the result is an N-d array in C order.  A .npy
         file keeps the dimensions where its header can say the layout; else the buffer is 1-D.
+    unpack : bool
+        Make arrays again of all tensors of a model that a relayout has stored in other layouts; notes in the file say
+        which.  Of one array, make an N-d array of a buffer of `source`, which is the default.
     raw : bool
         Buffers are plain bytes, whatever the names of the files are.
     offset : int
@@ -202,16 +208,16 @@ def relayout_file(
     plain = PlainBytes.of(offset, byte_order, raw, strict)
     files: list[Any] = [*file] if isinstance(file, (list, tuple)) else [file]
     named = *files, out
-    if tensors is None and (is_about_model(named, target, source) or (are_models(named) and not raw)):
-        tensors = {}
+    is_model = tensors is not None or is_about_model(named, target, source) or (are_models(named) and not raw)
     of_models: dict[str, Any] = {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}
     run = None if dry_run else _unseen if progress is None else progress
     with _advice_in_python():
-        if tensors is not None:
+        if is_model:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
             move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite)
-            return _moved_model(move, _rules(tensors, dtype=options.get("dtype"), **of_models), run)
+            return _moved_model(move, _planner(tensors, unpack, dtype=options.get("dtype"), **of_models), run)
         _check_is_array(file, of_models)
+        _check_unpack(file, unpack, source, target)
         folder = None if scratch is None else _path("scratch", scratch)
         origin = file if isinstance(file, ShapedBuffer) else _path("file", file)
         array_move = ArrayMove(origin, _path("out", out), plain, max_bytes, folder, overwrite)
@@ -247,9 +253,9 @@ _OTHER_WORDS = {
 }
 _FOR_MODELS = {  # what to write instead of a keyword for one array
     "target": "write tensors={{'.*': {0}}}",
-    "source": "its tensors have shapes of their own",
     "strict": "allow_unmatched=True allows rules that fit no tensor",
-    **{name: f"give it in a rule, as in {{{{'.*weight': {{{{'{name}': ...}}}}}}}}" for name in OPTIONS},
+    **NOT_FOR_MODELS,
+    **{name: f"write tensors={{{{'.*weight': {{{{'{name}': {{0}}}}}}}}}}" for name in OPTIONS},
 }
 
 
@@ -281,6 +287,14 @@ def _check_is_array(file: Any, of_models: Mapping[str, Any]) -> None:
         f"file is {f'a list of {len(file)} paths' if file else 'an empty list'}: several files are models, whose names "
         "end in .safetensors or .safetensors.index.json, and an array is one file"
     )
+
+
+def _check_unpack(file: Any, unpack: bool, source: ShapeLike | None, target: TargetLike | None) -> None:
+    """TypeError for `unpack` beside a target, and for a file that does not say which array its buffer is."""
+    if unpack and target is not None:
+        raise TypeError("unpack=True makes an N-d array in C order: leave out target, or unpack")
+    if unpack and source is None and not isinstance(file, ShapedBuffer):
+        raise TypeError("unpack=True needs source=SHAPE: a file with a buffer stores no dimensions")
 
 
 def _moved_array(
@@ -318,7 +332,7 @@ def _check_says_nothing_of_arrays(options: Mapping[str, Any], **others: Any) -> 
     """TypeError for keywords that are for one array."""
     for name, value in {**others, **options}.items():
         if value is not None and name != "dtype":
-            instead = f": {_FOR_MODELS[name].format(value_text(value))}" if name in _FOR_MODELS else ""
+            instead = f": {_FOR_MODELS[name].format(clipped(value_text(value), 60))}" if name in _FOR_MODELS else ""
             raise TypeError(f"{name} is for one array, not for a model{instead}")
 
 
@@ -332,17 +346,25 @@ def _model_paths(files: Sequence[Any]) -> list[Path]:
     return [_path(f"file[{number}]" if several else "file", file) for number, file in enumerate(files)]
 
 
-def _rules(tensors: Rules, rename: Pairs, assume: Pairs, dtype: Any, allow_unmatched: bool) -> dict[str, Any]:
-    """The options of `plan_relayout`."""
+def _planner(
+    tensors: Rules | None, unpack: bool, rename: Pairs, assume: Pairs, allow_unmatched: bool, dtype: Any
+) -> Callable[..., CheckpointPlan]:
+    """What plans the move of models: by rules, or by the notes in their files."""
+    if unpack:
+        said = {"tensors": tensors, "rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}
+        for name, value in (said | {"dtype": dtype}).items():
+            if value:
+                raise TypeError(f"unpack=True makes arrays of tensors by their notes alone: leave out {name}")
+        return plan_restore
     sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
     assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
-    return {"sets": sets, "assumed": assumed, "dtype": element_type, "allow_unmatched": allow_unmatched}
+    return partial(plan_relayout, sets=sets, assumed=assumed, dtype=element_type, allow_unmatched=allow_unmatched)
 
 
-def _moved_model(move: ModelMove, rules: Mapping[str, Any], run: Progress | None) -> CheckpointRelayout:
-    """The move of models by rules, done unless `run` is None."""
-    with move.planned(plan_relayout, **rules) as work:
+def _moved_model(move: ModelMove, planner: Callable[..., CheckpointPlan], run: Progress | None) -> CheckpointRelayout:
+    """The move of models, done unless `run` is None."""
+    with move.planned(planner) as work:
         return checkpoint_relayout(work, None if run is None else move.run(work, run))
 
 

@@ -152,7 +152,17 @@ def in_words_of(max_bytes: SupportsIndex | str | None, advice: Callable[[], str]
             problem = f"{limit} is too small"
         else:
             problem = f"{limit} leaves {counted(error.max_bytes, 'byte')} for a block, too few"
-        raise LayoutError(f"{problem} {error.needs}{advice()}") from None
+        raise LayoutError(f"{problem} {error.needs}{advice()}{_about_unit(max_bytes)}") from None
+
+
+def _about_unit(max_bytes: SupportsIndex | str | None) -> str:
+    """What a few bytes were meant as; nothing for other limits.
+
+    >>> _about_unit("8"), _about_unit(4096), _about_unit("8K")
+    ('; did you mean 8G?', '', '')
+    """
+    text = str(max_bytes).strip()
+    return f"; did you mean {text}G?" if text.isascii() and text.isdecimal() and len(text) < 4 else ""
 
 
 def _route_within(plan: Plan, limit: int, scratch: Path | None) -> Route:

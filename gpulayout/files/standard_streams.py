@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from gpulayout.files.errors import FileError, named
-from gpulayout.files.other_formats import refuse_other_folder
+from gpulayout.files.folders import refuse_folder
 
 File = Path | Literal["-"]
 
@@ -47,8 +47,7 @@ def opened(file: File) -> Iterator[BinaryIO]:
     """A regular file or standard input, open for reading; `FileError` for a terminal, which has no bytes to read."""
     if isinstance(file, Path):
         status = os.stat(file)  # opening a pipe would wait for a writer
-        if stat.S_ISDIR(status.st_mode):
-            refuse_other_folder(file)
+        refuse_folder(file)
         if not stat.S_ISREG(status.st_mode):
             advice = "; write - for standard input" if names_stream(file, 0) else ""
             raise FileError(f"{file}: not a regular file", advice)

@@ -178,7 +178,6 @@ def test_the_command_and_the_function_do_and_refuse_the_same(folder, monkeypatch
         (["--from", "f32[2]", "--to", "F"], {"source": "f32[2]"}, "--from IS: its ", "source IS: its tensors have sha"),
         (["--from", "f32[2]"], {"source": "f32[2]"}, "--from IS: its tensors have shapes", "source IS: its tensors"),
         (["--unpack", "--from", "f32[2]"], {"source": "f32[2]"}, "--from IS: its tensors", "source IS: its tensors"),
-        (["--unpack"], {"target": "C"}, "--unpack IS: gpulayout unpack makes arrays", "target IS: write tensors="),
     ],
 )
 def test_what_is_for_one_array_is_answered_with_what_models_have(folder, options, keywords, command, function, out):

@@ -242,7 +242,7 @@ def test_hostile_layouts_leave_no_file(text, folder):
     "name, message",
     [
         ("missing.npy", "missing.npy: No such file or directory"),
-        (".", ".: not a regular file"),
+        (".", ".: this is a folder: write one of its files, array.npy, text.npy"),
         ("array.npy/x", "array.npy/x: Not a directory"),
         ("text.npy", "text.npy: not a .npy file that can be read: "),
         ("x" * 300, "File name too long"),

@@ -168,7 +168,8 @@ def test_what_is_no_model_is_refused(folder):
     (folder / "bad.safetensors").write_bytes(b"\xff" * 100)
     assert "bad.safetensors: not a safetensors file" in failure("show", "bad.safetensors")
     os.unlink("part-1.safetensors")
-    assert failure("show", "m.safetensors.index.json").endswith("part-1.safetensors: No such file or directory")
+    said = "m.safetensors.index.json: the index names 'part-1.safetensors', which is not beside it"
+    assert failure("show", "m.safetensors.index.json") == said
     np.save("a.npy", np.zeros(2))
     os.rename("a.npy", "c.safetensors")
     assert "not a safetensors file" in failure("show", "c.safetensors")

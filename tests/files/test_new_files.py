@@ -425,8 +425,10 @@ def test_an_output_that_is_the_input_is_refused_under_any_name(source, tmp_path)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_output_that_cannot_be_a_file_is_refused(overwrite, path, source, tmp_path):
     os.mkfifo(path)
-    for odd in (path, tmp_path, Path(os.devnull)):
+    for odd in (path, Path(os.devnull)):
         assert refusal(odd, source, overwrite=overwrite) == f"{odd}: not a regular file"
+    said = f"{tmp_path}: this is a folder: write the name of a file in it, such as {tmp_path / source.name}"
+    assert refusal(tmp_path, source, overwrite=overwrite) == said
     for missing in (tmp_path / "missing" / "x.npy", source / "x.npy"):
         assert refusal(missing, source, overwrite=overwrite) == f"{missing}: there is no folder {missing.parent}"
 

@@ -124,7 +124,9 @@ def test_an_array_of_an_npz_goes_through_a_pipe(folder):
 def test_a_missing_file_and_another_folder_keep_their_own_errors(folder):
     os.mkdir("folder")
     assert failure("pack", "in.zarr", "out.npy", "--to", "{0}") == "in.zarr: No such file or directory"
-    assert failure("pack", "folder", "out.npy", "--to", "{0}") == "folder: not a regular file"
+    assert failure("pack", "folder", "out.npy", "--to", "{0}") == (
+        "folder: this is a folder, and none of its files ends in .safetensors or .npy"
+    )
 
 
 def test_the_errors_name_no_option_of_the_command_line(folder):

@@ -6,13 +6,22 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from gpulayout.files.checkpoints.moving import CheckpointWork, move_checkpoint, work_within
-from gpulayout.files.checkpoints.opening import Stage, open_checkpoint, untold
+from gpulayout.files.checkpoints.opening import Stage, check_is_new_checkpoint, open_checkpoint, untold
 from gpulayout.files.checkpoints.planning import CheckpointPlan
 from gpulayout.files.engine import Progress
 from gpulayout.files.errors import Note, warn
+
+# Why what is said of one array is not for a model, by what Python calls it.
+NOT_FOR_MODELS = {
+    "source": "its tensors have shapes of their own",
+    "scratch": "its tensors are moved one by one, each in one pass",
+    "raw": "its header says what its tensors are",
+    "offset": "its header says where its tensors begin",
+    "byte_order": "its numbers are little-endian",
+}
 
 
 @dataclass(frozen=True)
@@ -29,15 +38,14 @@ class ModelMove:
     overwrite: bool = False
 
     @contextlib.contextmanager
-    def planned(
-        self, planner: Callable[..., CheckpointPlan], stage: Stage = untold, **options: Any
-    ) -> Iterator[CheckpointWork]:
+    def planned(self, planner: Callable[..., CheckpointPlan], stage: Stage = untold) -> Iterator[CheckpointWork]:
         """What will be done, after every check and with the sources open inside the `with`.
 
-        planner   `plan_relayout` with its options, or `plan_restore`
+        planner   `plan_restore`, or `plan_relayout` with what a caller says
         """
         with open_checkpoint(self.sources, stage) as checkpoint:
-            plan = planner(checkpoint, self.target, overwrite=self.overwrite, stage=stage, **options)
+            check_is_new_checkpoint(self.target, self.sources[0])
+            plan = planner(checkpoint, self.target, overwrite=self.overwrite, stage=stage)
             yield work_within(plan, self.max_bytes)
 
     def run(self, work: CheckpointWork, progress: Progress, note: Note = warn) -> float:

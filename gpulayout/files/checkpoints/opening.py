@@ -17,10 +17,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents, tensor_text
 from gpulayout.files.errors import FileError
+from gpulayout.files.folders import refuse_folder, refuse_folder_as_output
 from gpulayout.files.standard_streams import opened
 from gpulayout.layout.checks import clipped, counted, value_text
 
@@ -33,22 +34,67 @@ MOST_INDEX = 100_000_000  # bytes
 CHUNK = 1 << 20  # bytes that are read at a time
 
 
-def _saved(what: str, library: str, tensors: str) -> str:
-    return f"{what}: safetensors.{library}.save_file({tensors}, 'model.safetensors') makes one of it"
+class OtherModel(NamedTuple):
+    """A format in which models lie too.
+
+    endings       of its files' names
+    what          messages call such a file
+    read, write   the Python that makes a safetensors file of one, and one of a safetensors file
+    """
+
+    endings: tuple[str, ...]
+    what: str
+    read: str
+    write: str
 
 
-# Where models lie that are no safetensors file, and how each becomes one.
-OTHER_CHECKPOINTS = {
-    (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"): _saved(
-        "a pickle of PyTorch, which may run code", "torch", "torch.load(FILE, weights_only=True)"
+def _saved(library: str, tensors: str) -> str:
+    return f"safetensors.{library}.save_file({tensors}, 'model.safetensors')"
+
+
+OTHER_MODELS = (
+    OtherModel(
+        (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"),
+        "a pickle of PyTorch, which may run code",
+        _saved("torch", "torch.load(FILE, weights_only=True)"),
+        "torch.save(safetensors.torch.load_file('model.safetensors'), FILE)",
     ),
-    (".h5", ".hdf5", ".keras"): _saved("a model of Keras", "numpy", "{w.path: w.numpy() for w in model.weights}"),
-    (".gguf",): "GGUF, whose blocks hold scales beside codes: gguf.GGUFReader reads its tensors, and "
-    "safetensors.numpy.save_file writes them",
-    (".msgpack",): _saved("a tree of Flax", "flax", "flax.traverse_util.flatten_dict(params, sep='.')"),
-    (".npy",): _saved("one array", "numpy", "{'NAME': numpy.load(FILE)}"),
-    (".npz",): _saved("a zip of arrays", "numpy", "dict(numpy.load(FILE))"),
-}
+    OtherModel(
+        (".h5", ".hdf5", ".keras"),
+        "a model of Keras",
+        _saved("numpy", "{w.path: w.numpy() for w in model.weights}"),
+        "model.save(FILE), after w.assign(tensors[w.path]) for its weights,",
+    ),
+    OtherModel(
+        (".gguf",),
+        "GGUF, whose blocks hold scales beside codes",
+        "safetensors.numpy.save_file, of what gguf.GGUFReader reads,",
+        "convert_hf_to_gguf.py of llama.cpp",
+    ),
+    OtherModel(
+        (".msgpack",),
+        "a tree of Flax",
+        _saved("flax", "flax.traverse_util.flatten_dict(params, sep='.')"),
+        "flax.serialization.msgpack_serialize(safetensors.flax.load_file('model.safetensors'))",
+    ),
+    OtherModel(
+        (".npy",),
+        "one array",
+        _saved("numpy", "{'NAME': numpy.load(FILE)}"),
+        "numpy.save(FILE, safetensors.numpy.load_file('model.safetensors')['NAME'])",
+    ),
+    OtherModel(
+        (".npz",),
+        "a zip of arrays",
+        _saved("numpy", "dict(numpy.load(FILE))"),
+        "numpy.savez(FILE, **safetensors.numpy.load_file('model.safetensors'))",
+    ),
+)
+
+
+def other_model(name: str) -> OtherModel | None:
+    """The other format that a file of this name has; None for other names."""
+    return next((each for each in OTHER_MODELS if name.lower().endswith(each.endings)), None)
 
 
 def is_about_model(files: Iterable[object], *one_array: object) -> bool:
@@ -143,19 +189,34 @@ def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Ch
 
 
 def _files_of(path: Path, files: Mapping[str, str]) -> list[Path]:
-    """The shards of an index, in the order of their names."""
-    return [path.parent / name for name in sorted({*files.values()})]
+    """The shards of an index, in the order of their names; `FileError` if one is missing."""
+    shards = [path.parent / name for name in sorted({*files.values()})]
+    missing = [shard.name for shard in shards if not shard.exists()]
+    if missing:
+        more = f": {len(missing)} of its {len(shards)} shards are missing" if len(missing) > 1 else ""
+        raise FileError(f"{path}: the index names {value_text(missing[0])}, which is not beside it{more}")
+    return shards
 
 
 def check_is_checkpoint(path: Path) -> None:
-    """`FileError` with the way there for a model in another format."""
-    name = path.name.lower()
-    if is_checkpoint(name):
+    """`FileError` for what is no model, with the way to one from another format."""
+    if is_checkpoint(path.name):
         return
-    for endings, what in OTHER_CHECKPOINTS.items():
-        if name.endswith(endings):
-            raise FileError(f"{path}: this is {what}")
-    raise FileError(f"{path}: the name of a checkpoint ends in {ENDING} or {INDEX_ENDING}")
+    refuse_folder(path)
+    other = other_model(path.name)
+    if other is not None:
+        raise FileError(f"{path}: this is {other.what}: {other.read} makes a model of it that can be read")
+    raise FileError(f"{path}: the name of a model ends in {ENDING} or {INDEX_ENDING}")
+
+
+def check_is_new_checkpoint(path: Path, source: Path) -> None:
+    """`FileError` for a folder, and for the name of another format, in place of the new file of a model `source`."""
+    refuse_folder_as_output(path, source)
+    other = None if is_checkpoint(path.name) else other_model(path.name)
+    if other is not None:
+        raise FileError(
+            f"{path}: a model does not become {other.what}: write model.safetensors; {other.write} makes one of it"
+        )
 
 
 def _open_shard(stack: contextlib.ExitStack, path: Path) -> Shard:

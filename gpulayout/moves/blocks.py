@@ -22,6 +22,7 @@ input/output complexity of sorting and related problems" (1988), with tiles as l
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -201,6 +202,7 @@ class NoSmallerBlock(LayoutError):
         self.max_bytes, self.needs = max_bytes, needs
 
 
+@functools.lru_cache(maxsize=64)  # a model has thousands of tensors of a few shapes
 def box_grid(source: Shape, target: Shape, max_bytes: int) -> BoxGrid:
     """The relayout in blocks whose two buffers have at most `max_bytes` together, with runs as long as possible.
 

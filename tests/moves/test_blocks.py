@@ -142,6 +142,12 @@ def test_the_largest_buffers_of_one_side_and_of_both(source, target):
             assert found.most_bytes(*sides) == largest, (limit, sides)
 
 
+def test_plans_that_differ_in_numbers_alone_are_cut_once():
+    one, other = (gl.plan("f32[40,50]", "F", scale=scale) for scale in (2, [*range(50)]))
+    assert box_grid(one.source, one.target, 4096) is box_grid(other.source, other.target, 4096)
+    assert len(one.blocks(4096)) == len(other.blocks(4096)) > 1
+
+
 TYPES = [("u8", 8), ("f32", 32), ("c128", 128), ("s4", 4), ("u1", 1)]
 
 

@@ -66,10 +66,13 @@ class Siblings:
         self._asked: list[str] = []
 
     def like(self, name: str, number: int | None) -> np.ndarray:
-        """Ones in place of the values, in an array of their shape and type that takes no memory."""
+        """Zeros in place of the values, in an array of their shape and type that takes no memory.
+
+        Every range of a zero point has a 0, and that of a single signed bit no 1.
+        """
         self.read.add(name)
         planned = self._plan(name, number)
-        return np.broadcast_to(np.ones((), planned.move.target.dtype), planned.dimensions)
+        return np.broadcast_to(np.zeros((), planned.move.target.dtype), planned.dimensions)
 
     def values(self, name: str, number: int | None) -> np.ndarray:
         """The values, read from the file."""

@@ -151,6 +151,23 @@ def test_blocks_stay_large_where_borders_allow_it():
     assert scale.split(0, (2, 512)).part(1, range(256)).merged(0).values.shape == (4, 4)
 
 
+@pytest.mark.parametrize("block", [(128, 128), (64, 0), (0, 128), (1, 0), (0, 0), (100, 30)])
+def test_a_stand_in_of_the_same_sizes_is_planned_alike(block):
+    """Values are read late, and what a plan depends on must be known before."""
+    values = numbered((576, 256), block)
+    zeros = np.broadcast_to(np.zeros((), "f4"), values.values.shape)
+    stand_in = block_values("scale", zeros, (576, 256), [max(each, 1) for each in block])
+    for step in (
+        lambda each: each,
+        lambda each: each.part(0, range(64, 576)),
+        lambda each: joined([each, each.part(0, range(100))], 0),
+        lambda each: interleaved([each, each], 1),
+    ):
+        shape = gl.Shape("f8e4m3fn", step(values).dimensions)
+        plans = [gl.plan(shape, "F", dtype="bf16", **keywords({"scale": step(each)})) for each in (values, stand_in)]
+        assert plans[0].change.blocks == plans[1].change.blocks and plans[0].source == plans[1].source
+
+
 def test_several_parameters_share_a_block():
     for scale, zero in itertools.product(every(6), repeat=2):
         if scale.dimensions == zero.dimensions:

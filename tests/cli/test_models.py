@@ -82,7 +82,7 @@ def test_a_map_of_ones_own_is_a_file(folder):
         (["--scale", "2"], "--scale is for one array, not for a model: write --tensor"),
         (["--zero-point", "0"], "--zero-point is for one array, not for a model: write --tensor"),
         (["--no-saturate"], "--no-saturate is for one array, not for a model: write --tensor"),
-        (["--unit"], "--unit is for one array, not for a model: write --tensor '.*weight=... ; unit'"),
+        (["--unit"], "--unit is for one array, not for a model: write --tensor '.*weight=unit'"),
         (["--raw"], "--raw is for one array"),
         (["--tensor", "kernel"], "'kernel' is not REGEX=WHAT"),
         (

@@ -7,7 +7,7 @@ import gpulayout as gl
 from tests.support.model_files import contents, entry, raw
 
 CASES = [  # of the tensor, parts of a rule, and the keywords that say the same
-    ("U8", "dtype=f16; unit; mean=0.4,0.5,1; std=0.2", {"dtype": "f16", "unit": True, "mean": [0.4, 0.5, 1], "std": 0.2}),
+    ("U8", "dtype=f16; unit; mean=0.4,0.5,1; std=2", {"dtype": "f16", "unit": True, "mean": [0.4, 0.5, 1], "std": 2}),
     ("F32", "dtype=s8; scale=0.7; zero_point=3,-4,5", {"dtype": "s8", "scale": 0.7, "zero_point": [3, -4, 5]}),
     ("I16", "dtype=bf16; scale=9; zero_point=7", {"dtype": "bf16", "scale": 9, "zero_point": 7}),
     ("F32", "dtype=f8e4m3fn; scale=90; saturate=false", {"dtype": "f8e4m3fn", "scale": 90, "saturate": False}),

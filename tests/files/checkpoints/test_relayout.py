@@ -639,7 +639,7 @@ def test_outputs_are_of_the_same_kind_and_never_the_input(tmp_path):
     index = sharded(tmp_path / "old", PARTS)
     shard = tmp_path / "old" / "model-00001-of-00003.safetensors"
     for source, out, message in (
-        (index, tmp_path / "b.npy", "has shards, and the result has shards or is one file"),
+        (index, tmp_path / "b.other", "has shards, and the result has shards or is one file"),
         (shard, tmp_path / "b.safetensors.index.json", "one file, and so is the result"),
         (shard, tmp_path / "b.npy", "a model does not become one array: write model.safetensors"),
         (shard, shard, "input and output are the same file"),

@@ -106,7 +106,9 @@ def test_words_of_gptq_hold_neighbours_along_the_rows():
     codes = np.random.default_rng(0).integers(0, 16, (32, 64))
     words = sum(codes[each::8].astype(np.uint32) << np.uint32(4 * each) for each in range(8)).astype(np.uint32)
     check(
-        {"w": words.view(np.int32)}, {"w": "from=gptq:qweight; dtype=u8; k n -> n k"}, {"w": codes.astype(np.uint8).T}
+        {"w": words.view(np.int32)},
+        {"w": "from=gptq:qweight(dtype=u4); dtype=u8; k n -> n k"},
+        {"w": codes.astype(np.uint8).T},
     )
 
 
@@ -173,7 +175,7 @@ def test_layouts_are_those_of_pack_and_names_are_computed():
     assert differences({"w": ("U8", (48,), Q.T.tobytes())}, {}, {"w": found})
     assert differences({"w": ("U8", (48,), Q.T.tobytes())}, {"w": "f32[4,3]{0,1}"}, {"w": found})
     assert differences({"w": ("U8", (48,), Q.tobytes())}, {"w": "f32[3,4]{0,1}"}, {"w": found})
-    words = new_model([{"w": np.zeros((4, 64), np.int32)}], {"w": "from=gptq:qweight; marlin:weights"})["w"]
+    words = new_model([{"w": np.zeros((4, 64), np.int32)}], {"w": "from=gptq:qweight(dtype=u4); marlin:weights"})["w"]
     assert words.header == ("I32", (2, 128))
 
 

@@ -32,7 +32,7 @@ def calculated(bundle, rule, dtype):
     """The elements of a bundle after the arithmetic of its rule."""
     elements = bundle[""]
     target = elements.dtype if dtype is None else ELEMENTS[dtype]
-    steps = [key for key in (*SIBLINGS, "unit") if rule.get(key) not in (None, False)]
+    steps = [key for key in (*SIBLINGS, "unit") if rule.get(key) is not None and rule.get(key) is not False]
     if not steps:
         return elements if target == elements.dtype else encoded(values_of(elements), target)
     names = NAMES[elements.dtype], NAMES[target]

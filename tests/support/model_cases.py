@@ -4,19 +4,18 @@ Results are read by the format's own library.
 """
 
 import json
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.files.checkpoints.changes import notes_of
-from gpulayout.files.checkpoints.header import read_contents
 from tests.support.model_elements import header_name, stored_bytes
 from tests.support.model_files import entry, judged, raw
 from tests.support.model_oracle import differences, new_model
-from tests.support.model_pattern import Along
 from tests.support.random_models import chance, pick
 
+NOTE = "gpulayout:"
 INDEX = "model.safetensors.index.json"
 
 
@@ -53,30 +52,46 @@ def case_of(families, seed):
     inputs = [{} for _ in range(count)]
     rules = {}
     for family in families:
-        rules |= family.rules
-        for name, array in family.tensors.items():
-            for model, piece in zip(inputs, _pieces(random, array, family.pieces.get(name), name, family, count)):
-                if piece is not None:
-                    model[name] = piece
+        rules |= _placed(random, family, inputs)
     shared = [_in_shards(random, model) if chance(random, 0.4) else model for model in inputs]
     to_index = count == 1 and isinstance(shared[0], list) and chance(random, 0.6)
-    dtype, memory = pick(random, [None, None, None, "bf16"]), pick(random, [None, "96M", 4096])
+    dtype, memory = pick(random, [None, None, None, "bf16"]), pick(random, [None, "96M", 16384])
     return Case(shared, rules, pick(random, ["mapping", "text", "map"]), to_index, dtype, memory)
 
 
-def _pieces(random, array, along, name, family, count):
-    """What each input has of a tensor, or None."""
-    if count == 1:
-        return [array]
-    only = int(random.integers(0, count))
-    if along is None or chance(random, 0.3):
-        has_along = any("along" in rule or "along" in str(rule.get("shard")) for rule in family.rules.values())
-        same = chance(random, 0.4) and (along is None and not has_along)
-        return [array if same or number == only else None for number in range(count)]
-    axis = Along(along[0], array.ndim, along[1], stacked=along[2])
-    ends = sorted(int(each) for each in random.integers(0, axis.size(array) + 1, count - 1))
-    edges = [0, *ends, axis.size(array)]
-    return [axis.taken(array, np.arange(low, high)) for low, high in zip(edges, edges[1:])]
+def _placed(random, family, inputs):
+    """Put the tensors of a family into the inputs, in pieces or whole.  Returns its rules, and those for the pieces."""
+    rules = dict(family.rules)
+    for name, array in family.tensors.items():
+        if name in family.follows:
+            continue
+        cut, followers = family.cuts.get(name), [each for each, other in family.follows.items() if other == name]
+        edges = cut.edges(random, array, len(inputs)) if cut is not None and chance(random, 0.7) else None
+        if edges is None:
+            for each in [name, *followers]:
+                _whole(random, inputs, each, family.tensors[each], may_be_twice=not family.has_along)
+            continue
+        axis = cut.axis(array)
+        for each in [name, *followers]:
+            own = family.tensors[each]
+            count = axis.size(own) if own.ndim == array.ndim else 1
+            if each != name and count == 1:
+                _whole(random, inputs, each, own, may_be_twice=True)
+                continue
+            places = [edge * count // axis.size(array) for edge in edges]
+            for model, low, high in zip(inputs, places, places[1:]):
+                model[each] = axis.taken(own, np.arange(low, high))
+            if each != name and not any(re.fullmatch(regex, each) for regex in rules):
+                rules[re.escape(each)] = pick(random, [{"drop": True}, {"along": axis.dim}])
+    return rules
+
+
+def _whole(random, inputs, name, array, *, may_be_twice):
+    """A tensor that is in one input, or the same in all."""
+    only = None if may_be_twice and chance(random, 0.4) else int(random.integers(0, len(inputs)))
+    for number, model in enumerate(inputs):
+        if only in (None, number):
+            model[name] = array
 
 
 def _in_shards(random, model):
@@ -176,11 +191,18 @@ def read_result(path):
         assert not tensors.keys() & found.keys()
         found |= tensors
         where |= dict.fromkeys(tensors, file.name)
-        with open(file, "rb") as stream:
-            notes |= notes_of(read_contents(str(file), stream).metadata)
+        notes |= notes_in(file)
     if path.name == INDEX:
         assert where == places
     return found, notes
+
+
+def notes_in(file):
+    """The notes about tensors in the metadata of a file, by name."""
+    with open(file, "rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    metadata = header.get("__metadata__") or {}
+    return {key.removeprefix(NOTE): text for key, text in metadata.items() if key.startswith(NOTE)}
 
 
 def problems(folder, case):

@@ -113,13 +113,16 @@ def taken(array, text):
         if new == old:
             return elements_of(data, ELEMENTS[text], array.size).reshape(array.shape)
         if not array.ndim:
-            raise Wrong("one word has no last axis")
+            raise Unclear("one word has no last axis")
         shape = (*array.shape[:-1], array.shape[-1] * old // new)
         return elements_of(data, ELEMENTS[text], array.size * old // new).reshape(shape)
-    if re.fullmatch(r"\w+:\w+", text):
-        if text not in _SIZES_OF or bits_of(array.dtype) != 32 or array.ndim != 2:
+    if re.fullmatch(r"\w+", text):
+        raise Unclear(f"what {text} is")
+    if re.fullmatch(r"\w+:\w+(\(.*\))?", text):
+        entry = text.removesuffix("(dtype=u4)")
+        if entry not in _SIZES_OF or bits_of(array.dtype) != 32 or array.ndim != 2:
             raise Unclear(f"which sizes {text} has")
-        text += "[{},{}]".format(*_SIZES_OF[text](array.shape))
+        text += "[{},{}]".format(*_SIZES_OF[entry](array.shape))
     try:
         if gl.parse_shape(text).nbytes != len(data):
             raise Wrong(f"{text} has another number of bytes than {array.shape} of {array.dtype}")

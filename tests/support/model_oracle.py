@@ -18,7 +18,17 @@ import numpy as np
 
 import gpulayout as gl
 from tests.support.model_arithmetic import SIBLINGS, calculated, spread
-from tests.support.model_elements import Unclear, Wrong, header_name, stored_bytes, taken, unpacked
+from tests.support.model_elements import (
+    ELEMENTS,
+    HEADER,
+    Unclear,
+    Wrong,
+    bits_of,
+    header_name,
+    stored_bytes,
+    taken,
+    unpacked,
+)
 from tests.support.model_pattern import Along, Pattern, is_pattern
 
 WIDE = ("float16", "bfloat16", "float32", "float64")
@@ -138,36 +148,50 @@ class _Conversion:
 
     # ---- one tensor before anything moves ----------------------------------------------------------------------
 
-    def put_together(self, name):
-        """A tensor of all inputs, as `from` takes it."""
+    def pieces(self, name):
+        """The arrays of a tensor that are put together, as `from` takes them, by the number of their input.
+
+        None is the number of a tensor that is one array, and the same in all inputs that have it.
+        """
         rule = self.rule_of(name)
-        pieces = [each[name] for each in self.inputs if name in each]
-        if 1 < len(self.inputs) and 1 < len(pieces) < len(self.inputs):
-            raise Wrong(f"{name} is in {len(pieces)} of {len(self.inputs)} inputs")
-        arrays = [each if "from" not in rule else taken(each, rule["from"]) for each in pieces]
-        if len(arrays) == 1:
-            return arrays[0]
-        if "along" in rule:
-            return self.along(rule, arrays[0].ndim).joined(arrays)
-        for each in pieces[1:]:
-            if (each.dtype, each.shape, each.tobytes()) != (pieces[0].dtype, pieces[0].shape, pieces[0].tobytes()):
-                raise Wrong(f"{name} is not the same in all inputs")
-        return arrays[0]
+        arrays = {number: each[name] for number, each in enumerate(self.inputs) if name in each}
+        first = next(iter(arrays.values()))
+        if len(arrays) > 1 and "along" in rule:
+            if len(arrays) < len(self.inputs):
+                raise Wrong(f"{name} is in {len(arrays)} of {len(self.inputs)} inputs")
+        elif any((each.dtype, each.shape, each.tobytes()) != _facts(first) for each in arrays.values()):
+            raise Wrong(f"{name} is not the same in all inputs")
+        else:
+            arrays = {None: first}
+        return {number: each if "from" not in rule else taken(each, rule["from"]) for number, each in arrays.items()}
 
     def along(self, rule, rank, key="along"):
         if key not in rule:
             raise Wrong(f"{rule} has no {key}")
-        return Along(rule[key], rank, rule.get("to"), stacked="stack" in rule)
+        to = rule.get("to")
+        if "stack" in rule and is_pattern(to) and len(Pattern(to, None).before) == rank:
+            raise Unclear("a pattern of the members of a stack")
+        return Along(rule[key], rank, to, stacked="stack" in rule)
+
+    def bundles(self, name, rule, match):
+        """The elements of a tensor, and for each element the numbers of its siblings: for each piece by itself."""
+        found = []
+        for number, elements in self.pieces(name).items():
+            found.append({"": elements})
+            for key in SIBLINGS:
+                if isinstance(rule.get(key), str):
+                    numbers = self.value(self.sibling(rule[key], name, match), number)
+                    found[-1][key] = spread(numbers, elements.shape, rule.get("block"), key)
+        return found
 
     def bundle(self, name, rule, match):
-        """The elements of a tensor, and for each element the numbers of its siblings."""
-        elements = self.put_together(name)
-        found = {"": elements}
-        for key in SIBLINGS:
-            if isinstance(rule.get(key), str):
-                numbers = self.value(self.sibling(rule[key], name, match))
-                found[key] = spread(numbers, elements.shape, rule.get("block"), key)
-        return found
+        """The same with all pieces put together."""
+        bundles = self.bundles(name, rule, match)
+        return bundles[0] if len(bundles) == 1 else self.joined_bundle(bundles, rule)
+
+    def joined_bundle(self, bundles, rule, interleave=False):
+        along = self.along(rule, bundles[0][""].ndim)
+        return {key: along.joined([each[key] for each in bundles], interleave) for key in bundles[0]}
 
     def sibling(self, text, name, match):
         """The name of the tensor that a parameter names."""
@@ -182,16 +206,21 @@ class _Conversion:
             raise Wrong(f"there is no {found}")
         return found
 
-    def value(self, name):
-        """What the own rule of a sibling makes of its elements, wherever it puts them."""
+    def value(self, name, number):
+        """What the own rule of a sibling makes of its elements, wherever it puts them.
+
+        number    of the input whose piece of a tensor needs it; None for a whole tensor
+        """
         rule, match = self.own_rule(name)
         if name in self.joined:
             rule, match = {}, None
         if rule.get("keep") or rule.get("drop"):
             rule = {key: rule[key] for key in ("from", "along") if key in rule}
-        found = self.calculated(self.bundle(name, rule, match), rule)
-        to = rule.get("to")
-        return Pattern(to, found.ndim).applied(found, rule.get("flip", ())) if is_pattern(to) else found
+        if number is not None and name in self.inputs[number]:
+            alone = _Conversion([self.inputs[number]], {}, None)
+            alone.rules = self.rules
+            return alone.moved(alone.bundle(name, rule, match), rule)
+        return self.moved(self.bundle(name, rule, match), rule)
 
     # ---- moves -------------------------------------------------------------------------------------------------
 
@@ -225,19 +254,14 @@ class _Conversion:
         """The new tensors of some old ones, each with its name."""
         name, rule, match = members[0]
         if "split" in rule and "along" in rule:
-            bundle = self.bundle(name, rule, match)
-            along, count = self.along(rule, bundle[""].ndim), len(rule["split"])
-            if "{number}" in rule["split"][0]:
-                count = along.size(bundle[""])
-            cuts = along.cuts(bundle[""], count, rule.get("sizes"), rule.get("interleave"))
-            pieces = [{key: along.taken(array, cut) for key, array in bundle.items()} for cut in cuts]
-            names = _split_names(rule["split"], match, count)
-            return [(new, self.finished(self.sharded(piece, rule), rule)) for new, piece in zip(names, pieces)]
+            return self.cut(name, rule, match)
         whole = [self.member(*each) for each in members]
         if stacked is not None:
             if len({(each[""].shape, each[""].dtype) for each in whole}) > 1:
                 raise Wrong(f"{stacked} would be of different tensors")
             whole = [{key: np.stack([each[key] for each in whole]) for key in whole[0]}]
+            if is_pattern(rule.get("to")) and len(Pattern(rule["to"], None).before) < whole[0][""].ndim:
+                raise Unclear("a pattern of the members of a stack")
         if "split" in rule:
             array = self.moved(whole[0], rule)
             names = _split_names(rule["split"], match, array.shape[0] if array.ndim else 0)
@@ -247,13 +271,32 @@ class _Conversion:
         new = stacked if stacked is not None else match.expand(rule["name"]) if "name" in rule else name
         return [(new, self.finished(whole[0], rule))]
 
+    def cut(self, name, rule, match):
+        """The parts of a split along an axis.  Each input has a share of every part."""
+        bundles, parts = self.bundles(name, rule, match), []
+        inputs, count = len(bundles), len(rule["split"])
+        for bundle in bundles:
+            along = self.along(rule, bundle[""].ndim)
+            if "{number}" in rule["split"][0]:
+                if inputs > 1:
+                    raise Wrong("how many parts")
+                count = along.size(bundle[""])
+            sizes = rule.get("sizes")
+            if sizes is not None and any(each % inputs for each in sizes):
+                raise Wrong(f"{sizes} in {inputs} inputs")
+            sizes = sizes and [each // inputs for each in sizes]
+            cuts = along.cuts(bundle[""], count, sizes, rule.get("interleave"))
+            parts.append([{key: along.taken(array, cut) for key, array in bundle.items()} for cut in cuts])
+        if len({each[""].shape for each in bundles}) > 1:
+            raise Unclear("shares of different sizes")
+        whole = [each[0] if inputs == 1 else self.joined_bundle(each, rule) for each in zip(*parts)]
+        names = _split_names(rule["split"], match, count)
+        return [(new, self.finished(self.sharded(part, rule), rule)) for new, part in zip(names, whole)]
+
     def member(self, name, rule, match):
         """One tensor, or a join of several."""
         bundles = [self.sharded(self.bundle(each, rule, match), rule) for each in self.parts(name, rule, match)]
-        if "join" not in rule:
-            return bundles[0]
-        along = self.along(rule, bundles[0][""].ndim)
-        return {key: along.joined([each[key] for each in bundles], rule.get("interleave")) for key in bundles[0]}
+        return self.joined_bundle(bundles, rule, rule.get("interleave")) if "join" in rule else bundles[0]
 
     def sharded(self, bundle, rule):
         if "shard" not in rule:
@@ -273,6 +316,8 @@ class _Conversion:
 
     def calculated(self, bundle, rule):
         dtype = rule.get("dtype")
+        if dtype in ELEMENTS and bits_of(ELEMENTS[dtype]) < 8 and ELEMENTS[dtype] != bundle[""].dtype:
+            raise Unclear("whether the result is packed")
         if dtype is None and self.dtype is not None and not rule.get("keep") and bundle[""].dtype.name in WIDE:
             dtype = self.dtype
         return calculated(bundle, rule, dtype)
@@ -295,6 +340,10 @@ class _Conversion:
         if "as" in rule:
             header = _as(rule["as"], array, rule, (header_name(array.dtype), array.shape))
         return Wanted(np.ascontiguousarray(array), data, header, layout)
+
+
+def _facts(array):
+    return array.dtype, array.shape, array.tobytes()
 
 
 def _in_order(some):
@@ -328,6 +377,8 @@ def _as(text, array, rule, usual):
     """The type and the shape that `as` names."""
     dtype, _, sizes = text.partition("[")
     if not sizes:
+        if dtype not in HEADER or bits_of(ELEMENTS[HEADER[dtype]]) != bits_of(array.dtype):
+            raise Unclear(f"the shape of {text}")
         return dtype, usual[1]
     bound, to = {}, rule.get("to")
     if is_pattern(to):
@@ -362,6 +413,10 @@ def _read(rule):
         rule["sizes"] = [int(each) for each in rule["sizes"].split(",")]
     if isinstance(rule.get("flip"), str):
         rule["flip"] = rule["flip"].split()
+    if any("{" in str(rule.get(key)).replace("{number}", "") for key in ("name", "join", "stack", "split")):
+        raise Unclear("braces in a name")
+    if rule.get("drop") and "along" in rule:
+        raise Unclear("pieces that are left out")
     if "rank" in rule:
         rule["rank"] = int(rule["rank"])
     if "shard" in rule:

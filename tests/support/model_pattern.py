@@ -89,6 +89,8 @@ class Along:
             if not -rank <= number < rank:
                 raise Wrong(f"axis {number} of {rank}")
             self.dim = number % rank
+            if is_pattern(to) and len(Pattern(to, rank + stacked).before[self.dim + stacked]) > 1:
+                raise Wrong(f"axis {number} is several of the pattern's")
             return
         if not is_pattern(to):
             raise Wrong(f"there is no axis {along}")

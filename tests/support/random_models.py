@@ -11,23 +11,61 @@ import ml_dtypes
 import numpy as np
 
 from tests.support.model_elements import ELEMENTS, HEADER
+from tests.support.model_pattern import Along
 
 FLOATS = ("F32", "BF16", "F16", "F64")
 PLAIN = [name for name in HEADER if name != "F4"]
 
 
 @dataclass
+class Cut:
+    """How files may hold pieces of a tensor.
+
+    along, to, stacked    the axis, with the pattern that may name it
+    unit                  a piece has a multiple of so many places
+    parts                 of a split: each piece has as much of every part
+    """
+
+    along: object
+    to: str | None = None
+    stacked: bool = False
+    unit: int = 1
+    parts: tuple = ()
+
+    def axis(self, array):
+        return Along(self.along, array.ndim, self.to, stacked=self.stacked)
+
+    def edges(self, random, array, count):
+        """Where the pieces begin and end; None if there are none."""
+        size = self.axis(array).size(array)
+        if count == 1 or any(each % count for each in self.parts):
+            return None
+        if self.parts:
+            return [size // count * number for number in range(count + 1)]
+        places = np.arange(0 if chance(random, 0.1) else self.unit, size, self.unit)
+        if len(places) < count - 1:
+            return None
+        return [0, *sorted(int(each) for each in random.choice(places, count - 1, replace=False)), size]
+
+
+@dataclass
 class Family:
     """Tensors, and the rules for them.
 
-    pieces    the tensors of which each file may hold a piece: the axis, the pattern, and whether they are stacked
+    cuts      the tensors of which each file may hold a piece
+    follows   the tensors that are cut as another is: scales as their weight
     scale     the type of the scales, and how many there are
     """
 
     tensors: dict = field(default_factory=dict)
     rules: dict = field(default_factory=dict)
-    pieces: dict = field(default_factory=dict)
+    cuts: dict = field(default_factory=dict)
+    follows: dict = field(default_factory=dict)
     scale: tuple = ()
+
+    @property
+    def has_along(self):
+        return any("along" in rule or "along" in str(rule.get("shard")) for rule in self.rules.values())
 
 
 # ---- parts of families ---------------------------------------------------------------------------------------
@@ -62,13 +100,16 @@ def _shape(random, rank, most=7):
     return tuple(int(size) for size in random.integers(1, most, rank))
 
 
-def _permuting(random, shape):
-    """A pattern that permutes, joins and splits axes, and the names of the axes before it."""
+def _permuting(random, shape, whole=()):
+    """A pattern that permutes, joins and splits axes.
+
+    whole    dimensions that are one axis
+    """
     names = list("abcdefg"[: len(shape)])
     before, all_names = [], []
-    for name, size in zip(names, shape):
+    for dim, (name, size) in enumerate(zip(names, shape)):
         divisors = [each for each in range(2, size) if size % each == 0]
-        if divisors and chance(random, 0.3):
+        if divisors and dim not in whole and chance(random, 0.3):
             before.append(f"({name}={pick(random, divisors)} {name}2)")
             all_names += [name, f"{name}2"]
         else:
@@ -98,11 +139,14 @@ def _arithmetic(random, dtype, last=None):
     return {"scale": 0.1, "zero_point": 3, "dtype": "s8"} if kind == 4 else {"scale": 3}
 
 
-def _after(random, rule, shape, dtype):
-    """Where the elements of a result go: nowhere, by a pattern, or to a layout."""
+def _after(random, rule, shape, dtype, axis):
+    """Where the elements of a result go: nowhere, by a pattern, or to a layout.
+
+    axis    which a number in the rule names, so it is one axis
+    """
     kind = int(random.integers(0, 4))
     if kind < 2 and shape:
-        rule["to"] = _permuting(random, shape)
+        rule["to"] = _permuting(random, shape, [axis])
     elif kind == 2 and len(shape) == 2:
         rule["to"] = pick(random, ["F", "{0,1}", "{1,0:T(2,4)}", "{0,1:T(8,128)}"])
     rule.update(_arithmetic(random, dtype))
@@ -127,9 +171,10 @@ def patterns(random, at):
     to = _permuting(random, shape)
     rule = {"to": to, **_arithmetic(random, dtype, shape[-1])}
     family = Family({f"{at}p": random_array(random, dtype, shape)}, {rf"{re.escape(at)}p": rule})
-    if chance(random, 0.4):
-        rule["along"] = int(random.integers(-len(shape), len(shape)))
-        family.pieces[f"{at}p"] = rule["along"], to, False
+    names = re.findall(r"\w+(?= |\))", to.split("->")[0])  # the innermost axes
+    if chance(random, 0.4) and "(" not in to.split("->")[0]:
+        rule["along"] = pick(random, [pick(random, names), int(random.integers(-len(shape), len(shape)))])
+        family.cuts[f"{at}p"] = Cut(rule["along"], to)
     return family
 
 
@@ -143,15 +188,17 @@ def flips(random, at):
 def _scales(random, family, name, shape, axis=0, unit=1):
     """A scale beside a tensor: one for each `unit` places along an axis; along others for each, for two, or for all.
 
-    All tensors of a family have scales of one kind and one type.
+    All tensors of a family have scales of one kind, and nearly all of one type.
     """
     if not family.scale:
         family.scale = ELEMENTS[pick(random, ["f32", "bf16", "f8e8m0fnu"])], pick(random, ["each", "two", "all", "one"])
     dtype, kind = family.scale
+    dtype = ELEMENTS[pick(random, ["f32", "f16"])] if chance(random, 0.1) else dtype
     sizes = [size if kind == "each" else size // 2 if kind == "two" and size % 2 == 0 else 1 for size in shape]
     sizes[axis] = shape[axis] // unit
     if kind == "one":
         sizes = pick(random, [[], [1]])
+    family.follows[f"{name}_scale"] = name
     family.tensors[f"{name}_scale"] = (2.0 ** random.integers(-2, 3, sizes)).astype(dtype)
 
 
@@ -170,14 +217,14 @@ def joins(random, at):
     rule = {"join": [rf"\1{each}.weight" for each in "qkvo"[:count]], "along": axis - rank * chance(random, 0.3)}
     rule |= {"name": r"\1joined"} | ({"interleave": True} if turns else {})
     rule |= {"shard": f"{int(random.integers(0, shards))}/{shards}"} if shards > 1 else {}
-    _after(random, rule, shape, dtype)
+    _after(random, rule, shape, dtype, axis)
     if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.6):
         rule["scale"], parts = "{name}_scale", family.tensors.copy()
         for name, array in parts.items():
             _scales(random, family, name, array.shape, axis, unit)
     family.rules[rf"({re.escape(at)})q\.weight"] = rule
     for name in names:
-        family.pieces[name] = rule["along"], None, False
+        family.cuts[name] = Cut(rule["along"], unit=unit)
     return family
 
 
@@ -193,7 +240,7 @@ def joins_inside(random, at):
     family = Family({}, {f"({re.escape(at)})x": rule})
     for name in "xy":
         family.tensors[at + name] = random_array(random, dtype, (heads * shards * int(random.integers(1, 5)), columns))
-        family.pieces[at + name] = "n", to, False
+        family.cuts[at + name] = Cut("n", to)
     return family
 
 
@@ -215,14 +262,15 @@ def splits(random, at):
     rule |= {"shard": f"{int(random.integers(0, shards))}/{shards}"} if shards > 1 else {}
     small = [*shape]
     small[axis] = sizes[0] // shards
-    _after(random, rule, small if how != "sizes" else [], dtype)
+    _after(random, rule, small if how != "sizes" else [], dtype, axis)
     name, family = f"{at}fused.w", Family()
     family.tensors[name] = random_array(random, dtype, shape)
     if dtype in FLOATS and not {"scale", "zero_point"} & {*rule} and chance(random, 0.5):
         rule["scale"] = "{name}_scale"
         _scales(random, family, name, shape, axis)
     family.rules[rf"({re.escape(at)})fused\.w"] = rule
-    family.pieces[name] = axis, None, False
+    if isinstance(rule["split"], list):
+        family.cuts[name] = Cut(axis, parts=tuple(sizes if how == "sizes" else [sizes[0]] * count))
     return family
 
 
@@ -263,7 +311,7 @@ def stacks(random, at):
     rule |= {"to": to} if to else {}
     if twice or shards > 1:
         rule["along"] = "o" if to and "->" in to and chance(random, 0.5) else pick(random, [0, -2])
-        family.pieces = dict.fromkeys(family.tensors, (rule["along"], to, True))
+        family.cuts = dict.fromkeys(family.tensors, Cut(rule["along"], to, stacked=True))
     if dtype in ("F32", "BF16") and chance(random, 0.6):
         rule |= {"scale": "{name}_scale", "dtype": pick(random, ["f32", "bf16"])}
         for name, array in family.tensors.copy().items():
@@ -291,15 +339,18 @@ def packed(random, at):
         block, to = pick(random, [2, 4, 8, 24]), pick(random, ["bf16", "f16", "f32"])
         groups = -(-columns // block)  # the last block may be cut
         family.tensors[f"{at}scales"] = (random.integers(1, 9, (rows, groups)) / 8).astype(np.float16)
-        rule |= {"scale": r"*scales", "zero_point": pick(random, [8, 0]), "block": [1, block], "dtype": to}
+        family.follows[f"{at}scales"] = name
+        zero = pick(random, [8, 0] if rule["from"] == "u4" else [-3, 0])
+        rule |= {"scale": r"*scales", "zero_point": zero, "block": [1, block], "dtype": to}
         if rule["from"] == "u4" and groups % 2 == 0 and chance(random, 0.6):
             family.tensors[f"{at}zeros"] = _words(random, "U8", (rows, groups // 2))
             family.rules[rf"{re.escape(at)}zeros"] = {"from": "u4", "drop": True}
+            family.follows[f"{at}zeros"] = name
             rule["zero_point"] = f"{at}zeros"
         rule |= {"to": "a b -> b a"} if chance(random, 0.5) else {}
     if chance(random, 0.4):
         rule |= {"along": 0, "shard": "0/1"}
-        family.pieces[name] = 0, None, False
+        family.cuts[name] = Cut(0)
     family.rules[rf"{re.escape(at)}qweight"] = rule
     return family
 
@@ -318,6 +369,7 @@ def packed_together(random, at):
         family.tensors[name] = _words(random, "I32", shape)
         family.tensors[f"{begin}scales"] = (random.integers(1, 9, (shape[0], groups)) / 8).astype(np.float16)
         family.tensors[f"{begin}qzeros"] = _words(random, "U8", (shape[0], groups // 2))
+        family.follows |= {f"{begin}scales": name, f"{begin}qzeros": name}
     family.rules[rf"{re.escape(at)}\d+\.qzeros"] = {"from": "u4", "drop": True}
     family.rules[rf"{re.escape(at)}\d+\.scales"] = {"drop": True}
     rule |= {"shard": f"{int(random.integers(0, 2))}/2"} if shards > 1 else {}
@@ -329,12 +381,16 @@ def packed_together(random, at):
         rule |= {"join": [rf"\g<1>{number}.qweight" for number in range(len(names))], "name": r"\1all", "along": axis}
         rule |= {"to": "o i -> i o"} if chance(random, 0.5) else {}
         family.rules[rf"({re.escape(at)})0\.qweight"] = rule
+        family.cuts = dict.fromkeys(names, Cut(axis, unit=2 * axis or 1))
     return family
 
 
 def entries(random, at):
     """Weights of GPTQ and AWQ, which become others: one, a join, or a stack."""
-    entry_name, together = pick(random, ["gptq:qweight", "awq:qweight"]), pick(random, ["", "", "join", "stack"])
+    entry_name, together = (
+        pick(random, ["gptq:qweight(dtype=u4)", "awq:qweight"]),
+        pick(random, ["", "", "join", "stack"]),
+    )
     rows, columns = 32 * int(random.integers(1, 3)), 64 * int(random.integers(1, 3))
     shape = (rows // 8, columns) if entry_name[0] == "g" else (rows, columns // 8)
     rule, axis = {"from": entry_name}, int(random.integers(0, 2))
@@ -399,7 +455,7 @@ def shards(random, at):
     where = pick(random, [{"shard": f"{int(random.integers(0, count))}/{count} along={axis}"}, {"along": axis}])
     rule = {"shard": f"{int(random.integers(0, count))}/{count}", **where}
     shape[axis] //= count
-    _after(random, rule, shape, dtype)
+    _after(random, rule, shape, dtype, axis)
     shape[axis] *= count
     name, family = f"{at}s.w", Family()
     family.tensors[name] = random_array(random, dtype, shape)
@@ -407,8 +463,9 @@ def shards(random, at):
         rule["scale"] = r"\1scale"
         _scales(random, family, name, shape, axis)
         family.tensors[f"{at}scale"] = family.tensors.pop(f"{name}_scale")
+        family.follows = {f"{at}scale": name}
     family.rules[rf"({re.escape(at)})s\.w"] = rule
-    family.pieces[name] = axis, None, False
+    family.cuts[name] = Cut(axis)
     return family
 
 

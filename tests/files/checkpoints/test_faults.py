@@ -17,11 +17,11 @@ from gpulayout.files.checkpoints import moving
 from gpulayout.files.errors import FileError
 from tests.support.effort import ALL
 from tests.support.model_files import contents, model
+from tests.support.slow_command import ENVIRONMENT, SLOW
 from tests.support.waiting import HANG, wait_for
 
 SIZES = {f"layer.{number}": ("F32", (500, 300 + number)) for number in range(8)}
 RULES = {r"layer\.[0-3]": "a b -> b a"}
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 
 @pytest.fixture
@@ -113,29 +113,6 @@ def test_an_exception_of_progress_ends_the_call(folder):
     assert os.listdir(folder) == ["in.safetensors"] and threading.active_count() == before
 
 
-SLOW = """
-import sys, time
-import gpulayout.cli.main as command
-from gpulayout.files import elements
-from gpulayout.files.checkpoints import moving
-
-read, copy, commands = elements._read, moving._copy, command.commands
-
-def slow(function):
-    def call(*given):
-        time.sleep(0.02)
-        return function(*given)
-    return call
-
-def begin(**options):                        # by now signals have their handlers
-    print("begins", flush=True)
-    commands(**options)
-
-elements._read, moving._copy, command.commands = slow(read), slow(copy), begin
-command.main()
-"""
-
-
 def command(folder):
     """The command, slowed down so that a signal finds it at work."""
     return subprocess.Popen(
@@ -152,7 +129,7 @@ def command(folder):
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": ROOT},
+        env=ENVIRONMENT,
     )
 
 
@@ -183,7 +160,7 @@ def test_a_signal_leaves_the_whole_file_or_none(folder, number, moment):
             cwd=folder,
             capture_output=True,
             text=True,
-            env={**os.environ, "PYTHONPATH": ROOT},
+            env=ENVIRONMENT,
             timeout=HANG,
         )
         assert again.returncode == 0 and left[0] in again.stderr

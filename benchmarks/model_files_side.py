@@ -60,7 +60,23 @@ def measured(folder: pathlib.Path, pairs: int, memory: int, rounds: int) -> dict
     """Seconds and memory of every contender, with a warm page cache and, where that can be, with a cold one."""
     source, target = folder / "benchmark-in.safetensors", folder / "benchmark-out.safetensors"
     _write(source, pairs)
-    jobs = _commands(source, target, memory)
+    try:
+        results = compared(_commands(source, target, memory), [source], target, rounds)
+    finally:
+        source.unlink()
+    return {"machine": machine("numpy", False), "bytes": 2 * pairs * SIDE * SIDE * 4, "memory_mib": memory} | {
+        "results": results
+    }
+
+
+def compared(
+    jobs: dict[str, list[str]], sources: Sequence[pathlib.Path], target: pathlib.Path, rounds: int
+) -> list[dict[str, Any]]:
+    """Seconds and memory of contenders, which take turns.  All but `cp` must write the same tensors.
+
+    sources   the files that they read
+    target    the file that each writes; it is removed
+    """
     caches = ["warm", "cold"] if os.access(CACHES, os.W_OK) else ["warm"]
     taken: dict[tuple[str, str], list[dict[str, Any]]] = {}
     sums: set[str] = set()
@@ -68,16 +84,15 @@ def measured(folder: pathlib.Path, pairs: int, memory: int, rounds: int) -> dict
         for cache in caches:
             for _ in range(rounds):
                 for name, command in jobs.items():
-                    taken.setdefault((cache, name), []).append(_timed(command, target, source, cache == "cold"))
+                    taken.setdefault((cache, name), []).append(_timed(command, sources, cache == "cold"))
                     if name != "cp" and cache == "warm" and len(taken[cache, name]) == 1:
                         sums.add(_digest(target))
                     target.unlink()
     finally:
-        source.unlink()
         target.unlink(missing_ok=True)
     if len(sums) != 1:
         raise RuntimeError("the contenders wrote different tensors")
-    results = [
+    return [
         {
             "cache": cache,
             "name": name,
@@ -87,9 +102,6 @@ def measured(folder: pathlib.Path, pairs: int, memory: int, rounds: int) -> dict
         }
         for (cache, name), each_round in taken.items()
     ]
-    return {"machine": machine("numpy", False), "bytes": 2 * pairs * SIDE * SIDE * 4, "memory_mib": memory} | {
-        "results": results
-    }
 
 
 def _write(path: pathlib.Path, pairs: int) -> None:
@@ -107,7 +119,7 @@ save_file({{name: random.random(({SIDE}, {SIDE}), dtype=numpy.float32) for name 
 def _commands(source: pathlib.Path, target: pathlib.Path, memory: int) -> dict[str, list[str]]:
     files = [str(source), str(target)]
     ours = [sys.executable, "-m", "gpulayout", "relayout", *files, "--tensor", ".*kernel=i o -> o i", "--quiet"]
-    synced = ["sh", "-c", '"$@" && sync "$0"', str(target)]
+    synced = then_on_disk(target)
     return {
         "cp": [*synced, "cp", "--reflink=never", *files],
         "gpulayout": ours,
@@ -116,13 +128,18 @@ def _commands(source: pathlib.Path, target: pathlib.Path, memory: int) -> dict[s
     }
 
 
-def _timed(command: list[str], target: pathlib.Path, source: pathlib.Path, cold: bool) -> dict[str, Any]:
-    """One run, with the file to read in the page cache or without it."""
+def then_on_disk(target: pathlib.Path) -> list[str]:
+    """What stands before a command so that its file is on the disk when it ends."""
+    return ["sh", "-c", '"$@" && sync "$0"', str(target)]
+
+
+def _timed(command: list[str], sources: Sequence[pathlib.Path], cold: bool) -> dict[str, Any]:
+    """One run, with the files to read in the page cache or without them."""
     os.sync()
     if cold:
         CACHES.write_text("3")
     else:
-        subprocess.run(["cat", str(source)], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(["cat", *map(str, sources)], stdout=subprocess.DEVNULL, check=True)
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-S", "-c", COUNTED, "", *command], capture_output=True, text=True, check=True

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import gpulayout as gl
-from benchmarks import catalogue_side, model_files_side
+from benchmarks import catalogue_side, joined_models_side, model_files_side
 
 
 def test_every_contender_writes_the_same_tensors_and_is_timed(tmp_path, monkeypatch):
@@ -40,3 +40,19 @@ def test_the_owners_functions_store_the_bytes_of_the_entries():
     ]
     assert [each["entry"] for each in found["results"]] == entries
     assert all(min(each["owner_ms"], each["ours_ms"]) > 0 for each in found["results"])
+
+
+def test_joins_stacks_and_cuts_are_timed_beside_loops_that_write_the_same(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.delitem(joined_models_side.LOOPS, "torch loop")  # to import torch takes longer than all else
+    for name, size in (("HIDDEN", 32), ("INNER", 40), ("EXPERTS", 3)):
+        monkeypatch.setattr(joined_models_side, name, size)
+    monkeypatch.setattr(model_files_side.os, "sync", lambda: None)  # other programs may have much to write
+    monkeypatch.setattr(model_files_side, "CACHES", tmp_path / "none")
+    found = joined_models_side.measured(tmp_path, 2, 512, 1)
+    whole, half = found["tasks"]
+    assert whole["task"] == "joined" and 1.5 < whole["bytes"] / half["bytes"] < 2.5
+    for task in found["tasks"]:
+        names = ["cp", "gpulayout", "gpulayout --memory 512M", "numpy loop"]
+        assert [each["name"] for each in task["results"]] == names and len(model_files_side.table(task)) == 6
+    assert os.listdir(tmp_path) == []

@@ -34,10 +34,11 @@ from gpulayout.catalogue.names import is_name, name_of, read_name
 from gpulayout.catalogue.tensors import tensor_of
 from gpulayout.files.checkpoints.assembly import Array, mean_run, whole
 from gpulayout.files.checkpoints.block_values import keywords
-from gpulayout.files.checkpoints.drafts import Draft, Model, about_tensor, same_in_all
+from gpulayout.files.checkpoints.drafts import Draft
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
+from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
 from gpulayout.files.checkpoints.views import View, in_c_order, noted_shape, view_of
@@ -279,8 +280,7 @@ def _turned(source: Shape, pattern: Pattern, rule: Rule, options: Mapping[str, A
         if tuple(flat[place : place + len(group)]) != group:
             raise LayoutError(
                 f"{rule.origin}: {pattern.shown} joins axes that do not follow one another, and {rule.layout} is a "
-                f"layout "
-                "of the result: do the two in two relayouts"
+                "layout of the result: do the two in two relayouts"
             )
     dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
     order = sorted(range(len(places)), key=lambda number: (places[number], number))

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gpulayout.files.checkpoints import kinds
-from gpulayout.files.checkpoints.drafts import Model
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text
 from gpulayout.files.checkpoints.maps import readers
+from gpulayout.files.checkpoints.model import Model
 from gpulayout.files.checkpoints.opening import Checkpoint, Stage, staged
 from gpulayout.files.checkpoints.rules import Rule, RuleSet
 from gpulayout.layout.checks import clipped, value_text

@@ -7,7 +7,6 @@ A rule names the result and its parts.  Each is checked here: it is there, once,
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,55 +16,14 @@ from gpulayout.files.checkpoints.assembly import whole
 from gpulayout.files.checkpoints.block_values import BlockValues, block_values
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
 from gpulayout.files.checkpoints.members import UNNAMED, Member, Numbers, Read, axis_text, joined, stacked
-from gpulayout.files.checkpoints.notes import notes_of
-from gpulayout.files.checkpoints.opening import Checkpoint, Shard
+from gpulayout.files.checkpoints.model import Found, Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.siblings import nearest
-from gpulayout.files.checkpoints.views import AxisStep, View, noted_shape, view_of
-from gpulayout.files.elements import read_at
+from gpulayout.files.checkpoints.views import AxisStep, View, view_of
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups, Pattern, read_pattern
 from gpulayout.requests.arithmetic import PARAMETERS
-
-Found = tuple[Shard, StoredTensor]
-
-
-@contextlib.contextmanager
-def about_tensor(name: str, lies: object) -> Iterator[None]:
-    """Errors inside the `with` name the tensor, and say how it lies."""
-    origin = f"tensor {value_text(name)}, {lies}"
-    try:
-        yield
-    except LayoutError as error:
-        raise LayoutError(f"{origin}: {error}") from None
-    except TypeError as error:
-        raise TypeError(f"{origin}: {error}") from None
-
-
-@dataclass(frozen=True)
-class Model:
-    """All tensors of the inputs.
-
-    tensors  by name: one for each input that has it
-    notes    about them
-    inputs   how many there are
-    input_of the number of the input of a file, by the `id` of the file
-    """
-
-    tensors: Mapping[str, tuple[Found, ...]]
-    notes: Mapping[str, str]
-    inputs: int = 1
-    input_of: Mapping[int, int] = field(default_factory=dict)
-
-    def first(self, name: str) -> StoredTensor:
-        """A tensor as the first input with it has it."""
-        return self.tensors[name][0][1]
-
-    def dimensions(self, name: str) -> tuple[int, ...]:
-        """Those of a tensor in the first input; with a note, of what it describes."""
-        tensor, note = self.first(name), self.notes.get(name)
-        return tensor.dimensions if note is None else noted_shape(tensor, note).dimensions
 
 
 @dataclass(frozen=True)
@@ -74,65 +32,6 @@ class Draft:
 
     name: str
     member: Member
-
-
-def model_of(source: Checkpoint) -> Model:
-    """All tensors of a checkpoint; `LayoutError` for a file that is given twice, and for inputs whose notes differ."""
-    tensors: dict[str, list[Found]] = {}
-    notes: dict[str, str] = {}
-    for path in source.paths:
-        if source.paths.count(path) > 1:
-            raise LayoutError(f"{path} is given twice: several inputs are put together")
-    for shard in source.shards:
-        own = notes_of(shard.contents.metadata)
-        for tensor in shard.contents.tensors:
-            found = tensors.setdefault(tensor.name, [])
-            found.append((shard, tensor))
-            if found[1:] and own.get(tensor.name) != notes.get(tensor.name):
-                raise LayoutError(
-                    f"the notes about {tensor_text(tensor.name)} differ in {found[0][0].path} and {shard.path}"
-                )
-            if tensor.name in own:
-                notes[tensor.name] = own[tensor.name]
-    input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
-    return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs), input_of)
-
-
-def same_in_all(model: Model, name: str) -> Found:
-    """The one tensor of a name; `LayoutError` where only some of the inputs have it, or where they differ."""
-    found = model.tensors[name]
-    first = found[0]
-    if len(found) == 1:
-        return first
-    for each in found[1:]:
-        if str(each[1]) != str(first[1]) or not _equal_bytes(first, each):
-            raise LayoutError(
-                f"{tensor_text(name)} is {first[1]} in {first[0].path} and {each[1]} in {each[0].path}, and not the "
-                f"same "
-                "there: a rule must say along which axis they are to be joined, such as "
-                f"'{re.escape(name)}=along=0', or that it is left out, '...=drop'"
-            )
-    return first
-
-
-def _equal_bytes(one: Found, other: Found) -> bool:
-    """True for two tensors of the same bytes, which are read."""
-    size = one[1].nbytes
-    return all(_read(one, start) == _read(other, start) for start in range(0, size, _COMPARED))
-
-
-_COMPARED = 1 << 20  # bytes that are read at a time
-
-
-def _read(found: Found, start: int) -> bytes:
-    shard, tensor = found
-    count = min(_COMPARED, tensor.nbytes - start)
-    part = memoryview(bytearray(count))
-    read_at(shard.stream, part, shard.contents.start + tensor.begin + start, str(shard.path))
-    return bytes(part)
-
-
-# ---- drafts by rules -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -171,8 +70,7 @@ class Drafting:
                 have = ", ".join(numbers[:8]) + ", ..." * (len(numbers) > 8)
                 raise LayoutError(
                     f"{rule.origin} stacks {counted(len(members), 'tensor')} as {value_text(clipped(new_name, 80))}, "
-                    f"but "
-                    f"number {missing} is missing: there are {have}"
+                    f"but number {missing} is missing: there are {have}"
                 )
             yield rule, Draft(new_name, stacked([members[number] for number in range(len(members))]))
 
@@ -251,12 +149,12 @@ class Drafting:
     def _found(self, name: str, rule: Rule) -> Sequence[Found]:
         """The tensors of this name that are parts of one array, input after input."""
         found = self.model.tensors[name]
-        if rule.regroup.along is None or len(found) == 1:
+        if rule.regroup.along is None or self.model.inputs == 1:
             return (same_in_all(self.model, name),)
         if len(found) < self.model.inputs:
             raise LayoutError(
-                f"{tensor_text(name)} is in {len(found)} of {self.model.inputs} inputs, and {rule.origin} joins those "
-                f"of all"
+                f"{tensor_text(name)} is in {len(found)} of {self.model.inputs} inputs, and {rule.origin} joins the "
+                "pieces of all: give those that have it to a relayout of their own"
             )
         return found
 
@@ -388,8 +286,7 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
         if count != size and not regroup.split[0].counts:
             raise LayoutError(
                 f"{rule.origin} splits {member} into {counted(count, 'tensor')}, one for each index of "
-                f"{axis_text(axis)}, "
-                f"whose size is {size}; to cut an axis into pieces add along=AXIS"
+                f"{axis_text(axis)}, whose size is {size}; to cut an axis into pieces add along=AXIS"
             )
         return [member.at(axis, index) for index in range(size)]
     axis = _axis(member, rule)
@@ -398,8 +295,7 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
         if inputs > 1:
             raise LayoutError(
                 f"{rule.origin}: {{number}} does not say how many pieces {member} of {inputs} inputs has: write the "
-                f"names "
-                "of all pieces"
+                "names of all pieces"
             )
         count = size
     sizes = [*regroup.sizes] or [size * inputs // max(count, 1)] * count
@@ -426,8 +322,7 @@ def _first_axis(member: Member, rule: Rule) -> str:
         what = f"({' '.join(groups[0])})" if groups and groups[0] else "of size 1" if groups else "missing"
         raise LayoutError(
             f"{rule.origin} splits {member} by the first axis of the result, which is {what}: name it alone in a "
-            f"pattern, "
-            "as in '(three=3 o) i -> three o i', or add along=AXIS"
+            "pattern, as in '(three=3 o) i -> three o i', or add along=AXIS"
         )
     return groups[0][0]
 

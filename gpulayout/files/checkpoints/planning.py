@@ -11,9 +11,10 @@ from typing import Any
 from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats, check_renamings, rules_of, unused
-from gpulayout.files.checkpoints.drafts import Drafting, model_of
+from gpulayout.files.checkpoints.drafts import Drafting
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
+from gpulayout.files.checkpoints.model import model_of
 from gpulayout.files.checkpoints.notes import metadata_with
 from gpulayout.files.checkpoints.opening import (
     ENDING,
@@ -281,6 +282,5 @@ def copied_siblings(plan: CheckpointPlan) -> list[str]:
     more = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
     return [
         f"used by arithmetic, and copied: {value_text(clipped(names[0], 80))}{more} in the new file too; a rule with "
-        f"drop "
-        "leaves such out"
+        "drop leaves such out"
     ]

@@ -385,8 +385,7 @@ def _targets(value: Any, origin: str) -> tuple[tuple[str, ...], Layout | str | N
     if len(layouts) > 1:
         raise LayoutError(
             f"{origin} has {len(layouts)} layouts, {value_text(str(layouts[0]))} and {value_text(str(layouts[1]))}: "
-            f"only "
-            "patterns, one for each rank, may be several"
+            "only patterns, one for each rank, may be several"
         )
     return patterns, layouts[0] if layouts else None
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from gpulayout.files.checkpoints.block_values import block_values, keywords
-from gpulayout.files.checkpoints.drafts import Found, Model, same_in_all
 from gpulayout.files.checkpoints.header import tensor_text
+from gpulayout.files.checkpoints.model import Found, Model, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.views import in_c_order, view_of
 from gpulayout.files.elements import read_at

@@ -1,0 +1,108 @@
+"""The tensors of all inputs of a relayout, by name."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
+from gpulayout.files.checkpoints.notes import notes_of
+from gpulayout.files.checkpoints.opening import Checkpoint, Shard
+from gpulayout.files.checkpoints.views import noted_shape
+from gpulayout.files.elements import read_at
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.errors import LayoutError
+
+COMPARED = 1 << 20  # bytes of two tensors that are read at a time
+Found = tuple[Shard, StoredTensor]
+
+
+@contextlib.contextmanager
+def about_tensor(name: str, lies: object) -> Iterator[None]:
+    """Errors inside the `with` name the tensor, and say how it lies."""
+    origin = f"tensor {value_text(name)}, {lies}"
+    try:
+        yield
+    except LayoutError as error:
+        raise LayoutError(f"{origin}: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"{origin}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Model:
+    """All tensors of the inputs.
+
+    tensors  by name: one for each input that has it
+    notes    about them
+    inputs   how many there are
+    input_of the number of the input of a file, by the `id` of the file
+    """
+
+    tensors: Mapping[str, tuple[Found, ...]]
+    notes: Mapping[str, str]
+    inputs: int
+    input_of: Mapping[int, int]
+
+    def first(self, name: str) -> StoredTensor:
+        """A tensor as the first input with it has it."""
+        return self.tensors[name][0][1]
+
+    def dimensions(self, name: str) -> tuple[int, ...]:
+        """Those of a tensor in the first input; with a note, of what it describes."""
+        tensor, note = self.first(name), self.notes.get(name)
+        return tensor.dimensions if note is None else noted_shape(tensor, note).dimensions
+
+
+def model_of(source: Checkpoint) -> Model:
+    """All tensors of a checkpoint; `LayoutError` for a file that is given twice, and for inputs whose notes differ."""
+    tensors: dict[str, list[Found]] = {}
+    notes: dict[str, str] = {}
+    for path in source.paths:
+        if source.paths.count(path) > 1:
+            raise LayoutError(f"{path} is given twice: several inputs are put together")
+    for shard in source.shards:
+        own = notes_of(shard.contents.metadata)
+        for tensor in shard.contents.tensors:
+            found = tensors.setdefault(tensor.name, [])
+            found.append((shard, tensor))
+            if found[1:] and own.get(tensor.name) != notes.get(tensor.name):
+                raise LayoutError(
+                    f"the notes about {tensor_text(tensor.name)} differ in {found[0][0].path} and {shard.path}"
+                )
+            if tensor.name in own:
+                notes[tensor.name] = own[tensor.name]
+    input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
+    return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs), input_of)
+
+
+def same_in_all(model: Model, name: str) -> Found:
+    """The one tensor of a name; `LayoutError` where only some of the inputs have it, or where they differ."""
+    found = model.tensors[name]
+    first = found[0]
+    if len(found) == 1:
+        return first
+    for each in found[1:]:
+        if str(each[1]) != str(first[1]) or not _equal_bytes(first, each):
+            raise LayoutError(
+                f"{tensor_text(name)} is {first[1]} in {first[0].path} and {each[1]} in {each[0].path}, and not the "
+                "same there: a rule must say along which axis they are to be joined, such as "
+                f"'{re.escape(name)}=along=0', or that it is left out, '...=drop'"
+            )
+    return first
+
+
+def _equal_bytes(one: Found, other: Found) -> bool:
+    """True for two tensors of the same bytes, which are read."""
+    size = one[1].nbytes
+    return all(_read(one, start) == _read(other, start) for start in range(0, size, COMPARED))
+
+
+def _read(found: Found, start: int) -> bytes:
+    shard, tensor = found
+    count = min(COMPARED, tensor.nbytes - start)
+    part = memoryview(bytearray(count))
+    read_at(shard.stream, part, shard.contents.start + tensor.begin + start, str(shard.path))
+    return bytes(part)

@@ -9,7 +9,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.cli.relayout import relayout
-from gpulayout.requests.arithmetic import OPTIONS, SIMPLE
+from gpulayout.requests.arithmetic import OPTIONS
 from tests.support.command_line import run
 from tests.support.model_files import model
 
@@ -22,8 +22,7 @@ CALLED = {  # keywords, and the options that say the same
     "max_bytes": ["memory"],
     "strict": ["no_strict"],
     "progress": ["quiet", "as_json"],
-    "options": list(SIMPLE),
-    **dict.fromkeys({*OPTIONS} - {*SIMPLE}, []),  # files have none of these
+    "options": list(OPTIONS),
 }
 
 

@@ -86,6 +86,8 @@ def test_calls_that_differ_in_numbers_have_other_names():
     _, lazy = arrays("u1", CHUNKS[0])
     calls = [gl.dask.pack(lazy, "F", dtype="f32", scale=scale) for scale in (1, 2, 2)]
     assert calls[0].name != calls[1].name == calls[2].name
+    saturated, not_saturated = (gl.dask.pack(lazy, "F", dtype="f8e4m3fn", saturate=each) for each in (True, False))
+    assert saturated.name != not_saturated.name
 
 
 @pytest.mark.parametrize(

@@ -49,19 +49,30 @@ def case_of(families, seed):
     """The case of some families: how they lie in files, and how their rules are written."""
     random = np.random.default_rng([7, seed])
     count = pick(random, [1, 1, 2, 3])
-    inputs = [{} for _ in range(count)]
-    rules = {}
-    for family in families:
-        rules |= _placed(random, family, inputs)
+    placed = [_placed(random, family, count) for family in families]
+    kept = [each for family, each in zip(families, placed) if _is_whole(family, *each)]
+    if not kept:
+        count, kept = 1, [_placed(random, families[0], 1)]
+    inputs = [dict(pair for tensors, _ in kept for pair in tensors[number].items()) for number in range(count)]
+    rules = {regex: rule for _, own in kept for regex, rule in own.items()}
     shared = [_in_shards(random, model) if chance(random, 0.4) else model for model in inputs]
     to_index = count == 1 and isinstance(shared[0], list) and chance(random, 0.6)
     dtype, memory = pick(random, [None, None, None, "bf16"]), pick(random, [None, "96M", 16384])
     return Case(shared, rules, pick(random, ["mapping", "text", "map"]), to_index, dtype, memory)
 
 
-def _placed(random, family, inputs):
-    """Put the tensors of a family into the inputs, in pieces or whole.  Returns its rules, and those for the pieces."""
-    rules = dict(family.rules)
+def _is_whole(family, inputs, rules):
+    """False where a rule with along is for a tensor that only some of the inputs have."""
+    matched = ((name, rule) for name in family.tensors for regex, rule in rules.items() if re.fullmatch(regex, name))
+    names = {name for name, rule in matched if "along" in rule or "along" in str(rule.get("shard"))}
+    for rule in rules.values():
+        names |= {name for name in family.tensors if "join" in rule and "along" in rule}
+    return all(name in each for name in names for each in inputs)
+
+
+def _placed(random, family, count):
+    """The tensors of a family in so many inputs, in pieces or whole; and its rules with those for the pieces."""
+    inputs, rules = [{} for _ in range(count)], dict(family.rules)
     for name, array in family.tensors.items():
         if name in family.follows:
             continue
@@ -83,7 +94,7 @@ def _placed(random, family, inputs):
                 model[each] = axis.taken(own, np.arange(low, high))
             if each != name and not any(re.fullmatch(regex, each) for regex in rules):
                 rules[re.escape(each)] = pick(random, [{"drop": True}, {"along": axis.dim}])
-    return rules
+    return inputs, rules
 
 
 def _whole(random, inputs, name, array, *, may_be_twice):

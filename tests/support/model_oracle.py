@@ -156,7 +156,7 @@ class _Conversion:
         rule = self.rule_of(name)
         arrays = {number: each[name] for number, each in enumerate(self.inputs) if name in each}
         first = next(iter(arrays.values()))
-        if len(arrays) > 1 and "along" in rule:
+        if len(self.inputs) > 1 and "along" in rule:
             if len(arrays) < len(self.inputs):
                 raise Wrong(f"{name} is in {len(arrays)} of {len(self.inputs)} inputs")
         elif any((each.dtype, each.shape, each.tobytes()) != _facts(first) for each in arrays.values()):

@@ -22,9 +22,11 @@ the memory that it takes without.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -190,23 +192,34 @@ class Changes:
                 self._shared[alike] = change_of(member, rule, options)
             return self._shared[alike]
 
-        with about_tensor(first.name, before):
+        def about() -> AbstractContextManager[None]:
+            return _about_siblings(model, rule, first.name, before)
+
+        with about():
             made = change(like)
             if made.plan is None and mean_run(member.array) < SHORT_RUN:
                 made = made._replace(plan=plan(member.shape, member.shape.layout))
 
         def again(read: Read) -> Plan:
-            with about_tensor(first.name, before):
-                try:
-                    move = change(read).plan
-                except LayoutError as error:
-                    names = {key: each.name_for(first.name, model.tensors) for key, each in rule.siblings.items()}
-                    those = ", ".join(f"{key} is {tensor_text(name)}" for key, name in names.items())
-                    raise LayoutError(f"{error} ({those})") from None
+            with about():
+                move = change(read).plan
             assert move is not None  # there is arithmetic
             return move
 
         return TensorPlan(member.names, new_name, member.array, made, before, kind, again if rule.siblings else None)
+
+
+@contextlib.contextmanager
+def _about_siblings(model: Model, rule: Rule, name: str, before: Stored) -> Iterator[None]:
+    """Errors inside the `with` name the tensor, and say which others are its parameters."""
+    with about_tensor(name, before):
+        try:
+            yield
+        except LayoutError as error:
+            siblings = {key: each.name_for(name, model.tensors) for key, each in rule.siblings.items()}
+            those = ", ".join(f"{key} is {tensor_text(sibling)}" for key, sibling in siblings.items())
+            text = f"{error} ({those}, whose own rule may have a pattern: n -> n 1)" if siblings else str(error)
+            raise LayoutError(text) from None
 
 
 def _key_of(options: Mapping[str, Any]) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from gpulayout.files.checkpoints.model import Found, Model, about_tensor, same_i
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.siblings import nearest
 from gpulayout.files.checkpoints.views import AxisStep, View, view_of
-from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.checks import clipped, counted, either, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups, Pattern, read_pattern
 from gpulayout.requests.arithmetic import PARAMETERS
@@ -194,7 +194,10 @@ class Drafting:
         number = self.model.input_of[id(shard)] if several else None
 
         def numbers(read: Read) -> BlockValues:
-            own = given if sibling is None else read(sibling, number)
+            own = given
+            if sibling is not None:
+                own = read(sibling, number)
+                _check_one_axis(key, sibling, own.shape, tensor.name, dimensions)
             values = block_values(key, own, dimensions, block)
             for dim in reversed(range(len(groups))):
                 if len(groups[dim]) > 1:
@@ -202,6 +205,17 @@ class Drafting:
             return values
 
         return numbers
+
+
+def _check_one_axis(key: str, sibling: str, sizes: tuple[int, ...], name: str, dimensions: tuple[int, ...]) -> None:
+    """`LayoutError` for numbers of one dimension that may be along the last axis of a tensor, or along another one."""
+    axes = [str(axis) for axis, size in enumerate(dimensions) if sizes == (size,) and size > 1]
+    if len(axes) > 1 and str(len(dimensions) - 1) in axes:
+        raise LayoutError(
+            f"{key} is {tensor_text(sibling)} of shape {shown(sizes)}, which may be along axis {either(axes)} of "
+            f"{tensor_text(name)} of shape {shown(dimensions)}: give it a rule with a pattern, such as 'n -> n 1; drop', "
+            "or 'n -> 1 n; drop'"
+        )
 
 
 def _followed(rule: Rule) -> list[str]:

@@ -213,8 +213,8 @@ def _check_one_axis(key: str, sibling: str, sizes: tuple[int, ...], name: str, d
     if len(axes) > 1 and str(len(dimensions) - 1) in axes:
         raise LayoutError(
             f"{key} is {tensor_text(sibling)} of shape {shown(sizes)}, which may be along axis {either(axes)} of "
-            f"{tensor_text(name)} of shape {shown(dimensions)}: give it a rule with a pattern, such as 'n -> n 1; drop', "
-            "or 'n -> 1 n; drop'"
+            f"{tensor_text(name)} of shape {shown(dimensions)}: give it a rule with a pattern, such as "
+            "'n -> n 1; drop' or 'n -> 1 n; drop'"
         )
 
 

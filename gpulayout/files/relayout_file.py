@@ -42,8 +42,7 @@ def relayout_file(
     target: TargetLike | None = None, unpack: bool = False, raw: bool = False, offset: SupportsIndex = 0,
     byte_order: str | None = None, strict: bool = True, overwrite: bool = False, dry_run: bool = False,
     max_bytes: SupportsIndex | str | None = None, scratch: FilePath | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **options: Unpack[ArithmeticOptions],
+    progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
 ) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(

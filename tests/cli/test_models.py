@@ -326,3 +326,21 @@ def test_a_list_of_files_is_of_models(folder):
             gl.relayout_file(files, to)
     gl.relayout_file([one], out)
     assert contents(out) == contents(one)
+
+
+def test_several_models_become_one_file_in_the_shell_and_in_python(folder):
+    shared = {"shared": ("U8", (3,))}
+    for name in ("p", "q"):
+        (folder / f"{name}.safetensors").write_bytes(model({**shared, name: ("F32", (2,))}, None))
+    inputs = [folder / "p.safetensors", folder / "q.safetensors"]
+    said = json.loads(run("relayout", *inputs, folder / "r.safetensors", "--json").stdout)
+    assert said["inputs"] == [*map(str, inputs)] and len(said["tensors"]) >= 3
+    gl.relayout_file(inputs, folder / "s.safetensors", tensors={})
+    assert (folder / "r.safetensors").read_bytes() == (folder / "s.safetensors").read_bytes()
+    both = {name: each for path in inputs for name, each in contents(path).items()}
+    assert contents(folder / "r.safetensors") == both and sorted(both) == ["p", "q", "shared"]
+    inputs[1].write_bytes(model({"shared": ("U8", (3,)), "q": ("F32", (2,))}, None, seed=5))
+    message = failure("relayout", *inputs, folder / "t.safetensors")
+    with pytest.raises(ValueError) as caught:
+        gl.relayout_file(inputs, folder / "t.safetensors")
+    assert str(caught.value) == message and "shared" in message and "along" in message

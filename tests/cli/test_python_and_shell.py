@@ -18,7 +18,7 @@ CALLED = {  # keywords, and the options that say the same
     "out": ["files"],
     "tensors": ["tensor", "map"],
     "source": ["from_"],
-    "target": ["to", "unpack"],
+    "target": ["to"],
     "max_bytes": ["memory"],
     "strict": ["no_strict"],
     "progress": ["quiet", "as_json"],

@@ -13,7 +13,7 @@ import gpulayout as gl
 from tests.support.model_elements import header_name, stored_bytes
 from tests.support.model_files import entry, judged, raw
 from tests.support.model_oracle import differences, new_model
-from tests.support.random_models import chance, pick
+from tests.support.random_tensors import chance, pick
 
 NOTE = "gpulayout:"
 INDEX = "model.safetensors.index.json"

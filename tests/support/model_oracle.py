@@ -165,13 +165,13 @@ class _Conversion:
             arrays = {None: first}
         return {number: each if "from" not in rule else taken(each, rule["from"]) for number, each in arrays.items()}
 
-    def along(self, rule, rank, key="along"):
-        if key not in rule:
-            raise Wrong(f"{rule} has no {key}")
+    def along(self, rule, rank):
+        if "along" not in rule:
+            raise Wrong(f"{rule} has no along")
         to = rule.get("to")
         if "stack" in rule and is_pattern(to) and len(Pattern(to, None).before) == rank:
             raise Unclear("a pattern of the members of a stack")
-        return Along(rule[key], rank, to, stacked="stack" in rule)
+        return Along(rule["along"], rank, to, stacked="stack" in rule)
 
     def bundles(self, name, rule, match):
         """The elements of a tensor, and for each element the numbers of its siblings: for each piece by itself."""
@@ -214,8 +214,6 @@ class _Conversion:
         rule, match = self.own_rule(name)
         if name in self.joined:
             rule, match = {}, None
-        if rule.get("keep") or rule.get("drop"):
-            rule = {key: rule[key] for key in ("from", "along") if key in rule}
         if number is not None and name in self.inputs[number]:
             alone = _Conversion([self.inputs[number]], {}, None)
             alone.rules = self.rules
@@ -229,7 +227,7 @@ class _Conversion:
         stacks = {}
         for name in self.names:
             rule, match = self.own_rule(name)
-            if name in self.joined:
+            if name in self.joined or rule.get("drop"):
                 continue
             if "stack" in rule:
                 stacks.setdefault((id(rule), match.expand(rule["stack"])), []).append((name, rule, match))
@@ -241,9 +239,6 @@ class _Conversion:
     def result(self):
         new = {}
         for members, name in self.members():
-            rule = members[0][1]
-            if rule.get("drop"):
-                continue
             for each, wanted in self.results_of(members, name):
                 if each in new:
                     raise Wrong(f"two tensors are called {each}")
@@ -302,7 +297,7 @@ class _Conversion:
         if "shard" not in rule:
             return bundle
         number, count = rule["shard"]
-        along = self.along(rule, bundle[""].ndim, "shard along")
+        along = self.along(rule, bundle[""].ndim)
         cut = along.cuts(bundle[""], count)[number]
         return {key: along.taken(array, cut) for key, array in bundle.items()}
 
@@ -415,6 +410,8 @@ def _read(rule):
         rule["flip"] = rule["flip"].split()
     if any("{" in str(rule.get(key)).replace("{number}", "") for key in ("name", "join", "stack", "split")):
         raise Unclear("braces in a name")
+    if isinstance(rule.get("to"), (list, tuple)):
+        raise Unclear("several patterns")
     if rule.get("drop") and "along" in rule:
         raise Unclear("pieces that are left out")
     if "rank" in rule:
@@ -427,10 +424,8 @@ def _read(rule):
         if number >= count:
             raise Wrong(f"shard {rule['shard']}")
         rule["shard"] = number, count
-        if words[3] or "along" in rule:
-            rule["shard along"] = words[3] or rule["along"]
-        if words[3] and "along" not in rule and not {"join", "split"} & {*rule}:
-            rule["along"] = words[3]  # also for inputs that are pieces
+        if words[3]:
+            rule["along"] = words[3]
     return rule
 
 

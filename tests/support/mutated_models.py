@@ -22,7 +22,7 @@ from tests.support.model_cases import INDEX, file_of, models_of, read_result, ru
 from tests.support.model_elements import ELEMENTS, HEADER, Unclear, Wrong, array_of
 from tests.support.model_files import judged, mutants
 from tests.support.model_oracle import differences, new_model
-from tests.support.random_models import chance, pick
+from tests.support.random_tensors import chance, pick
 from tests.support.waiting import HANG
 
 MOST_MEMORY = 1 << 30

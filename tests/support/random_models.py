@@ -5,99 +5,22 @@ smaller by leaving families out.
 """
 
 import re
-from dataclasses import dataclass, field
 
 import ml_dtypes
 import numpy as np
 
-from tests.support.model_elements import ELEMENTS, HEADER
-from tests.support.model_pattern import Along
-
-FLOATS = ("F32", "BF16", "F16", "F64")
-PLAIN = [name for name in HEADER if name != "F4"]
-
-
-@dataclass
-class Cut:
-    """How files may hold pieces of a tensor.
-
-    along, to, stacked    the axis, with the pattern that may name it
-    unit                  a piece has a multiple of so many places
-    parts                 of a split: each piece has as much of every part
-    """
-
-    along: object
-    to: str | None = None
-    stacked: bool = False
-    unit: int = 1
-    parts: tuple = ()
-
-    def axis(self, array):
-        return Along(self.along, array.ndim, self.to, stacked=self.stacked)
-
-    def edges(self, random, array, count):
-        """Where the pieces begin and end; None if there are none."""
-        size = self.axis(array).size(array)
-        if count == 1 or any(each % count for each in self.parts):
-            return None
-        if self.parts:
-            return [size // count * number for number in range(count + 1)]
-        places = np.arange(0 if chance(random, 0.1) else self.unit, size, self.unit)
-        if len(places) < count - 1:
-            return None
-        return [0, *sorted(int(each) for each in random.choice(places, count - 1, replace=False)), size]
-
-
-@dataclass
-class Family:
-    """Tensors, and the rules for them.
-
-    cuts      the tensors of which each file may hold a piece
-    follows   the tensors that are cut as another is: scales as their weight
-    scale     the type of the scales, and how many there are
-    """
-
-    tensors: dict = field(default_factory=dict)
-    rules: dict = field(default_factory=dict)
-    cuts: dict = field(default_factory=dict)
-    follows: dict = field(default_factory=dict)
-    scale: tuple = ()
-
-    @property
-    def has_along(self):
-        return any("along" in rule or "along" in str(rule.get("shard")) for rule in self.rules.values())
-
-
-# ---- parts of families ---------------------------------------------------------------------------------------
-
-
-def pick(random, values):
-    return values[int(random.integers(0, len(values)))]
-
-
-def chance(random, share):
-    return random.random() < share
-
-
-def random_array(random, dtype, shape):
-    """Numbers that every type holds well: no nan, no infinity, no large ones."""
-    element = ELEMENTS[HEADER[dtype]]
-    if element.kind in "biu":
-        return random.integers(0, 2 if dtype == "BOOL" else 100, shape).astype(element)
-    if dtype == "F8_E8M0":
-        return (2.0 ** random.integers(-4, 5, shape)).astype(element)
-    return (random.integers(-48, 49, shape) / 8).astype(element)
-
-
-def _words(random, dtype, shape):
-    """Any bits."""
-    element = ELEMENTS[HEADER[dtype]]
-    count = int(np.prod(shape)) * element.itemsize
-    return np.frombuffer(random.bytes(count), element).reshape(shape)
-
-
-def _shape(random, rank, most=7):
-    return tuple(int(size) for size in random.integers(1, most, rank))
+from tests.support.model_elements import ELEMENTS
+from tests.support.random_tensors import (
+    FLOATS,
+    PLAIN,
+    Cut,
+    Family,
+    chance,
+    pick,
+    random_array,
+    random_words,
+    some_shape,
+)
 
 
 def _permuting(random, shape, whole=()):
@@ -157,7 +80,7 @@ def copies(random, at):
     family = Family()
     for number in range(int(random.integers(1, 4))):
         name = f"{at}c{number}"
-        family.tensors[name] = random_array(random, pick(random, PLAIN), _shape(random, int(random.integers(0, 4))))
+        family.tensors[name] = random_array(random, pick(random, PLAIN), some_shape(random, int(random.integers(0, 4))))
         rule = pick(random, [None, None, "drop", "keep", {"name": f"new.{name}"}])
         if rule is not None:
             family.rules[re.escape(name)] = {rule: True} if isinstance(rule, str) else rule
@@ -167,7 +90,7 @@ def copies(random, at):
 
 
 def patterns(random, at):
-    dtype, shape = pick(random, PLAIN), _shape(random, int(random.integers(1, 5)), 9)
+    dtype, shape = pick(random, PLAIN), some_shape(random, int(random.integers(1, 5)), 9)
     to = _permuting(random, shape)
     rule = {"to": to, **_arithmetic(random, dtype, shape[-1])}
     family = Family({f"{at}p": random_array(random, dtype, shape)}, {rf"{re.escape(at)}p": rule})
@@ -179,7 +102,7 @@ def patterns(random, at):
 
 
 def flips(random, at):
-    shape, dtype = _shape(random, 4, 5), pick(random, ["F32", "U8", "BF16"])
+    shape, dtype = some_shape(random, 4, 5), pick(random, ["F32", "U8", "BF16"])
     to = pick(random, ["h w i o -> o i h w", "i o h w -> h w i o", "h w i o -> h w (i o)"])
     rule = {"to": to, "flip": "h w", **({"dtype": "f16"} if dtype == "F32" and chance(random, 0.5) else {})}
     return Family({f"{at}f": random_array(random, dtype, shape)}, {f"{re.escape(at)}f": rule})
@@ -206,7 +129,7 @@ def joins(random, at):
     rank, count, dtype = int(random.integers(1, 4)), int(random.integers(2, 5)), pick(random, PLAIN)
     axis, turns, shards = int(random.integers(0, rank)), chance(random, 0.3), pick(random, [1, 1, 2, 3])
     names = [f"{at}{each}.weight" for each in "qkvo"[:count]]
-    shape, family, whole = list(_shape(random, rank)), Family(), 0
+    shape, family, whole = list(some_shape(random, rank)), Family(), 0
     unit = 1 if turns else pick(random, [1, 1, 2])
     for name in names:
         if name == names[0] or not turns:
@@ -253,7 +176,7 @@ def splits(random, at):
         pick(random, ["equal", "sizes", "turns"]),
     )
     sizes = [shards * int(each) for each in random.integers(1, 4, count)]
-    shape = list(_shape(random, rank))
+    shape = list(some_shape(random, rank))
     shape[axis] = sum(sizes) if how == "sizes" else count * sizes[0]
     rule = {"split": [rf"\1{each}" for each in "qkvo"[:count]], "along": axis}
     rule |= {"sizes": sizes} if how == "sizes" else {"interleave": True} if how == "turns" else {}
@@ -327,7 +250,7 @@ def packed(random, at):
         int(random.integers(1, 6)),
         2 * int(random.integers(1, 5)),
     )
-    name, array = f"{at}qweight", _words(random, word, (rows, words))
+    name, array = f"{at}qweight", random_words(random, word, (rows, words))
     columns = words * array.itemsize * 2
     family, rule = Family({name: array}), {"from": pick(random, ["u4", "u4", "s4"]), "name": f"{at}w"}
     kind = int(random.integers(0, 3))
@@ -343,7 +266,7 @@ def packed(random, at):
         zero = pick(random, [8, 0] if rule["from"] == "u4" else [-3, 0])
         rule |= {"scale": r"*scales", "zero_point": zero, "block": [1, block], "dtype": to}
         if rule["from"] == "u4" and groups % 2 == 0 and chance(random, 0.6):
-            family.tensors[f"{at}zeros"] = _words(random, "U8", (rows, groups // 2))
+            family.tensors[f"{at}zeros"] = random_words(random, "U8", (rows, groups // 2))
             family.rules[rf"{re.escape(at)}zeros"] = {"from": "u4", "drop": True}
             family.follows[f"{at}zeros"] = name
             rule["zero_point"] = f"{at}zeros"
@@ -366,9 +289,9 @@ def packed_together(random, at):
         if not stacked:
             shape[axis] = 2 * int(random.integers(1, 4))
         groups, begin = shape[1] * 8 // block, name.removesuffix("qweight")
-        family.tensors[name] = _words(random, "I32", shape)
+        family.tensors[name] = random_words(random, "I32", shape)
         family.tensors[f"{begin}scales"] = (random.integers(1, 9, (shape[0], groups)) / 8).astype(np.float16)
-        family.tensors[f"{begin}qzeros"] = _words(random, "U8", (shape[0], groups // 2))
+        family.tensors[f"{begin}qzeros"] = random_words(random, "U8", (shape[0], groups // 2))
         family.follows |= {f"{begin}scales": name, f"{begin}qzeros": name}
     family.rules[rf"{re.escape(at)}\d+\.qzeros"] = {"from": "u4", "drop": True}
     family.rules[rf"{re.escape(at)}\d+\.scales"] = {"drop": True}
@@ -395,7 +318,7 @@ def entries(random, at):
     shape = (rows // 8, columns) if entry_name[0] == "g" else (rows, columns // 8)
     rule, axis = {"from": entry_name}, int(random.integers(0, 2))
     count = 2 if together else 1
-    family = Family({f"{at}{number}.qweight": _words(random, "I32", shape) for number in range(count)})
+    family = Family({f"{at}{number}.qweight": random_words(random, "I32", shape) for number in range(count)})
     regex = rf"({re.escape(at)})(\d)\.qweight"
     if together == "stack":
         rule |= {"stack": r"\1new", "to": pick(random, ["marlin:weights", "awq:qweight", "e k n -> e n k"])}
@@ -424,6 +347,33 @@ def entries(random, at):
     return Family(family.tensors, {regex: rule})
 
 
+def dequantised(random, at):
+    """Weights of GPTQ or AWQ with zero points and scales beside them, which have rules of their own; one, or a join."""
+    kind, count = pick(random, ["gptq", "awq"]), pick(random, [1, 1, 2])
+    groups, rows, columns = pick(random, [1, 2, 4]), 32 * pick(random, [1, 2]), 64
+    family, words = Family(), (rows // 8, columns) if kind == "gptq" else (rows, columns // 8)
+    says = "(dtype=u4)" if kind == "gptq" else ""
+    turned, twice = chance(random, 0.4), chance(random, 0.4)
+    for number in range(count):
+        begin = f"{at}{number}."
+        scales = (2.0 ** random.integers(-2, 3, (columns, groups) if turned else (groups, columns))).astype(np.float16)
+        family.tensors |= {f"{begin}qweight": random_words(random, "I32", words), f"{begin}scales": scales}
+        family.tensors[f"{begin}qzeros"] = random_words(random, "I32", (groups, columns // 8))
+        family.tensors[f"{begin}scales_again"] = np.float32([random.integers(1, 5)])
+    own = {"dtype": "f32", "drop": True} | ({"to": "n g -> g n"} if turned else {})
+    own |= {"scale": "{name}_again"} if twice else {}
+    family.rules[rf"{re.escape(at)}\d\.scales"] = own
+    family.rules[rf"{re.escape(at)}\d\.qzeros"] = {"from": f"{kind}:qzeros{says}", "drop": True}
+    rule = {"from": f"{kind}:qweight{says}", "scale": "*.scales", "zero_point": "*.qzeros", "dtype": "bf16"}
+    rule |= {"block": [rows // groups, 1]} if chance(random, 0.5) else {}
+    rule |= {"to": "k n -> n k"} if chance(random, 0.6) else {}
+    rule |= {"name": r"\1w"}
+    if count > 1:
+        rule |= {"join": r"\g<1>0.qweight,\g<1>1.qweight", "along": 1}
+    family.rules[rf"({re.escape(at)})0\.qweight"] = rule
+    return family
+
+
 def other_views(random, at):
     """Bytes that are read as another type, or as a whole shape."""
     kind, name = int(random.integers(0, 3)), f"{at}bytes"
@@ -436,7 +386,7 @@ def other_views(random, at):
         family.tensors[f"{name}_scale"] = numbers.astype(ml_dtypes.bfloat16).view(np.uint16)
         family.rules[rf"{re.escape(at)}bytes_scale"] = {"from": "bf16", "drop": True}
     elif kind == 1:
-        family.tensors[name] = _words(random, "U8", (64,))
+        family.tensors[name] = random_words(random, "U8", (64,))
         rule |= {
             "from": pick(random, ["u4[8,16]{0,1:E(4)}", "u16[4,8]{0,1}", "u8[8,8]{1,0:T(2,4)}"]),
             "to": "a b -> b a",
@@ -450,7 +400,7 @@ def other_views(random, at):
 
 def shards(random, at):
     rank, count, dtype = int(random.integers(1, 4)), int(random.integers(1, 5)), pick(random, PLAIN)
-    axis, shape = int(random.integers(0, rank)), list(_shape(random, rank))
+    axis, shape = int(random.integers(0, rank)), list(some_shape(random, rank))
     shape[axis] *= count
     where = pick(random, [{"shard": f"{int(random.integers(0, count))}/{count} along={axis}"}, {"along": axis}])
     rule = {"shard": f"{int(random.integers(0, count))}/{count}", **where}
@@ -470,7 +420,7 @@ def shards(random, at):
 
 
 FAMILIES = (copies, patterns, flips, joins, joins_inside, splits, splits_of_results, stacks)
-FAMILIES += (packed, packed_together, entries, other_views, shards)
+FAMILIES += (packed, packed_together, entries, dequantised, other_views, shards)
 
 
 def random_families(random):

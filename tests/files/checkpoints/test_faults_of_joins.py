@@ -16,7 +16,7 @@ from tests.support.effort import ALL
 from tests.support.model_cases import file_of
 from tests.support.model_files import contents
 from tests.support.model_oracle import differences, new_model
-from tests.support.random_models import random_array
+from tests.support.random_tensors import random_array
 from tests.support.slow_command import ENVIRONMENT, SLOW
 from tests.support.waiting import HANG
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -133,30 +133,44 @@ def _identity(file: File) -> tuple[int, int] | None:
 def with_options(text: str) -> str:
     """A message with options of the command line instead of keywords: dtype='f32' becomes --dtype f32.
 
+    In what is said of a rule, and of a tensor of a model, which a rule changes, it becomes dtype=f32.
+
     >>> with_options("max_bytes '8' is too small for dtype='f32', block=2")
     '--memory 8 is too small for --dtype f32, --block 2'
+    >>> with_options("tensor 'w', U8[2,4]: write dtype='f32', divide=True")
+    "tensor 'w', U8[2,4]: write dtype=f32, divide"
     """
-    return _KEYWORD.sub(_as_option, text)
+    written = _as_part if text.startswith(("tensor '", "the rule '")) else _as_option
+    return _KEYWORD.sub(lambda match: _in_a_command(match, written), text)
 
 
-# Keywords in messages, and quoted text, in which a user's own words stay as they are.
+# Keywords in messages, but not in brackets, where names of the catalogue have theirs; and quoted text, in which a
+# user's own words stay as they are.
 _KEYWORD = re.compile(
     r"\bmax_bytes '(?P<memory>[^']*)'|\bassume=\{r'(?P<regex>.*?)': '(?P<kind>.*?)'\}|"
-    r"\b(?P<name>dtype|block|divide|saturate|byte_order)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
+    r"(?<!\()\b(?P<name>dtype|block|divide|saturate|byte_order)=(?P<quote>'?)(?P<value>\w+)(?P=quote)|"
     r"reshape it to \(.*?\)|(?<!\w)'(?:[^'\\]|\\.)*'"
 )
 
 
-def _as_option(match: re.Match[str]) -> str:
+def _in_a_command(match: re.Match[str], written: Callable[[str, str], str]) -> str:
     if match["memory"] is not None:
         return f"--memory {match['memory']}"
     if match["regex"] is not None:
         return f"--assume '{match['regex']}={match['kind']}'"
-    if match["name"] in ("divide", "saturate"):
-        return "--divide" if match["name"] == "divide" else "--no-saturate"
     if match["name"] is not None:
-        return f"--{match['name'].replace('_', '-')} {match['value']}"
+        return written(match["name"], match["value"])
     return "call gl.relayout_file with an array" if match[0].startswith("reshape") else match[0]
+
+
+def _as_option(name: str, value: str) -> str:
+    if name in ("divide", "saturate"):
+        return "--divide" if name == "divide" else "--no-saturate"
+    return f"--{name.replace('_', '-')} {value}"
+
+
+def _as_part(name: str, value: str) -> str:
+    return name if value == "True" else f"{name}={value}"
 
 
 def printable(text: str) -> str:

@@ -144,6 +144,20 @@ BOTH = [  # options of the command, and the same keywords
 ]
 
 
+@pytest.mark.parametrize(
+    "rule, written",
+    [
+        ("n=shift=1", "write dtype, such as dtype=f32, or dtype=s64 if you mean that"),
+        ("words=from=gptq:qweight; marlin:weights", "write gptq:qweight(dtype=u4), gptq:qweight(dtype=u2) or"),
+        ("d.kernel=scale=d.bias2; dtype=bf16", "say how many share one, such as block=2"),
+    ],
+)
+def test_errors_about_rules_say_what_to_write_in_rules(tmp_path, rule, written):
+    tensors = {"d.kernel": ("F32", (3, 4)), "d.bias2": ("F32", (2,)), "n": ("I64", ()), "words": ("I32", (16, 64))}
+    (tmp_path / "a.safetensors").write_bytes(model(tensors, None))
+    assert written in failure("relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tensor", rule)
+
+
 @pytest.mark.parametrize("out", ["b.safetensors", "b.npy", "b.safetensors.index.json"])
 @pytest.mark.parametrize("options, keywords", BOTH)
 def test_the_command_and_the_function_do_and_refuse_the_same(folder, monkeypatch, options, keywords, out):

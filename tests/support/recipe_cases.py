@@ -423,6 +423,11 @@ def awq_to_gptq(rng):
     return [tensors], {"l.qweight": gptq_words(q), "l.qzeros": words(z), "l.scales": s}
 
 
+def awq_to_compressed(rng):
+    tensors, q, s, z = awq_layer(rng)
+    return [tensors], {"l.weight_packed": words(q.T), "l.weight_scale": s.T, "l.weight_zero_point": words(z).T}
+
+
 FUSED = r"(.*)gate_proj\.weight=join=\1gate_proj.weight,\1up_proj.weight; along=0; interleave; name=\1both"
 VARIANTS = {
     gptq_of_8_bits: [
@@ -430,6 +435,11 @@ VARIANTS = {
         r".*\.scales=1 n -> n; marlin:channel_scales",
     ],
     awq_to_gptq: [r".*\.qweight=from=awq:qweight; gptq:qweight", r".*\.qzeros=from=awq:qzeros; gptq:qzeros"],
+    awq_to_compressed: [
+        r"(.*)\.qweight=from=awq:qweight; k n -> n k; as=I32[n,k/8]; name=\1.weight_packed",
+        r"(.*)\.qzeros=from=awq:qzeros; g n -> n g; gptq:qweight; name=\1.weight_zero_point",
+        r"(.*)\.scales=g n -> n g; name=\1.weight_scale",
+    ],
     compressed_with_zeros: [
         r"(.*)\.weight_packed=from=u4; scale=*scale; zero_point=*zero_point; dtype=bf16; name=\1.weight",
         r".*\.weight_zero_point=from=gptq:qweight(dtype=u4); drop",

@@ -169,7 +169,7 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
     for part in filter(None, map(str.strip, text.split(";"))):
         keyword = _KEYWORD.fullmatch(part)
         key = keyword[1] if keyword else part if part in FLAGS else "to"
-        value = _unquoted(keyword[2]) if keyword else part
+        value = _unquoted(keyword[2] if keyword else part)
         if key in parts and key != "to":
             raise LayoutError(f"{origin} says {key} twice")
         if key == "to":

@@ -219,9 +219,10 @@ def axis_text(name: str) -> str:
 def _check_fits(first: Member, other: Member, but: str | None = None) -> None:
     """`LayoutError` unless two members are alike, but along one axis."""
     who = f"{tensor_text(first.names[0])} and {tensor_text(other.names[0])} do not go together"
-    kinds = [(each.view.shape.element_type, each.view.name, each.view.is_array) for each in (first, other)]
-    if kinds[0] != kinds[1]:
-        raise LayoutError(f"{who}: they are {first.view.shape} and {other.view.shape}")
+    one, two = first.view, other.view
+    lie_alike = one.shape.rank != two.shape.rank or one.name is not None or one.shape.layout == two.shape.layout
+    if (one.shape.element_type, one.name) != (two.shape.element_type, two.name) or not lie_alike:
+        raise LayoutError(f"{who}: they are {one.shape} and {two.shape}")
     sizes = [
         [size for name, size in each.sizes.items() if name in each.axes and name != but] for each in (first, other)
     ]

@@ -211,9 +211,7 @@ class _Conversion:
 
         number    of the input whose piece of a tensor needs it; None for a whole tensor
         """
-        rule, match = self.own_rule(name)
-        if name in self.joined:
-            rule, match = {}, None
+        rule, match = self.own_rule(self.joined.get(name, name))
         if number is not None and name in self.inputs[number]:
             alone = _Conversion([self.inputs[number]], {}, None)
             alone.rules = self.rules

@@ -206,6 +206,8 @@ class Changes:
             assert move is not None  # there is arithmetic
             return move
 
+        if "zero_point" in rule.siblings:  # whose values must be in the range of a type, which is said before writing
+            again(self._siblings.values)
         return TensorPlan(member.names, new_name, member.array, made, before, kind, again if rule.siblings else None)
 
 

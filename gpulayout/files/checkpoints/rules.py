@@ -129,6 +129,11 @@ class Rule:
             return None
         return name if self.name is None else self.name.expand(self.match.fullmatch(name))
 
+    def parts(self, name: str) -> list[str]:
+        """The names of the tensors that a rule for the first of them joins; none where it joins nothing."""
+        match = self.match.fullmatch(name) if self.regroup.join else None
+        return [each.expand(match) for each in self.regroup.join]
+
     def pattern_of(self, tensor: str, rank: int) -> str | None:
         """The one pattern that fits the rank of a tensor; `LayoutError` if none does, or several.
 

@@ -37,7 +37,8 @@ class SiblingPlan:
     """How the values of a sibling are read.
 
     found       the tensor
-    rule        its own, if it has one
+    rule        its own, if it has one; that of the join of which it is a part
+    match       what the rule's expression found
     move        to an array in C order; with parameters that stand for others, if it has siblings itself
     dimensions  of that array
     number      of the input, if each has its own
@@ -45,6 +46,7 @@ class SiblingPlan:
 
     found: Found
     rule: Rule | None
+    match: Any
     source: Shape
     pattern: str | None
     move: Plan
@@ -59,7 +61,9 @@ class Siblings:
     """
 
     def __init__(self, model: Model, rules: Mapping[str, Rule | None]) -> None:
+        """`rules` are those of all tensors, but of the parts of joins: their rule is that of the first part."""
         self.model, self._rules = model, rules
+        self._firsts = {part: name for name, rule in rules.items() if rule is not None for part in rule.parts(name)}
         self.read: set[str] = set()
         self._plans: dict[tuple[str, int | None], SiblingPlan] = {}
         self._values: OrderedDict[tuple[str, int | None], np.ndarray] = OrderedDict()
@@ -97,10 +101,17 @@ class Siblings:
     def _planned(self, name: str, number: int | None) -> SiblingPlan:
         own = [each for each in self.model.tensors[name] if self.model.input_of[id(each[0])] == number]
         found = own[0] if own else same_in_all(self.model, name)
-        rule = self._rules.get(name)
+        first = self._firsts.get(name, name)
+        rule = self._rules.get(first)
+        match = None if rule is None else rule.match.fullmatch(first)
         view = view_of(found[1], self.model.notes.get(name), None if rule is None else rule.from_)
         pattern = None if rule is None else rule.pattern_for(view.shape.rank)
-        options = self._options(rule, name, view.shape, number, is_like=True)
+        if rule is not None and rule.flip:
+            raise LayoutError(
+                f"{tensor_text(name)} has numbers that others need, and {rule.origin} reverses axes: flip in one "
+                "relayout, and use the numbers in another"
+            )
+        options = self._options(rule, match, name, view.shape, number, is_like=True)
         try:
             move = _move(view.shape, pattern, options)
         except (LayoutError, TypeError) as error:
@@ -110,15 +121,15 @@ class Siblings:
             read = read_pattern(pattern, len(dimensions), "pattern")
             sizes = read.axis_sizes(dimensions, {})
             dimensions = tuple(math.prod(sizes[axis] for axis in group) for group in read.after)
-        return SiblingPlan(found, rule, view.shape, pattern, move, dimensions, number)
+        return SiblingPlan(found, rule, match, view.shape, pattern, move, dimensions, number)
 
     def _options(
-        self, rule: Rule | None, name: str, shape: Shape, number: int | None, *, is_like: bool
+        self, rule: Rule | None, match: Any, name: str, shape: Shape, number: int | None, *, is_like: bool
     ) -> dict[str, Any]:
         """The arithmetic that the rule of a sibling asks for, with the values of its own siblings."""
         if rule is None or not rule.siblings:
             return {} if rule is None else dict(rule.options)
-        match, block = rule.match.fullmatch(name), rule.options.get("block")
+        block = rule.options.get("block")
         options = {key: value for key, value in rule.options.items() if key not in (*PARAMETERS, "block")}
         given = {}
         for key in PARAMETERS:
@@ -140,7 +151,9 @@ class Siblings:
             )
         move = planned.move
         if planned.rule is not None and planned.rule.siblings:
-            options = self._options(planned.rule, tensor.name, planned.source, planned.number, is_like=False)
+            options = self._options(
+                planned.rule, planned.match, tensor.name, planned.source, planned.number, is_like=False
+            )
             move = _move(planned.source, planned.pattern, options)
         out = move(buffer.view(move.source.buffer_dtype))
         if move.target.is_packed:

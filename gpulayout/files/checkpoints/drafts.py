@@ -109,8 +109,8 @@ class Drafting:
         text = match[groups.pop()]
         if text is None or not re.fullmatch("[0-9]{1,9}", text):
             raise LayoutError(
-                f"{rule.origin}: in {tensor_text(name)} the number of the stack is {value_text(text)}: the group that its "
-                r"name leaves out must find numbers, as (\d+) does"
+                f"{rule.origin}: in {tensor_text(name)} the number of the stack is {value_text(text)}: the group that "
+                r"its name leaves out must find numbers, as (\d+) does"
             )
         new_name = template.expand(match)
         own, members = self.stacks.setdefault(new_name, (rule, {}))

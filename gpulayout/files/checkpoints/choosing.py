@@ -78,16 +78,21 @@ def rules_of(
 def _leave_out_parts(
     by_name: dict[str, Chosen], unclear: dict[str, tuple[str, Unclear]], sets: Sequence[RuleSet]
 ) -> None:
-    """Leave out the parts of all joins, but the first ones; `LayoutError` for a part with a rule beside the join's."""
+    """Leave out the parts of all joins, but the first ones.
+
+    `LayoutError` for a part with a rule beside the join's, or before it.  A rule behind it has no say, also one that
+    joins: what it would join with the part stays.
+    """
+    place = {id(rule): number for number, each in enumerate(sets) for rule in each.rules}
     joins = [(name, rule) for name, (rule, _) in by_name.items() if rule is not None and rule.regroup.join]
-    for name, rule in joins:
-        match = rule.match.fullmatch(name)
-        for part in (template.expand(match) for template in rule.regroup.join):
+    for name, rule in sorted(joins, key=lambda pair: place[id(pair[1])]):
+        if name not in by_name:
+            continue
+        for part in rule.parts(name):
             own = by_name.get(part, (None, None))[0]
-            if part == name or own is None:
-                unclear.pop(part, None)
-            elif any({id(rule), id(own)} <= {*map(id, each.rules)} for each in sets):
+            if part != name and own is not None and place[id(own)] <= place[id(rule)]:
                 raise LayoutError(f"{tensor_text(part)} is a part of {rule.origin}, and {own.origin} fits it too")
+            unclear.pop(part, None)
             if part != name:
                 by_name.pop(part, None)
 

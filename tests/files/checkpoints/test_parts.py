@@ -1,0 +1,77 @@
+"""Parts of joins and stacks: those that lie differently, those with rules of their own, and those with numbers."""
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from tests.support.model_cases import file_of, read_result
+
+A = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+
+
+def relayout(folder, model, rules, notes=None, **options):
+    """The tensors of the result: bytes by name."""
+    metadata = {f"gpulayout:{name}": text for name, text in (notes or {}).items()}
+    (folder / "in.safetensors").write_bytes(file_of(model, metadata))
+    gl.relayout_file(folder / "in.safetensors", folder / "out.safetensors", tensors=rules, **options)
+    return {name: data for name, (_, _, data) in read_result(folder / "out.safetensors")[0].items()}
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("f32[3,4]{0,1:T(3,2)}", "f32[3,4]{1,0:T(3,2)}"),
+        ("f32[2,3,4]{0,1,2}", "f32[2,3,4]{1,0,2}"),
+        ("u4[2,8]{1,0:E(4)}", "u4[2,8]{1,0}"),
+        ("u4[2,8]{1,0:E(4)}", "u4[2,8]{1,0:E(4,big)}"),
+    ],
+)
+@pytest.mark.parametrize("rule", ["stack=x", "join=x.0,x.1; along=0; name=x"])
+def test_parts_that_lie_differently_do_not_go_together(tmp_path, one, other, rule):
+    model = {f"x.{number}": np.zeros(gl.parse_shape(text).nbytes, np.uint8) for number, text in enumerate((one, other))}
+    match = r"x\.(\d)" if rule.startswith("stack") else r"x\.0"
+    with pytest.raises(gl.LayoutError, match="do not go together: they are |neither cut nor joined"):
+        relayout(tmp_path, model, {match: rule}, {"x.0": one, "x.1": other})
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_the_numbers_of_every_part_are_what_the_rule_of_their_join_makes_of_them(tmp_path):
+    scales = {f"{name}.scale": A[:, :1] * number for number, name in enumerate("qkv", 1)}
+    model = {f"{name}.weight": A for name in "qkv"} | scales
+    rules = {
+        r"(.)\.weight": r"scale=\1.scale",
+        r"q\.scale": "join=q.scale,k.scale,v.scale; along=0; scale=10; name=scale",
+    }
+    result = relayout(tmp_path, model, rules)
+    assert result["scale"] == np.concatenate([10 * each for each in scales.values()]).tobytes()
+    for name in "qkv":
+        assert result[f"{name}.weight"] == (A * scales[f"{name}.scale"] * 10).tobytes()
+
+
+def test_numbers_of_axes_in_reverse_order_are_refused(tmp_path):
+    model = {"w": np.ones((4, 2, 3), np.float32), "s": A}
+    with pytest.raises(gl.LayoutError, match="tensor 's' has numbers that others need, and .* reverses axes"):
+        relayout(tmp_path, model, {"w": "scale=s", "s": "a b -> b 1 a; flip=b; drop"})
+
+
+def relayout_with_map(folder, names, own, joins):
+    """The new tensors for rules of one's own before a map that joins tensors."""
+    rule = "[[tensor]]\nmatch = '{}'\njoin = '{}'\nalong = 0\nname = '{}'\n"
+    (folder / "map.toml").write_text("".join(rule.format(*each) for each in joins))
+    result = relayout(folder, dict.fromkeys(names, A), [own, folder / "map.toml"])
+    return {name: len(data) // A.nbytes for name, data in result.items()}
+
+
+PAIRS = [(r"(.)\.k", r"\1.k,\1.v", r"\1.kv")]
+
+
+def test_a_join_of_a_map_whose_first_part_is_taken_leaves_the_others(tmp_path):
+    names = [f"{layer}.{part}" for layer in "ab" for part in "qkv"]
+    own = {r"a\.q": "join=a.q,a.k; along=0; name=a.qk"}
+    assert relayout_with_map(tmp_path, names, own, PAIRS) == {"a.qk": 2, "a.v": 1, "b.q": 1, "b.kv": 2}
+
+
+def test_a_rule_of_ones_own_for_a_part_of_a_map_is_not_ignored(tmp_path):
+    names = ["a.k", "a.v", "b.v"]
+    with pytest.raises(gl.LayoutError, match="tensor 'a.v' is a part of rule 1 of .*, and the rule .* fits it too"):
+        relayout_with_map(tmp_path, names, {r".\.v": "scale=2"}, PAIRS)

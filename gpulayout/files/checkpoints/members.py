@@ -86,8 +86,11 @@ class Member:
                 f"{self} is stored as {self.view.shape}, which can be cut along {axis_text(name)} at multiples of "
                 f"{multiple} only"
             )
-        ends = [math.ceil(each / step.elements) for each in (indices.start, indices.stop)]
-        array = cut(self.array, step.axis, ends[0], ends[1], indices.step)
+        whole = self.array.dimensions[step.axis]  # with padding behind the last element
+        first, last = (
+            whole if each == size else math.ceil(each / step.elements) for each in (indices.start, indices.stop)
+        )
+        array = cut(self.array, step.axis, first, last, indices.step)
         steps = self.steps
         if indices.step > 1:  # the array has one more axis there
             steps = {
@@ -159,10 +162,18 @@ def joined(members: Sequence[Member], name: str, *, interleave: bool = False) ->
     step, number = first._step(name), first.axes.index(name)
     for each in members[1:]:
         _check_fits(first, each, but=None if interleave else name)
-    if interleave and step.elements != 1:
+    multiple = math.lcm(step.multiple, step.elements.numerator)
+    if interleave and (multiple > 1 or step.elements != 1):
         raise LayoutError(
-            f"{first} is stored as {first.view.shape}, whose words hold several elements: it cannot take turns"
+            f"{first} is stored as {first.view.shape}, whose blocks hold several elements along {axis_text(name)}: it "
+            "cannot take turns"
         )
+    for each in members[:-1]:
+        if each.sizes[name] % multiple:
+            raise LayoutError(
+                f"{each} is stored as {each.view.shape}, which can be joined along {axis_text(name)} at multiples of "
+                f"{multiple} only: gpulayout unpack makes an array of it"
+            )
     together = block_values.interleaved if interleave else block_values.joined
     numbers = {
         key: _all([each.numbers[key] for each in members], lambda values: together(values, number))

@@ -75,3 +75,43 @@ def test_a_rule_of_ones_own_for_a_part_of_a_map_is_not_ignored(tmp_path):
     names = ["a.k", "a.v", "b.v"]
     with pytest.raises(gl.LayoutError, match="tensor 'a.v' is a part of rule 1 of .*, and the rule .* fits it too"):
         relayout_with_map(tmp_path, names, {r".\.v": "scale=2"}, PAIRS)
+
+
+PADDED = {"aiter:scales(dtype=u8)": (300, 8), "triton:hopper_scales(dtype=u8,warps=2)": (100, 3)}
+
+
+def packed_as(array, entry):
+    return np.frombuffer(gl.pack(array, entry).tobytes(), np.uint8)
+
+
+@pytest.mark.parametrize("entry", PADDED)
+def test_the_last_piece_of_a_padded_tensor_has_its_padding(tmp_path, entry):
+    rows, columns = PADDED[entry]
+    array = np.arange(rows * columns, dtype=np.uint32).astype(np.uint8).reshape(rows, columns)
+    notes = {"x": f"{entry}[{rows},{columns}]"}
+    multiple = 256 if rows == 300 else 64
+    for first in (0, multiple, rows):
+        rules = {"x": f"split=y,z; along=0; sizes={first},{rows - first}; to=C"}
+        (tmp_path / "out.safetensors").unlink(missing_ok=True)
+        result = relayout(tmp_path, {"x": packed_as(array, entry)}, rules, notes)
+        assert result["y"] + result["z"] == array.tobytes()
+
+
+@pytest.mark.parametrize("entry", PADDED)
+def test_padding_cannot_be_inside_of_a_join(tmp_path, entry):
+    """300 rows are stored as 512, but 600 as 768; 200 as 256, and 400 as 512, which have the bytes of both parts."""
+    for rows in (PADDED[entry][0], PADDED[entry][0] * 2 // 3):
+        part = packed_as(np.ones((rows, PADDED[entry][1]), np.uint8), entry)
+        notes = dict.fromkeys("xy", f"{entry}[{rows},{PADDED[entry][1]}]")
+        with pytest.raises(gl.LayoutError, match="can be joined along axis 0 at multiples of"):
+            relayout(tmp_path, {"x": part, "y": part}, {"x": "join=x,y; along=0; name=z; to=C"}, notes)
+
+
+@pytest.mark.parametrize("entry, axis", [("marlin:scales", 1), ("torchao:int4_cpu", 0)])
+def test_blocks_cannot_take_turns(tmp_path, entry, axis):
+    shape = gl.parse_shape(f"{entry}[64,128]")
+    part = np.zeros(shape.nbytes, np.uint8)
+    notes = dict.fromkeys("xy", f"{entry}[64,128]")
+    with pytest.raises(gl.LayoutError, match=f"several elements along axis {axis}: it cannot take turns"):
+        rule = f"join=x,y; along={axis}; interleave; name=z"
+        relayout(tmp_path, {"x": part, "y": part}, {"x": rule}, notes)

@@ -26,7 +26,7 @@ from gpulayout.catalogue.names import read_name
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
-from gpulayout.files.checkpoints.siblings import SiblingName, is_name, sibling_name
+from gpulayout.files.checkpoints.siblings import SiblingName, is_name, number, sibling_name, whole_number
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.cuts import Cut, read_axis, read_cut
 from gpulayout.layout.element_type import ElementType
@@ -42,6 +42,7 @@ REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
 KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, "rank", "only", "kind", "flip", "keep", "drop")
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
+_PART = re.compile(r"""\s*[a-z]\w*\s*=\s*(?:'[^']*'|"[^"]*")\s*(?=;|$)|[^;]+""")  # a ; in quotes ends no part
 _TYPE = re.compile(r"\s*[a-z]\w+\s*")  # an element type; F and C are layouts
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 
@@ -166,7 +167,7 @@ def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
 def _of_text(text: str, origin: str) -> dict[str, Any]:
     """The keys that a text means, such as "i o -> o i; dtype=bf16"."""
     parts: dict[str, Any] = {}
-    for part in filter(None, map(str.strip, text.split(";"))):
+    for part in filter(None, (each[0].strip() for each in _PART.finditer(text))):
         keyword = _KEYWORD.fullmatch(part)
         key = keyword[1] if keyword else part if part in FLAGS else "to"
         value = _unquoted(keyword[2] if keyword else part)
@@ -214,7 +215,8 @@ def _numbers(text: str, key: str, origin: str) -> float | list[float] | str:
     if key in PARAMETERS and is_name(text) and all(map(is_name, text.split(","))):
         return text
     try:
-        numbers = [int(each) if key in ("block", "zero_point") else float(each) for each in text.split(",")]
+        read = whole_number if key in ("block", "zero_point") else number
+        numbers = [read(each) for each in text.split(",")]
     except ValueError:
         example = {"block": "a whole number, or several such as 1,128", "zero_point": "a whole number"}.get(
             key, "a number, or several such as 0.5,1,2"

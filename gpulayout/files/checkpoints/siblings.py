@@ -12,7 +12,9 @@ For example:
 from __future__ import annotations
 
 import heapq
+import math
 import os
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,9 @@ from gpulayout.files.checkpoints.name_regex import NameRegex, Template, template
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?|inf|infinity|nan)\s*", re.ASCII | re.IGNORECASE
+)
 MOST_BEGINNINGS = 2000  # that `*` tries for one tensor
 
 
@@ -31,11 +36,31 @@ def is_name(text: str) -> bool:
     >>> [is_name(text) for text in ("*_scales", "0.5,1,2", "1e-3", "0.5;1")]
     [True, False, False, True]
     """
-    try:
-        [float(each) for each in text.split(",")]
-    except ValueError:
-        return True
-    return False
+    return not all(_NUMBER.fullmatch(each) for each in text.split(","))
+
+
+def number(text: str) -> float:
+    """The number that a text means; `ValueError` for other text, and for 1e400 and 1e-400, which no float is near to.
+
+    >>> number(" -1e-3"), number("inf"), number("0e9")
+    (-0.001, inf, 0.0)
+    """
+    value, digits = float(text), text.lower().partition("e")[0]
+    too_large, too_small = math.isinf(value) and re.search("[0-9]", digits), not value and re.search("[1-9]", digits)
+    if not _NUMBER.fullmatch(text) or too_large or too_small:
+        raise ValueError(f"{text} is no number")
+    return value
+
+
+def whole_number(text: str) -> int:
+    """The whole number that a text means; `ValueError` for other text.
+
+    >>> whole_number(" -128")
+    -128
+    """
+    if not re.fullmatch(r"\s*[+-]?[0-9][0-9_]*\s*", text):
+        raise ValueError(f"{text} is no whole number")
+    return int(text)
 
 
 @dataclass(frozen=True)

@@ -419,7 +419,9 @@ def _stored_by_owner(shape: Shape, name: str | None) -> Stored | None:
     """How the owner of a layout stores it, with the name of the entry as a note; None for other layouts."""
     if name is None or not is_name(name):
         return None
-    note = name_of(name, shape)
+    said = read_name(name)
+    others = {key: value for key, value in said.choices.items() if key != "dtype"}  # arithmetic may change the type
+    note = name_of(said._replace(choices=others), shape)
     named = read_name(note)
     stored = tensor_of(named.entry, shape, named.choices)
     if stored is None:

@@ -78,8 +78,10 @@ class HeaderType(NamedTuple):
         *others, last = own or (1,)
         rows = math.prod(others)
         bits = tensor_bytes(self.dtype, (8,)) or 0  # of one element
-        if rows and bits and nbytes * 8 % (rows * bits) == 0:
-            return (*others, nbytes * 8 // (rows * bits)) if own else ()
+        if not own and nbytes * 8 == bits:
+            return ()
+        if own and rows and bits and nbytes * 8 % (rows * bits) == 0:
+            return (*others, nbytes * 8 // (rows * bits))
         if not nbytes:
             return tuple(own)
         raise LayoutError(

@@ -115,3 +115,19 @@ def test_blocks_cannot_take_turns(tmp_path, entry, axis):
     with pytest.raises(gl.LayoutError, match=f"several elements along axis {axis}: it cannot take turns"):
         rule = f"join=x,y; along={axis}; interleave; name=z"
         relayout(tmp_path, {"x": part, "y": part}, {"x": rule}, notes)
+
+
+@pytest.mark.parametrize("before, after", [("bf16", "f16"), ("f16", "bf16")])
+@pytest.mark.parametrize("by_rule", [True, False])
+def test_the_type_changes_of_a_tensor_in_an_entry_of_several_types(tmp_path, before, after, by_rule):
+    entry = f"marlin:scales(dtype={before})"
+    words = np.asarray(gl.pack(np.ones((16, 64), gl.parse_shape(f"{before}[1]").dtype), entry)).reshape(16, 64)
+    rules, options = ({"x": f"dtype={after}"}, {}) if by_rule else (None, {"dtype": after})
+    relayout(tmp_path, {"x": words}, rules, {"x": f"{entry}[16,64]"}, **options)
+    notes = read_result(tmp_path / "out.safetensors")[1]
+    assert str(gl.parse_shape(notes["x"])) == str(gl.parse_shape(f"marlin:scales(dtype={after})[16,64]"))
+
+
+def test_a_single_number_is_one_of_its_own_bytes_only(tmp_path):
+    with pytest.raises(gl.LayoutError, match="as 'F16': the 4 bytes of .* write the dimensions, as in F16.2."):
+        relayout(tmp_path, {"x": np.ones((), np.float32)}, {"x": "as=F16"})

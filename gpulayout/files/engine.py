@@ -252,7 +252,8 @@ class BlockWriter(_BlockBuffers):
         """Begin to write a block."""
         target, runs, memory = job.target, job.block.target_runs, self.buffer(number).data
         goes_on = following is not None and following.target is target
-        keeps = self.waits and goes_on and following is not None and _continue(runs, following.block.target_runs)
+        keeps = self.waits and goes_on and isinstance(target, Elements)  # pages of a file are not those of pieces
+        keeps = keeps and following is not None and _continue(runs, following.block.target_runs)
         if keeps and self._tails.size < runs.run_count * PAGE:
             self._tails = np.empty(runs.run_count * PAGE, np.uint8)
         tails = Tails(self._tails.data, self.has_tails, keeps)

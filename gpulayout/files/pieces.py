@@ -25,7 +25,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from gpulayout.cpu import native
-from gpulayout.files.elements import NO_TAILS, PAGE, Tails, read_at, write_at
+from gpulayout.files.elements import NO_TAILS, Tails, read_at, write_at
 from gpulayout.files.errors import FileError
 from gpulayout.files.families import Family, Numbers, Portion, families_of, groups, portions
 from gpulayout.files.npy import Header
@@ -55,15 +55,6 @@ class FilePiece(NamedTuple):
         return first, last + self.runs.length
 
 
-class Stretch(NamedTuple):
-    """Bytes that follow each other both in a file and in the array: where they begin in both, and how many."""
-
-    stream: BinaryIO
-    offset: int
-    start: int
-    nbytes: int
-
-
 @dataclass(frozen=True)
 class Pieces:
     """The elements of an array that lie in pieces of open files.  Threads may read and write them at the same time.
@@ -88,14 +79,6 @@ class Pieces:
         """All files, each once."""
         return tuple({id(piece.stream): piece.stream for segment in self.segments for piece in segment}.values())
 
-    def read_into(self, part: memoryview, start: int) -> None:
-        """Fill `part` with the bytes of the elements from byte `start` on."""
-        self.read_runs(part, np.array([start]), len(part))
-
-    def write_from(self, part: memoryview, start: int) -> None:
-        """Write the bytes of the elements from byte `start` on."""
-        self.write_runs(part, np.array([start]), len(part))
-
     def read_runs(self, memory: memoryview, starts: np.ndarray, length: int, around: int = -1) -> None:
         """Fill `memory` with runs of one length, which begin at these bytes of the elements.
 
@@ -104,34 +87,8 @@ class Pieces:
         self._move(memory, starts, length, writes=False)
 
     def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails = NO_TAILS) -> None:
-        """Write runs, as `read_runs` reads them.  `tails` are those of these runs, behind the array's own pages."""
-        if not (tails.has or tails.keeps):
-            self._move(memory, starts, length, writes=True)
-            return
-        for number, start in enumerate(starts.tolist()):
-            run, tail = memory[number * length : (number + 1) * length], tails.memory[number * PAGE :]
-            before = start % PAGE if tails.has else 0
-            end = length - ((start + length) % PAGE if tails.keeps else 0)
-            self.write_from(memoryview(bytes(tail[:before]) + run[:end]), start - before)
-            tail[: length - end] = run[end:]
-
-    @property
-    def shortest_stretch(self) -> int:
-        """About the bytes of a stretch: those of the shortest run of a piece, or 0 for an array without bytes."""
-        return min((strand.length for family in self._families for strand in family.strands), default=0)
-
-    def stretches(self) -> Iterator[Stretch]:
-        """All stretches, in the order of the array, each as long as can be: there may be millions of them."""
-        last: Stretch | None = None
-        for piece_stream, offset, nbytes in self._runs():
-            if last is not None and last.stream is piece_stream and last.offset + last.nbytes == offset:
-                last = last._replace(nbytes=last.nbytes + nbytes)
-                continue
-            if last is not None:
-                yield last
-            last = Stretch(piece_stream, offset, 0 if last is None else last.start + last.nbytes, nbytes)
-        if last is not None:
-            yield last
+        """Write runs, as `read_runs` reads them.  `tails` are for an array in one file, whose pages they complete."""
+        self._move(memory, starts, length, writes=True)
 
     # ---- all runs at once --------------------------------------------------------------------------------------------
 
@@ -179,17 +136,6 @@ class Pieces:
                     break
                 low, high = max(start, family.begin), min(end, family.end)
                 yield np.array([which]), family, np.array([low - family.begin]), low - start, high - low
-
-    def _runs(self) -> Iterator[tuple[BinaryIO, int, int]]:
-        """File, offset and length of all runs, in the order of the array."""
-        for segment in self.segments:
-            pieces = [piece for piece in segment if piece.runs.nbytes]
-            count = pieces[0].runs.run_count if pieces else 0
-            for first in range(0, count, 1 << 12):
-                last = min(first + (1 << 12), count)
-                for places in zip(*(piece.runs.starts(first, last).tolist() for piece in pieces)):
-                    for piece, offset in zip(pieces, places):
-                        yield piece.stream, offset, piece.runs.length
 
     # ---- calls of the system -----------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout.cpu import native
 from gpulayout.files import engine, strided_runs
-from gpulayout.files.elements import PAGE, Tails
 from gpulayout.files.errors import FileError
 from gpulayout.files.npy import Header
 from gpulayout.files.pieces import FilePiece, Pieces
@@ -134,21 +133,6 @@ def test_every_byte_is_read_and_written_where_the_law_says(tmp_path_factory, nat
             assert np.array_equal(np.fromfile(stream.name, np.uint8), content)
 
 
-@settings(max_examples=60)
-@given(drawn=arrays())
-def test_stretches_are_the_array_in_as_few_parts_as_can_be(tmp_path_factory, drawn):
-    with files_of(tmp_path_factory.mktemp("pieces"), drawn[1]) as (streams, _):
-        segments = [[FilePiece(streams[file], "w", runs) for file, runs in segment] for segment in drawn[0]]
-        pieces, law = pieces_of(segments), places_by_law(segments)
-        stretches = [*pieces.stretches()]
-    listed = [(each.stream, each.offset + byte) for each in stretches for byte in range(each.nbytes)]
-    assert listed == law
-    assert [each.start for each in stretches] == [0, *itertools.accumulate(each.nbytes for each in stretches)][:-1]
-    assert all((a.stream, a.offset + a.nbytes) != (b.stream, b.offset) for a, b in itertools.pairwise(stretches))
-    assert 0 <= pieces.shortest_stretch <= min((each.nbytes for each in stretches), default=0)
-    assert (pieces.shortest_stretch > 0) == bool(law)
-
-
 def test_any_of_the_runs_may_lie_in_a_piece(tensors):
     parts = [tensors(offset, (7, 1), np.uint8) for offset in (0, 7)]
     pieces, content = pieces_of([[part.piece(1) for part in parts]]), np.hstack([part.array for part in parts])
@@ -165,16 +149,6 @@ def test_neighbours_in_a_file_are_one_piece_only_where_all_their_runs_are(tensor
     for loops in (((2, 2),), ((2, -2),)):
         pair = [FilePiece(part.stream, "w", Runs(2, 2, ((2, -2),))), FilePiece(part.stream, "w", Runs(4, 2, loops))]
         assert read(pieces_of([pair]), [0], 8).tolist() == [part.array[place] for _, place in places_by_law([pair])]
-
-
-def test_how_long_stretches_are(tensors):
-    part, other = tensors(5, (6, 4, 7)), tensors(0, (6, 4, 3))
-    assert pieces_of([[part.piece(2)]]).shortest_stretch == part.array.nbytes
-    assert pieces_of([[part.piece(1)], [other.piece(0)]]).shortest_stretch == other.array.nbytes
-    assert pieces_of([[part.piece(2), other.piece(2)]]).shortest_stretch == 6
-    assert pieces_of([[part.piece(1, 1, 3)]]).shortest_stretch == 28
-    assert pieces_of([[FilePiece(part.stream, "w", Runs(5 + 8 * k, 8))] for k in range(9)]).shortest_stretch == 72
-    assert pieces_of([]).shortest_stretch == 0
 
 
 # ---- what becomes of tensors -----------------------------------------------------------------------------------------
@@ -358,18 +332,6 @@ def test_blocks_move_from_pieces_to_pieces(tmp_path_factory, memory, pairs, patt
     assert (folder / "out").read_bytes() == bytes(10) + expected.tobytes() + b"behind"
 
 
-def test_tails_wait_for_the_run_that_goes_on(tensors):
-    """Each of two writes has half of all runs; the first keeps what lies behind the last page of the array."""
-    part = tensors(0, (4, 5 * PAGE), np.uint8)
-    pieces, array = pieces_of([[part.flipped(1)]]), np.random.default_rng(0).integers(0, 255, 20 * PAGE, np.uint8)
-    memory, half, starts = bytearray(4 * PAGE), 5 * PAGE // 2 + 9, np.arange(4) * 5 * PAGE
-    rows = array.reshape(4, -1)
-    pieces.write_runs(memoryview(rows[:, :half].tobytes()), starts, half, Tails(memoryview(memory), False, True))
-    rest = memoryview(rows[:, half:].tobytes())
-    pieces.write_runs(rest, starts + half, 5 * PAGE - half, Tails(memoryview(memory), True, False))
-    assert np.array_equal(np.fromfile(part.stream.name, np.uint8)[: 20 * PAGE].reshape(4, -1)[::-1], rows)
-
-
 def test_threads_read_at_the_same_time(tensors):
     parts = [tensors(offset, (3000, size)) for offset, size in ((0, 5), (6, 2))]
     pieces = pieces_of([[part.piece(1) for part in parts]])
@@ -408,7 +370,7 @@ def test_errors_of_the_system_name_the_tensor(tensors, native_engine):
     with open(parts[1].stream.name, "rb", buffering=0) as stream, native.chosen(native_engine):
         pieces = pieces_of([[parts[0].piece(1), parts[1].piece(1)._replace(stream=stream)]])
         with pytest.raises(OSError, match="1: w"):
-            pieces.write_from(memoryview(bytes(18)), 0)
+            pieces.write_runs(memoryview(bytes(18)), np.array([0]), 18)
 
 
 def test_pieces_that_are_no_array_are_refused(tensors):

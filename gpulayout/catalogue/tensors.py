@@ -38,15 +38,15 @@ class OwnerTensor(NamedTuple):
 
 
 class TensorAxis(NamedTuple):
-    """Where an axis of the logical array lies in its owner's tensor.
+    """Where an axis of an array lies in the tensor that holds it.
 
     Elements i to j of the axis are i / step to j / step of the tensor's `axis`, where `multiple` divides i, and j if it
     is not the end.
     """
 
     axis: int
-    step: Fraction
-    multiple: int
+    step: Fraction = Fraction(1)
+    multiple: int = 1
 
 
 def tensor_of(entry: Entry, shape: Shape, choices: Choices = NONE) -> OwnerTensor | None:
@@ -101,7 +101,7 @@ def tensor_axis(entry: Entry, shape: Shape, axis: int, choices: Choices = NONE) 
         return None
     _, dimensions = read_tensor(entry.tensor, shape.element_type, entry.chosen(choices))
     in_front = len(shape.dimensions) - len(entry.sizes)
-    there = TensorAxis(axis, Fraction(1), 1)
+    there = TensorAxis(axis)
     if axis >= in_front:
         size = entry.sizes[axis - in_front]
         place, own = next(pair for pair in enumerate(dimensions, in_front) if pair[1].size == size.name)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpulayout.catalogue.tensors import TensorAxis
 from gpulayout.files.checkpoints.assembly import whole
 from gpulayout.files.checkpoints.block_values import BlockValues, block_values
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
@@ -19,7 +20,7 @@ from gpulayout.files.checkpoints.members import UNNAMED, Member, Numbers, Read, 
 from gpulayout.files.checkpoints.model import Found, Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.siblings import nearest
-from gpulayout.files.checkpoints.views import AxisStep, View, view_of
+from gpulayout.files.checkpoints.views import View, view_of
 from gpulayout.layout.checks import clipped, counted, either, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups, Pattern, read_pattern
@@ -132,22 +133,14 @@ class Drafting:
         of_files = [self._of_file(found, name, rule, match) for found in self._found(name, rule)]
         pieces = [_pieces(member, rule, len(of_files)) for member in of_files]
         names = _split_names(rule, match, len(pieces[0]), of_files[0])
-        drafts = []
-        for new_name, of_inputs in zip(names, zip(*pieces)):
-            member = of_inputs[0]
-            if len(of_inputs) > 1:
-                member = replace(joined(of_inputs, _axis(member, rule)), names=(name,))
-            drafts.append(Draft(new_name, _shard(member, rule)))
-        return drafts
+        whole_pieces = [_of_inputs(each, rule) for each in zip(*pieces)]
+        return [Draft(new_name, _shard(piece, rule)) for new_name, piece in zip(names, whole_pieces)]
 
     # ---- one tensor ----
 
     def _member(self, name: str, rule: Rule, match: Any) -> Member:
         """A tensor as a rule reads it; those of several inputs are put together."""
-        members = [self._of_file(each, name, rule, match) for each in self._found(name, rule)]
-        if len(members) == 1:
-            return members[0]
-        return replace(joined(members, _axis(members[0], rule)), names=(name,))
+        return _of_inputs([self._of_file(each, name, rule, match) for each in self._found(name, rule)], rule)
 
     def _found(self, name: str, rule: Rule) -> Sequence[Found]:
         """The tensors of this name that are parts of one array, input after input."""
@@ -170,9 +163,9 @@ class Drafting:
         with about_tensor(name, tensor):
             groups, sizes = _axes(view, own)
         axes = [axis for group in groups for axis in group]
-        units, steps = view.sizes, view.steps
+        units, places = view.sizes, view.places
         if view.is_array:
-            units, steps = tuple(sizes[axis] for axis in axes), tuple(AxisStep(axis) for axis in range(len(axes)))
+            units, places = tuple(sizes[axis] for axis in axes), tuple(map(TensorAxis, range(len(axes))))
         numbers = {key: self._numbers(key, found, rule, match, view, groups, sizes) for key in _followed(rule)}
         return Member(
             names=(name,),
@@ -181,7 +174,7 @@ class Drafting:
             after=None if pattern is None else pattern.after,
             first=first,
             sizes=sizes,
-            steps=dict(zip(axes, steps)),
+            places=dict(zip(axes, places)),
             array=whole(shard, tensor, units, view.bits),
             numbers=numbers,
         )
@@ -277,6 +270,12 @@ def _axis(member: Member, rule: Rule) -> str:
             f"along={group[-1]}"
         )
     return group[0]
+
+
+def _of_inputs(members: Sequence[Member], rule: Rule) -> Member:
+    """What several inputs have of one tensor, put together."""
+    first = members[0]
+    return first if len(members) == 1 else replace(joined(members, _axis(first, rule)), names=first.names)
 
 
 def _shard(member: Member, rule: Rule) -> Member:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gpulayout.catalogue.tensors import TensorAxis
 from gpulayout.files.checkpoints import block_values
 from gpulayout.files.checkpoints.assembly import Array, Turns, cut
 from gpulayout.files.checkpoints.block_values import BlockValues
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.views import AxisStep, View
+from gpulayout.files.checkpoints.views import View
 from gpulayout.layout.checks import shown
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups
@@ -39,7 +40,7 @@ class Member:
     after    those of the pattern's right side; None without a pattern
     first    what the pattern calls the axis of a stack, if it names one
     sizes    of all axes, in elements, by name
-    steps    how each axis goes along those of the array
+    places   where each axis lies along those of the array
     array    where the bytes lie
     numbers  of each parameter that is another tensor
     stacked  True when the first dimension is that of a stack
@@ -51,7 +52,7 @@ class Member:
     after: Groups | None
     first: str | None
     sizes: Mapping[str, int]
-    steps: Mapping[str, AxisStep | None]
+    places: Mapping[str, TensorAxis | None]
     array: Array
     numbers: Mapping[str, Numbers]
     stacked: bool = False
@@ -76,51 +77,46 @@ class Member:
 
     def taken(self, name: str, indices: range) -> Member:
         """The part with these indices along an axis, which rise."""
-        step, number = self._step(name), self.axes.index(name)
-        multiple = math.lcm(step.multiple, step.elements.numerator)
+        place, number = self._place(name), self.axes.index(name)
+        multiple = math.lcm(place.multiple, place.step.numerator)
         size = self.sizes[name]
         if any(each % multiple and each != size for each in (indices.start, indices.stop)) or (
-            indices.step > 1 and (multiple > 1 or step.elements != 1)
+            indices.step > 1 and (multiple > 1 or place.step != 1)
         ):
             raise LayoutError(
                 f"{self} is stored as {self.view.shape}, which can be cut along {axis_text(name)} at multiples of "
                 f"{multiple} only"
             )
-        whole = self.array.dimensions[step.axis]  # with padding behind the last element
+        whole = self.array.dimensions[place.axis]  # with padding behind the last element
         first, last = (
-            whole if each == size else math.ceil(each / step.elements) for each in (indices.start, indices.stop)
+            whole if each == size else math.ceil(each / place.step) for each in (indices.start, indices.stop)
         )
-        array = cut(self.array, step.axis, first, last, indices.step)
-        steps = self.steps
+        array = cut(self.array, place.axis, first, last, indices.step)
+        places = self.places
         if indices.step > 1:  # the array has one more axis there
-            steps = {
-                key: each._replace(axis=each.axis + 1) if each and each.axis > step.axis else each
-                for key, each in steps.items()
+            places = {
+                key: each._replace(axis=each.axis + 1) if each and each.axis > place.axis else each
+                for key, each in places.items()
             }
         numbers = {key: _after(each, lambda values: values.part(number, indices)) for key, each in self.numbers.items()}
         sizes = {**self.sizes, name: len(indices)}
-        return replace(self, sizes=sizes, steps=steps, array=array, numbers=numbers)
+        return replace(self, sizes=sizes, places=places, array=array, numbers=numbers)
 
     def at(self, name: str, index: int) -> Member:
         """The array at one index of an axis, which goes."""
         one, number = self.taken(name, range(index, index + 1)), self.axes.index(name)
         groups, after = _left_out(one.groups, name), None if one.after is None else _left_out(one.after, name)
-        numbers = {
-            key: _after(each, lambda values: BlockValues(
-                values.values.squeeze(number), _without(values.dimensions, number), _without(values.blocks, number)
-            ))
-            for key, each in one.numbers.items()
-        }  # fmt: skip
+        numbers = {key: _after(each, lambda values: values.at(number, index)) for key, each in self.numbers.items()}
         return replace(one, groups=groups, after=after, numbers=numbers)
 
-    def _step(self, name: str) -> AxisStep:
-        step = self.steps[name]
-        if step is None:
+    def _place(self, name: str) -> TensorAxis:
+        place = self.places[name]
+        if place is None:
             raise LayoutError(
                 f"{self} is stored as {self.view.shape}, which can be neither cut nor joined along {axis_text(name)}: "
                 "gpulayout unpack makes an array of it"
             )
-        return step
+        return place
 
     @property
     def pattern(self) -> str | None:
@@ -147,10 +143,9 @@ class Member:
 
     def numbers_by_dimension(self, key: str, read: Read) -> BlockValues:
         """The numbers of a parameter for the array with its dimensions."""
-        values, axis = self.numbers[key](read), 0
-        for group in self.groups:
+        values = self.numbers[key](read)
+        for axis, group in enumerate(self.groups):
             values = values.merged(axis, len(group)) if len(group) > 1 else values
-            axis += 1
         return values
 
 
@@ -159,11 +154,11 @@ def joined(members: Sequence[Member], name: str, *, interleave: bool = False) ->
     first = members[0]
     if len(members) == 1:
         return first
-    step, number = first._step(name), first.axes.index(name)
+    place, number = first._place(name), first.axes.index(name)
     for each in members[1:]:
         _check_fits(first, each, but=None if interleave else name)
-    multiple = math.lcm(step.multiple, step.elements.numerator)
-    if interleave and (multiple > 1 or step.elements != 1):
+    multiple = math.lcm(place.multiple, place.step.numerator)
+    if interleave and (multiple > 1 or place.step != 1):
         raise LayoutError(
             f"{first} is stored as {first.view.shape}, whose blocks hold several elements along {axis_text(name)}: it "
             "cannot take turns"
@@ -183,7 +178,7 @@ def joined(members: Sequence[Member], name: str, *, interleave: bool = False) ->
         first,
         names=tuple(old for each in members for old in each.names),
         sizes={**first.sizes, name: sum(each.sizes[name] for each in members)},
-        array=Turns(tuple(each.array for each in members), step.axis, interleave),
+        array=Turns(tuple(each.array for each in members), place.axis, interleave),
         numbers=numbers,
     )
 
@@ -197,14 +192,14 @@ def stacked(members: Sequence[Member]) -> Member:
     if after is not None and first.first is None:
         after = ((fresh,), *after)
     numbers = {key: _all([each.numbers[key] for each in members], block_values.stacked) for key in first.numbers}
-    steps = {key: each and each._replace(axis=each.axis + 1) for key, each in first.steps.items()}
+    places = {key: each and each._replace(axis=each.axis + 1) for key, each in first.places.items()}
     return replace(
         first,
         names=tuple(old for each in members for old in each.names),
         groups=((fresh,), *first.groups),
         after=after,
         sizes={**first.sizes, fresh: len(members)},
-        steps={**steps, fresh: None},
+        places={**places, fresh: None},
         array=Turns(tuple(each.array for each in members), 0, is_new=True),
         numbers=numbers,
         stacked=True,
@@ -253,7 +248,3 @@ def _all(numbers: Sequence[Numbers], step: Callable[[Sequence[BlockValues]], Blo
 def _left_out(groups: Groups, name: str) -> Groups:
     """Groups without one name, and without the dimension that it had alone."""
     return tuple(tuple(each for each in group if each != name) for group in groups if group != (name,))
-
-
-def _without(sizes: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return (*sizes[:axis], *sizes[axis + 1 :])

@@ -10,11 +10,9 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import NamedTuple
 
 from gpulayout.catalogue.names import is_name, name_of, read_name, shape_of_tensor
-from gpulayout.catalogue.tensors import tensor_axis, tensor_of
+from gpulayout.catalogue.tensors import TensorAxis, tensor_axis, tensor_of
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, counted, shown, value_text
@@ -27,21 +25,6 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.plans.plan import plan
 
-UNIT = Fraction(1)
-
-
-class AxisStep(NamedTuple):
-    """How a dimension of an array goes along an axis of what the file holds.
-
-    axis      there
-    elements  of the dimension in a step there
-    multiple  of elements: where the dimension may be cut
-    """
-
-    axis: int
-    elements: Fraction = UNIT
-    multiple: int = 1
-
 
 @dataclass(frozen=True)
 class View:
@@ -50,14 +33,14 @@ class View:
     shape   of its elements, which is that of the whole tensor
     sizes   of the axes of what the file holds in C order, units of so many bits
     bits    of a unit
-    steps   for every dimension of the shape, how it goes along these axes; None for one that cannot be cut
+    places  for every dimension of the shape, where it lies along these axes; None for one that cannot be cut
     name    of the entry of the catalogue, as text without sizes; None for arrays in C order and for other layouts
     """
 
     shape: Shape
     sizes: tuple[int, ...]
     bits: int
-    steps: tuple[AxisStep | None, ...]
+    places: tuple[TensorAxis | None, ...]
     name: str | None = None
 
     @property
@@ -130,8 +113,8 @@ def _is_plain(shape: Shape) -> bool:
 def array_view(shape: Shape) -> View:
     """The view of an array whose dimensions lie in some order."""
     order = shape.layout.major_to_minor
-    steps = tuple(AxisStep(order.index(dim)) for dim in range(shape.rank))
-    return View(shape, tuple(shape.dimensions[dim] for dim in order), shape.bits_per_element, steps)
+    places = tuple(TensorAxis(order.index(dim)) for dim in range(shape.rank))
+    return View(shape, tuple(shape.dimensions[dim] for dim in order), shape.bits_per_element, places)
 
 
 def _of_shape(shape: Shape, text: str) -> View:
@@ -150,9 +133,8 @@ def _of_entry(shape: Shape, text: str) -> View:
     tensor = tensor_of(named.entry, shape, named.choices)
     if tensor is None:
         return View(shape, (shape.nbytes,), 8, (None,) * shape.rank, name)
-    axes = [tensor_axis(named.entry, shape, dim, named.choices) for dim in range(shape.rank)]
-    steps = tuple(None if axis is None else AxisStep(axis.axis, axis.step, axis.multiple) for axis in axes)
-    return View(shape, tensor.dimensions, tensor.element_type.bits, steps, name)
+    places = tuple(tensor_axis(named.entry, shape, dim, named.choices) for dim in range(shape.rank))
+    return View(shape, tensor.dimensions, tensor.element_type.bits, places, name)
 
 
 def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
@@ -166,7 +148,7 @@ def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
     elif isinstance(from_, Shape):
         shape = from_
     elif isinstance(from_, str) and text in set(ElementType):
-        shape = _of_words(tensor, ElementType(text))
+        shape = _of_words(tensor, own, ElementType(text))
     else:
         shape = _of_memory(in_c_order(own, tensor.dimensions, packed=tensor.dtype == "F4"), from_)
     if shape.nbytes != tensor.nbytes:
@@ -192,13 +174,12 @@ def _of_memory(stored: Shape, from_: Layout | str) -> Shape:
     return plan(array, f"{full} -> {after}").target
 
 
-def _of_words(tensor: StoredTensor, element_type: ElementType) -> Shape:
+def _of_words(tensor: StoredTensor, words: ElementType, element_type: ElementType) -> Shape:
     """The elements that lie in the words of a tensor, along its last dimension."""
     packed = element_type.is_sub_byte
     own = element_type.bits if packed else 8 * element_type.itemsize
     *others, last = tensor.dimensions or (1,)
-    stored = DTYPES[tensor.dtype]
-    bits = last * (6 if stored is None else 4 if tensor.dtype == "F4" else 8 * stored.itemsize)
+    bits = last * (4 if tensor.dtype == "F4" else 8 * words.itemsize)
     if bits % own:
         raise LayoutError(
             f"the {last} elements of {shown(tensor.dimensions)} along its last dimension are no whole number of "

@@ -47,7 +47,7 @@ class Found:
             "layout": self.layout,
             "nbytes": tensor.nbytes,
             "file": str(shard.path),
-            "offset": shard.contents.start + tensor.begin,
+            "offset": shard.begin(tensor),
         }
 
 

@@ -101,6 +101,15 @@ class Pattern:
                 step *= named[name]
         return tuple([tuple([axes[name] for name in group]) for group in self.after])
 
+    def result(self, dimensions: Sequence[int]) -> tuple[int, ...]:
+        """The dimensions of the result, for an array of these dimensions.
+
+        >>> read_pattern("(h=2 w) c -> c h w", 2).result((6, 4))
+        (4, 2, 3)
+        """
+        sizes = self.axis_sizes(dimensions, {})
+        return tuple(math.prod(sizes[name] for name in group) for group in self.after)
+
     def known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes in the text and beside it."""
         names = {name for group in self.before for name in group}

@@ -1,7 +1,7 @@
 """How the array of a new tensor is put together from boxes of old tensors, and where its bytes lie in their files.
 
-    TensorBox    a box of an old tensor
-    Turns   arrays one after the other along an axis, or in turns; or on a new axis
+    TensorBox  a box of an old tensor
+    Turns      arrays one after the other along an axis, or in turns; or on a new axis
 
 The rows [0:2] of q, and then those of k, with 3 columns of 4 bytes, are two stretches of 24 bytes.  Along axis 1 they
 take turns: 12 bytes of q, 12 of k, 12 of q, 12 of k.  So a region of a file is a run, or runs at regular distances,
@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
 from gpulayout.files.checkpoints.opening import Shard
 from gpulayout.layout.errors import LayoutError
-from gpulayout.moves.runs import Runs
+from gpulayout.moves.runs import Runs, runs_of
 
 MOST_REGIONS = 1 << 20  # of one tensor
 
@@ -154,6 +154,14 @@ def segments_of(array: Array) -> Segments:
     return _row_by_row(arrays, rows)
 
 
+def one_by_one(segments: Segments) -> Iterator[TensorRuns]:
+    """All runs, each as a region, in the order of the array."""
+    for segment in segments:
+        for starts in zip(*(region.runs.starts() for region in segment)):
+            for (part, runs), start in zip(segment, starts):
+                yield TensorRuns(part, Runs(int(start), runs.length))
+
+
 def reversed_parts(segments: Segments, parts: int) -> Segments:
     """The same bytes as so many equal parts in reverse order."""
     if parts < 2 or not segments:
@@ -177,29 +185,15 @@ def mean_run(array: Array) -> float:
 
 def _runs(part: TensorBox) -> Runs:
     """The runs of a box, in bytes."""
-    inner, strides = part.bits, []
-    for size in reversed(part.sizes):
-        strides.append(inner)
+    offset, inner, levels = 0, part.bits, [(part.bits, 1)]
+    for size, (begin, end) in zip(reversed(part.sizes), reversed(part.box)):
+        levels.append((end - begin, inner))
+        offset += begin * inner
         inner *= size
-    strides.reverse()
-    levels = [
-        (end - begin, stride, begin * stride) for (begin, end), stride in zip(part.box, strides) if end - begin >= 1
-    ]
-    offset = sum(start for _, _, start in levels)
-    length = part.bits
-    loops: list[tuple[int, int]] = []
-    for extent, stride, _ in reversed(levels):
-        if extent == 1:
-            continue
-        if not loops and stride == length:
-            length *= extent
-        elif loops and stride == loops[-1][0] * loops[-1][1]:
-            loops[-1] = (loops[-1][0] * extent, loops[-1][1])
-        else:
-            loops.append((extent, stride))
+    offset, length, loops = runs_of(levels, offset, 8)  # in bits: each is a place of 8
     if any(each % 8 for each in (offset, length, *(stride for _, stride in loops))):
         raise LayoutError(f"{tensor_text(part.tensor.name)} is {part.tensor}: a cut lies within a byte")
-    return Runs(offset // 8, length // 8, tuple((count, stride // 8) for count, stride in reversed(loops)))
+    return Runs(offset // 8, length // 8, tuple((count, stride // 8) for count, stride in loops))
 
 
 def _in_rows(segments: Segments, rows: int) -> TensorRuns | None:
@@ -228,12 +222,6 @@ def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:
     return segments
 
 
-def _starts(region: TensorRuns) -> Iterator[tuple[TensorRuns, int]]:
-    """A region with the offset of each of its runs."""
-    for start in region.runs.starts():
-        yield region, int(start)
-
-
 def _check_count(regions: int) -> None:
     if regions > MOST_REGIONS:
         raise LayoutError(
@@ -244,12 +232,7 @@ def _check_count(regions: int) -> None:
 
 def _stretches(segments: Segments) -> Callable[[int], list[TensorRuns]]:
     """A function that gives the regions of the next so many bytes."""
-    ahead = (
-        TensorRuns(part, Runs(start, runs.length, ()))
-        for segment in segments
-        for row in zip(*map(_starts, segment))
-        for (part, runs), start in row
-    )
+    ahead = one_by_one(segments)
     left: list[TensorRuns] = []
 
     def take(nbytes: int) -> list[TensorRuns]:

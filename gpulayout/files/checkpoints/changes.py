@@ -43,7 +43,7 @@ from gpulayout.files.checkpoints.members import Member, Read
 from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
-from gpulayout.files.checkpoints.views import View, in_c_order, noted_shape, view_of
+from gpulayout.files.checkpoints.views import View, array_like, in_c_order, noted_shape, view_of
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -85,8 +85,7 @@ NO_FLIP = Flip()
 
 
 class RuleChange(NamedTuple):
-    """What a rule makes of an array: how it will be stored, the move, or None if all bytes stay the same, and a "
-    "flip."""
+    """What a rule makes of an array: how it will be stored, and the move; None where all bytes stay the same."""
 
     stored: Stored
     plan: Plan | None
@@ -288,7 +287,6 @@ def _turned(source: Shape, pattern: Pattern, rule: Rule, options: Mapping[str, A
     are K and N, is seen as one of N and K.
     """
     assert rule.layout is not None
-    sizes = pattern.axis_sizes(source.dimensions, {})
     flat = [name for group in pattern.before for name in group]
     places = [flat.index(group[0]) if group else len(flat) for group in pattern.after]
     for group, place in zip(pattern.after, places):
@@ -297,29 +295,25 @@ def _turned(source: Shape, pattern: Pattern, rule: Rule, options: Mapping[str, A
                 f"{rule.origin}: {pattern.shown} joins axes that do not follow one another, and {rule.layout} is a "
                 "layout of the result: do the two in two relayouts"
             )
-    dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
+    dimensions = pattern.result(source.dimensions)
     order = sorted(range(len(places)), key=lambda number: (places[number], number))
     read = tuple(dimensions[number] for number in order)
     if read != source.dimensions:
         _check_can_reshape(source, rule, pattern, options)
-        source = in_c_order(source.element_type, read, packed=source.is_packed, bit_order=source.layout.bit_order)
-    of_result = in_c_order(source.element_type, dimensions, packed=source.is_packed, bit_order=source.layout.bit_order)
+        source = array_like(source, read)
     only_type = {} if "dtype" not in options else {"dtype": options["dtype"]}
-    result = plan(of_result, rule.layout, **only_type).target
+    result = plan(array_like(source, dimensions), rule.layout, **only_type).target
     return plan(source, result.permute_dimensions(order), **options), result
 
 
 def _check_can_reshape(source: Shape, rule: Rule, pattern: Pattern, options: Mapping[str, Any]) -> None:
     """`LayoutError` for an array whose axes cannot become others before it moves."""
-    same = in_c_order(
-        source.element_type, source.dimensions, packed=source.is_packed, bit_order=source.layout.bit_order
-    )
     several = [
         name
         for name, value in options.items()
         if name != "dtype" and isinstance(value, (list, tuple)) or getattr(value, "ndim", False)
     ]
-    if not same_buffer(source, same):
+    if not same_buffer(source, array_like(source, source.dimensions)):
         raise LayoutError(f"{rule.origin}: {pattern.shown} splits or joins axes of {source}, which is not in C order")
     if several:
         raise LayoutError(
@@ -384,10 +378,7 @@ def _come_first(groups: Groups, axes: set[str]) -> bool:
 
 def _array_after(pattern: Pattern, source: Shape, target: Shape) -> Shape:
     """What the bytes of a target are after a pattern: an array in C order, of other dimensions."""
-    sizes = pattern.axis_sizes(source.dimensions, {})
-    dimensions = tuple(math.prod(sizes[name] for name in group) for group in pattern.after)
-    bit_order = target.layout.bit_order
-    result = in_c_order(target.element_type, dimensions, packed=target.is_packed, bit_order=bit_order)
+    result = array_like(target, pattern.result(source.dimensions))
     assert result.nbytes == target.nbytes
     return result
 
@@ -424,11 +415,11 @@ def _stored_by_owner(shape: Shape, name: str | None) -> Stored | None:
     note = name_of(said._replace(choices=others), shape)
     named = read_name(note)
     stored = tensor_of(named.entry, shape, named.choices)
-    if stored is None:
-        return Stored(BYTES, (shape.nbytes,), note)
-    element_type, dimensions = stored
-    dtype = dtype_of(in_c_order(element_type, dimensions, packed=element_type.is_sub_byte))
-    return Stored(BYTES, (shape.nbytes,), note) if dtype is None else Stored(dtype, dimensions, note)
+    if stored is not None:
+        dtype = dtype_of(in_c_order(*stored, packed=stored.element_type.is_sub_byte))
+        if dtype is not None:
+            return Stored(dtype, stored.dimensions, note)
+    return Stored(BYTES, (shape.nbytes,), note)
 
 
 def restored(tensor: StoredTensor, note: str) -> RuleChange:

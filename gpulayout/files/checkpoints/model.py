@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
 from gpulayout.files.checkpoints.notes import notes_of
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.views import noted_shape
-from gpulayout.files.elements import read_at
+from gpulayout.files.elements import Bytes, read_at
+from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 
@@ -96,13 +100,16 @@ def same_in_all(model: Model, name: str) -> Found:
 
 def _equal_bytes(one: Found, other: Found) -> bool:
     """True for two tensors of the same bytes, which are read."""
-    size = one[1].nbytes
-    return all(_read(one, start) == _read(other, start) for start in range(0, size, COMPARED))
+    starts = range(0, one[1].nbytes, COMPARED)
+    return all(np.array_equal(*(read_tensor(each, start, COMPARED) for each in (one, other))) for start in starts)
 
 
-def _read(found: Found, start: int) -> bytes:
+def read_tensor(found: Found, start: int = 0, most: int = sys.maxsize) -> Bytes:
+    """Bytes of a tensor from one on, as many as there are, or as are asked for."""
     shard, tensor = found
-    count = min(COMPARED, tensor.nbytes - start)
-    part = memoryview(bytearray(count))
-    read_at(shard.stream, part, shard.contents.start + tensor.begin + start, str(shard.path))
-    return bytes(part)
+    read: Bytes = np.empty(min(most, tensor.nbytes - start), np.uint8)
+    if read_at(shard.stream, read.data, shard.begin(tensor) + start, str(shard.path)) < read.size:
+        raise FileError(
+            f"{shard.path}: the file has become shorter while it was read: {tensor_text(tensor.name)} is not whole"
+        )
+    return read

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from gpulayout.files.checkpoints.assembly import TensorRuns, reversed_parts, segments_of
+from gpulayout.files.checkpoints.assembly import TensorRuns, one_by_one, reversed_parts, segments_of
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.planning import CheckpointPlan
@@ -215,10 +215,9 @@ def _source(change: TensorPlan, nbytes: int) -> Elements | Pieces:
 
 def _file_piece(region: TensorRuns) -> FilePiece:
     """A region of a tensor as a piece of its file."""
-    shard, tensor = region.part.shard, region.part.tensor
-    name = f"{shard.path}: {tensor_text(tensor.name)}"
-    begin = shard.contents.start + tensor.begin
-    return FilePiece(shard.stream, name, region.runs._replace(offset=begin + region.runs.offset))
+    part, runs = region
+    name = f"{part.shard.path}: {tensor_text(part.tensor.name)}"
+    return FilePiece(part.shard.stream, name, runs._replace(offset=part.shard.begin(part.tensor) + runs.offset))
 
 
 def _target(name: str, stream: BinaryIO, offset: int, nbytes: int, parts: int) -> Elements | Pieces:
@@ -254,14 +253,11 @@ def _all_copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[S
         for change, offset, nbytes in file.places:
             if id(change.plan) in work.blocks or not nbytes:
                 continue
-            for segment in segments_of(change.array):
-                starts = [region.runs.starts().tolist() for region in segment]
-                for row in zip(*starts):
-                    for (part, runs), start in zip(segment, row):
-                        begin = part.shard.contents.start + part.tensor.begin + start
-                        names = str(part.shard.path), str(file.path)
-                        yield StoredCopy(part.shard.stream, begin, stream, offset, runs.length, part.tensor.name, names)
-                        offset += runs.length
+            for part, runs in one_by_one(segments_of(change.array)):
+                names = part.tensor.name, (str(part.shard.path), str(file.path))
+                begin = part.shard.begin(part.tensor) + runs.offset
+                yield StoredCopy(part.shard.stream, begin, stream, offset, runs.length, *names)
+                offset += runs.length
 
 
 def _copy(part: StoredCopy) -> int:

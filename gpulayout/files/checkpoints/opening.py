@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from gpulayout.files.checkpoints.header import Contents, parsed_json, read_contents, tensor_text
+from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_json, read_contents, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import refuse_folder, refuse_folder_as_output
 from gpulayout.files.standard_streams import opened
@@ -128,6 +128,10 @@ class Shard:
     path: Path
     stream: BinaryIO = field(repr=False)
     contents: Contents
+
+    def begin(self, tensor: StoredTensor) -> int:
+        """Where a tensor begins in the file."""
+        return self.contents.start + tensor.begin
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ that everything about them is checked before a byte is written.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from gpulayout.files.checkpoints.block_values import block_values, keywords
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.model import Found, Model, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
-from gpulayout.files.checkpoints.views import in_c_order, view_of
+from gpulayout.files.checkpoints.views import array_like, view_of
 from gpulayout.files.elements import read_at
 from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
@@ -118,9 +117,7 @@ class Siblings:
             raise type(error)(f"{tensor_text(name)}, {found[1]}: {error}") from None
         dimensions = view.shape.dimensions
         if pattern is not None:
-            read = read_pattern(pattern, len(dimensions), "pattern")
-            sizes = read.axis_sizes(dimensions, {})
-            dimensions = tuple(math.prod(sizes[axis] for axis in group) for group in read.after)
+            dimensions = read_pattern(pattern, len(dimensions), "pattern").result(dimensions)
         return SiblingPlan(found, rule, match, view.shape, pattern, move, dimensions, number)
 
     def _options(
@@ -157,9 +154,7 @@ class Siblings:
             move = _move(planned.source, planned.pattern, options)
         out = move(buffer.view(move.source.buffer_dtype))
         if move.target.is_packed:
-            result = in_c_order(
-                move.target.element_type, planned.dimensions, packed=True, bit_order=move.target.layout.bit_order
-            )
+            result = array_like(move.target, planned.dimensions)
             out = plan(result, Layout.descending(result.rank))(out)
         return np.asarray(out).reshape(planned.dimensions)
 

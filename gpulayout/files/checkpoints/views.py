@@ -55,8 +55,7 @@ class View:
         if self.name is not None:
             return parse_array_shape(f"{self.name}[{','.join(map(str, dimensions))}]")
         if self.is_array:
-            shape = self.shape
-            return in_c_order(shape.element_type, dimensions, packed=shape.is_packed, bit_order=shape.layout.bit_order)
+            return array_like(self.shape, dimensions)
         if _is_plain(self.shape) and len(dimensions) - stacked == self.shape.rank:
             plain = self.shape.prepend_major_dimension(1) if stacked else self.shape
             return Shape(plain.element_type, tuple(dimensions), plain.layout)
@@ -71,6 +70,11 @@ def in_c_order(
     """An array in C order."""
     order, bits = tuple(reversed(range(len(dimensions)))), element_type.bits if packed else 0
     return Shape(element_type, tuple(dimensions), Layout(order, element_size_in_bits=bits, bit_order=bit_order))
+
+
+def array_like(shape: Shape, dimensions: Sequence[int]) -> Shape:
+    """An array in C order of elements as a shape has them."""
+    return in_c_order(shape.element_type, dimensions, packed=shape.is_packed, bit_order=shape.layout.bit_order)
 
 
 def view_of(tensor: StoredTensor, note: str | None, from_: Shape | Layout | str | None = None) -> View:

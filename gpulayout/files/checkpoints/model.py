@@ -101,7 +101,9 @@ def same_in_all(model: Model, name: str) -> Found:
 def _equal_bytes(one: Found, other: Found) -> bool:
     """True for two tensors of the same bytes, which are read."""
     starts = range(0, one[1].nbytes, COMPARED)
-    return all(np.array_equal(*(read_tensor(each, start, COMPARED) for each in (one, other))) for start in starts)
+    return all(
+        np.array_equal(read_tensor(one, start, COMPARED), read_tensor(other, start, COMPARED)) for start in starts
+    )
 
 
 def read_tensor(found: Found, start: int = 0, most: int = sys.maxsize) -> Bytes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -64,9 +66,7 @@ def model_of(source: Checkpoint) -> Model:
     """All tensors of a checkpoint; `LayoutError` for a file that is given twice, and for inputs whose notes differ."""
     tensors: dict[str, list[Found]] = {}
     notes: dict[str, str] = {}
-    for path in source.paths:
-        if source.paths.count(path) > 1:
-            raise LayoutError(f"{path} is given twice: several inputs are put together")
+    _check_each_once(source)
     for shard in source.shards:
         own = notes_of(shard.contents.metadata)
         for tensor in shard.contents.tensors:
@@ -80,6 +80,17 @@ def model_of(source: Checkpoint) -> Model:
                 notes[tensor.name] = own[tensor.name]
     input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
     return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs), input_of)
+
+
+def _check_each_once(source: Checkpoint) -> None:
+    """`LayoutError` for a file that is given twice, also under two names."""
+    paths: dict[tuple[int, int], Path] = {}
+    for shard in source.shards if len(source.inputs) > 1 else ():
+        status = os.fstat(shard.stream.fileno())
+        first = paths.setdefault((status.st_dev, status.st_ino), shard.path)
+        if first is not shard.path:
+            what = "is given twice" if first == shard.path else f"and {shard.path} are the same file"
+            raise LayoutError(f"{first} {what}: several inputs are put together")
 
 
 def same_in_all(model: Model, name: str) -> Found:

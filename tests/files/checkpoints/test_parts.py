@@ -1,5 +1,7 @@
 """Parts of joins and stacks: those that lie differently, those with rules of their own, and those with numbers."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,15 @@ def test_the_type_changes_of_a_tensor_in_an_entry_of_several_types(tmp_path, bef
 def test_a_single_number_is_one_of_its_own_bytes_only(tmp_path):
     with pytest.raises(gl.LayoutError, match="as 'F16': the 4 bytes of .* write the dimensions, as in F16.2."):
         relayout(tmp_path, {"x": np.ones((), np.float32)}, {"x": "as=F16"})
+
+
+@pytest.mark.parametrize("second", ["a.safetensors", "link.safetensors", "soft.safetensors", "../folder/a.safetensors"])
+def test_a_file_is_no_two_inputs(tmp_path, second):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.safetensors").write_bytes(file_of({"x": A}))
+    os.link(folder / "a.safetensors", folder / "link.safetensors")
+    os.symlink("a.safetensors", folder / "soft.safetensors")
+    with pytest.raises(gl.LayoutError, match="given twice: several|are the same file: several inputs"):
+        inputs = [folder / "a.safetensors", folder / second]
+        gl.relayout_file(inputs, folder / "out.safetensors", tensors={"x": "along=0"})

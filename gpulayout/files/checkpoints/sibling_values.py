@@ -8,7 +8,7 @@ that everything about them is checked before a byte is written.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,10 @@ import numpy as np
 
 from gpulayout.files.checkpoints.block_values import block_values, keywords
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.model import Found, Model, same_in_all
+from gpulayout.files.checkpoints.members import Read
+from gpulayout.files.checkpoints.model import Found, Model, read_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.views import array_like, view_of
-from gpulayout.files.elements import read_at
-from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
@@ -36,21 +35,15 @@ class SiblingPlan:
     """How the values of a sibling are read.
 
     found       the tensor
-    rule        its own, if it has one; that of the join of which it is a part
-    match       what the rule's expression found
     move        to an array in C order; with parameters that stand for others, if it has siblings itself
     dimensions  of that array
-    number      of the input, if each has its own
+    again       makes the move once more, with the numbers of its own siblings; None where it has none
     """
 
     found: Found
-    rule: Rule | None
-    match: Any
-    source: Shape
-    pattern: str | None
     move: Plan
     dimensions: tuple[int, ...]
-    number: int | None
+    again: Callable[[], Plan] | None
 
 
 class Siblings:
@@ -110,22 +103,29 @@ class Siblings:
                 f"{tensor_text(name)} has numbers that others need, and {rule.origin} reverses axes: flip in one "
                 "relayout, and use the numbers in another"
             )
-        options = self._options(rule, match, name, view.shape, number, is_like=True)
+
+        def options(read: Read) -> dict[str, Any]:
+            """The arithmetic that the rule of the sibling asks for."""
+            return {} if rule is None else self._options(rule, match, name, view.shape.dimensions, number, read)
+
+        like = options(self.like)
         try:
-            move = _move(view.shape, pattern, options)
+            move = _move(view.shape, pattern, like)
         except (LayoutError, TypeError) as error:
             raise type(error)(f"{tensor_text(name)}, {found[1]}: {error}") from None
         dimensions = view.shape.dimensions
         if pattern is not None:
             dimensions = read_pattern(pattern, len(dimensions), "pattern").result(dimensions)
-        return SiblingPlan(found, rule, match, view.shape, pattern, move, dimensions, number)
+        if rule is None or not rule.siblings:
+            return SiblingPlan(found, move, dimensions, None)
+        return SiblingPlan(found, move, dimensions, lambda: _move(view.shape, pattern, options(self.values)))
 
     def _options(
-        self, rule: Rule | None, match: Any, name: str, shape: Shape, number: int | None, *, is_like: bool
+        self, rule: Rule, match: Any, name: str, dimensions: tuple[int, ...], number: int | None, read: Read
     ) -> dict[str, Any]:
-        """The arithmetic that the rule of a sibling asks for, with the values of its own siblings."""
-        if rule is None or not rule.siblings:
-            return {} if rule is None else dict(rule.options)
+        """The arithmetic of a rule, with the numbers of siblings as `read` gives them."""
+        if not rule.siblings:
+            return dict(rule.options)
         block = rule.options.get("block")
         options = {key: value for key, value in rule.options.items() if key not in (*PARAMETERS, "block")}
         given = {}
@@ -133,25 +133,14 @@ class Siblings:
             value: Any = rule.options.get(key)
             if key in rule.siblings:
                 other = rule.siblings[key].name_for(name, self.model.tensors, match)
-                value = self.like(other, number) if is_like else self.values(other, number)
+                value = read(other, number)
             if value is not None:
-                given[key] = block_values(key, value, shape.dimensions, block)
+                given[key] = block_values(key, value, dimensions, block)
         return options | keywords(given)
 
     def _read(self, planned: SiblingPlan) -> np.ndarray:
-        shard, tensor = planned.found
-        buffer = np.empty(tensor.nbytes, np.uint8)
-        count = read_at(shard.stream, buffer.data, shard.contents.start + tensor.begin, str(shard.path))
-        if count < tensor.nbytes:
-            raise FileError(
-                f"{shard.path}: the file has become shorter while it was read: {tensor_text(tensor.name)} is not whole"
-            )
-        move = planned.move
-        if planned.rule is not None and planned.rule.siblings:
-            options = self._options(
-                planned.rule, planned.match, tensor.name, planned.source, planned.number, is_like=False
-            )
-            move = _move(planned.source, planned.pattern, options)
+        buffer = read_tensor(planned.found)
+        move = planned.move if planned.again is None else planned.again()
         out = move(buffer.view(move.source.buffer_dtype))
         if move.target.is_packed:
             result = array_like(move.target, planned.dimensions)

@@ -29,12 +29,11 @@ from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
 from gpulayout.cli.model_file import check_says_nothing_for_one_array, model_command, planner
 from gpulayout.cli.output import json_option, print_json, print_remark
-from gpulayout.files.array_move import ArrayMove
+from gpulayout.files.array_move import ArrayMove, FilePlan
 from gpulayout.files.checkpoints.opening import is_about_model
 from gpulayout.files.checkpoints.planning import plan_restore
 from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import FilePlan
 from gpulayout.files.plain_bytes import BYTE_ORDERS, PlainBytes
 from gpulayout.files.route import Route
 from gpulayout.files.standard_streams import File, output_name

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpulayout.files.array_move import FilePlan
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.moving import CheckpointWork
-from gpulayout.files.move import FilePlan
 from gpulayout.files.route import Route
 from gpulayout.layout.shape import Shape
 

@@ -16,8 +16,7 @@ from gpulayout.cli.failures import failures_in_one_line, print_note, printable, 
 from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
-from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
-from gpulayout.files.checkpoints.moving import CheckpointWork
+from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, CheckpointWork, ModelMove
 from gpulayout.files.checkpoints.opening import are_models
 from gpulayout.files.checkpoints.planning import (
     CheckpointPlan,

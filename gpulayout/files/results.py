@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpulayout.files.array_move import FilePlan
 from gpulayout.files.checkpoints.changes import TensorPlan
-from gpulayout.files.checkpoints.moving import CheckpointWork
+from gpulayout.files.checkpoints.model_move import CheckpointWork
 from gpulayout.files.route import Route
 from gpulayout.layout.shape import Shape
 

@@ -251,13 +251,7 @@ def test_packed_elements_and_catalogue_names(tmp_path):
     unpacked = np.unpackbits(np.frombuffer(data[-12:], np.uint8), bitorder="little").reshape(6, 4, 4)
     turned = np.packbits(unpacked.transpose(1, 0, 2).reshape(-1), bitorder="little").tobytes()
     assert found["f"][2] == turned
-    from gpulayout.files.checkpoints.moving import move_checkpoint, work_within
-    from gpulayout.files.checkpoints.opening import open_checkpoint
-    from gpulayout.files.checkpoints.planning import plan_restore
-
-    with open_checkpoint([tmp_path / "b.safetensors"]) as opened:
-        plan = plan_restore(opened, tmp_path / "c.safetensors")
-        move_checkpoint(work_within(plan, None), lambda done, total: None, overwrite=False)
+    gl.relayout_file(tmp_path / "b.safetensors", tmp_path / "c.safetensors", unpack=True)
     back = contents(tmp_path / "c.safetensors")
     assert back["q"] == ("U8", (64, 128), codes.tobytes()) and back["s"] == contents(tmp_path / "a.safetensors")["s"]
 

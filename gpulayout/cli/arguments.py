@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from gpulayout.cli.failures import printable, with_options
-from gpulayout.files.checkpoints.opening import is_checkpoint, other_model
+from gpulayout.files.checkpoints.opening import is_checkpoint
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import as_bytes
 from gpulayout.files.npy import Header, array_shape, read_header
+from gpulayout.files.other_formats import other_model
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import INT64_MAX, clipped
 from gpulayout.layout.element_type import ElementType
@@ -91,7 +92,7 @@ def _hint(text: str, or_layout: bool, in_show: bool) -> str:
         return "; quote SHAPE, or the shell interprets its braces"
     other = other_model(text)
     if in_show and other is not None:
-        return f"; if it is {other.what}: {other.read} makes a model of it that can be shown"
+        return f"; if it is {other.name}: {other.read} makes a model of it that can be shown"
     if not (text.lower().endswith(".npy") or os.path.isfile(text)):
         return ""
     if in_show:

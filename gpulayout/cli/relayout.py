@@ -108,7 +108,7 @@ def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
       gpulayout pack weights.npy tiles.bin --to 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
     """
-    array_command(source, target, **options).run(None, to, flat=True)
+    array_command(source, target, options).run(None, to, flat=True)
 
 
 @click.command(short_help="Copy a buffer in a layout into an N-d array.")
@@ -143,7 +143,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
         return model_command((source,), target, options).run(plan_restore)
     if from_ is None:
         raise click.MissingParameter(param_hint="'--from'", param_type="option")
-    array_command(source, target, **options).run(whole_shape(from_), None)
+    array_command(source, target, options).run(whole_shape(from_), None)
 
 
 @click.command(short_help="Move a .npy file, or the tensors of a model, to other layouts.")
@@ -203,7 +203,7 @@ def relayout(
         raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT will hold")
     if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
-    array_command(sources[0], target, **options).run(None if from_ is None else whole_shape(from_), to)
+    array_command(sources[0], target, options).run(None if from_ is None else whole_shape(from_), to)
 
 
 def at_least_two(files: tuple[File, ...]) -> tuple[File, ...]:
@@ -227,23 +227,13 @@ def whole_shape(from_: Shape | str) -> Shape:
 # ---- a move from file to file --------------------------------------------------------------------------------
 
 
-def array_command(
-    source: File,
-    target: File,
-    *,
-    memory: str | None,
-    scratch: Path | None,
-    overwrite: bool,
-    raw: bool,
-    offset: int = 0,
-    byte_order: str | None = None,
-    no_strict: bool = False,
-    **others: Any,
-) -> ArrayCommand:
-    """The command that the options mean; `others` are those about its answer and about the elements."""
-    plain = PlainBytes(offset, byte_order, raw, not no_strict)
-    changes: Any = arithmetic_in(others)
-    return ArrayCommand(ArrayMove(source, target, plain, memory, scratch, overwrite), changes, Answer(**others))
+def array_command(source: File, target: File, options: dict[str, Any]) -> ArrayCommand:
+    """The command that the options mean."""
+    of_bytes = options.pop("offset", 0), options.pop("byte_order", None), options.pop("raw")
+    plain = PlainBytes(*of_bytes, strict=not options.pop("no_strict", False))
+    settings = [options.pop(name) for name in ("memory", "scratch", "overwrite")]
+    changes: Any = arithmetic_in(options)
+    return ArrayCommand(ArrayMove(source, target, plain, *settings), changes, Answer(**options))
 
 
 @dataclass(frozen=True)

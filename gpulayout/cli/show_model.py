@@ -14,8 +14,7 @@ from gpulayout.cli.failures import printable
 from gpulayout.cli.folded_names import folded, natural
 from gpulayout.cli.output import print_columns, print_json
 from gpulayout.cli.progress import shown_progress
-from gpulayout.files.checkpoints.header import StoredTensor
-from gpulayout.files.checkpoints.notes import NOTE, notes_of
+from gpulayout.files.checkpoints.header import NOTE, StoredTensor, notes_of
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard, open_checkpoint
 from gpulayout.layout.checks import clipped, counted
 

@@ -52,6 +52,7 @@ DTYPES: Mapping[str, ElementType | None] = {
 _BITS = {name: 6 if each is None else 8 * each.itemsize for name, each in DTYPES.items()} | {"F4": 4}
 _NUMBERS = {name: number for number, name in enumerate(DTYPES)}
 METADATA = "__metadata__"
+NOTE = "gpulayout:"  # then the name of a tensor: the key of what its bytes are, which the format has no words for
 LENGTH_BYTES = 8
 ALIGNMENT = 8  # bytes: the header is filled up with blanks to a multiple
 MOST_HEADER = 100_000_000  # bytes: the limit of the format's library
@@ -312,3 +313,20 @@ def header_text(metadata: Mapping[str, str] | None, tensors: Iterable[StoredTens
     text = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     return len(text).to_bytes(LENGTH_BYTES, "little") + text
+
+
+# ---- notes -------------------------------------------------------------------------------------------------------
+
+
+def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """The notes of a file by the names of their tensors."""
+    return {key.removeprefix(NOTE): text for key, text in (metadata or {}).items() if key.startswith(NOTE)}
+
+
+def metadata_with(
+    metadata: Mapping[str, str] | None, more: Mapping[str, str], notes: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors."""
+    kept = {key: text for key, text in (metadata or {}).items() if not key.startswith(NOTE)}
+    new = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
+    return new if new or metadata is not None else None

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpulayout.files.checkpoints.header import NOTE
 from gpulayout.files.checkpoints.kinds import FORMATS
-from gpulayout.files.checkpoints.notes import NOTE
 from gpulayout.files.checkpoints.rule_text import renamings, rule_of, rule_of_text
 from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.files.errors import FileError

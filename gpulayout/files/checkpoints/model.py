@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
-from gpulayout.files.checkpoints.notes import notes_of
+from gpulayout.files.checkpoints.header import StoredTensor, notes_of, tensor_text
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.views import noted_shape
 from gpulayout.files.elements import Bytes, read_at

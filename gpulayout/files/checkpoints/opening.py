@@ -17,11 +17,12 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_json, read_contents, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import refuse_folder, refuse_folder_as_output
+from gpulayout.files.other_formats import other_model
 from gpulayout.files.standard_streams import opened
 from gpulayout.layout.checks import clipped, counted, value_text
 
@@ -32,69 +33,6 @@ ENDING = ".safetensors"
 INDEX_ENDING = ".safetensors.index.json"
 MOST_INDEX = 100_000_000  # bytes
 CHUNK = 1 << 20  # bytes that are read at a time
-
-
-class OtherModel(NamedTuple):
-    """A format in which models lie too.
-
-    endings       of its files' names
-    what          messages call such a file
-    read, write   the Python that makes a safetensors file of one, and one of a safetensors file
-    """
-
-    endings: tuple[str, ...]
-    what: str
-    read: str
-    write: str
-
-
-def _saved(library: str, tensors: str) -> str:
-    return f"safetensors.{library}.save_file({tensors}, 'model.safetensors')"
-
-
-OTHER_MODELS = (
-    OtherModel(
-        (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"),
-        "a pickle of PyTorch, which may run code",
-        _saved("torch", "torch.load(FILE, weights_only=True)"),
-        "torch.save(safetensors.torch.load_file('model.safetensors'), FILE)",
-    ),
-    OtherModel(
-        (".h5", ".hdf5", ".keras"),
-        "a model of Keras",
-        _saved("numpy", "{w.path: w.numpy() for w in model.weights}"),
-        "model.save(FILE), after w.assign(tensors[w.path]) for its weights,",
-    ),
-    OtherModel(
-        (".gguf",),
-        "GGUF, whose blocks hold scales beside codes",
-        "safetensors.numpy.save_file, of what gguf.GGUFReader reads,",
-        "convert_hf_to_gguf.py of llama.cpp",
-    ),
-    OtherModel(
-        (".msgpack",),
-        "a tree of Flax",
-        _saved("flax", "flax.traverse_util.flatten_dict(params, sep='.')"),
-        "flax.serialization.msgpack_serialize(safetensors.flax.load_file('model.safetensors'))",
-    ),
-    OtherModel(
-        (".npy",),
-        "one array",
-        _saved("numpy", "{'NAME': numpy.load(FILE)}"),
-        "numpy.save(FILE, safetensors.numpy.load_file('model.safetensors')['NAME'])",
-    ),
-    OtherModel(
-        (".npz",),
-        "a zip of arrays",
-        _saved("numpy", "dict(numpy.load(FILE))"),
-        "numpy.savez(FILE, **safetensors.numpy.load_file('model.safetensors'))",
-    ),
-)
-
-
-def other_model(name: str) -> OtherModel | None:
-    """The other format that a file of this name has; None for other names."""
-    return next((each for each in OTHER_MODELS if name.lower().endswith(each.endings)), None)
 
 
 def is_about_model(files: Iterable[object], *one_array: object) -> bool:
@@ -209,7 +147,7 @@ def check_is_checkpoint(path: Path) -> None:
     refuse_folder(path)
     other = other_model(path.name)
     if other is not None:
-        raise FileError(f"{path}: this is {other.what}: {other.read} makes a model of it that can be read")
+        raise FileError(f"{path}: this is {other.name}: {other.read} makes a model of it that can be read")
     raise FileError(f"{path}: the name of a model ends in {ENDING} or {INDEX_ENDING}")
 
 
@@ -219,7 +157,7 @@ def check_is_new_checkpoint(path: Path, source: Path) -> None:
     other = None if is_checkpoint(path.name) else other_model(path.name)
     if other is not None:
         raise FileError(
-            f"{path}: a model does not become {other.what}: write model.safetensors; {other.write} makes one of it"
+            f"{path}: a model does not become {other.name}: write model.safetensors; {other.write} makes one of it"
         )
 
 

@@ -12,10 +12,9 @@ from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats, check_renamings, rules_of, unused
 from gpulayout.files.checkpoints.drafts import Drafting
-from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text
+from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text, metadata_with
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
 from gpulayout.files.checkpoints.model import model_of
-from gpulayout.files.checkpoints.notes import metadata_with
 from gpulayout.files.checkpoints.opening import (
     ENDING,
     INDEX_ENDING,

@@ -10,8 +10,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files import route
-from gpulayout.files.checkpoints.header import DTYPES, header_text, read_contents
-from gpulayout.files.checkpoints.notes import notes_of
+from gpulayout.files.checkpoints.header import DTYPES, header_text, notes_of, read_contents
 from gpulayout.files.errors import FileError
 from tests.reference import tiled_numbers
 from tests.support.effort import ALL

@@ -78,11 +78,8 @@ class Elements:
             part[:] = self.memory[start : start + len(part)].data
             return
         if read_at(self.stream, part, self.offset + start, self.header.name) < len(part):
-            size = os.fstat(self.stream.fileno()).st_size
-            raise FileError(
-                f"{self.header.name}: the file has become shorter while it was read: it has "
-                f"{counted(size, 'byte')}, but {self.header.needed} needs {self.offset + self.header.nbytes}"
-            )
+            needs = f"but {self.header.needed} needs {self.offset + self.header.nbytes}"
+            raise became_shorter(self.stream, self.header.name, needs)
 
     def write_from(self, part: memoryview, start: int) -> None:
         """Write the bytes of the elements from byte `start` on."""
@@ -99,27 +96,19 @@ class Elements:
 
         around   a descriptor of the file around the page cache, or -1
         """
-        done = self._moved_by_engine("read_runs", around, memory, starts + self.offset, length)
+        done = moved_by_engine("read_runs", self.stream, around, memory, starts + self.offset, length)
         for number, start in enumerate(starts[done:].tolist(), done):
             self.read_into(memory[number * length : (number + 1) * length], start)
 
     def write_runs(self, memory: memoryview, starts: np.ndarray, length: int, tails: Tails = NO_TAILS) -> None:
         """Write runs, as `read_runs` reads them.  `tails` are those of these runs."""
-        done = self._moved_by_engine("write_runs", memory, starts + self.offset, length, *tails)
+        done = moved_by_engine("write_runs", self.stream, memory, starts + self.offset, length, *tails)
         for number, start in enumerate(starts[done:].tolist(), done):
             run, tail = memory[number * length : (number + 1) * length], tails.memory[number * PAGE :]
             before = (self.offset + start) % PAGE if tails.has else 0
             end = length - ((self.offset + start + length) % PAGE if tails.keeps else 0)
             self.write_from(memoryview(bytes(tail[:before]) + run[:end]) if before else run[:end], start - before)
             tail[: length - end] = run[end:]
-
-    def _moved_by_engine(self, call: str, *arguments: Any) -> int:
-        """How many of the first runs the native engine moves: none of a pipe."""
-        engine = native.module()
-        if self.stream is None or engine is None:
-            return 0
-        done: int = getattr(engine, call)(self.stream.fileno(), *arguments)
-        return done
 
 
 # ---- a file that is read ---------------------------------------------------------------------------------------------
@@ -260,6 +249,21 @@ def write_at(stream: BinaryIO, part: memoryview, offset: int, name: str) -> None
     with named(name):
         while done < len(part):
             done += _write(stream, part[done : done + CHUNK], offset + done)
+
+
+def moved_by_engine(call: str, stream: BinaryIO | None, *arguments: Any) -> int:
+    """How many of the first runs the native engine moves: none of a pipe."""
+    engine = native.module()
+    if stream is None or engine is None:
+        return 0
+    done: int = getattr(engine, call)(stream.fileno(), *arguments)
+    return done
+
+
+def became_shorter(stream: BinaryIO, name: str, then: str) -> FileError:
+    """The error for a file that ends before all of its bytes are read; `then` says which are missing."""
+    size = counted(os.fstat(stream.fileno()).st_size, "byte")
+    return FileError(f"{name}: the file has become shorter while it was read: it has {size}, {then}")
 
 
 def _read(stream: BinaryIO, part: memoryview, offset: int) -> int:

@@ -24,13 +24,11 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu import native
-from gpulayout.files.elements import NO_TAILS, Tails, read_at, write_at
+from gpulayout.files.elements import NO_TAILS, Tails, became_shorter, moved_by_engine, read_at, write_at
 from gpulayout.files.errors import FileError
 from gpulayout.files.families import Family, Numbers, Portion, families_of, groups, portions
 from gpulayout.files.npy import Header
 from gpulayout.files.strided_runs import move_nest
-from gpulayout.layout.checks import counted
 from gpulayout.moves.runs import Runs
 
 
@@ -143,8 +141,7 @@ class Pieces:
     # which also say what is wrong with them.
 
     def _read(self, stream: BinaryIO, memory: memoryview, places: np.ndarray, length: int) -> None:
-        engine = native.module()
-        done = 0 if engine is None else engine.read_runs(stream.fileno(), -1, memory, places, length)
+        done = moved_by_engine("read_runs", stream, -1, memory, places, length)
         for number, place in enumerate(places[done:].tolist(), done):
             with self._named(stream, place):
                 count = read_at(stream, memory[number * length : (number + 1) * length], place, "")
@@ -152,8 +149,7 @@ class Pieces:
                 raise self._too_short(stream)
 
     def _write(self, stream: BinaryIO, memory: memoryview, places: np.ndarray, length: int) -> None:
-        engine, none = native.module(), bytearray()
-        done = 0 if engine is None else engine.write_runs(stream.fileno(), memory, places, length, none, False, False)
+        done = moved_by_engine("write_runs", stream, memory, places, length, *NO_TAILS)
         for number, place in enumerate(places[done:].tolist(), done):
             with self._named(stream, place):
                 write_at(stream, memory[number * length : (number + 1) * length], place, "")
@@ -171,10 +167,7 @@ class Pieces:
         size = os.fstat(stream.fileno()).st_size
         piece = next((piece for piece in self._of(stream) if piece.span[1] > size), None)
         name, needed = (self.header.name, "more") if piece is None else (piece.name, piece.span[1])
-        return FileError(
-            f"{name}: the file has become shorter while it was read: it has {counted(size, 'byte')}, but its shape "
-            f"needs {needed}"
-        )
+        return became_shorter(stream, name, f"but its shape needs {needed}")
 
     def _of(self, stream: BinaryIO) -> Iterator[FilePiece]:
         return (piece for segment in self.segments for piece in segment if piece.stream is stream)

@@ -15,8 +15,7 @@ import numpy as np
 from gpulayout.files.checkpoints.header import StoredTensor, notes_of, tensor_text
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.views import noted_shape
-from gpulayout.files.elements import Bytes, read_at
-from gpulayout.files.errors import FileError
+from gpulayout.files.elements import Bytes, became_shorter, read_at
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 
@@ -121,7 +120,5 @@ def read_tensor(found: Found, start: int = 0, most: int = sys.maxsize) -> Bytes:
     shard, tensor = found
     read: Bytes = np.empty(min(most, tensor.nbytes - start), np.uint8)
     if read_at(shard.stream, read.data, shard.begin(tensor) + start, str(shard.path)) < read.size:
-        raise FileError(
-            f"{shard.path}: the file has become shorter while it was read: {tensor_text(tensor.name)} is not whole"
-        )
+        raise became_shorter(shard.stream, str(shard.path), f"and {tensor_text(tensor.name)} is not whole")
     return read

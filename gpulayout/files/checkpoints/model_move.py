@@ -22,17 +22,17 @@ import numpy as np
 from gpulayout.files.checkpoints.assembly import TensorRuns, one_by_one, reversed_parts, segments_of
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.header import tensor_text
+from gpulayout.files.checkpoints.model import about_tensor
 from gpulayout.files.checkpoints.opening import Stage, check_is_new_checkpoint, open_checkpoint, untold
 from gpulayout.files.checkpoints.planning import CheckpointPlan
-from gpulayout.files.elements import CHUNK, Elements, read_at, write_at
+from gpulayout.files.elements import CHUNK, Elements, became_shorter, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
-from gpulayout.files.errors import FileError, Note, warn
+from gpulayout.files.errors import Note, warn
 from gpulayout.files.memory import block_limit
 from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
 from gpulayout.files.pieces import FilePiece, Pieces
 from gpulayout.files.route import route, sensible_route
-from gpulayout.layout.checks import counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 from gpulayout.plans.plan import Plan
@@ -129,12 +129,10 @@ class Limit(NamedTuple):
 
     def blocks(self, change: TensorPlan, plan: Plan) -> Blocks:
         """The blocks of a tensor; `LayoutError`, which names it, where the limit is too small."""
-        try:
+        with about_tensor(change.parts[0], change.before):
             if self.half is None or self.max_bytes is not None:
                 planned = sensible_route(plan, self.max_bytes, None)
             return (planned if self.half is None else route(plan, self.half, None)).passes[0]
-        except LayoutError as error:
-            raise LayoutError(f"tensor {value_text(change.parts[0])}, {change.before}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -301,11 +299,7 @@ def _copy(part: StoredCopy) -> int:
         if count is None:
             count = _copy_through_memory(part, done)
         if not count:
-            size = os.fstat(part.source.fileno()).st_size
-            raise FileError(
-                f"{part.files[0]}: the file has become shorter while it was read: it has {counted(size, 'byte')}, and "
-                f"{tensor_text(part.tensor)} is not whole"
-            )
+            raise became_shorter(part.source, part.files[0], f"and {tensor_text(part.tensor)} is not whole")
         done += count
     return 2 * done
 

@@ -152,13 +152,16 @@ def _check_goes_together(rule: Rule) -> None:
 def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
     for key in parts:
         if key not in KEYS:
-            near = difflib.get_close_matches(str(key).lower(), KEYS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
-            raise LayoutError(f"{origin} has the key {value_text(key)}: {hint}")
+            raise LayoutError(f"{origin} has the key {value_text(key)}: {_near_key(str(key))}")
     for key in (*FLAGS, "saturate"):
         value = parts.get(key)
         if value is not None and not (isinstance(value, int) and value in (0, 1)):
             raise LayoutError(f"{origin}: {key} is {value_text(value)}: it must be true or false")
+
+
+def _near_key(word: str) -> str:
+    near = difflib.get_close_matches(word.lower(), KEYS, 1)
+    return f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
 
 
 # ---- the parts of a text ---------------------------------------------------------------------------------------------
@@ -203,10 +206,7 @@ def _check_no_key(part: str, origin: str) -> None:
     """`LayoutError` for a part that was meant as a key: dtyp=bf16, or Keep."""
     word = re.fullmatch(r"([A-Za-z_]+)(?:\s*=[^>]*)?", part)
     if word and ("=" in part or word[1].lower() in FLAGS):
-        near = difflib.get_close_matches(word[1].lower(), KEYS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
-        if word[1] in FLAGS:
-            hint = f"write {word[1]} alone"
+        hint = f"write {word[1]} alone" if word[1] in FLAGS else _near_key(word[1])
         raise LayoutError(f"{origin} has the part {value_text(clipped(part, 60))}, which is no key of a rule: {hint}")
 
 

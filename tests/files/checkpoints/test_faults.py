@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.files.checkpoints import moving
+from gpulayout.files.checkpoints import model_move
 from gpulayout.files.errors import FileError
 from tests.support.effort import ALL
 from tests.support.model_files import contents, model
@@ -52,22 +52,22 @@ def test_progress_ends_with_all_bytes(folder):
 
 @pytest.mark.parametrize("cut", [0, 7, 100, 400_000, 3_000_000, 4_800_000])
 def test_an_input_that_becomes_shorter_is_an_error_and_leaves_nothing(folder, monkeypatch, cut):
-    begin, is_cut = moving.move_jobs, threading.Event()
+    begin, is_cut = model_move.move_jobs, threading.Event()
 
     def cut_first(*given, **options):
         os.truncate(folder / "in.safetensors", cut)
         is_cut.set()
         begin(*given, **options)
 
-    class LateCopies(moving.RunThreads):
+    class LateCopies(model_move.RunThreads):
         """Copies, which have a thread of their own, begin when the file has been cut."""
 
         def begin(self, work):
             return super().begin(lambda: wait_for(is_cut) or work())
 
     before = threading.active_count()
-    monkeypatch.setattr(moving, "move_jobs", cut_first)
-    monkeypatch.setattr(moving, "RunThreads", LateCopies)
+    monkeypatch.setattr(model_move, "move_jobs", cut_first)
+    monkeypatch.setattr(model_move, "RunThreads", LateCopies)
     with pytest.raises(FileError, match="become shorter while it was read"):
         relayout(folder)
     assert os.listdir(folder) == ["in.safetensors"] and threading.active_count() <= before

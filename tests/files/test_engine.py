@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.cpu import native
-from gpulayout.files import engine, move, route
+from gpulayout.files import array_move, engine, route
 from gpulayout.files.memory import block_limit
 
 PAGE = engine.PAGE
@@ -76,7 +76,9 @@ def test_two_pairs_of_buffers_where_runs_are_long(folder, monkeypatch, target, m
     pairs = []
     monkeypatch.setattr(route, "LONG_RUN", 8)
     monkeypatch.setattr(
-        move, "move_jobs", lambda *given, **named: (pairs.append(named["pairs"]), engine.move_jobs(*given, **named))
+        array_move,
+        "move_jobs",
+        lambda *given, **named: (pairs.append(named["pairs"]), engine.move_jobs(*given, **named)),
     )
     found, expected, done = moved(folder, "f32[40,30,50]", target, memory=memory, scratch=folder if two else None)
     assert found == expected and pairs == [2] * len(done.blocks)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.files.checkpoints.changes import stored_shape
+from gpulayout.files.checkpoints.stored import stored_shape
 from gpulayout.layout.stride_table import byte_and_bit
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move

@@ -9,9 +9,9 @@ SLOW = """
 import sys, time
 import gpulayout.cli.main as command
 from gpulayout.files import elements
-from gpulayout.files.checkpoints import moving
+from gpulayout.files.checkpoints import model_move
 
-read, copy, commands = elements._read, moving._copy, command.commands
+read, copy, commands = elements._read, model_move._copy, command.commands
 
 def slow(function):
     def call(*given):
@@ -23,6 +23,6 @@ def begin(**options):                        # by now signals have their handler
     print("begins", flush=True)
     commands(**options)
 
-elements._read, moving._copy, command.commands = slow(read), slow(copy), begin
+elements._read, model_move._copy, command.commands = slow(read), slow(copy), begin
 command.main()
 """

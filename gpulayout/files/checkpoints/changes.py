@@ -1,30 +1,12 @@
 """What becomes of one tensor: how it lies in the old file, how it will lie in the new one, and what has to move.
 
-The format knows arrays in C order, of its own types.  A tensor in another layout, or of another type, is a 1-D array of
-U8, its bytes; or an array as its engine has it, where the catalogue or the rule says so.  A note in the metadata then
-says what they are:
-
-    "__metadata__": {"gpulayout:up.weight": "f32[200,10]{1,0:T(8,128)}"}
-    "__metadata__": {"gpulayout:up.qweight": "marlin:weights[4096,4096]"}     a tensor I32[256,8192]
-
-A tensor with a note is read as what the note says.
-
-Axes may get the reverse order, as those of the kernels of Flax's transposed convolutions.  A layout cannot express it.
-The axes come first on one side of the move, so a tensor there is a row of equal parts, which stand in reverse order.  A
-kernel of 3 x 3 of Flax, (h, w, in, out), has 9:
-
-    tap        (0,0) (0,1) (0,2) (1,0) ... (2,2)
-    is read as (2,2) (2,1) (2,0) (1,2) ... (0,0)
-
-So bytes are read from other offsets of the file, or written to them.  The move itself knows nothing of it, and takes
-the memory that it takes without.
+Rules say it, or notes that the files have.  Tensors that are alike share a plan.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -32,56 +14,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpulayout.catalogue.names import is_name, name_of, read_name
-from gpulayout.catalogue.tensors import tensor_of
+from gpulayout.catalogue.names import is_name, read_name
 from gpulayout.files.checkpoints.assembly import Array, mean_run, whole
 from gpulayout.files.checkpoints.block_values import keywords
 from gpulayout.files.checkpoints.drafts import Draft
-from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, dtype_of, tensor_text
+from gpulayout.files.checkpoints.flips import NO_FLIP, Flip, flip_of_move
+from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
 from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
+from gpulayout.files.checkpoints.stored import Stored, stored_shape
 from gpulayout.files.checkpoints.views import View, array_like, in_c_order, noted_shape, view_of
-from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-from gpulayout.layout.patterns import Groups, Pattern, read_pattern
+from gpulayout.layout.patterns import Pattern, read_pattern
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.plans.plan import Plan, plan
 
 # One type for all tensors is for these: narrower floats hold codes whose scales are other tensors.
 WIDE_FLOATS = (ElementType.F16, ElementType.BF16, ElementType.F32, ElementType.F64)
-BYTES = "U8"
 SHORT_RUN = 1 << 16  # bytes: shorter runs go through memory, where a call of the system for each would take longer
-
-
-class Stored(NamedTuple):
-    """How a tensor lies in a file: the fields of its header, and its note or None."""
-
-    dtype: str
-    dimensions: tuple[int, ...]
-    note: str | None
-
-    def __str__(self) -> str:
-        """As people read it: F32[2,3]; the text of a shape, for bytes; or both."""
-        header = f"{self.dtype}[{','.join(map(str, self.dimensions))}]"
-        if self.note is None:
-            return header
-        return self.note if self.dtype == BYTES and len(self.dimensions) == 1 else f"{header} {self.note}"
-
-
-class Flip(NamedTuple):
-    """How many parts stand in reverse order before a move, and after it: 1 where none do."""
-
-    before: int = 1
-    after: int = 1
-
-
-NO_FLIP = Flip()
 
 
 class RuleChange(NamedTuple):
@@ -258,7 +214,7 @@ def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleCha
         stored = _as_said(rule, result, stored, sizes)
     flip = NO_FLIP
     if rule.flip and pattern is not None:
-        flip = _flip(shape, rule, pattern, move)
+        flip = flip_of_move(shape, rule, pattern, move)
     return RuleChange(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
 
 
@@ -327,99 +283,11 @@ def _stays(move: Plan) -> bool:
     return move.change is None and same_buffer(move.source, move.target)
 
 
-def _flip(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip:
-    """The flip of a rule for a tensor.
-
-    A source that is read in reverse order reaches the plan reversed, so numbers along its flipped axes would apply to
-    the wrong parts.
-    """
-    flip = flip_of(pattern, rule.flip, source.dimensions)
-    if max(flip) < 2:
-        return NO_FLIP
-    flipped_shape = move.target if flip.after > 1 else source
-    in_order = flip.after > 1 or same_buffer(source, in_c_order(source.element_type, source.dimensions))
-    if not in_order or flipped_shape.nbytes % max(flip):
-        raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {flipped_shape} is none")
-    flipped = [dim for dim, group in enumerate(pattern.before) if {*group} & {*rule.flip}]
-    for parameter in () if move.change is None or flip.after > 1 else move.change.parameters:
-        if any(parameter.blocks[dim] for dim in flipped):
-            raise LayoutError(
-                f"{parameter.name} has several numbers along an axis of flip {value_text(' '.join(rule.flip))}: change "
-                "the elements in one relayout, and flip in another"
-            )
-    return flip
-
-
-def flip_of(pattern: Pattern, axes: tuple[str, ...], dimensions: tuple[int, ...]) -> Flip:
-    """The flip of those axes that occur in a pattern.
-
-    `LayoutError` if they come first on neither side.
-
-    >>> flip_of(read_pattern("i o h w -> h w i o", 4), ("d", "h", "w"), (4, 5, 3, 3))
-    Flip(before=1, after=9)
-    """
-    sizes = pattern.axis_sizes(dimensions, {})
-    flipped = {axis for axis in axes if axis in sizes}
-    parts = math.prod(sizes[axis] for axis in flipped)
-    if _come_first(pattern.after, flipped):
-        return Flip(after=parts)
-    if _come_first(pattern.before, flipped):
-        return Flip(before=parts)
-    raise LayoutError(
-        f"flip {value_text(' '.join(axes))} is for axes that come first on one side, and in {pattern.shown} they do on "
-        "neither"
-    )
-
-
-def _come_first(groups: Groups, axes: set[str]) -> bool:
-    names = [name for group in groups for name in group]
-    return {*names[: len(axes)]} == axes
-
-
 def _array_after(pattern: Pattern, source: Shape, target: Shape) -> Shape:
     """What the bytes of a target are after a pattern: an array in C order, of other dimensions."""
     result = array_like(target, pattern.result(source.dimensions))
     assert result.nbytes == target.nbytes
     return result
-
-
-def stored_shape(shape: Shape, name: str | None = None) -> Stored:
-    """How a buffer of a shape is stored: as an array if the format can say it, else with a note, as bytes or as the
-    tensor that the owner of its layout has.
-
-    name   of the layout, which may be an entry of the catalogue
-
-    >>> from gpulayout import parse_shape
-    >>> stored_shape(parse_shape("bf16[2,3]{1,0}"))
-    Stored(dtype='BF16', dimensions=(2, 3), note=None)
-    >>> stored_shape(parse_shape("f32[2,3]{0,1}"))
-    Stored(dtype='U8', dimensions=(24,), note='f32[2,3]{0,1}')
-    >>> stored_shape(parse_shape("marlin:weights[16,64]"), "marlin:weights")
-    Stored(dtype='I32', dimensions=(1, 128), note='marlin:weights[16,64]')
-    """
-    dtype = dtype_of(shape)
-    if dtype is not None:
-        packed = dtype == "F4"
-        fills_bytes = not packed or shape.element_count % 2 == 0
-        if fills_bytes and same_buffer(shape, in_c_order(shape.element_type, shape.dimensions, packed=packed)):
-            return Stored(dtype, shape.dimensions, None)
-    return _stored_by_owner(shape, name) or Stored(BYTES, (shape.nbytes,), str(shape))
-
-
-def _stored_by_owner(shape: Shape, name: str | None) -> Stored | None:
-    """How the owner of a layout stores it, with the name of the entry as a note; None for other layouts."""
-    if name is None or not is_name(name):
-        return None
-    said = read_name(name)
-    others = {key: value for key, value in said.choices.items() if key != "dtype"}  # arithmetic may change the type
-    note = name_of(said._replace(choices=others), shape)
-    named = read_name(note)
-    stored = tensor_of(named.entry, shape, named.choices)
-    if stored is not None:
-        dtype = dtype_of(in_c_order(*stored, packed=stored.element_type.is_sub_byte))
-        if dtype is not None:
-            return Stored(dtype, stored.dimensions, note)
-    return Stored(BYTES, (shape.nbytes,), note)
 
 
 def restored(tensor: StoredTensor, note: str) -> RuleChange:

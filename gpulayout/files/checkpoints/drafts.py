@@ -19,7 +19,7 @@ from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
 from gpulayout.files.checkpoints.members import UNNAMED, Member, Numbers, Read, axis_text, joined, stacked
 from gpulayout.files.checkpoints.model import Found, Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
-from gpulayout.files.checkpoints.siblings import nearest
+from gpulayout.files.checkpoints.sibling_names import nearest
 from gpulayout.files.checkpoints.views import View, view_of
 from gpulayout.layout.checks import clipped, counted, either, shown, value_text
 from gpulayout.layout.errors import LayoutError

@@ -26,7 +26,7 @@ from gpulayout.catalogue.names import read_name
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
-from gpulayout.files.checkpoints.siblings import SiblingName, is_name, number, sibling_name, whole_number
+from gpulayout.files.checkpoints.sibling_names import SiblingName, is_name, number, sibling_name, whole_number
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.cuts import Cut, read_axis, read_cut
 from gpulayout.layout.element_type import ElementType

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template
 from gpulayout.files.checkpoints.new_types import HeaderType
-from gpulayout.files.checkpoints.siblings import SiblingName
+from gpulayout.files.checkpoints.sibling_names import SiblingName
 from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.cuts import Cut
 from gpulayout.layout.errors import LayoutError

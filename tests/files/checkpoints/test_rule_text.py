@@ -6,7 +6,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files.checkpoints.rule_text import rule_of_text
-from gpulayout.files.checkpoints.siblings import number
+from gpulayout.files.checkpoints.sibling_names import number
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
-from gpulayout.files.checkpoints.siblings import MOST_BEGINNINGS, is_name, sibling_name
+from gpulayout.files.checkpoints.sibling_names import MOST_BEGINNINGS, is_name, sibling_name
 
 ANY = NameRegex("(.*)[.](?P<last>.*)", "a rule")
 

@@ -147,6 +147,10 @@ def segments_of(array: Array) -> Segments:
     arrays = [segments_of(each) for each in array.arrays if math.prod(each.dimensions)]
     if rows == 1:
         return [segment for each in arrays for segment in each]
+    for each in arrays:
+        if sum(runs.nbytes for segment in each for _, runs in segment) % rows:
+            tensor = each[0][0].part.tensor
+            raise LayoutError(f"{tensor_text(tensor.name)} is {tensor}: where it is joined, a row ends within a byte")
     in_rows = [_in_rows(each, rows) for each in arrays]
     whole_rows = [each for each in in_rows if each is not None]
     if len(whole_rows) == len(arrays):

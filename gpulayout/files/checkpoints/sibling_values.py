@@ -95,9 +95,15 @@ class Siblings:
         found = own[0] if own else same_in_all(self.model, name)
         first = self._firsts.get(name, name)
         rule = self._rules.get(first)
+        if number is None and rule is not None and rule.regroup.along is not None and len(self.model.tensors[name]) > 1:
+            raise LayoutError(
+                f"{tensor_text(name)} is in pieces, by {rule.origin}, but the tensor that needs its numbers is whole"
+            )
         match = None if rule is None else rule.match.fullmatch(first)
         view = view_of(found[1], self.model.notes.get(name), None if rule is None else rule.from_)
-        pattern = None if rule is None else rule.pattern_for(view.shape.rank)
+        pattern = None
+        if rule is not None and rule.regroup.stack is None:
+            pattern = rule.pattern_of(f"{tensor_text(name)} is {view.shape}", view.shape.rank)
         if rule is not None and rule.flip:
             raise LayoutError(
                 f"{tensor_text(name)} has numbers that others need, and {rule.origin} reverses axes: flip in one "

@@ -37,8 +37,10 @@ def models():
     def array(*shape):
         return random_array(random, "F32", shape)
 
-    one = {"turned": array(700, 300), "a.gate": array(200, 500), "fused": array(600, 300), "same": array(500)}
-    two = {"turned": array(100, 300), "a.up": array(600, 500), "half": array(400, 600), "same": one["same"]}
+    one = {"turned": array(700, 300), "a.gate": array(200, 500), "a.up": array(100, 500), "half": array(400, 300)}
+    two = {"turned": array(100, 300), "a.gate": array(100, 500), "a.up": array(600, 500), "half": array(400, 300)}
+    one |= {"fused": array(600, 300), "same": array(500)}
+    two |= {"fused": array(600, 300), "same": one["same"]}
     one |= {f"expert.{number}": array(100, 300) for number in range(5, 0, -1)}
     two |= {"expert.0": array(100, 300)}
     return [one, two]

@@ -15,6 +15,8 @@ INSIDE = {"join": "x,y", "along": "n", "name": "z", "to": "(d=2 n) i -> i n d"}
 JOIN = {"join": "x,y", "along": 1, "name": "z", "scale": "{name}_s"}
 SPLIT = {"split": r"w{number}", "along": 1}
 E8M0 = np.array([[1.0], [0.5], [2.0]] * 2, ml_dtypes.float8_e8m0fnu)
+FOURS = np.ones((4, 3), ml_dtypes.float4_e2m1fn)
+TURNS, JOIN_TURNS = np.ones((2, 3), np.uint8), {"join": "x,y", "along": 1, "interleave": True, "name": "z"}
 CASES = {
     "a join inside of a dimension, of parts that are themselves of two files": (
         [{"x": A, "y": A + 50}, {"x": A[:2] + 100, "y": A[:4] + 200}],
@@ -64,6 +66,11 @@ def test_it_is_what_the_model_says(tmp_path, name):
     [
         ([{"w": A}, {"w": A}], {"w": {"keep": True, "along": 0}}, "says keep, and something else as well"),
         ([{"w": A}, {"w": A}], {"w": SPLIT}, "how many pieces tensor 'w' of shape .6, 4. of 2 inputs has"),
+        ([{"w": A, "s": ONES}, {"s": ONES}], {"w": {"scale": "s"}, "s": {"along": 1}}, "'s' is in pieces, by"),
+        ([{"w": A, "s": ONES}], {"w": {"scale": "s"}, "s": {"to": "a b c -> c b a"}}, "does not fit: tensor 's' is"),
+        ([{"x": FOURS, "y": FOURS}], {"x": {"join": "x,y", "along": 1, "name": "z"}}, "a row ends within a byte"),
+        ([{"x": FOURS}, {"x": FOURS}], {"x": {"along": 1, "to": "a b -> b a"}}, "a row ends within a byte"),
+        ([{"x": TURNS, "y": TURNS}], {"x": {**JOIN_TURNS, "from": "u4"}}, "a row ends within a byte"),
         ([{"w": A}], {"w": {"drop": A}}, "drop is .*: it must be true or false"),
         ([{"w": A}], {"w": {"join": A, "along": 0, "name": "z"}}, "is not text"),
         ([{"w": A}], {"w": {"name": "a\\\nb"}}, r"has \\\\n, which means nothing"),

@@ -212,6 +212,8 @@ class _Conversion:
         number    of the input whose piece of a tensor needs it; None for a whole tensor
         """
         rule, match = self.own_rule(self.joined.get(name, name))
+        if number is None and "along" in rule and sum(name in each for each in self.inputs) > 1:
+            raise Wrong(f"{name} is in pieces")
         if number is not None and name in self.inputs[number]:
             alone = _Conversion([self.inputs[number]], {}, None)
             alone.rules = self.rules
@@ -323,6 +325,8 @@ class _Conversion:
             header = (name, array.shape) if name is not None else None
             layout, data = None if name is not None else "C", stored_bytes(array)
         else:
+            if bits_of(array.dtype) < 8 and "E(" not in to and ":" not in to.split("{")[0]:
+                raise Unclear("whether the result is packed")
             try:
                 data = gl.pack(array, to).tobytes()
             except (gl.LayoutError, TypeError) as error:
@@ -370,6 +374,8 @@ def _as(text, array, rule, usual):
     """The type and the shape that `as` names."""
     dtype, _, sizes = text.partition("[")
     if not sizes:
+        if not (rule.get("to") is None or is_pattern(rule["to"])):
+            raise Unclear("the shape of a layout")
         if dtype not in HEADER or bits_of(ELEMENTS[HEADER[dtype]]) != bits_of(array.dtype):
             raise Unclear(f"the shape of {text}")
         return dtype, usual[1]

@@ -220,8 +220,10 @@ def gptq_to_fused(rng):
 
 
 def gptq_to_rank(rng):
-    tensors, q, s, _ = gptq_layer(rng, "l")
-    return [tensors], {"l.B": marlin_words(q[64:]), "l.s": marlin_scales(s[2:])}
+    (up, q, s, _), (down, q2, s2, _) = (gptq_layer(rng, f"l.{name}_proj", 128) for name in ("up", "down"))
+    outputs = {"l.up_proj.B": marlin_words(q[:, 64:]), "l.up_proj.s": marlin_scales(s[:, 64:])}
+    inputs = {"l.down_proj.B": marlin_words(q2[64:]), "l.down_proj.s": marlin_scales(s2[2:])}
+    return [up | down], outputs | inputs
 
 
 def gpt2_to_split(rng):

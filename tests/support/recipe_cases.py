@@ -335,6 +335,17 @@ def megatron_ranks(rng):
     return ranks, whole | {"l.linear_fc1.weight": np.concatenate([gate, up])}
 
 
+def fused_ranks_to_llama(rng):
+    whole = llama(rng)
+    ranks = [
+        {f"l.qkv_proj.{of}": together(whole, *QKV, part=rank, of=of) for of in ("weight", "bias")}
+        | {"l.gate_up_proj.weight": together(whole, "gate_proj", "up_proj", part=rank)}
+        | {f"l.{name}.weight": together(whole, name, part=rank, axis=1) for name in ("o_proj", "down_proj")}
+        for rank in range(2)
+    ]
+    return ranks, whole
+
+
 # By the files of the command.
 CASES = {
     "gptq marlin": gptq_to_marlin,
@@ -363,6 +374,7 @@ CASES = {
     "gptq rank1": gptq_to_rank,
     "consolidated.00 consolidated.01 llama": meta_to_llama,
     "rank0 rank1 megatron": megatron_ranks,
+    "rank0 rank1 llama": fused_ranks_to_llama,
 }
 
 

@@ -412,7 +412,7 @@ def _read(rule):
         rule["sizes"] = [int(each) for each in rule["sizes"].split(",")]
     if isinstance(rule.get("flip"), str):
         rule["flip"] = rule["flip"].split()
-    if any("{" in str(rule.get(key)).replace("{number}", "") for key in ("name", "join", "stack", "split")):
+    if any("{" in re.sub(r"(?<!\\)\{number\}", "", str(rule.get(key))) for key in ("name", "join", "stack", "split")):
         raise Unclear("braces in a name")
     if isinstance(rule.get("to"), (list, tuple)):
         raise Unclear("several patterns")
@@ -423,7 +423,7 @@ def _read(rule):
     if "shard" in rule:
         words = re.fullmatch(r"(\d+)/(\d+)(?:\s+along=(\S+))?", rule["shard"])
         if not words:
-            raise Wrong(f"shard {rule['shard']}")
+            raise Unclear(f"shard {rule['shard']}")
         number, count = int(words[1]), int(words[2])
         if number >= count:
             raise Wrong(f"shard {rule['shard']}")

@@ -214,7 +214,7 @@ def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleCha
         stored = _as_said(rule, result, stored, sizes)
     flip = NO_FLIP
     if rule.flip and pattern is not None:
-        flip = flip_of_move(shape, rule, pattern, move)
+        flip = flip_of_move(shape, rule, pattern, move, result)
     return RuleChange(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
 
 

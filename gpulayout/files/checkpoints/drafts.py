@@ -304,7 +304,8 @@ def _pieces(member: Member, rule: Rule, inputs: int) -> list[Member]:
                 f"{rule.origin} splits {member} into {counted(count, 'tensor')}, one for each index of "
                 f"{axis_text(axis)}, whose size is {size}; to cut an axis into pieces add along=AXIS"
             )
-        return [member.at(axis, index) for index in range(size)]
+        pieces = [member.at(axis, index) for index in range(size)]
+        return pieces[::-1] if axis in rule.flip else pieces
     axis = _axis(member, rule)
     size = member.sizes[axis]
     if regroup.split[0].counts:  # a piece for each index

@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from gpulayout.files.checkpoints.rules import Rule
-from gpulayout.files.checkpoints.views import in_c_order
+from gpulayout.files.checkpoints.views import array_like
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups, Pattern
@@ -35,8 +35,8 @@ class Flip(NamedTuple):
 NO_FLIP = Flip()
 
 
-def flip_of_move(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Flip:
-    """The flip of a rule for a tensor.
+def flip_of_move(source: Shape, rule: Rule, pattern: Pattern, move: Plan, result: Shape) -> Flip:
+    """The flip of a rule for a tensor; `result` is what the bytes of the move's target are.
 
     A source that is read in reverse order reaches the plan reversed, so numbers along its flipped axes would apply to
     the wrong parts.
@@ -44,9 +44,9 @@ def flip_of_move(source: Shape, rule: Rule, pattern: Pattern, move: Plan) -> Fli
     flip = flip_of(pattern, rule.flip, source.dimensions)
     if max(flip) < 2:
         return NO_FLIP
-    flipped_shape = move.target if flip.after > 1 else source
-    in_order = flip.after > 1 or same_buffer(source, in_c_order(source.element_type, source.dimensions))
-    if not in_order or flipped_shape.nbytes % max(flip):
+    flipped_shape = result if flip.after > 1 else source
+    in_order = same_buffer(flipped_shape, array_like(flipped_shape, flipped_shape.dimensions))
+    if not in_order or flipped_shape.element_count * flipped_shape.bits_per_element % (8 * max(flip)):
         raise LayoutError(f"flip is for arrays in C order whose parts are whole bytes, and {flipped_shape} is none")
     flipped = [dim for dim, group in enumerate(pattern.before) if {*group} & {*rule.flip}]
     for parameter in () if move.change is None or flip.after > 1 else move.change.parameters:

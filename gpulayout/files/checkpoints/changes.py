@@ -26,7 +26,7 @@ from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
 from gpulayout.files.checkpoints.stored import Stored, stored_shape
-from gpulayout.files.checkpoints.views import View, array_like, in_c_order, noted_shape, view_of
+from gpulayout.files.checkpoints.views import array_like, in_c_order, noted_shape, view_of
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -121,7 +121,7 @@ class Changes:
         key = view.shape, view.name
         if key not in self._shared:
             with about_tensor(name, same.before):
-                self._shared[key] = _in_place(view, {"dtype": self._dtype})
+                self._shared[key] = _in_place(view.shape, view.name, None, {"dtype": self._dtype})
         return replace(same, change=self._shared[key])
 
     def of_draft(self, model: Model, draft: Draft, new_name: str, rule: Rule, kind: Kind | None) -> TensorPlan:
@@ -142,7 +142,7 @@ class Changes:
             options = plain | keywords(values) if values else plain
             if read is not like:
                 return change_of(member, rule, options)
-            alike = member.shape, member.pattern, id(rule), _key_of(options)
+            alike = member.shape, member.view.name, member.pattern, id(rule), _key_of(options)
             if alike not in self._shared:
                 self._shared[alike] = change_of(member, rule, options)
             return self._shared[alike]
@@ -175,8 +175,8 @@ def _about_siblings(model: Model, rule: Rule, name: str, before: Stored) -> Iter
         except LayoutError as error:
             siblings = {key: each.name_for(name, model.tensors) for key, each in rule.siblings.items()}
             those = ", ".join(f"{key} is {tensor_text(sibling)}" for key, sibling in siblings.items())
-            text = f"{error} ({those}, whose own rule may have a pattern: n -> n 1)" if siblings else str(error)
-            raise LayoutError(text) from None
+            pattern = ", whose own rule may have a pattern: n -> n 1" if "does not fit" in str(error) else ""
+            raise LayoutError(f"{error} ({those}{pattern})" if siblings else str(error)) from None
 
 
 def _key_of(options: Mapping[str, Any]) -> tuple[object, ...]:
@@ -189,10 +189,21 @@ def _key_of(options: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _in_place(view: View, options: Mapping[str, Any]) -> RuleChange:
-    """Other elements where the old ones lie."""
-    move = plan(view.shape, view.shape.layout, **options)
-    return RuleChange(stored_shape(move.target, view.name), None if _stays(move) else move)
+def _in_place(shape: Shape, name: str | None, rule: Rule | None, options: Mapping[str, Any]) -> RuleChange:
+    """Other elements where the old ones lie; `LayoutError` for those that the layout is not for.
+
+    name   of the entry of the layout, if there is one
+    """
+    try:
+        move = plan(shape, shape.layout, **options)
+        stored = stored_shape(move.target, name)
+    except LayoutError as error:
+        plan(shape, "C", **options)  # raises where the layout is not to blame
+        where = "a rule" if rule is None else rule.origin
+        raise LayoutError(f"{error}; to make an array of it, write C in {where}, as in 'C; dtype=bf16'") from None
+    if rule is not None and rule.header is not None:
+        stored = _as_said(rule, move.target, stored, {})
+    return RuleChange(stored, None if _stays(move) else move)
 
 
 def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleChange:
@@ -204,11 +215,11 @@ def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleCha
     if pattern is not None and rule.layout is not None:
         move, result = _turned(shape, pattern, rule, options)
     else:
-        stays: Layout | str = shape.layout if rule.from_ is None else "C"
-        move = plan(shape, rule.layout if rule.layout is not None else text or stays, **options)
+        target = rule.layout if rule.layout is not None else text
+        if target is None and rule.from_ is None:
+            return _in_place(shape, member.view.name, rule, options)
+        move = plan(shape, "C" if target is None else target, **options)
         result = move.target if pattern is None else _array_after(pattern, shape, move.target)
-        if rule.layout is None and text is None and rule.from_ is None:
-            name = member.view.name
     stored = stored_shape(result, name)
     if rule.header is not None:
         stored = _as_said(rule, result, stored, sizes)

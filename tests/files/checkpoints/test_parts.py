@@ -145,3 +145,23 @@ def test_a_file_is_no_two_inputs(tmp_path, second):
     with pytest.raises(gl.LayoutError, match="given twice: several|are the same file: several inputs"):
         inputs = [folder / "a.safetensors", folder / second]
         gl.relayout_file(inputs, folder / "out.safetensors", tensors={"x": "along=0"})
+
+
+@pytest.mark.parametrize("entry, part", [("gptq:qweight(dtype=u8)", "has no dtype bf16"), ("awq:qweight", "bits")])
+def test_a_layout_that_is_not_for_the_new_type_is_named_with_what_to_write(tmp_path, entry, part):
+    shape = gl.parse_shape(f"{entry}[64,64]")
+    model, notes = {"x": np.ones(shape.nbytes, np.uint8), "s": A[:1, :1]}, {"x": f"{entry}[64,64]"}
+    with pytest.raises(gl.LayoutError, match=rf"{part}.* write C in the rule 'x', .*\(scale is tensor 's'\)$"):
+        relayout(tmp_path, model, {"x": "scale=s; dtype=bf16"}, notes)
+    result = relayout(tmp_path, model, {"x": "C; scale=s; dtype=bf16"}, notes)
+    assert len(result["x"]) == 2 * 64 * 64
+    with pytest.raises(gl.LayoutError, match="scale of shape .* does not fit") as raised:
+        relayout(tmp_path, model, {"x": "scale=1,2,3; dtype=bf16"}, notes, overwrite=True)
+    assert "write C" not in str(raised.value)
+
+
+def test_tensors_that_lie_alike_keep_the_entries_of_their_notes(tmp_path):
+    texts = ["awq:qweight[32,64]", str(gl.parse_shape("awq:qweight[32,64]"))]
+    model = {f"x{number}": np.ones(32 * 32, np.uint8) for number in range(2)}
+    relayout(tmp_path, model, {"x.": "dtype=u4; scale=1"}, {f"x{n}": text for n, text in enumerate(texts)})
+    assert read_result(tmp_path / "out.safetensors")[1] == {f"x{number}": text for number, text in enumerate(texts)}

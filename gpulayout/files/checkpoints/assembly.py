@@ -12,10 +12,11 @@ and the regions of a segment take turns:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
 from gpulayout.files.checkpoints.opening import Shard
@@ -142,9 +143,11 @@ def segments_of(array: Array) -> Segments:
         return []
     if isinstance(array, TensorBox):
         return [[TensorRuns(array, _runs(array))]]
+    if len(parts := _alike(array)) > 1:
+        return [segment for part in parts for segment in segments_of(part)]
     dimensions = array.arrays[0].dimensions
     rows = math.prod(dimensions[: array.axis + 1 if array.interleave else array.axis])
-    arrays = [segments_of(each) for each in array.arrays if math.prod(each.dimensions)]
+    arrays = [segments_of(each) for each in _in_a_row(array) if math.prod(each.dimensions)]
     if rows == 1:
         return [segment for each in arrays for segment in each]
     for each in arrays:
@@ -156,6 +159,36 @@ def segments_of(array: Array) -> Segments:
     if len(whole_rows) == len(arrays):
         return [whole_rows]
     return _row_by_row(arrays, rows)
+
+
+def _in_a_row(array: Turns) -> list[Array]:
+    """The arrays of turns; those of one that is itself several along the same axis stand in its place."""
+    if not _goes_on(array, array.axis):
+        return [*array.arrays]
+    return [part for each in array.arrays for part in (_in_a_row(each) if _goes_on(each, array.axis) else [each])]
+
+
+def _goes_on(array: Array, axis: int) -> TypeGuard[Turns]:
+    """True for arrays one after the other along this axis."""
+    return isinstance(array, Turns) and array.axis == axis and not (array.interleave or array.is_new)
+
+
+def _alike(array: Turns) -> list[Turns]:
+    """Arrays that take turns, cut where one of them goes on in another tensor: rows of one are then in one place each.
+
+    Only along the first axis: along others, rows of all places take turns.
+    """
+    axis = array.axis
+    if not array.interleave or math.prod(array.dimensions[:axis]) > 1:
+        return [array]
+    borders = {0}
+    for each in array.arrays:
+        parts = _in_a_row(each) if _goes_on(each, axis) else [each]
+        borders |= {*itertools.accumulate(part.dimensions[axis] for part in parts)}
+    return [
+        replace(array, arrays=tuple(cut(each, axis, begin, end) for each in array.arrays))
+        for begin, end in itertools.pairwise(sorted(borders))
+    ]
 
 
 def one_by_one(segments: Segments) -> Iterator[TensorRuns]:

@@ -165,3 +165,24 @@ def test_tensors_that_lie_alike_keep_the_entries_of_their_notes(tmp_path):
     model = {f"x{number}": np.ones(32 * 32, np.uint8) for number in range(2)}
     relayout(tmp_path, model, {"x.": "dtype=u4; scale=1"}, {f"x{n}": text for n, text in enumerate(texts)})
     assert read_result(tmp_path / "out.safetensors")[1] == {f"x{number}": text for number, text in enumerate(texts)}
+
+
+@pytest.mark.parametrize(
+    "rule", ["join=q,k; along=0; interleave; name=x", "a (d=2 n) -> n a d; join=q,k; along=n; name=x"]
+)
+def test_parts_in_several_files_take_turns_more_often_than_runs_can_be_listed(tmp_path, rule):
+    rows, random = 1 << 19, np.random.default_rng(0)
+    parts = [{name: random.integers(0, 256, (rows, 2), np.uint8) for name in "qk"} for _ in range(2)]
+    if "interleave" in rule:  # the parts end in other rows of the two files
+        whole = {name: np.concatenate([each[name] for each in parts]) for name in "qk"}
+        parts = [{"q": whole["q"][:3], "k": whole["k"][:-5]}, {"q": whole["q"][3:], "k": whole["k"][-5:]}]
+        wanted = np.stack([whole["q"], whole["k"]], 1)
+    else:
+        wanted = np.concatenate([each[name].reshape(rows, 2, 1) for name in "qk" for each in parts], 2).transpose(
+            2, 0, 1
+        )
+    for number, each in enumerate(parts):
+        (tmp_path / f"{number}.safetensors").write_bytes(file_of(each))
+    inputs = [tmp_path / f"{number}.safetensors" for number in range(2)]
+    gl.relayout_file(inputs, tmp_path / "out.safetensors", tensors={"q": rule})
+    assert read_result(tmp_path / "out.safetensors")[0]["x"][2] == wanted.tobytes()

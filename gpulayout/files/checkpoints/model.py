@@ -16,7 +16,7 @@ from gpulayout.files.checkpoints.header import StoredTensor, notes_of, tensor_te
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.views import noted_shape
 from gpulayout.files.elements import Bytes, became_shorter, read_at
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 COMPARED = 1 << 20  # bytes of two tensors that are read at a time
@@ -71,13 +71,25 @@ def model_of(source: Checkpoint) -> Model:
             found = tensors.setdefault(tensor.name, [])
             found.append((shard, tensor))
             if found[1:] and own.get(tensor.name) != notes.get(tensor.name):
-                raise LayoutError(
-                    f"the notes about {tensor_text(tensor.name)} differ in {found[0][0].path} and {shard.path}"
-                )
+                raise LayoutError(_about_notes(tensor, notes, found[0][0], own, shard))
             if tensor.name in own:
                 notes[tensor.name] = own[tensor.name]
     input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
     return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs), input_of)
+
+
+def _about_notes(
+    tensor: StoredTensor, first: Mapping[str, str], one: Shard, second: Mapping[str, str], other: Shard
+) -> str:
+    """What to write where two inputs have different notes about a tensor, as for pieces of different sizes."""
+    said = [
+        f"{value_text(clipped(notes[tensor.name], 80)) if tensor.name in notes else 'none'} in {shard.path}"
+        for notes, shard in ((first, one), (second, other))
+    ]
+    return (
+        f"the notes about {tensor_text(tensor.name)} differ, {' and '.join(said)}: gpulayout unpack makes arrays of "
+        "both, which can be put together"
+    )
 
 
 def _check_each_once(source: Checkpoint) -> None:

@@ -94,7 +94,8 @@ class HeaderType(NamedTuple):
         names = [*dict.fromkeys(term for terms in self.sizes or () for _, term in terms if not term.isdecimal())]
         if known.keys() >= {*names}:
             return {name: known[name] for name in names}
-        if len(names) == len(own) and not known.keys() & {*names}:
+        alike = {*map(str.casefold, known)} & {*map(str.casefold, names)}  # K is likely meant as the k that there is
+        if len(names) == len(own) and not alike:
             return dict(zip(names, own))
         unknown = next(name for name in names if name not in known)
         have = f"the names are {', '.join(known)}; or " if known else ""

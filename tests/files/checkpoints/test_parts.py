@@ -186,3 +186,23 @@ def test_parts_in_several_files_take_turns_more_often_than_runs_can_be_listed(tm
     inputs = [tmp_path / f"{number}.safetensors" for number in range(2)]
     gl.relayout_file(inputs, tmp_path / "out.safetensors", tensors={"q": rule})
     assert read_result(tmp_path / "out.safetensors")[0]["x"][2] == wanted.tobytes()
+
+
+@pytest.mark.parametrize("second", ["f32[2,4]{0,1}", None])
+def test_notes_that_differ_are_named_with_what_to_do(tmp_path, second):
+    for number, (array, note) in enumerate([(A, "f32[3,4]{0,1}"), (A[:2], second)]):
+        data = array if note is None else np.frombuffer(array.tobytes("F"), np.uint8)
+        metadata = {} if note is None else {"gpulayout:x": note}
+        (tmp_path / f"{number}.safetensors").write_bytes(file_of({"x": data}, metadata))
+    said = (
+        f"'f32[3,4]{{0,1}}' in .*0.safetensors and {'none' if second is None else repr(second)} in .*: gpulayout unpack"
+    )
+    inputs = [tmp_path / f"{number}.safetensors" for number in range(2)]
+    with pytest.raises(gl.LayoutError, match=said.replace("[", r"\[").replace("{", r"\{")):
+        gl.relayout_file(inputs, tmp_path / "out.safetensors", tensors={"x": "along=0"})
+
+
+def test_a_name_in_as_that_differs_from_an_axis_in_its_case_is_not_bound_to_another(tmp_path):
+    with pytest.raises(gl.LayoutError, match="has the name 'K': the names are k, n"):
+        relayout(tmp_path, {"x": A}, {"x": "k n -> n k; as=U8[K*4,N]"})
+    relayout(tmp_path, {"x": A}, {"x": "k n -> n k; as=U8[n*4,k]"})

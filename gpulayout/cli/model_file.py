@@ -17,7 +17,6 @@ from gpulayout.cli.output import print_columns, print_json, print_remark
 from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, CheckpointWork, ModelMove
-from gpulayout.files.checkpoints.opening import are_models
 from gpulayout.files.checkpoints.planning import (
     CheckpointPlan,
     check_dtype,
@@ -33,7 +32,6 @@ from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.shape import Shape
 from gpulayout.requests.arithmetic import OPTIONS
 
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
@@ -61,21 +59,12 @@ def _instead(name: str, value: Any) -> str:
         text = ",".join(f"{number:g}" for number in numbers) if len(numbers) < 5 else "..."
         part = f"{name}=false" if value is False else name if name in FLAGS else f"{name}={text}"
         return f": write --tensor '.*weight={part}'"
+    if name == "to":
+        return f": write --tensor '.*={value}'"
     if name == "no_strict":
         return ": --allow-unmatched allows rules that fit no tensor"
-    return f": {NOT_FOR_MODELS[name]}" if name in NOT_FOR_MODELS else ""
-
-
-def check_says_nothing_for_one_array(files: Sequence[File], to: Shape | str | None, from_: Shape | str | None) -> None:
-    """A usage error for options of one array beside files that all are models."""
-    if not are_models(files):
-        return
-    for option, value, instead in (
-        ("from", from_, NOT_FOR_MODELS["source"]),
-        ("to", to, f"write --tensor '.*={to}'"),
-    ):
-        if value:
-            raise click.UsageError(f"--{option} is for one array, not for a model: {instead}")
+    python_name = "source" if name == "from" else name
+    return f": {NOT_FOR_MODELS[python_name]}" if python_name in NOT_FOR_MODELS else ""
 
 
 def planner(

@@ -27,10 +27,10 @@ from gpulayout.cli.arguments import (
 )
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
-from gpulayout.cli.model_file import check_says_nothing_for_one_array, model_command, planner
+from gpulayout.cli.model_file import model_command, planner
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.files.array_move import ArrayMove, FilePlan
-from gpulayout.files.checkpoints.opening import is_about_model
+from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planning import plan_restore
 from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import block_limit
@@ -184,11 +184,10 @@ def relayout(
     for source in sources:
         if isinstance(source, Path):
             refuse_folder(source)  # before questions about options
-    if is_about_model(files, to, from_):
+    if is_about_model(files, to, from_) or (are_models(files) and not options["raw"]):
+        options = {"from": from_, "to": to, **options}
         of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched}
         return model_command(sources, target, options).run(planner(texts, unpack=unpack, **of_models))
-    if not options["raw"]:
-        check_says_nothing_for_one_array(files, to, from_)
     for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
         if value:
             raise click.UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def _about(model: Checkpoint, nbytes: int) -> Iterator[str]:
     for (key, text), files in said.items():
         where = "" if len(files) == len(model.shards) else f"  (in {_line(_files(files))})"
         yield f"metadata  {_line(key)}: {_line(text)}{where}"
-    size = _total_size(model.index)
+    size = (model.index or {}).get("metadata", {}).get("total_size")
     if size is not None and size != nbytes:
         yield f"note: the index says total_size {_line(str(size))}, and the tensors have {counted(nbytes, 'byte')}"
 
@@ -147,11 +147,6 @@ def _about(model: Checkpoint, nbytes: int) -> Iterator[str]:
 def _files(names: Iterable[str]) -> str:
     """Some files' names in few words, such as model-{00001..00003}-of-00004.safetensors."""
     return ", ".join(one for one, _ in folded((name, None) for name in names))
-
-
-def _total_size(index: Mapping[str, Any] | None) -> object:
-    metadata = (index or {}).get("metadata", {})
-    return metadata.get("total_size")
 
 
 def _line(text: str) -> str:

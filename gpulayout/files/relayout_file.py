@@ -209,7 +209,7 @@ def relayout_file(
     named = *files, out
     is_model = tensors is not None or is_about_model(named, target, source) or (are_models(named) and not raw)
     of_models: dict[str, Any] = {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}
-    run = None if dry_run else _unseen if progress is None else progress
+    run = None if dry_run else (lambda done, total: None) if progress is None else progress
     with _advice_in_python():
         if is_model:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
@@ -221,10 +221,6 @@ def relayout_file(
         origin = file if isinstance(file, ShapedBuffer) else _path("file", file)
         array_move = ArrayMove(origin, _path("out", out), plain, max_bytes, folder, overwrite)
         return _moved_array(array_move, source, target, run, options)
-
-
-def _unseen(done: int, total: int) -> None:
-    """The progress that nobody asked for."""
 
 
 @contextlib.contextmanager

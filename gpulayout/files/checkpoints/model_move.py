@@ -237,10 +237,10 @@ def _source(change: TensorPlan, nbytes: int) -> Elements | Pieces:
     """The bytes of an array in the old files."""
     regions = reversed_parts(segments_of(change.array), change.flip.before)
     segments = [[_file_piece(region) for region in segment] for segment in regions]
-    header = _bytes(segments[0][0].name if segments else "", nbytes)
-    stream, _, runs = segments[0][0]
-    if len(segments) == len(segments[0]) == runs.run_count == 1:
-        return Elements(header, runs.offset, stream)
+    pieces = [piece for segment in segments for piece in segment]
+    header = _bytes(pieces[0].name if pieces else "", nbytes)  # an array without elements may become padding
+    if len(pieces) == 1 and pieces[0].runs.run_count == 1:
+        return Elements(header, pieces[0].runs.offset, pieces[0].stream)
     return Pieces(header, tuple(map(tuple, segments)))
 
 

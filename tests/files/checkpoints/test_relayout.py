@@ -255,6 +255,11 @@ def test_packed_elements_and_catalogue_names(tmp_path):
     assert back["q"] == ("U8", (64, 128), codes.tobytes()) and back["s"] == contents(tmp_path / "a.safetensors")["s"]
 
 
+def test_a_tensor_without_elements_may_become_padding(tmp_path):
+    found, _ = relayout(tmp_path, model({"w": ("F32", (0, 3))}, None), {"w": "{1,0:PD(4,3)PV(one)}"})
+    assert found["w"] == ("U8", (48,), np.ones(12, np.float32).tobytes())
+
+
 def test_an_odd_number_of_packed_floats_is_bytes_with_a_note(tmp_path):
     """The format's F4 fills whole bytes."""
     rule = {"w": "{1,0:E(4)}; dtype=f4e2m1fn"}

@@ -214,7 +214,9 @@ def relayout_file(
         if is_model:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
             move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite)
-            return _moved_model(move, _planner(tensors, unpack, dtype=options.get("dtype"), **of_models), run)
+            planner = _planner(tensors, unpack, dtype=options.get("dtype"), **of_models)
+            with move.planned(planner) as work:
+                return checkpoint_relayout(work, None if run is None else move.run(work, run))
         _check_is_array(file, of_models)
         _check_unpack(file, unpack, source, target)
         folder = None if scratch is None else _path("scratch", scratch)
@@ -355,12 +357,6 @@ def _planner(
     assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
     return partial(plan_relayout, sets=sets, assumed=assumed, dtype=element_type, allow_unmatched=allow_unmatched)
-
-
-def _moved_model(move: ModelMove, planner: Callable[..., CheckpointPlan], run: Progress | None) -> CheckpointRelayout:
-    """The move of models, done unless `run` is None."""
-    with move.planned(planner) as work:
-        return checkpoint_relayout(work, None if run is None else move.run(work, run))
 
 
 def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:

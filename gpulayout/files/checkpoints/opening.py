@@ -122,7 +122,8 @@ def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Ch
     files = [_files_of(path, indices[path][1]) if path in indices else [path] for path in paths]
     with contextlib.ExitStack() as stack:
         wanted = [*itertools.chain.from_iterable(files)]
-        shards = iter([_open_shard(stack, path) for path in staged(wanted, "headers read", stage)])
+        streams = ((path, stack.enter_context(opened(path))) for path in staged(wanted, "headers read", stage))
+        shards = iter([Shard(path, stream, read_contents(str(path), stream)) for path, stream in streams])
         inputs = tuple(tuple(itertools.islice(shards, len(each))) for each in files)
         for path, each in zip(paths, inputs):
             if path in indices:
@@ -159,11 +160,6 @@ def check_is_new_checkpoint(path: Path, source: Path) -> None:
         raise FileError(
             f"{path}: a model does not become {other.name}: write model.safetensors; {other.write} makes one of it"
         )
-
-
-def _open_shard(stack: contextlib.ExitStack, path: Path) -> Shard:
-    stream = stack.enter_context(opened(path))
-    return Shard(path, stream, read_contents(str(path), stream))
 
 
 def read_index(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

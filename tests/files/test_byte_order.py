@@ -199,8 +199,8 @@ def test_what_a_header_says_is_not_said_again(folder):
     )
     (folder / "model.safetensors").write_bytes(bytes(500))
     message = refusal("relayout", "model.safetensors", "out.safetensors", "--byte-order", "big")
-    assert message == "--byte-order is for one array, not for a model"
-    with pytest.raises(TypeError, match="^byte_order is for one array, not for a model$"):
+    assert message == "--byte-order is for one array, not for a model: its numbers are little-endian"
+    with pytest.raises(TypeError, match="^byte_order is for one array, not for a model: its numbers"):
         gl.relayout_file("model.safetensors", "out.safetensors", byte_order="big")
     with pytest.raises(TypeError, match="^byte_order 'big' is for a file of plain bytes, and file is a gl.Array$"):
         gl.relayout_file(gl.Array(np.zeros(6, np.float32), "f32[2,3]"), "out.npy", byte_order="big")

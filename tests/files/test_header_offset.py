@@ -167,8 +167,8 @@ def test_files_with_a_header_of_their_own_are_refused(folder):
     assert "this is .npz" in failure("unpack", "in.npz", "out.npy", "--from", SHAPE, "--offset", "128")
     assert "this is safetensors" in failure("unpack", "model.safetensors", "out.npy", "--from", SHAPE, "--offset", "8")
     message = refusal("relayout", "model.safetensors", "out.safetensors", "--offset", "8")
-    assert message == "--offset is for one array, not for a model"
-    with pytest.raises(TypeError, match="^offset is for one array, not for a model$"):
+    assert message == "--offset is for one array, not for a model: its header says where its tensors begin"
+    with pytest.raises(TypeError, match="^offset is for one array, not for a model: its header says"):
         gl.relayout_file("model.safetensors", "out.safetensors", offset=8)
     message = failure("relayout", "volume.nii", "out.npy", "--to", "F", "--offset", "352")
     assert message == (

@@ -37,7 +37,7 @@ from gpulayout.requests.shape_arguments import axis_names, layout_for
 
 @dataclass(frozen=True)
 class ArrayMove:
-    """Where an array comes from, where it goes, and what it may take.
+    """Where an array comes from, where it goes, and how much memory the move may take.
 
     source      a file, or an `Array`
     max_bytes   as text or a number; None for a part of what is free

@@ -40,7 +40,7 @@ class PlainBytes:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What is said, by name: nothing for a file that says itself all that there is.
+        """The values that are not the defaults, by name.
 
         >>> PlainBytes(offset=352, strict=False).said
         {'offset': 352, 'strict': False}

@@ -4,8 +4,9 @@
     its rows 64..191                                scale of (2, 2), blocks of (64, 128)
     two such, joined along rows                     scale of (18, 2), blocks of (64, 128)
 
-The law: to cut after the arithmetic is the same as to cut before it, with the numbers from here.  Blocks become smaller
-where a border falls inside one, down to a number for each element, and only along the axis that is cut or joined.
+The law: cutting after the arithmetic gives what cutting before it gives, with the numbers of the part.  Blocks become
+smaller where a border falls inside one, down to a number for each element, and only along the axis that is cut or
+joined.
 """
 
 from __future__ import annotations

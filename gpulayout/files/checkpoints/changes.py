@@ -203,7 +203,7 @@ def _in_place(shape: Shape, name: str | None, rule: Rule | None, options: Mappin
         raise LayoutError(f"{error}; to make an array of it, write C in {where}, as in 'C; dtype=bf16'") from None
     if rule is not None and rule.header is not None:
         stored = _as_said(rule, move.target, stored, {})
-    return RuleChange(stored, None if _stays(move) else move)
+    return _change(stored, move)
 
 
 def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleChange:
@@ -219,14 +219,14 @@ def change_of(member: Member, rule: Rule, options: Mapping[str, Any]) -> RuleCha
         if target is None and rule.from_ is None:
             return _in_place(shape, member.view.name, rule, options)
         move = plan(shape, "C" if target is None else target, **options)
-        result = move.target if pattern is None else _array_after(pattern, shape, move.target)
+        result = move.target if pattern is None else array_like(move.target, pattern.result(shape.dimensions))
     stored = stored_shape(result, name)
     if rule.header is not None:
         stored = _as_said(rule, result, stored, sizes)
     flip = NO_FLIP
     if rule.flip and pattern is not None:
         flip = flip_of_move(shape, rule, pattern, move, result)
-    return RuleChange(stored, None if flip == NO_FLIP and _stays(move) else move, flip)
+    return _change(stored, move, flip)
 
 
 def _as_said(rule: Rule, result: Shape, stored: Stored, sizes: Mapping[str, int]) -> Stored:
@@ -289,16 +289,10 @@ def _check_can_reshape(source: Shape, rule: Rule, pattern: Pattern, options: Map
         )
 
 
-def _stays(move: Plan) -> bool:
-    """True for a move after which all bytes are the same."""
-    return move.change is None and same_buffer(move.source, move.target)
-
-
-def _array_after(pattern: Pattern, source: Shape, target: Shape) -> Shape:
-    """What the bytes of a target are after a pattern: an array in C order, of other dimensions."""
-    result = array_like(target, pattern.result(source.dimensions))
-    assert result.nbytes == target.nbytes
-    return result
+def _change(stored: Stored, move: Plan, flip: Flip = NO_FLIP) -> RuleChange:
+    """The change by a move, which is left out if it leaves all bytes as they are."""
+    stays = flip == NO_FLIP and move.change is None and same_buffer(move.source, move.target)
+    return RuleChange(stored, None if stays else move, flip)
 
 
 def restored(tensor: StoredTensor, note: str) -> RuleChange:
@@ -312,4 +306,4 @@ def restored(tensor: StoredTensor, note: str) -> RuleChange:
     if source.element_type.is_sub_byte and source.element_type.is_integral:
         options["dtype"] = "s8" if source.element_type.is_signed else "u8"
     move = plan(source, in_c_order(source.element_type, source.dimensions, packed=packed).layout, **options)
-    return RuleChange(stored_shape(move.target), None if _stays(move) else move)
+    return _change(stored_shape(move.target), move)

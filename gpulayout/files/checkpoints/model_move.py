@@ -52,7 +52,7 @@ NOT_FOR_MODELS = {
 
 @dataclass(frozen=True)
 class ModelMove:
-    """Which models become which one, and what that may take.
+    """The models that are read, the new one, and how much memory the move may take.
 
     sources     files and indices
     max_bytes   as text or a number; None for a part of what is free

@@ -103,7 +103,7 @@ class Checkpoint:
 
 
 def untold(what: str, done: int, total: int) -> None:
-    """The stage that nobody asked for."""
+    """The `Stage` of callers who want to hear nothing."""
 
 
 def staged(items: Collection[Item], what: str, stage: Stage) -> Iterator[Item]:

@@ -71,7 +71,7 @@ class CheckpointPlan:
     unmatched   the rules that fit no tensor and are allowed not to
     files       the new ones
     index       the text of the new index; None for one file
-    siblings    the tensors that are parameters of others; None where there are none
+    siblings    the tensors that are parameters of others
     """
 
     path: Path
@@ -192,7 +192,7 @@ def _planned(
         shard = next(parts_of(each.array)).shard
         by_file[path.parent / shard.path.name if has_shards else path][1].append(each)
     files = tuple(
-        _file_plan(new, shards, own, metadata) for new, (shards, own) in staged(by_file.items(), "headers made", stage)
+        _new_file(new, shards, own, metadata) for new, (shards, own) in staged(by_file.items(), "headers made", stage)
     )
     return CheckpointPlan(path, tuple(plans), left, files, _index_text(source, files) if has_shards else None, siblings)
 
@@ -219,7 +219,7 @@ def _check_names(plans: Sequence[TensorPlan]) -> None:
         olds[each.name] = old
 
 
-def _file_plan(path: Path, shards: Sequence[Shard], plans: Sequence[TensorPlan], more: Mapping[str, str]) -> NewFile:
+def _new_file(path: Path, shards: Sequence[Shard], plans: Sequence[TensorPlan], more: Mapping[str, str]) -> NewFile:
     by_name = {each.name: each for each in plans if each.name is not None}
     tensors = arranged((name, each.stored.dtype, each.stored.dimensions) for name, each in by_name.items())
     notes = {each.name: note for each in tensors if (note := by_name[each.name].stored.note) is not None}

@@ -1,8 +1,8 @@
 """The numbers of siblings: tensors that are parameters of others, as their own rules read them.
 
 A sibling may be packed, as GPTQ's zero points are, or need arithmetic of its own, whose parameters may be tensors too.
-Its values are read when the tensor moves that needs them.  Before, others of the same shape stand in their place, so
-that everything about them is checked before a byte is written.
+Its values are read when the tensor moves that needs them.  Until then zeros of the same shape stand in their place, so
+everything else about them is checked before a byte is written.
 """
 
 from __future__ import annotations

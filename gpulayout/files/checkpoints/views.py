@@ -28,7 +28,7 @@ from gpulayout.plans.plan import plan
 
 @dataclass(frozen=True)
 class View:
-    """What a tensor is.
+    """How a tensor is read: its elements, and where each dimension lies in what the file holds.
 
     shape   of its elements, which is that of the whole tensor
     sizes   of the axes of what the file holds in C order, units of so many bits

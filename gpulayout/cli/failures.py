@@ -140,10 +140,14 @@ def with_options(text: str) -> str:
     >>> with_options("tensor 'w', U8[2,4]: write dtype='f32', divide=True")
     "tensor 'w', U8[2,4]: write dtype=f32, divide"
     """
-    written = _as_part if text.startswith(("tensor '", "the rule '")) else _as_option
+    written = _as_option
+    if text.startswith(("tensor '", "the rule '")):
+        written, text = _as_part, _CODES.sub(_CODES_IN_RULES, text)
     return _KEYWORD.sub(lambda match: _in_a_command(match, written), text)
 
 
+_CODES = re.compile(r"write \w+\.view\(\w+\.float8_e8m0fnu\) if these are, or \w+\.astype\('f'\) if")
+_CODES_IN_RULES = "write from=f8e8m0fnu in the rule of that tensor if these are, or dtype=f32 if"
 # Keywords in messages, but not in brackets, where names of the catalogue have theirs; and quoted text, in which a
 # user's own words stay as they are.
 _KEYWORD = re.compile(

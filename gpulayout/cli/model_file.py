@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from gpulayout.files.checkpoints.planning import (
     taken_as,
 )
 from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
+from gpulayout.files.errors import OutputExistsError
 from gpulayout.files.results import TensorReport, checkpoint_relayout
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.checks import counted
@@ -114,6 +115,16 @@ def _pairs(option: str, what: str, texts: Sequence[str]) -> list[tuple[str, str]
     return pairs
 
 
+@contextmanager
+def says_which_name_is_out() -> Iterator[None]:
+    """Where the new file exists, its name may be that of another input: the new one is forgotten."""
+    try:
+        yield
+    except OutputExistsError as error:
+        error.advice = error.advice.replace("; ", "; it is the last name, OUT: ", 1)
+        raise
+
+
 @dataclass(frozen=True)
 class ModelCommand:
     """One command about models: what it moves, and how it answers."""
@@ -127,6 +138,7 @@ class ModelCommand:
         answer.check(self.move.target)
         with ExitStack() as stack:
             stack.enter_context(failures_in_one_line(TypeError))
+            stack.enter_context(says_which_name_is_out())
             if not answer.dry_run:
                 stack.enter_context(says_what_is_missing(self.move.target))
             shown = stack.enter_context(answer.progress())

@@ -51,7 +51,7 @@ def read_cut(text: object) -> Cut:
     """
     match = _CUT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise LayoutError(f"{value_text(text)} is not a part of so many, such as 2/4 along=0")
+        raise LayoutError(f"{value_text(text)} is not a part, counted from 0, and their number, such as 2/4 along=0")
     number, count = int(match[1]), int(match[2])
     if number >= count:
         are = f"the parts of {count} are 0/{count} to {count - 1}/{count}" if count else "there are no parts of 0"

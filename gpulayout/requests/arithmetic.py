@@ -200,8 +200,9 @@ class Asked:
         if self.form == "cast" or self.dtype is not None:
             return self.dtype or source
         if self.form == "quantise":
+            likely = "s8" if source.is_floating else "bf16"
             raise TypeError(
-                "scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='s8'"
+                f"scale and zero_point quantise to dtype, or dequantise to it: write dtype, such as dtype='{likely}'"
             )
         if not (source.is_floating or source.is_complex):
             either = f", or dtype='{source}' if you mean that" if self.form == "scale and shift" else ""

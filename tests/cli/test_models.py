@@ -358,3 +358,24 @@ def test_several_models_become_one_file_in_the_shell_and_in_python(folder):
     with pytest.raises(ValueError) as caught:
         gl.relayout_file(inputs, folder / "t.safetensors")
     assert str(caught.value) == message and "shared" in message and "along" in message
+
+
+@pytest.mark.parametrize(
+    "rule, words",
+    [
+        ("block=2; scale=1,2,3; dtype=f32", "4 elements, 2 blocks of 2"),
+        ("zero_point=8; scale=2", "write dtype, such as dtype=s8"),
+        ("block=2; dtype=bf16", "block=2 says how many elements share a number"),
+    ],
+)
+def test_errors_about_tensors_have_the_words_of_rules(folder, rule, words):
+    said = failure("relayout", folder / "a.safetensors", folder / "b.safetensors", "--tensor", f"d.kernel={rule}")
+    assert said.startswith("tensor 'd.kernel', F32[3,4]: ") and "--" not in said and words in said
+
+
+def test_an_output_that_exists_may_be_a_forgotten_one(folder):
+    copy = folder / "b.safetensors"
+    copy.write_bytes((folder / "a.safetensors").read_bytes())
+    assert failure("relayout", folder / "a.safetensors", copy) == (
+        f"{copy}: the file exists; it is the last name, OUT: --overwrite replaces it"
+    )

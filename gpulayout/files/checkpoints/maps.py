@@ -66,7 +66,8 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         content = tomllib.loads(decoded)
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise FileError(f"{shown}: not rules in TOML: {reason}") from None
+        quotes = "; write expressions and names in single quotes" if "'\\'" in str(reason) else ""
+        raise FileError(f"{shown}: not rules in TOML: {reason}{quotes}") from None
     try:
         return _rules(content, shown)
     except (LayoutError, TypeError) as error:

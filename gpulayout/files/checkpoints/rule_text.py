@@ -35,12 +35,27 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import is_only_layout, parse_array_shape
-from gpulayout.requests.arithmetic import OPTIONS, PARAMETERS
+from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
 REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
 KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, "rank", "only", "kind", "flip", "keep", "drop")
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
+_OTHER_WORDS = {  # of other libraries and formats
+    **OTHER_WORDS,
+    **dict.fromkeys(("axis", "dim"), "along"),
+    **dict.fromkeys(("cat", "concat", "concatenate", "fuse", "merge"), "join"),
+    **dict.fromkeys(("chunk", "unfuse", "unstack"), "split"),
+    **dict.fromkeys(("zero", "zeros", "qzeros", "zeropoint"), "zero_point"),
+    **dict.fromkeys(("group", "groups"), "block"),
+    **dict.fromkeys(("div", "quantize"), "divide"),
+    **dict.fromkeys(("pattern", "layout", "target", "transpose", "permute"), "to"),
+    **dict.fromkeys(("rename", "new_name"), "name"),
+    **dict.fromkeys(("delete", "remove", "skip"), "drop"),
+    **dict.fromkeys(("tp", "tp_rank", "part"), "shard"),
+    **dict.fromkeys(("mul", "scales"), "scale"),
+    "type": "dtype",
+}
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
 _PART = re.compile(r"""\s*[a-z]\w*\s*=\s*(?:'[^']*'|"[^"]*")\s*(?=;|$)|[^;]+""")  # a ; in quotes ends no part
 _TYPE = re.compile(r"\s*[a-z]\w+\s*")  # an element type; F and C are layouts
@@ -136,7 +151,8 @@ def _check_goes_together(rule: Rule) -> None:
     if (rule.keep and (rule.drop or rule.changes)) or (rule.drop and name is not None):
         raise LayoutError(f"{origin} says {'keep' if rule.keep else 'drop'}, and something else as well")
     if not (rule.changes or rule.keep or rule.drop or name is not None):
-        raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}")
+        quotes = "; without quotes, the shell ends a rule at its first ';'" if rule.only or rule.ranks else ""
+        raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}{quotes}")
     if name is not None and "," in name.text:
         raise LayoutError(
             f"{origin}: name {value_text(name.text)} is not one name: split={name.text} makes several tensors"
@@ -149,6 +165,17 @@ def _check_goes_together(rule: Rule) -> None:
         raise LayoutError(f"{origin}: join needs the name of the new tensor: add name=...")
 
 
+def _near_key(word: str) -> str:
+    """Which key a word was meant as.
+
+    >>> _near_key("dim"), _near_key("Dtyp")
+    ("did you mean 'along'?", "did you mean 'dtype'?")
+    """
+    word = word.lower()
+    near = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else difflib.get_close_matches(word, KEYS, 1)
+    return f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
+
+
 def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
     for key in parts:
         if key not in KEYS:
@@ -157,11 +184,6 @@ def _check_keys(parts: Mapping[str, Any], origin: str) -> None:
         value = parts.get(key)
         if value is not None and not (isinstance(value, int) and value in (0, 1)):
             raise LayoutError(f"{origin}: {key} is {value_text(value)}: it must be true or false")
-
-
-def _near_key(word: str) -> str:
-    near = difflib.get_close_matches(word.lower(), KEYS, 1)
-    return f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(KEYS)}"
 
 
 # ---- the parts of a text ---------------------------------------------------------------------------------------------
@@ -261,7 +283,7 @@ def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup
     if split and (join or stack is not None):
         problem = f"split and {'join' if join else 'stack'} are for two relayouts, one after the other"
     elif join and along is None:
-        problem = "join needs the axis along which the parts come one after the other: add along=0"
+        problem = "join needs the axis along which the parts come one after the other: add along=0, or another axis"
     elif join and len(join) < 2:
         problem = "join needs the names of all parts, with commas between them"
     elif sizes and (not split or along is None or interleave):
@@ -360,11 +382,14 @@ def _from(value: Any, origin: str) -> Shape | Layout | str | None:
         return str(ElementType.of(value))
     except LayoutError as error:
         raise LayoutError(f"{origin}: from: {error}") from None
-    except TypeError:
-        raise LayoutError(
-            f"{origin}: from {value_text(value)} is not what a tensor is: an element type such as u4, a layout such as "
-            "gptq:qweight or {0,1}, a pattern, or a whole shape such as 'u4[128,256]{1,0:E(4)}'"
-        ) from None
+    except TypeError as error:
+        meant = re.search(r"\((did you mean .*)\)", str(error))
+        expected = (
+            "an element type such as u4 or f4e2m1fn, a layout such as gptq:qweight or {0,1}, a pattern, or a whole "
+            "shape such as 'u4[128,256]{1,0:E(4)}'"
+        )
+        hint = meant[1] if meant else expected
+        raise LayoutError(f"{origin}: from {value_text(value)} is not what a tensor is: {hint}") from None
 
 
 def _targets(value: Any, origin: str) -> tuple[tuple[str, ...], Layout | str | None]:
@@ -375,6 +400,8 @@ def _targets(value: Any, origin: str) -> tuple[tuple[str, ...], Layout | str | N
     targets = [str(each) if isinstance(each, Shape) else each for each in _listed(value)]
     for each in targets:
         if isinstance(each, str):
+            if ";" in each:
+                raise LayoutError(f"{origin}: to {value_text(each)} has several parts: each is a key of its own")
             try:
                 if is_only_layout(each):
                     check_layout_text(each)

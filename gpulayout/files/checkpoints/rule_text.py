@@ -64,11 +64,20 @@ _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 
 def rule_of_text(text: str) -> Rule:
     r"""The rule that a text such as '(.*)\.kernel=i o -> o i' means; `LayoutError` for other text."""
-    origin = f"the rule {value_text(clipped(text, 80))}"
+    origin = f"the rule {_as_written(text)}"
     regex, equals, what = split_at_equals(text)
     if not equals or not regex.strip():
         raise LayoutError(f"{origin} is not REGEX=WHAT{why_no_equals(text) or f', {_EXAMPLE}'}")
     return rule_of(regex.strip(), what, origin)
+
+
+def _as_written(text: str) -> str:
+    r"""A rule for a message, so that it can be copied: with one backslash where one was written.
+
+    >>> print(_as_written(r"(.*)\.kernel=name=\1.weight"))
+    '(.*)\.kernel=name=\1.weight'
+    """
+    return value_text(clipped(text, 80)).replace("\\\\", "\\")
 
 
 def split_at_equals(text: str) -> tuple[str, str, str]:

@@ -84,6 +84,9 @@ class Entry(Frozen):
         The tensor in which its owner keeps the array: an element type, and dimensions as products of sizes, such as
         ``s32[rows/16,columns*bits/2]``.  ``dtype`` and ``bits`` are the array's.  Empty where the owner has none that
         gives the sizes.
+    order : str
+        The last word of the name of a tensor beside it in a checkpoint, which has the group of every row: ``g_idx``.
+        Rows whose groups do not rise lie in another order.  Empty where there is no such tensor.
 
     See Also
     --------
@@ -118,6 +121,7 @@ class Entry(Frozen):
     usual: tuple[int, ...]
     kernels: tuple[str, ...]
     tensor: str
+    order: str
     build: Build
     _takes: frozenset[str] = field(init=False)
 
@@ -265,6 +269,7 @@ def entry(*, sizes: tuple[Size, ...], **facts: Any) -> Callable[[Build], Entry]:
         "choices": (),
         "kernels": (),
         "tensor": "",
+        "order": "",
     }
 
     def made(build: Build) -> Entry:

@@ -33,6 +33,7 @@ _entry = partial(
         Size("columns", "columns of the weight: N, the outputs"),
     ),
     tensor="s32[rows*bits/32,columns]",
+    order="g_idx",
 )
 def qweight(dtype: ElementType) -> Layout:
     """As many rows as an int32 holds lie below a column."""

@@ -54,11 +54,18 @@ def case_of(families, seed):
     if not kept:
         count, kept = 1, [_placed(random, families[0], 1)]
     inputs = [dict(pair for tensors, _ in kept for pair in tensors[number].items()) for number in range(count)]
-    rules = {regex: rule for _, own in kept for regex, rule in own.items()}
+    rules = {regex: _sensible(rule, count) for _, own in kept for regex, rule in own.items()}
     shared = [_in_shards(random, model) if chance(random, 0.4) else model for model in inputs]
     to_index = count == 1 and isinstance(shared[0], list) and chance(random, 0.6)
     dtype, memory = pick(random, [None, None, None, "bf16"]), pick(random, [None, "96M", 16384])
     return Case(shared, rules, pick(random, ["mapping", "text", "map"]), to_index, dtype, memory)
+
+
+def _sensible(rule, count):
+    """A rule without an axis that it goes nowhere along: of one input, only joins, pieces and shards do."""
+    if count > 1 or {"join", "split", "shard"} & rule.keys():
+        return rule
+    return {key: value for key, value in rule.items() if key != "along"}
 
 
 def _is_whole(family, inputs, rules):

@@ -23,6 +23,7 @@ from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
 from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
+from gpulayout.files.checkpoints.rule_numbers import check_says_type
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
 from gpulayout.files.checkpoints.stored import Stored, stored_shape
@@ -135,6 +136,7 @@ class Changes:
             if self._dtype not in (None, member.view.shape.element_type):
                 plain["dtype"] = self._dtype
 
+        check_says_type(rule, member.view.shape.element_type)
         like = self._siblings.like
 
         def change(read: Read) -> RuleChange:

@@ -8,23 +8,27 @@ A rule names the result and its parts.  Each is checked here: it is there, once,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpulayout.catalogue.tensors import TensorAxis
 from gpulayout.files.checkpoints.assembly import whole
-from gpulayout.files.checkpoints.block_values import BlockValues, block_values
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
-from gpulayout.files.checkpoints.members import UNNAMED, Member, Numbers, Read, axis_text, joined, stacked
+from gpulayout.files.checkpoints.members import UNNAMED, Member, axis_text, joined, stacked
 from gpulayout.files.checkpoints.model import Found, Model, about_tensor, same_in_all
+from gpulayout.files.checkpoints.rule_numbers import (
+    check_each_has_its_own,
+    check_rows_in_order,
+    followed,
+    numbers_of,
+)
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_names import nearest
 from gpulayout.files.checkpoints.views import View, view_of
-from gpulayout.layout.checks import clipped, counted, either, shown, value_text
+from gpulayout.layout.checks import clipped, counted, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.patterns import Groups, Pattern, read_pattern
-from gpulayout.requests.arithmetic import PARAMETERS
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,12 @@ class Drafting:
     def drafts(self, name: str, rule: Rule) -> list[Draft]:
         """The new tensors of a rule for a tensor that it fits; a stack comes later, from `finished`."""
         match, regroup = rule.match.fullmatch(name), rule.regroup
+        goes_along = regroup.join or regroup.split or regroup.shard or self.model.inputs > 1
+        if regroup.along is not None and not goes_along:
+            raise LayoutError(
+                f"{rule.origin}: along={regroup.along} is for join=, split= and shard=, and for pieces in several "
+                "inputs; here is one input: say what is meant, such as shard=0/2"
+            )
         if regroup.split:
             return self._split(name, rule, match)
         shards = [_shard(self._member(each, rule, match), rule) for each in self._parts(name, rule, match)]
@@ -95,6 +105,7 @@ class Drafting:
             if part in self.used:
                 raise LayoutError(f"{tensor_text(part)} is a part twice: of {self.used[part]}, and of {rule.origin}")
             self.used[part] = rule.origin
+        check_each_has_its_own(rule, parts, match, self.model)
         return parts
 
     def _add_to_stack(self, name: str, rule: Rule, match: Any, member: Member) -> None:
@@ -158,6 +169,7 @@ class Drafting:
         """A tensor of one file as a rule reads it."""
         shard, tensor = found
         view = view_of(tensor, self.model.notes.get(name), rule.from_)
+        check_rows_in_order(self.model, found, view)
         pattern, first = _pattern(rule, name, tensor, view)
         own = pattern if pattern is None or first is None else replace(pattern, before=pattern.before[1:])
         with about_tensor(name, tensor):
@@ -166,7 +178,7 @@ class Drafting:
         units, places = view.sizes, view.places
         if view.is_array:
             units, places = tuple(sizes[axis] for axis in axes), tuple(map(TensorAxis, range(len(axes))))
-        numbers = {key: self._numbers(key, found, rule, match, view, groups, sizes) for key in _followed(rule)}
+        numbers = {key: numbers_of(key, self.model, found, rule, match, view, groups, sizes) for key in followed(rule)}
         return Member(
             names=(name,),
             view=view,
@@ -178,47 +190,6 @@ class Drafting:
             array=whole(shard, tensor, units, view.bits),
             numbers=numbers,
         )
-
-    def _numbers(
-        self, key: str, found: Found, rule: Rule, match: Any, view: View, groups: Groups, sizes: Mapping[str, int]
-    ) -> Numbers:
-        """The numbers of a parameter for the axes of a tensor: those of the rule, or of another tensor."""
-        shard, tensor = found
-        given, block, dimensions = rule.options.get(key), rule.options.get("block"), view.shape.dimensions
-        sibling = rule.siblings[key].name_for(tensor.name, self.model.tensors, match) if key in rule.siblings else None
-        several = len(self.model.tensors[tensor.name]) > 1 and rule.regroup.along is not None
-        number = self.model.input_of[id(shard)] if several else None
-
-        def numbers(read: Read) -> BlockValues:
-            own = given
-            if sibling is not None:
-                own = read(sibling, number)
-                _check_one_axis(key, sibling, own.shape, tensor.name, dimensions)
-            values = block_values(key, own, dimensions, block)
-            for dim in reversed(range(len(groups))):
-                if len(groups[dim]) > 1:
-                    values = values.split(dim, [sizes[axis] for axis in groups[dim]])
-            return values
-
-        return numbers
-
-
-def _check_one_axis(key: str, sibling: str, sizes: tuple[int, ...], name: str, dimensions: tuple[int, ...]) -> None:
-    """`LayoutError` for numbers of one dimension that may be along the last axis of a tensor, or along another one."""
-    axes = [str(axis) for axis, size in enumerate(dimensions) if sizes == (size,) and size > 1]
-    if len(axes) > 1 and str(len(dimensions) - 1) in axes:
-        raise LayoutError(
-            f"{key} is {tensor_text(sibling)} of shape {shown(sizes)}, which may be along axis {either(axes)} of "
-            f"{tensor_text(name)} of shape {shown(dimensions)}: give it a rule with a pattern, such as "
-            "'n -> n 1; drop' or 'n -> 1 n; drop'"
-        )
-
-
-def _followed(rule: Rule) -> list[str]:
-    """The parameters of a rule that follow cuts and joins, and those that are other tensors; all of them, or none."""
-    if not rule.siblings and not rule.regroup.regroups and rule.regroup.along is None:
-        return []
-    return [key for key in PARAMETERS if key in rule.siblings or rule.options.get(key) is not None]
 
 
 def _pattern(rule: Rule, name: str, tensor: StoredTensor, view: View) -> tuple[Pattern | None, str | None]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +101,24 @@ def _check_each_once(source: Checkpoint) -> None:
         if first is not shard.path:
             what = "is given twice" if first == shard.path else f"and {shard.path} are the same file"
             raise LayoutError(f"{first} {what}: several inputs are put together")
+
+
+def check_order(paths: Sequence[Path]) -> None:
+    """`LayoutError` for files that hold pieces, whose names differ in one number alone, in another order than its own.
+
+    A shell sorts rank10 before rank2.
+    """
+    split = [re.split(r"(\d+)", str(path)) for path in paths]
+    if len({(len(each), *each[::2]) for each in split}) > 1:
+        return
+    columns = [*zip(*(map(int, each[1::2]) for each in split))]
+    varying = [column for column in columns if len({*column}) > 1]
+    if len(varying) == 1 and [*varying[0]] != sorted(varying[0]):
+        by_number = [path.name for _, path in sorted(zip(varying[0], paths))]
+        raise LayoutError(
+            f"the inputs are numbered {', '.join(map(str, varying[0]))}, and pieces are put together in the order in "
+            f"which they are named: write {' '.join(by_number)}"
+        )
 
 
 def same_in_all(model: Model, name: str) -> Found:

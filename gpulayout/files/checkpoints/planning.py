@@ -14,7 +14,7 @@ from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats,
 from gpulayout.files.checkpoints.drafts import Drafting
 from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text, metadata_with
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
-from gpulayout.files.checkpoints.model import model_of
+from gpulayout.files.checkpoints.model import check_order, model_of
 from gpulayout.files.checkpoints.opening import (
     ENDING,
     INDEX_ENDING,
@@ -104,6 +104,8 @@ def plan_relayout(
     check_formats(source, sets, assumed)
     model = model_of(source)
     rules = rules_of(source, model, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
+    if any(rule is not None and rule.regroup.along is not None for rule, _ in rules.values()):
+        check_order(source.paths)
     siblings, drafting = Siblings(model, {name: rule for name, (rule, _) in rules.items()}), Drafting(model)
     changes, plans, names = Changes(siblings, dtype), [], []
 

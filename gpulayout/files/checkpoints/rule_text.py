@@ -56,7 +56,8 @@ _OTHER_WORDS = {  # of other libraries and formats
     **dict.fromkeys(("mul", "scales"), "scale"),
     "type": "dtype",
 }
-_KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS)})\s*=\s*(.*)", re.DOTALL)
+TRUTHS = ("divide", "saturate")  # with false, they say what else is not clear, or other than usual
+_KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS or key in TRUTHS)})\s*=\s*(.*)", re.DOTALL)
 _PART = re.compile(r"""\s*[a-z]\w*\s*=\s*(?:'[^']*'|"[^"]*")\s*(?=;|$)|[^;]+""")  # a ; in quotes ends no part
 _TYPE = re.compile(r"\s*[a-z]\w+\s*")  # an element type; F and C are layouts
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
@@ -212,8 +213,7 @@ def _of_text(text: str, origin: str) -> dict[str, Any]:
                 _check_no_key(part, origin)
             parts.setdefault("to", []).append(value)
         elif keyword:
-            numbers = key in (*PARAMETERS, "block")
-            parts[key] = _numbers(value, key, origin) if numbers else _truth(value) if key == "saturate" else value
+            parts[key] = _value(key, value, origin)
         else:
             parts[key] = True
     return parts
@@ -229,8 +229,11 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def _truth(text: str) -> bool | str:
-    return {"true": True, "false": False}.get(text, text)
+def _value(key: str, text: str, origin: str) -> Any:
+    """What a text says for a key."""
+    if key in (*PARAMETERS, "block"):
+        return _numbers(text, key, origin)
+    return {"true": True, "false": False}.get(text, text) if key in TRUTHS else text
 
 
 def _check_no_key(part: str, origin: str) -> None:

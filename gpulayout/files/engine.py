@@ -69,6 +69,12 @@ class Job(NamedTuple):
     is_small: bool
     is_part: bool
 
+    @property
+    def is_copy(self) -> bool:
+        """True for a plan that leaves all bytes where they are."""
+        plan = self.block.plan
+        return plan.change is None and plan.source == plan.target
+
     def run(self, read: Bytes, written: Bytes) -> None:
         """Run the plan of the block, from one buffer to the other; the CPU moves tiles that do not fit on the GPU."""
         plan = self.block.plan
@@ -125,7 +131,10 @@ def move_jobs(jobs: Iterable[Job], report: Report, *, pairs: int) -> None:
             wait_for([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
             if following and pairs > 1:
                 reading = reader.begin(following, number + 1)
-            job.run(reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
+            if job.is_copy:  # written from where they were read
+                reader.swap(writer, number)
+            else:
+                job.run(reader.buffer(number), writer.buffer(number, job.block.plan.target.nbytes))
             writing.append(writer.begin(job, following, number))
             if following and pairs == 1:
                 reading = reader.begin(following, number + 1)
@@ -177,6 +186,11 @@ class _BlockBuffers:
         if self._all[turn].size < nbytes:
             self._all[turn] = np.empty(nbytes, np.uint8)
         return self._all[turn]
+
+    def swap(self, other: _BlockBuffers, number: int) -> None:
+        """Exchange the buffers of a block, which nothing reads or writes now."""
+        turn = number % len(self._all)
+        self._all[turn], other._all[turn] = other._all[turn], self._all[turn]
 
 
 class BlockReader(_BlockBuffers):

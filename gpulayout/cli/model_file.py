@@ -171,7 +171,7 @@ class ModelCommand:
                     tensor.after if tensor.after != tensor.before else "",
                     printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
                     "" if tensor.kind is None else f"{tensor.kind} ({tensor.known_by})",
-                    "left out" if tensor.new_name is None else "moved" if tensor.moved else "copied",
+                    _what_happens(tensor),
                 )
                 for tensor in tensors
             ]
@@ -185,6 +185,14 @@ class ModelCommand:
             "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk",
         ]
         print_remark("\n".join(lines))
+
+
+def _what_happens(tensor: TensorReport) -> str:
+    """In a word: a join whose bytes need only be put together is copied too."""
+    if tensor.new_name is None:
+        return "left out"
+    joined = "joined, " if len({*tensor.parts}) > 1 else ""
+    return f"{joined}{'moved' if tensor.moved else 'copied'}"
 
 
 def _with_others(tensor: TensorReport) -> str:

@@ -194,7 +194,9 @@ def _planned(
         shard = next(parts_of(each.array)).shard
         by_file[path.parent / shard.path.name if has_shards else path][1].append(each)
     files = tuple(
-        _new_file(new, shards, own, metadata) for new, (shards, own) in staged(by_file.items(), "headers made", stage)
+        _new_file(new, shards, own, metadata)
+        for new, (shards, own) in staged(by_file.items(), "headers made", stage)
+        if own or not all(shard.contents.tensors for shard in shards)  # whose tensors went to other shards
     )
     return CheckpointPlan(path, tuple(plans), left, files, _index_text(source, files) if has_shards else None, siblings)
 

@@ -1,0 +1,28 @@
+"""A shard whose tensors all go into those of others is no file of the new model."""
+
+import json
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+
+safetensors = pytest.importorskip("safetensors.numpy")
+
+
+def test_a_shard_whose_tensors_are_parts_of_others_is_not_written(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    for name in "qkv":
+        safetensors.save_file({name: np.full((2, 2), ord(name), np.float32)}, old / f"{name}.safetensors")
+    index = {"metadata": {}, "weight_map": {name: f"{name}.safetensors" for name in "qkv"}}
+    (old / "model.safetensors.index.json").write_text(json.dumps(index))
+    rules = {"q": "join=q,k; along=0; name=qk"}
+    gl.relayout_file(old / "model.safetensors.index.json", new / "model.safetensors.index.json", tensors=rules)
+    assert sorted(each.name for each in new.iterdir()) == [
+        "model.safetensors.index.json",
+        "q.safetensors",
+        "v.safetensors",
+    ]
+    assert safetensors.load_file(new / "q.safetensors")["qk"][:, 0].tolist() == [ord("q")] * 2 + [ord("k")] * 2

@@ -31,6 +31,7 @@ from tests.support.model_elements import (
 )
 from tests.support.model_pattern import Along, Pattern, is_pattern
 
+LISTS = ("scale", "shift", "zero_point", "mean", "std")  # which may be numbers along the last dimension
 WIDE = ("float16", "bfloat16", "float32", "float64")
 # What the owners of a few entries call their tensors: the type and the shape, by sizes of the entry.
 OWN_TENSORS = {
@@ -416,8 +417,10 @@ def _read(rule):
         raise Unclear("braces in a name")
     if isinstance(rule.get("to"), (list, tuple)):
         raise Unclear("several patterns")
-    if rule.get("drop") and "along" in rule:
+    if rule.get("drop") and ("along" in rule or "along" in str(rule.get("shard"))):
         raise Unclear("pieces that are left out")
+    if {"join", "split", "stack", "shard"} & rule.keys() and any(isinstance(rule.get(key), list) for key in LISTS):
+        raise Unclear("numbers of a rule for a tensor that is cut or joined")
     if "rank" in rule:
         rule["rank"] = int(rule["rank"])
     if "shard" in rule:

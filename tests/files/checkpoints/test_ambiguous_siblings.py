@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support.model_files import NEEDS_SAFETENSORS
 
-safetensors = pytest.importorskip("safetensors.numpy")
+pytestmark = NEEDS_SAFETENSORS
 
 
 def relayout(folder, tensors, rules):
-    safetensors.save_file(tensors, folder / "a.safetensors")
+    from safetensors.numpy import load_file, save_file
+
+    save_file(tensors, folder / "a.safetensors")
     gl.relayout_file(folder / "a.safetensors", folder / "b.safetensors", tensors=rules)
-    return safetensors.load_file(folder / "b.safetensors")
+    return load_file(folder / "b.safetensors")
 
 
 @pytest.mark.parametrize("pattern, axis", [("n -> n 1", 0), ("n -> 1 n", 1)])

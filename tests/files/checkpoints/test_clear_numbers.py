@@ -10,18 +10,21 @@ import pytest
 
 import gpulayout as gl
 from tests.support.model_cases import read_result
+from tests.support.model_files import NEEDS_SAFETENSORS
 
 DTYPES = {"F32": np.float32, "I32": np.int32, "F8_E4M3": ml_dtypes.float8_e4m3fn}
 
-safetensors = pytest.importorskip("safetensors.numpy")
+pytestmark = NEEDS_SAFETENSORS
 
 
 def relayout(folder, tensors, rules, inputs=None):
+    from safetensors.numpy import save_file
+
     inputs = inputs or {"a": tensors}
     paths = []
     for name, each in inputs.items():
         paths.append(folder / f"{name}.safetensors")
-        safetensors.save_file(each, paths[-1])
+        save_file(each, paths[-1])
     gl.relayout_file(paths, folder / "out.safetensors", tensors=rules, overwrite=True)
     found, _ = read_result(folder / "out.safetensors")
     return {name: np.frombuffer(data, DTYPES[dtype]).reshape(shape) for name, (dtype, shape, data) in found.items()}

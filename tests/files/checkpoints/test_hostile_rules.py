@@ -7,9 +7,10 @@ import pytest
 
 from tests.support.effort import ALL
 from tests.support.model_cases import case_of, rule_text
+from tests.support.model_files import NEEDS_SAFETENSORS
 from tests.support.random_models import random_families
 
-pytest.importorskip("safetensors")
+pytestmark = NEEDS_SAFETENSORS
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of Linux", allow_module_level=True)
 

@@ -6,8 +6,9 @@ import pytest
 
 import gpulayout as gl
 from tests.support.model_cases import Case, problems, relayout
+from tests.support.model_files import NEEDS_SAFETENSORS
 
-pytest.importorskip("safetensors")
+pytestmark = NEEDS_SAFETENSORS
 A = np.arange(24, dtype=np.float32).reshape(6, 4)
 WORDS = np.arange(24, dtype=np.int32).reshape(6, 4) * 0x1357_9BDF
 ONES, MORE = (np.arange(2, 8, dtype=np.float32).reshape(6, 1) * number for number in (1, 10))

@@ -6,9 +6,10 @@ import pytest
 from gpulayout.files import route
 from tests.support.effort import ALL
 from tests.support.model_cases import case_of, problems
+from tests.support.model_files import NEEDS_SAFETENSORS
 from tests.support.random_models import random_families
 
-pytest.importorskip("safetensors")
+pytestmark = NEEDS_SAFETENSORS
 
 
 def smallest(folder, families, seed):

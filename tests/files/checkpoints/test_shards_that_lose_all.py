@@ -3,19 +3,21 @@
 import json
 
 import numpy as np
-import pytest
 
 import gpulayout as gl
+from tests.support.model_files import NEEDS_SAFETENSORS
 
-safetensors = pytest.importorskip("safetensors.numpy")
+pytestmark = NEEDS_SAFETENSORS
 
 
 def test_a_shard_whose_tensors_are_parts_of_others_is_not_written(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
     for name in "qkv":
-        safetensors.save_file({name: np.full((2, 2), ord(name), np.float32)}, old / f"{name}.safetensors")
+        save_file({name: np.full((2, 2), ord(name), np.float32)}, old / f"{name}.safetensors")
     index = {"metadata": {}, "weight_map": {name: f"{name}.safetensors" for name in "qkv"}}
     (old / "model.safetensors.index.json").write_text(json.dumps(index))
     rules = {"q": "join=q,k; along=0; name=qk"}
@@ -25,4 +27,4 @@ def test_a_shard_whose_tensors_are_parts_of_others_is_not_written(tmp_path):
         "q.safetensors",
         "v.safetensors",
     ]
-    assert safetensors.load_file(new / "q.safetensors")["qk"][:, 0].tolist() == [ord("q")] * 2 + [ord("k")] * 2
+    assert load_file(new / "q.safetensors")["qk"][:, 0].tolist() == [ord("q")] * 2 + [ord("k")] * 2

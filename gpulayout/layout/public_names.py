@@ -84,7 +84,7 @@ def _spell_out(function: Any) -> None:
     options = inspect.isfunction(function) and function.__annotations__.get("options")
     if not isinstance(options, str) or not options.endswith("]"):
         return
-    listed = function.__globals__[options[options.index("[") + 1 : -1]].__annotations__
+    listed = inspect.unwrap(function).__globals__[options[options.index("[") + 1 : -1]].__annotations__
     signature = inspect.signature(function)
     others = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
     keywords = [

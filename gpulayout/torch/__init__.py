@@ -5,9 +5,18 @@
     Unpack        from a buffer to an N-d tensor
     Transpose     from an N-d tensor to another, by a pattern such as "b h w c -> b c h w"
 
+Weights that remember their layout:
+
+    pack_, unpack_           a tensor into a kernel's layout and back, within its own memory
+    copy_, read              plain values, or a box of them, into packed memory and out of it
+    layout_of, empty_packed  the layout of a tensor; new packed memory
+    mark_packed_             memory that an engine has packed itself
+    PackedTensor             the class of packed tensors
+
 The package's functions take tensors without these modules too, in `torch.compile` and with gradients.
 """
 
+import sys as _sys
 import typing as _typing
 
 from gpulayout.layout.public_names import Needs as _Needs
@@ -15,8 +24,35 @@ from gpulayout.layout.public_names import publish as _publish
 
 if _typing.TYPE_CHECKING:
     from gpulayout.torch.modules import Pack, Relayout, Transpose, Unpack
+    from gpulayout.torch.packed_tensor import PackedTensor, rebuild_packed
+    from gpulayout.torch.packed_values import copy_, read
+    from gpulayout.torch.packing import empty_packed, layout_of, mark_packed_, pack_, unpack_
 
-__all__ = ["Pack", "Relayout", "Transpose", "Unpack"]
+_FILES = {
+    "modules": ["Pack", "Relayout", "Transpose", "Unpack"],
+    "packed_tensor": ["PackedTensor", "rebuild_packed"],
+    "packed_values": ["copy_", "read"],
+    "packing": ["empty_packed", "layout_of", "mark_packed_", "pack_", "unpack_"],
+}
+__all__ = [
+    "Pack",
+    "PackedTensor",
+    "Relayout",
+    "Transpose",
+    "Unpack",
+    "copy_",
+    "empty_packed",
+    "layout_of",
+    "mark_packed_",
+    "pack_",
+    "read",
+    "rebuild_packed",
+    "unpack_",
+]
 
-_LATE = {name: f"gpulayout.torch.modules:{name}" for name in __all__}
+_LATE = {name: f"gpulayout.torch.{file}:{name}" for file, names in _FILES.items() for name in names}
 _publish(globals(), (), late=_LATE, needs=_Needs("torch", "PyTorch", "torch"))
+
+# torch.load(weights_only=True) calls no function that was not registered before, as this import does.
+if "torch" in _sys.modules:
+    import gpulayout.torch.packed_tensor  # noqa: F401

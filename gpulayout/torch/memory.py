@@ -1,0 +1,81 @@
+"""The memory of a tensor: where it begins, how far it reaches, and whether it is plain memory at all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from gpulayout.arrays.torch_tensors import TORCH, check_tensor
+from gpulayout.layout.checks import type_text
+from gpulayout.layout.graph_constants import is_compiling
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+PLAIN = torch._C.DisableTorchFunctionSubclass  # a context in which packed tensors are tensors like others
+
+
+def plainly(function: Call) -> Call:
+    """A decorator: torch sees plain tensors inside of the call, and autograd does not look."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():  # memory that a compiled function was made for would get another layout
+            return TORCH.disable_compiler(called)(*args, **kwargs)
+        with torch.no_grad(), PLAIN():
+            return function(*args, **kwargs)
+
+    return called  # type: ignore[return-value]
+
+
+def first_byte(tensor: Any) -> int:
+    """Where a tensor begins in its storage."""
+    return int(tensor.storage_offset() * tensor.element_size())
+
+
+def bytes_reached(tensor: Any) -> int:
+    """Bytes from a tensor's first element to the end of its last."""
+    if not tensor.numel():
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return int((last + 1) * tensor.element_size())
+
+
+def described(tensor: Any) -> str:
+    """A tensor in messages: its dtype and sizes."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}[{','.join(map(str, tensor.shape))}]"
+
+
+def memory(tensor: Any, capacity: int) -> Any:
+    """The bytes from a tensor's first on, as a plain 1-D uint8 tensor."""
+    made = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return made.set_(tensor.untyped_storage(), first_byte(tensor), (capacity,), (1,))
+
+
+def written(tensor: Any) -> None:
+    """Tell autograd, which may have saved the values for a gradient."""
+    TORCH.will_be_written(tensor)
+
+
+def check_kind(tensor: Any, role: str) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{role} is {type_text(tensor)}: pass a torch.Tensor")
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and hasattr(tensor, "placements"):
+        raise TypeError(
+            f"{role} is a DTensor, of which this process has a part: pass {role}.to_local(), or pack the tensor before "
+            "it is distributed"
+        )
+    if getattr(tensor, "_is_flat_param", False):
+        raise TypeError(
+            f"{role} is a flat parameter of FSDP, which has several parameters: pass one of them inside of "
+            "FullyShardedDataParallel.summon_full_params(module), or pack the model before it is wrapped"
+        )
+
+
+def check_memory(tensor: Any, role: str) -> None:
+    """TypeError or BufferError for a tensor without plain memory of its own."""
+    check_kind(tensor, role)
+    if tensor.is_quantized:
+        raise TypeError(f"{role} is a quantised tensor of torch: pass {role}.int_repr(), its codes")
+    check_tensor(tensor, role)

@@ -1,0 +1,229 @@
+"""Notes: what packed memory holds.  A note belongs to memory, not to a tensor, so every tensor over it finds the note.
+
+torch keeps the Python object of a storage for as long as the storage lives.  Its attribute `gpulayout` is a list of the
+spaces in it, by their first byte: `p`, `p.detach()`, `p.data`, `nn.Parameter(p.data)` and what `state_dict()` holds are
+other tensors over one storage, and all of them are packed or none.
+
+    storage of 8192 bytes      space at byte 0, room for 8192: marlin:weights(dtype=u4)[64,128] in its first 4096 bytes
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import as_shape
+from gpulayout.torch.memory import bytes_reached, described, first_byte, memory
+
+
+class Form(NamedTuple):
+    """A tensor over the first bytes of a space, and how the logical array lies in them.
+
+    shape            of the logical array
+    dtype, sizes     of the tensor; strides in elements
+    """
+
+    shape: Shape
+    dtype: Any
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        return self.shape.nbytes
+
+    def buffer(self, memory: Any) -> Any:
+        """The form's bytes as the 1-D buffer that the package's functions take; `memory` is of bytes."""
+        return memory[: self.nbytes].view(buffer_type(self.shape))
+
+    def tensor(self, memory: Any) -> Any:
+        """The tensor over the memory."""
+        flat = memory[: self.nbytes].view(self.dtype)
+        return flat.as_strided(self.sizes, self.strides)
+
+    def facts(self) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+        """The form as plain values."""
+        return str(self.shape), str(self.dtype).removeprefix("torch."), self.sizes, self.strides
+
+    @staticmethod
+    def of_facts(facts: Any) -> Form:
+        """The form of plain values; LayoutError for what is none."""
+        try:
+            shape, dtype, sizes, strides = facts
+            return Form(as_shape(shape), torch_type(dtype), tuple(map(int, sizes)), tuple(map(int, strides)))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise LayoutError(f"a note of a packed tensor cannot be read: {error}") from None
+
+
+class Note(NamedTuple):
+    """What packed memory holds.
+
+    name      of the packed layout, as people read it
+    source    how words of a checkpoint hold the logical array, if the plain tensor is not the array itself
+    plain     the tensor before it was packed, and after it is unpacked
+    packed    the tensor now
+    """
+
+    name: str
+    source: str | None
+    plain: Form
+    packed: Form
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that both forms need."""
+        return max(self.plain.nbytes, self.packed.nbytes)
+
+    def facts(self) -> dict[str, Any]:
+        """The note as plain values, for pickles and files."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "plain": self.plain.facts(),
+            "packed": self.packed.facts(),
+        }
+
+    @staticmethod
+    def of_facts(facts: Any) -> Note:
+        """The note of plain values; LayoutError for what is none."""
+        try:
+            forms = Form.of_facts(facts["plain"]), Form.of_facts(facts["packed"])
+            return Note(facts["name"], facts["source"], *forms)
+        except (KeyError, TypeError) as error:
+            raise LayoutError(f"a note of a packed tensor cannot be read: {error!r}") from None
+
+
+@dataclass
+class Space:
+    """Bytes of a storage, and what they hold.
+
+    first      byte of the storage
+    capacity   bytes from there on that the space may use
+    note       what is packed there; None for a plain tensor
+    moving     what is being done, while the bytes are between two layouts, and after it failed
+    lock       for moves that change the bytes
+    """
+
+    first: int
+    capacity: int
+    note: Note | None = None
+    moving: str | None = None
+    lock: Any = field(default_factory=threading.RLock, repr=False)
+
+    @property
+    def is_packed(self) -> bool:
+        return self.note is not None or self.moving is not None
+
+    @property
+    def held(self) -> Note:
+        """The note of a packed space."""
+        assert self.note is not None
+        return self.note
+
+    def buffer(self, tensor: Any) -> Any:
+        """The packed buffer; `tensor` is one at the first byte."""
+        return self.held.packed.buffer(memory(tensor, self.capacity))
+
+    @property
+    def used(self) -> int:
+        """Bytes that hold something."""
+        if self.moving is not None:
+            return self.capacity
+        return 0 if self.note is None else self.note.packed.nbytes
+
+
+LOCK = threading.RLock()  # for the lists of spaces
+
+
+def torch_type(name: str) -> Any:
+    """torch's dtype of a name; AttributeError for one that torch lacks."""
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise AttributeError(f"{name!r} is no dtype of torch")
+    return dtype
+
+
+def torch_type_of(element_type: ElementType) -> Any:
+    """torch's dtype of an element type; None if it has none that takes whole bytes."""
+    return None if element_type.is_sub_byte else getattr(torch, element_type.dtype.name, None)
+
+
+def array_type(element_type: ElementType) -> Any:
+    """torch's dtype of a plain tensor: unsigned integers for what torch lacks, and for codes below a byte."""
+    return torch_type_of(element_type) or torch_type(element_type.carrier.name)
+
+
+def buffer_type(shape: Shape) -> Any:
+    """torch's dtype of a buffer: bytes, if elements share them."""
+    return torch.uint8 if shape.is_packed else array_type(shape.element_type)
+
+
+def spaces(tensor: Any) -> list[Space]:
+    """The spaces of a tensor's storage; a new list is kept when a space is added."""
+    return list(getattr(tensor.untyped_storage(), "gpulayout", ()))
+
+
+def add_space(tensor: Any, capacity: int) -> Space:
+    """The space at a tensor's first byte, a new one if there is none."""
+    storage, first = tensor.untyped_storage(), first_byte(tensor)
+    with LOCK:
+        kept: tuple[Space, ...] = getattr(storage, "gpulayout", ())
+        for space in kept:
+            if space.first == first:
+                space.capacity = max(space.capacity, capacity)
+                return space
+        made = Space(first, capacity)
+        storage.gpulayout = (*kept, made)
+    return made
+
+
+def touched(tensor: Any) -> Space | None:
+    """The packed space that a tensor's bytes lie in, all or some of them; None for plain memory."""
+    packed = [space for space in spaces(tensor) if space.is_packed]
+    if not packed:
+        return None
+    first = first_byte(tensor)
+    last = first + bytes_reached(tensor)
+    for space in packed:
+        if (first < space.first + space.used and space.first < last) or (first == last == space.first):
+            return space
+    return None
+
+
+def is_whole(tensor: Any, space: Space) -> bool:
+    """True if a tensor is all of what a space holds, in any dtype and sizes."""
+    note = space.note
+    return (
+        note is not None
+        and first_byte(tensor) == space.first
+        and bytes_reached(tensor) == note.packed.nbytes
+        and tensor.is_contiguous()
+    )
+
+
+def space_of(tensor: Any, role: str = "tensor") -> Space | None:
+    """The packed space that a tensor is; None for a plain tensor.
+
+    LayoutError for a tensor that is a part of packed memory, and for memory between two layouts.
+    """
+    space = touched(tensor)
+    if space is None:
+        return None
+    if space.moving is not None:
+        raise LayoutError(
+            f"{role} {described(tensor)} is between two layouts: {space.moving}; give it all its elements anew by "
+            "gl.torch.copy_(tensor, value)"
+        )
+    if not is_whole(tensor, space):
+        raise LayoutError(
+            f"{role} {described(tensor)} is a part of the memory of {space.held.name}: pass the whole tensor, and "
+            "at= for a box of it"
+        )
+    return space

@@ -1,0 +1,195 @@
+"""What a caller writes about a packed tensor, as a note: its plain form, its packed form, and what they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gpulayout.catalogue.names import Named, is_name, name_of, read_name, shape_of_tensor
+from gpulayout.catalogue.tensors import tensor_of
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import read_pattern
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import layout_from_strides
+from gpulayout.layout.text import as_shape, is_only_layout
+from gpulayout.moves.move import check_storable
+from gpulayout.requests.shape_arguments import as_target
+from gpulayout.torch.memory import described
+from gpulayout.torch.notes import Form, Note, array_type, buffer_type, torch_type_of
+
+
+def note_for(tensor: Any, layout: Any, source: Any) -> Note:
+    """The note of a plain tensor that is packed: see `pack_` for the arguments."""
+    pattern, layout = _split(layout)
+    named = _named(layout)
+    if source is None:
+        shape = _array_shape(tensor, _codes(tensor, layout, named))
+    else:
+        shape = source_shape(tensor.dtype, tuple(tensor.shape), source)
+        if not tensor.is_contiguous():
+            raise LayoutError(
+                f"source {source_text(source)} is of a contiguous tensor, not of strides {tensor.stride()}"
+            )
+    plain = Form(shape, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+    order = _order(pattern, shape)
+    target = as_target(layout, _row_major(shape).permute_dimensions_ignoring_layout(order), "layout")
+    return Note(_name(target, layout, named), source_text(source), plain, _packed_form(target, named, order))
+
+
+def packed_note(shape: Any, source: Any) -> Note:
+    """The note of memory for a packed shape: its plain tensor is the array in C order, or the words of `source`."""
+    named = _named(shape)
+    packed = as_shape(shape)
+    check_storable(packed)
+    form = _packed_form(packed, named, tuple(range(packed.rank)))
+    array = _row_major(packed)
+    return Note(_name(packed, shape, named), source_text(source), plain_form(array, source), form)
+
+
+def note_of_packed(tensor: Any, layout: Any, source: Any) -> Note:
+    """The note of a tensor that is packed already: see `mark_packed_`."""
+    sizes = tuple(tensor.shape)
+    named, stored = _named(layout), ElementType.of(tensor.dtype)
+    if named is not None and named.sizes is None:
+        layout = name_of(named, shape_of_tensor(named, stored, sizes))
+    elif isinstance(layout, Layout) or (isinstance(layout, str) and is_only_layout(layout)):
+        raise LayoutError(f"layout {value_text(str(layout))} is no whole shape: write one, as 'f32[2,3]{{0,1}}'")
+    note = packed_note(layout, source)
+    form = note.packed
+    if not tensor.is_contiguous() or form.nbytes != tensor.numel() * tensor.element_size():
+        raise LayoutError(f"tensor {described(tensor)} is not {note.name}, which has {form.nbytes} bytes in a row")
+    if (form.dtype, form.sizes) != (tensor.dtype, sizes) and not (
+        len(sizes) == 1 and tensor.dtype in (torch.uint8, buffer_type(form.shape))
+    ):
+        raise LayoutError(f"tensor {described(tensor)} is not {note.name}, which is {form.dtype} of {form.sizes}")
+    return note
+
+
+def plain_form(array: Shape, source: Any) -> Form:
+    """The plain tensor of an array: the array itself, or the words in which `source` holds it."""
+    if source is None:
+        return Form(_row_major(array), array_type(array.element_type), array.dimensions, c_strides(array.dimensions))
+    if isinstance(source, str) and is_name(source):
+        named = read_name(source)
+        choices: dict[str, Any] = {**named.choices, "dtype": array.element_type.value}
+        return _packed_form(named.entry(*array.dimensions, **choices), named, tuple(range(array.rank)))
+    return _packed_form(as_target(source, array, "source"), None, tuple(range(array.rank)))
+
+
+def source_shape(dtype: Any, sizes: tuple[int, ...], source: Any) -> Shape:
+    """The logical array in words of a checkpoint, and how it lies in them."""
+    stored = ElementType.of(dtype)
+    if isinstance(source, str) and is_name(source):
+        named = read_name(source)
+        if named.sizes is None:
+            return shape_of_tensor(named, stored, sizes)
+    words = Shape(stored, sizes)
+    shape = as_target(source, words, "source")
+    if shape.nbytes != words.nbytes:
+        raise LayoutError(f"source {shape} takes {shape.nbytes} bytes, but a tensor {words} has {words.nbytes}")
+    return shape
+
+
+def source_text(source: Any) -> str | None:
+    """A source as text."""
+    return source if source is None or isinstance(source, str) else str(source)
+
+
+def _split(layout: Any) -> tuple[str | None, Any]:
+    """A pattern and a layout, from "PATTERN; LAYOUT"."""
+    if not isinstance(layout, str) or ";" not in layout:
+        return None, layout
+    pattern, _, rest = layout.partition(";")
+    if "->" not in pattern or not rest.strip():
+        raise LayoutError(
+            f"layout {value_text(layout)} is no pattern and layout: write 'n k -> k n; marlin:weights(dtype=u4)'"
+        )
+    return pattern.strip(), rest.strip()
+
+
+def _named(layout: Any) -> Named | None:
+    return read_name(layout) if isinstance(layout, str) and is_name(layout) else None
+
+
+def _codes(tensor: Any, layout: Any, named: Named | None) -> ElementType:
+    """The element type of a plain tensor's elements: its dtype's; or one below a byte, of codes in uint8."""
+    own = ElementType.of(tensor.dtype)
+    if named is not None:
+        said = named.choices.get("dtype", None if named.sizes is None else named.entry.types[0])
+    elif isinstance(layout, Shape) or (isinstance(layout, str) and not is_only_layout(layout)):
+        said = as_shape(layout, "layout").element_type
+    else:
+        return own
+    asked = own if said is None else ElementType.of(said)
+    if asked is own or (asked.is_sub_byte and own is ElementType.U8):
+        return asked
+    needs = "uint8, one code in a byte," if asked.is_sub_byte else torch_type_of(asked)
+    raise LayoutTypeError(
+        f"tensor {described(tensor)} has elements of {own}, but layout {value_text(str(layout))} has {asked}: pass a "
+        f"tensor of {needs} or source= for words of a checkpoint"
+    )
+
+
+def _array_shape(tensor: Any, element_type: ElementType) -> Shape:
+    """The logical array of a plain tensor, with the order that its strides say."""
+    sizes = tuple(tensor.shape)
+    if tensor.is_contiguous():
+        return Shape(element_type, sizes)
+    itemsize = tensor.element_size()
+    layout = layout_from_strides(sizes, [stride * itemsize for stride in tensor.stride()], itemsize=itemsize)
+    shape = Shape(element_type, sizes, layout)
+    if shape.buffer_size != shape.element_count:
+        raise LayoutError(
+            f"tensor {described(tensor)} of strides {tuple(tensor.stride())} has gaps: pack a contiguous tensor, "
+            "as .contiguous() makes one"
+        )
+    return shape
+
+
+def _order(pattern: str | None, shape: Shape) -> tuple[int, ...]:
+    """The plain tensor's axes in the order of the packed array."""
+    if pattern is None:
+        return tuple(range(shape.rank))
+    groups = read_pattern(pattern, shape.rank).parts(shape.dimensions, {})
+    if any(len(group) != 1 or group[0].size != shape.dimensions[group[0].dim] for group in groups):
+        raise LayoutError(
+            f"pattern {value_text(pattern)} splits or joins axes of {shape}: a layout is packed after a pattern that "
+            "only reorders them"
+        )
+    return tuple(group[0].dim for group in groups)
+
+
+def _packed_form(target: Shape, named: Named | None, order: tuple[int, ...]) -> Form:
+    """The packed tensor: as the owner of the layout has it, or its buffer."""
+    dtype = buffer_type(target)
+    sizes: tuple[int, ...] = (target.buffer_length,)
+    if named is not None:
+        choices = {**named.choices, "dtype": target.element_type.value}
+        owned = tensor_of(named.entry, target, choices)
+        stored = None if owned is None else torch_type_of(owned.element_type)
+        if owned is not None and stored is not None:
+            dtype, sizes = stored, owned.dimensions
+    back = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return Form(target.permute_dimensions(back), dtype, sizes, c_strides(sizes))
+
+
+def _name(target: Shape, layout: Any, named: Named | None) -> str:
+    if named is None:
+        return str(target)
+    return name_of(named._replace(choices={**named.choices, "dtype": target.element_type.value}), target)
+
+
+def _row_major(shape: Shape) -> Shape:
+    return Shape(shape.element_type, shape.dimensions)
+
+
+def c_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    strides, stride = [], 1
+    for size in reversed(sizes):
+        strides.append(stride)
+        stride *= max(size, 1)
+    return tuple(reversed(strides))

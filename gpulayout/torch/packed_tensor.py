@@ -1,0 +1,270 @@
+"""The class of packed tensors: it carries their notes along with copies, and guards their bytes.
+
+A packed tensor becomes an object of a subclass of its own class.  Its memory, and what kernels and torch.compile see of
+it, stay as they are.  Copies in new memory (`.to(device)`, `clone`, `deepcopy`, pickles) get the note as well.  What
+would take packed bytes for plain ones, or plain ones for packed, is an error: see `_check`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.torch.memory import PLAIN, described
+from gpulayout.torch.notes import Note, Space, add_space, is_whole, spaces, touched
+
+
+class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
+    """A tensor whose memory holds an array in a layout.  Made by `pack_`; `unpack_` makes it a plain tensor again."""
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run a function of torch on the packed bytes, and mark results over the same memory as packed too."""
+        kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            with PLAIN():
+                return function(*args, **kwargs)
+        with PLAIN():
+            return _guarded_call(function, args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            with PLAIN(), torch.no_grad():
+                space = touched(self)
+                if space is None or space.note is None or not is_whole(self, space):
+                    made = plain(self).clone()
+                else:
+                    made = as_kind(_copied(plain(self), space, space.note), self)
+                memo[id(self)] = made
+                for name, value in vars(self).items():
+                    setattr(made, name, copy.deepcopy(value, memo))
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled as its bytes and its note, as plain values; the class that it had by name."""
+        with PLAIN(), torch.no_grad():
+            space = touched(self)
+            if space is None or not is_whole(self, space) or space.note is None:
+                return plain(self).clone().__reduce_ex__(protocol)
+            data = plain(self)
+            if data.untyped_storage().nbytes() > space.note.packed.nbytes:
+                data = data.clone()
+            state = {name: value for name, value in vars(self).items() if name != "_is_param"}
+            kind = None if type(self) is PackedTensor else plain_class(self)
+            is_parameter = isinstance(self, torch.nn.Parameter)
+            return rebuild_packed, (data, space.note.facts(), is_parameter, self.requires_grad, kind, state)
+
+
+def rebuild_packed(data: Any, facts: Any, is_parameter: bool, requires_grad: bool, kind: Any, state: Any) -> Any:
+    """The packed tensor of a pickle, which calls this by its name: of its bytes, and of the plain values of its note.
+
+    >>> import pickle
+    >>> import torch
+    >>> from gpulayout.torch import layout_of, pack_
+    >>> print(layout_of(pickle.loads(pickle.dumps(pack_(torch.zeros(2, 3), "{0,1}")))))
+    f32[2,3]{0,1}
+    """
+    note = Note.of_facts(facts)
+    with torch.no_grad():
+        made = packed_from(data, note)
+    if kind is not None:
+        made.__class__ = guarded_class(kind)
+    elif is_parameter:
+        made._is_param = True
+    vars(made).update(state)
+    return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+rebuild_packed.__module__ = "gpulayout.torch"  # what pickles name
+torch.serialization.add_safe_globals([rebuild_packed])
+
+
+def packed_from(data: Any, note: Note, capacity: int = 0) -> Any:
+    """A packed tensor of bytes that lie as the note says; of other memory if theirs is too small to be unpacked in."""
+    form = note.packed
+    if data.dtype != form.dtype or tuple(data.shape) != form.sizes or not data.is_contiguous():
+        raise LayoutError(f"packed bytes {described(data)} are not {note.name}, which is {form.dtype} {form.sizes}")
+    capacity = max(note.nbytes, capacity)
+    if data.untyped_storage().nbytes() - data.storage_offset() * data.element_size() < capacity:
+        room = torch.empty(capacity, dtype=torch.uint8, device=data.device)
+        made = form.tensor(room)
+        made.copy_(data)
+        data = made
+    else:
+        data = data.detach()
+    add_space(data, capacity).note = note
+    data.__class__ = PackedTensor
+    return data
+
+
+def _copied(data: Any, space: Space, note: Note) -> Any:
+    """A copy of packed bytes, which may be on another device already, with the note."""
+    return packed_from(data.clone(), note, space.capacity)
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+
+_guarded: dict[Any, Any] = {}  # no cache of functools, about which torch.compile warns
+
+
+def guarded_class(kind: Any) -> Any:
+    """The subclass of a class of tensors that guards packed memory."""
+    if issubclass(kind, PackedTensor):
+        return kind
+    if kind in (torch.Tensor, torch.nn.Parameter):
+        return PackedTensor
+    if kind not in _guarded:
+        facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        _guarded[kind] = type(f"Packed{kind.__name__}", (PackedTensor, kind), facts)
+    return _guarded[kind]
+
+
+def plain_class(tensor: Any) -> Any:
+    """The class that a tensor has while it is plain."""
+    kind = type(tensor)
+    if kind is PackedTensor:
+        return torch.nn.Parameter if vars(tensor).get("_is_param") else torch.Tensor
+    return kind.__bases__[1] if issubclass(kind, PackedTensor) else kind
+
+
+def guard(tensor: Any) -> None:
+    """Make a tensor one that guards its packed memory."""
+    kind = type(tensor)
+    if not issubclass(kind, PackedTensor):
+        if kind is torch.nn.Parameter:
+            tensor._is_param = True  # what torch asks of tensors that are parameters
+        tensor.__class__ = guarded_class(kind)
+
+
+def unguard(tensor: Any) -> None:
+    """Make a tensor plain again."""
+    kind = plain_class(tensor)
+    if kind is not type(tensor):
+        tensor.__class__ = kind
+        vars(tensor).pop("_is_param", None)
+
+
+def as_kind(made: Any, like: Any) -> Any:
+    """A packed tensor of the class of another, a parameter if that is one."""
+    made.__class__ = type(like)
+    if isinstance(like, torch.nn.Parameter):
+        made._is_param = True
+    return made.requires_grad_() if like.requires_grad else made
+
+
+def plain(tensor: Any) -> Any:
+    """The same memory as a plain tensor, without a gradient."""
+    with PLAIN():
+        return tensor.detach()
+
+
+# ---- calls of torch's functions --------------------------------------------------------------------------------------
+
+_T = torch.Tensor
+_TAKES = {  # functions that take elements as they are to other memory
+    _T.copy_, _T.__setitem__, _T.index_copy_, _T.index_put_, _T.scatter_, _T.masked_scatter_, _T.put_, _T.resize_,
+    torch._foreach_copy_, torch.cat, torch.stack, torch.concat, torch.concatenate,
+}  # fmt: skip
+_COPIES = {
+    _T.to, _T.cpu, _T.cuda, _T.clone, _T.contiguous, _T.pin_memory, _T.half, _T.float, _T.double, _T.bfloat16, _T.type,
+    _T.int, _T.long, _T.short, _T.char, _T.byte, _T.bool, _T.type_as, torch.clone,
+}  # fmt: skip
+_NEW_MEMORY = {_T.data.__set__, _T.set_}
+
+
+def _guarded_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if function in _TAKES:
+        _check(function, args, kwargs)
+    result = function(*args, **kwargs)
+    if function in _COPIES:
+        return _with_note(function, args[0], result)
+    if function in _NEW_MEMORY:
+        if touched(args[0]) is None and isinstance(args[0], PackedTensor):
+            unguard(args[0])
+        return result
+    if type(result) is torch.Tensor:
+        _mark(result)
+    elif isinstance(result, (tuple, list)):
+        for each in result:
+            if type(each) is torch.Tensor:
+                _mark(each)
+    return result
+
+
+def _mark(result: Any) -> None:
+    """Guard a result over packed memory: a view of all of it, or of a part."""
+    try:
+        kept = spaces(result)
+    except (RuntimeError, NotImplementedError):  # no memory of its own, as inside of torch.func
+        return
+    if kept and touched(result) is not None:
+        guard(result)
+
+
+def _with_note(function: Any, given: Any, result: Any) -> Any:
+    """A copy of a packed tensor, with the note; LayoutTypeError for another dtype."""
+    space = touched(given)
+    if space is None or result is given:
+        return result
+    if result.dtype != given.dtype:
+        name = space.note.name if space.note else "memory between two layouts"
+        raise LayoutTypeError(
+            f"tensor {described(given)} holds {name}: .{function.__name__}() to {result.dtype} would take its packed "
+            "elements for plain ones; gl.torch.read(tensor) gives the plain tensor, and gl.torch.copy_ converts on the "
+            "way into a packed one"
+        )
+    if result.untyped_storage()._cdata == given.untyped_storage()._cdata:
+        guard(result)
+        return result
+    if space.note is None or not is_whole(given, space):
+        return result  # raw bytes of a part
+    if result.requires_grad:
+        result = result.detach()
+    if tuple(result.shape) != space.note.packed.sizes:
+        result = result.view(space.note.packed.sizes)
+    return packed_from(result, space.note, space.capacity)
+
+
+def _check(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """LayoutError for values that do not lie as the memory says that they are written to."""
+    if function is torch._foreach_copy_:
+        for pair in zip(*args[:2]):
+            _check_pair(*pair)
+        return
+    target = args[0] if args else kwargs["tensors"]
+    values = [each for each in (*args[1:], *kwargs.values()) if isinstance(each, torch.Tensor)]
+    if function is _T.copy_ and values:
+        _check_pair(target, values[0])
+        return
+    for each in (*(target if isinstance(target, (tuple, list)) else [target]), *values):
+        space = touched(each)
+        if space is not None:
+            raise LayoutError(_refused(each, space, f"{function.__name__} takes its packed elements for plain ones"))
+
+
+def _check_pair(target: Any, value: Any) -> None:
+    here, there = touched(target), touched(value)
+    if here is None and there is None:
+        return
+    if here is not None and there is not None and here.note == there.note and here.note is not None:
+        if is_whole(target, here) and is_whole(value, there):
+            return
+    if here is not None:
+        raise LayoutError(_refused(target, here, f"copy_ would write {described(value)} over it as it is"))
+    assert there is not None
+    raise LayoutError(_refused(value, there, f"copy_ would write it as it is to a plain tensor {described(target)}"))
+
+
+def _refused(tensor: Any, space: Space, problem: str) -> str:
+    name = space.note.name if space.note else f"memory between two layouts ({space.moving})"
+    return (
+        f"tensor {described(tensor)} holds {name}, and {problem}: write gl.torch.copy_(tensor, value), "
+        "gl.torch.load_state_dict(model, state) or gl.torch.read(tensor)"
+    )

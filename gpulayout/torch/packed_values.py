@@ -1,0 +1,216 @@
+"""Values on their way into a packed tensor and out of it: all of them, or a box."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Unpack
+
+import torch
+
+from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.calls.transpose import transpose
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.placement import dense_shape
+from gpulayout.requests.index_keys import box_of
+from gpulayout.torch.interim import pack, relayout, unpack
+from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
+from gpulayout.torch.notes import LOCK, Note, Space, buffer_type, space_of, spaces, touched
+from gpulayout.torch.packed_forms import plain_form, source_shape
+from gpulayout.torch.packed_tensor import plain
+
+
+@plainly
+def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[ArithmeticOptions]) -> Any:
+    """Copy plain values into a packed tensor, in one pass: new weights of a checkpoint, or a part of them.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        A packed tensor, which keeps its layout and its address.  A plain one gets the values as they are.
+    value : torch.Tensor
+        Of the sizes of the plain tensor, or of the box; words, if the tensor was packed with ``source=``.  Or a packed
+        tensor of the same array in any layout.
+    at : slice, Ellipsis or a tuple of them, optional
+        A box of the plain tensor, as it would index it: ``(slice(0, 512), ...)`` for a shard of 512 rows.  Everything
+        else stays as it is.
+    **options
+        ``scale=``, ``shift=`` and more change the elements on the way: see `gpulayout.ArithmeticOptions`.  Floats
+        become other floats without any; to become codes, they need them.
+
+    Returns
+    -------
+    torch.Tensor
+        `tensor`.
+
+    Raises
+    ------
+    LayoutError
+        For values of other sizes.
+    TypeError
+        For values of a type that the layout does not hold, and no arithmetic.
+
+    See Also
+    --------
+    read : The way back.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpulayout.torch import pack_
+    >>> weight = pack_(torch.zeros(4, 2), "{0,1}")
+    >>> _ = copy_(weight, torch.ones(2, 2), at=(slice(2, 4), ...))
+    >>> read(weight)[:, 0]
+    tensor([0., 0., 1., 1.])
+    """
+    check_memory(tensor, "tensor")
+    check_memory(value, "value")
+    space = _space_to_fill(tensor)
+    if space is None:
+        _copy_to_plain(tensor, value, at, options)
+    else:
+        _copy_to_packed(tensor, space, value, at, options)
+    return tensor
+
+
+@plainly
+def read(tensor: Any, *, at: Any = None) -> Any:
+    """Copy the plain tensor, or a box of it, out of a packed one.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        A packed tensor; of a plain one the result is a copy.
+    at : slice, Ellipsis or a tuple of them, optional
+        A box of the plain tensor, as `copy_` takes it.
+
+    Returns
+    -------
+    torch.Tensor
+        A new, contiguous tensor on the same device: what ``plain_tensor[at]`` holds.  Words, if the tensor was packed
+        with ``source=``.
+
+    Raises
+    ------
+    LayoutError
+        For a part of packed memory, and for a box that words cannot hold.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpulayout.torch import pack_
+    >>> read(pack_(torch.arange(6.0).reshape(2, 3), "{0,1}"), at=(slice(1, 2), slice(0, 2)))
+    tensor([[3., 4.]])
+    """
+    check_memory(tensor, "tensor")
+    space = space_of(tensor)
+    given = plain(tensor)
+    if space is None:
+        return given[_box_key(given, at)].clone(memory_format=torch.contiguous_format)
+    note, buffer = space.held, space.buffer(tensor)
+    if note.source is None:
+        return unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype)
+    form, shape = note.plain, note.packed.shape
+    if at is None:
+        return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
+    array = unpack(buffer, shape, at=at)
+    form = plain_form(Shape(shape.element_type, tuple(array.shape)), note.source)
+    return form.tensor(pack(array, form.shape).view(torch.uint8))
+
+
+class Values(NamedTuple):
+    """Values on their way into a tensor: a logical array with any strides, or a buffer of a shape."""
+
+    array: Any
+    buffer: Any
+    shape: Shape
+
+
+def _space_to_fill(tensor: Any) -> Space | None:
+    """The packed space that a tensor is; None for a plain tensor, and for one that is to become plain again."""
+    space = touched(tensor)
+    if space is None or space.moving is None or space.first != first_byte(tensor):
+        return space_of(tensor)
+    return space if space.note is not None else None
+
+
+def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any) -> None:
+    """Values into packed memory.  Calls on one tensor wait for each other: boxes may share bytes."""
+    note = space.held
+    shape = note.packed.shape
+    sizes = shape.dimensions if at is None else tuple(last - first for first, last in box_of(at, shape))
+    values = _values(value, note, sizes, tensor.device)
+    options = _conversion(values.shape.element_type, shape.element_type, options, value)
+    buffer = space.buffer(tensor)
+    with space.lock:
+        if at is None and values.array is None:
+            relayout(values.buffer, values.shape, shape, out=buffer, **options)
+        elif at is None:
+            pack(values.array, shape, out=buffer, **options)
+        else:
+            array = unpack(values.buffer, values.shape) if values.array is None else values.array
+            pack(array, shape, out=buffer, at=at, **options)
+        written(tensor)
+        space.moving = None
+
+
+def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Values:
+    """The values that a caller gives; LayoutError unless they are an array of these sizes."""
+    given = space_of(value, "value")
+    value = plain(value).to(device)
+    if given is not None:
+        packed = given.held.packed
+        values = Values(None, packed.buffer(value.view(-1).view(torch.uint8)), packed.shape)
+    elif note.source is not None:
+        words = source_shape(value.dtype, tuple(value.shape), note.source)
+        flat = value.contiguous().view(-1).view(torch.uint8)
+        values = Values(None, flat.view(buffer_type(words)), words)
+    else:
+        own, element_type = ElementType.of(value.dtype), note.packed.shape.element_type
+        is_codes = element_type.is_sub_byte and own is ElementType.U8
+        values = Values(value, None, dense_shape(element_type if is_codes else own, tuple(value.shape)))
+    if values.shape.dimensions != sizes:
+        same = tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype
+        hint = "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights" if same else ""
+        raise LayoutError(
+            f"value {described(value)} is not of the sizes {sizes} of {note.name}, as its plain tensor has them{hint}"
+        )
+    return values
+
+
+def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any) -> Any:
+    """The keywords of a copy; LayoutTypeError where elements cannot become others without arithmetic."""
+    if options:
+        return {"dtype": wanted.value, **options}
+    if own is wanted:
+        return {}
+    if own.is_floating and wanted.is_floating:
+        return {"dtype": wanted.value}
+    raise LayoutTypeError(
+        f"value {described(value)} has elements of {own}, and the tensor has {wanted}: dtype={wanted.value!r} converts "
+        "them, scale= and zero_point= quantise"
+    )
+
+
+def _copy_to_plain(tensor: Any, value: Any, at: Any, options: Any) -> None:
+    given = plain(tensor)
+    part = given[_box_key(given, at)]
+    space = space_of(value, "value")
+    value = (plain(value) if space is None else read(value)).to(tensor.device)
+    if value.shape != part.shape:
+        raise LayoutError(f"value {described(value)} is not of the sizes {tuple(part.shape)} of the tensor or the box")
+    options = _conversion(ElementType.of(value.dtype), ElementType.of(part.dtype), options, value)
+    transpose(value, tuple(range(value.dim())), out=part, **options)
+    written(tensor)
+    with LOCK:
+        for each in spaces(tensor):
+            if each.first == first_byte(tensor):
+                each.moving = None
+
+
+def _box_key(tensor: Any, at: Any) -> Any:
+    """A box of a plain tensor, as a key."""
+    if at is None:
+        return ...
+    shape = Shape(ElementType.of(tensor.dtype), tuple(tensor.shape))
+    return tuple(slice(first, last) for first, last in box_of(at, shape))

@@ -29,6 +29,7 @@ if _typing.TYPE_CHECKING:
     from gpulayout.catalogue import mma as mma
     from gpulayout.catalogue import onednn as onednn
     from gpulayout.catalogue import torchao as torchao
+    from gpulayout.catalogue import transformers as transformers
     from gpulayout.catalogue import triton as triton
     from gpulayout.catalogue import vllm as vllm
     from gpulayout.catalogue import xla_tpu as xla_tpu

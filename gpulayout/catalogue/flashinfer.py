@@ -99,7 +99,7 @@ def shuffle_matrix_sf_a(epilogue_tile: int) -> Layout:
     summary="Rows of gate and up in turns: 0, M/2, 1, M/2 + 1 and so on",
     about=(
         "A gated layer multiplies two halves of its result, gate and up. A kernel that does so in its epilogue takes "
-        "weights whose rows alternate between the halves."
+        "weights whose rows alternate between the halves. transformers:row_pairs_to_halves is the other direction."
     ),
     judged_by="reorder_rows_for_gated_act_gemm",
     refuses="rows must be even",

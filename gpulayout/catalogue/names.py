@@ -27,7 +27,8 @@ from gpulayout.layout.shape import Shape
 OWNERS = {
     owner: f"{__package__}.{owner}"
     for owner in (
-        "aiter awq cublas cublaslt cudnn cutlass deepgemm flashinfer gptq marlin mma onednn torchao triton vllm xla_tpu"
+        "aiter awq cublas cublaslt cudnn cutlass deepgemm flashinfer gptq marlin mma onednn torchao transformers "
+        "triton vllm xla_tpu"
     ).split()
 }
 _TEXT = re.compile(r"\s*(\w+):(\w+)(?:\s*\(([^()\[\]]*)\))?(?:\s*\[([^()\[\]]*)\])?\s*")

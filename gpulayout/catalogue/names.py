@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpulayout.catalogue import not_here
 from gpulayout.catalogue.entry import Entry
 from gpulayout.catalogue.tensors import OwnerTensor, check_is_of, shape_in
 from gpulayout.layout.checks import check_length, shown, value_text
@@ -72,7 +73,7 @@ def find(name: str) -> Entry:
     Raises
     ------
     ShapeTextError
-        The catalogue has no such name; the message has the nearest one.
+        The catalogue has no such name; the message has the nearest one, or why there is none.
 
     See Also
     --------
@@ -87,6 +88,8 @@ def find(name: str) -> Entry:
     entry = getattr(importlib.import_module(OWNERS[owner]), own_name, None) if owner in OWNERS else None
     if isinstance(entry, Entry) and entry.name == name:
         return entry
+    if isinstance(name, str) and (why := not_here.why_not_here(name)):
+        raise ShapeTextError(f"{value_text(name)} is not in the catalogue: {why}", 0)
     known = [entry.name for entry in entries()]
     if owner.strip() in OWNERS and not own_name:
         own = ", ".join(repr(each) for each in known if each.startswith(f"{owner.strip()}:"))
@@ -97,8 +100,9 @@ def find(name: str) -> Entry:
 
 
 def is_name(text: str) -> bool:
-    """True for text that names an entry, or was meant to: its owner is in the catalogue."""
-    return text.partition(":")[0].strip() in OWNERS
+    """True for text that names an entry, or was meant to: the catalogue knows its owner."""
+    owner = text.partition(":")[0].strip()
+    return owner in OWNERS or (":" in text and owner in not_here.OWNERS)
 
 
 def shape_of_name(text: str) -> Shape:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.catalogue.not_here import why_not_here
 
 NAMED = "cublas:block_scales[200,10]"
 SHAPE = gl.parse_shape("f8e8m0fnu[200,10]{1,0:T(128,4)(32,4)(4,1,1,4)}")
@@ -109,6 +110,57 @@ def test_errors_say_what_fits(text, message):
 
 
 @pytest.mark.parametrize(
+    "text, message",
+    [
+        ("gptq:act_order", "act-order is no layout: it sorts rows by a permutation that comes with the model. Index"),
+        ("marlin:act_order", "act-order is no layout"),
+        ("gptq:desc_act", "act-order is no layout"),
+        ("Marlin:g_idx", "act-order is no layout"),
+        ("kleidiai:rhs_pack_nxk_qsi4c32p", "sums of elements are no layout: they are computed. Lay out the elements"),
+        ("onednn:s8s8_compensation", "sums of elements are no layout"),
+        ("triton:row_sums", "sums of elements are no layout"),
+        ("ggml:q4_0_4x8", "blocks of ggml are no layout: they hold scales between elements, and its repacks flip"),
+        ("llama_cpp:q8_0", "blocks of ggml are no layout"),
+        ("marlin:requantized", "quantisation is no layout: it computes new elements. Give gl.pack scale="),
+        ("awq:dequantize", "quantisation is no layout"),
+        ("torchao:quantization", "quantisation is no layout"),
+        ("cutlass:swizzle_128b", "xor swizzles are no layout of global memory"),
+        ("tma:swizzle_32b", "xor swizzles are no layout of global memory"),
+        ("flashinfer:w31_halves", "up before gate is no layout: the halves change places. Swap them first, by np.roll"),
+        ("vllm:NHD", "vLLM's NHD is 'vllm:LBNHC'"),
+        ("vllm:hnd", "vLLM's HND is 'vllm:LBHNC'"),
+    ],
+)
+def test_what_is_no_layout_is_said_by_name(text, message):
+    for call in (gl.catalogue.find, lambda name: gl.parse_shape(f"{name}[4,4]")):
+        with pytest.raises(gl.ShapeTextError) as caught:
+            call(text)
+        assert str(caught.value).startswith(f"{text!r} is not in the catalogue: {message}")
+        assert "\n" not in str(caught.value)
+    owner, _, word = text.partition(":")
+    if owner not in ("kleidiai", "ggml", "llama_cpp", "cutlass", "tma", "vllm"):  # these say what the word means
+        with pytest.raises(gl.ShapeTextError, match=f"'{word}' is not in the catalogue: {message}"):
+            gl.catalogue.find(word)
+    if text == text.lower():
+        with pytest.raises(gl.ShapeTextError, match="is not in the catalogue: "):
+            gl.pack(np.zeros((4, 4), np.uint8), text)
+
+
+def test_no_entry_is_said_to_be_no_layout():
+    assert not [entry.name for entry in gl.catalogue.entries() if why_not_here(entry.name)]
+    assert not [name for name in ("cublas:block_scale", "marlin:wieghts", "gptq:qwieght") if why_not_here(name)]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_up_before_gate_is_halves_in_the_other_order(axis):
+    """What the error for it says to write."""
+    gate, up = np.arange(12).reshape(2, 3, 2)
+    halves = np.concatenate([gate, up], axis)
+    size = halves.shape[axis]
+    np.testing.assert_array_equal(np.roll(halves, size // 2, axis), np.concatenate([up, gate], axis))
+
+
+@pytest.mark.parametrize(
     "name, smallest, refused",
     [
         ("cutlass:sparse_metadata", (32, 2), (48, 2)),
@@ -205,4 +257,4 @@ def test_a_name_loads_the_catalogue_and_one_owner():
         "print(*sorted(name.split('.')[2] for name in sys.modules if name.startswith('gpulayout.catalogue.')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
-    assert done.stdout.split() == ["False", "cublas", "entry", "names", "tensor_text", "tensors"]
+    assert done.stdout.split() == ["False", "cublas", "entry", "names", "not_here", "tensor_text", "tensors"]

@@ -20,7 +20,12 @@ COMMANDS = [
     for found in re.findall(r"^    \$ gpulayout (.+)\n((?:    .*\n|\n(?=    ))+)", text, flags=re.MULTILINE)
 ]
 # Sections, and the libraries that their examples import.
-PAGES_NEED = {"dask.md": ("dask", "zarr", "h5py"), "models.md": ("torch", "jax"), "arrays.md": ("torch", "jax")}
+PAGES_NEED = {
+    "dask.md": ("dask", "zarr", "h5py"),
+    "models.md": ("torch", "jax"),
+    "arrays.md": ("torch", "jax"),
+    "reload-weights.md": ("torch", "safetensors"),
+}
 NEEDS = {"Protos": "google.protobuf", "PyTorch": "torch", "JAX": "jax"}
 
 

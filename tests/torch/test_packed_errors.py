@@ -1,0 +1,291 @@
+"""Mistakes with packed tensors: each is one line that says what to do, and no byte is written."""
+
+import warnings
+
+import pytest
+
+import gpulayout as gl
+
+torch = pytest.importorskip("torch")
+
+from tests.support.packed_tensors import (  # noqa: E402
+    GPTQ,
+    MARLIN,
+    MARLIN_SHAPE,
+    bytes_of,
+    codes,
+    gptq_words,
+    marlin_bytes,
+    packed_parameter,
+)
+
+REFUSED = gl.LayoutError, TypeError, BufferError
+
+
+def refused(call, *arguments, **options):
+    """The one line of an error."""
+    with pytest.raises(REFUSED) as caught:
+        call(*arguments, **options)
+    text = str(caught.value)
+    assert text and "\n" not in text and len(text) < 600, text
+    return text
+
+
+# ---- which state a tensor is in ------------------------------------------------------------------------
+
+
+def test_packed_tensors_are_not_packed_again():
+    parameter, plain = packed_parameter()
+    for tensor in (parameter, parameter.data, parameter.view(-1), torch.nn.Parameter(parameter.data, False)):
+        text = refused(gl.torch.pack_, tensor, "{0,1}")
+        assert "marlin:weights" in text and "unpack_" in text
+    assert gl.torch.layout_of(parameter) == MARLIN_SHAPE and bytes_of(parameter) == marlin_bytes(plain)
+
+
+def test_plain_tensors_are_not_unpacked():
+    plain = codes()
+    assert "uint8[64,128]" in refused(gl.torch.unpack_, plain).replace(" ", "") and plain.equal(codes())
+    gl.torch.pack_(plain, MARLIN)
+    gl.torch.unpack_(plain)
+    refused(gl.torch.unpack_, plain)
+    assert plain.equal(codes())
+
+
+@pytest.mark.parametrize("value", [None, 3, [1.0], "{0,1}", codes().numpy()])
+def test_what_is_no_tensor(value):
+    for call in (
+        lambda: gl.torch.pack_(value, "{0,1}"),
+        lambda: gl.torch.unpack_(value),
+        lambda: gl.torch.copy_(value, codes()),
+        lambda: gl.torch.read(value),
+        lambda: gl.torch.layout_of(value),
+    ):
+        assert "tensor" in refused(call).lower()
+    parameter, plain = packed_parameter()
+    if not hasattr(value, "shape"):
+        refused(gl.torch.copy_, parameter, value)
+    assert bytes_of(parameter) == marlin_bytes(plain)
+
+
+# ---- layouts that do not suit a tensor -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "marlin:weight(dtype=u4)",
+        "marlin:weights(dtype=u5)",
+        "marlin:weights(dtype=u4)[64,64]",
+        "marlin:weights(dtype=f8e4m3fn)",
+        "marlin:scales",
+        "{0}",
+        "{0,1,2}",
+        "{0,1",
+        "f32[64,128]{0,1}",
+        "u8[128,64]{0,1}",
+        "",
+        None,
+        3,
+        gl.Layout((0, 1, 2)),
+        gl.Shape("f32", (64, 128)),
+    ],
+)
+def test_layouts_that_do_not_suit(layout):
+    plain = codes()
+    refused(gl.torch.pack_, plain, layout)
+    assert type(plain) is torch.Tensor and plain.equal(codes()) and gl.torch.layout_of(plain) is None
+
+
+def test_sizes_that_the_owner_does_not_take():
+    for sizes in ((60, 128), (64, 120), (128,)):
+        plain = codes(0, sizes)
+        refused(gl.torch.pack_, plain, MARLIN)
+        assert plain.equal(codes(0, sizes)) and gl.torch.layout_of(plain) is None
+
+
+def test_integers_of_a_parameter_that_is_trained():
+    """int32 has no gradient: said before anything moves."""
+    plain = torch.randn(64, 128).to(torch.float8_e4m3fn)
+    parameter = torch.nn.Parameter(plain.clone())
+    assert parameter.requires_grad
+    before = bytes_of(parameter)
+    text = refused(gl.torch.pack_, parameter, "marlin:weights(dtype=f8e4m3fn)")
+    assert "requires_grad" in text
+    assert bytes_of(parameter) == before and parameter.dtype == torch.float8_e4m3fn and parameter.shape == (64, 128)
+    assert type(parameter) is torch.nn.Parameter and gl.torch.layout_of(parameter) is None
+    gl.torch.pack_(parameter.requires_grad_(False), "marlin:weights(dtype=f8e4m3fn)")
+    assert parameter.dtype == torch.int32 and gl.torch.read(parameter).view(torch.uint8).equal(plain.view(torch.uint8))
+
+
+def test_results_of_autograd_are_not_packed():
+    """Their memory is part of a graph."""
+    parameter = torch.nn.Parameter(torch.ones(4, 6))
+    result = parameter * 2
+    refused(gl.torch.pack_, result, "{0,1}")
+    assert result.equal(torch.full((4, 6), 2.0)) and gl.torch.layout_of(result) is None
+    result.sum().backward()
+    assert parameter.grad.equal(torch.full((4, 6), 2.0))
+
+
+@pytest.mark.parametrize("limit", [-1, "much", 1.5])
+def test_a_bound_that_is_none(limit):
+    plain = codes()
+    refused(gl.torch.pack_, plain, MARLIN, max_bytes=limit)
+    assert plain.equal(codes()) and gl.torch.layout_of(plain) is None
+    parameter, plain = packed_parameter()
+    refused(gl.torch.unpack_, parameter, max_bytes=limit)
+    assert bytes_of(parameter) == marlin_bytes(plain) and gl.torch.layout_of(parameter) == MARLIN_SHAPE
+
+
+# ---- values that do not suit ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        codes(0, (128, 64)),
+        codes(0, (64, 64)),
+        codes(0, (1, 128)),
+        codes(0, (128,)),
+        codes(0, (1, 64, 128)),
+        codes(0, ()),
+        torch.zeros(4, 256, dtype=torch.int32),  # the packed tensor's own sizes, but it is not packed
+        gptq_words(codes()),
+        codes().bool(),
+        codes().to(torch.complex64),
+    ],
+    ids=lambda value: f"{value.dtype} {tuple(value.shape)}",
+)
+def test_values_of_other_sizes_and_types(value):
+    parameter, plain = packed_parameter()
+    refused(gl.torch.copy_, parameter, value)
+    assert bytes_of(parameter) == marlin_bytes(plain) and gl.torch.layout_of(parameter) == MARLIN_SHAPE
+    words = gl.torch.pack_(gptq_words(plain), MARLIN, source=GPTQ)
+    if value.dtype != torch.int32 or value.shape != (8, 128):
+        refused(gl.torch.copy_, words, value)
+        assert bytes_of(words) == marlin_bytes(plain)
+
+
+@pytest.mark.parametrize(
+    "at, sizes",
+    [
+        ((slice(0, 8), slice(0, 8)), (8, 7)),
+        ((slice(0, 8), slice(0, 8)), (8,)),
+        ((slice(0, 8), slice(0, 8)), (64, 128)),
+        ((slice(0, 8),), (8, 8)),
+        ((slice(0, 8, 2), slice(0, 8)), (4, 8)),
+        ((slice(8, 0, -1), slice(0, 8)), (8, 8)),
+        ((slice(0, 8), slice(0, 8), slice(0, 1)), (8, 8, 1)),
+        ((slice(0, 65), slice(0, 8)), (65, 8)),
+        ((slice(0.5, 8), slice(0, 8)), (8, 8)),
+        (([0, 1], slice(0, 8)), (2, 8)),
+        ("0:8", (8, 128)),
+    ],
+    ids=str,
+)
+def test_boxes_that_do_not_suit(at, sizes):
+    parameter, plain = packed_parameter()
+    with pytest.raises((*REFUSED, IndexError)) as caught:
+        gl.torch.copy_(parameter, codes(1, sizes), at=at)
+    assert "\n" not in str(caught.value)
+    assert bytes_of(parameter) == marlin_bytes(plain) and gl.torch.layout_of(parameter) == MARLIN_SHAPE
+
+
+def test_a_value_over_the_same_memory():
+    """A tensor is no copy of itself; an older view of its bytes has lost its meaning."""
+    plain = codes()
+    tensor = plain.clone()
+    old = tensor[:32]
+    gl.torch.pack_(tensor, MARLIN)
+    gl.torch.copy_(tensor, tensor)
+    assert bytes_of(tensor) == marlin_bytes(plain)
+    refused(gl.torch.copy_, tensor, old, at=(slice(0, 32),))
+    assert bytes_of(tensor) == marlin_bytes(plain)
+
+
+# ---- tensors that are no plain memory ------------------------------------------------------------------
+
+
+def quietly(make, *arguments, **options):
+    """What torch makes with a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make(*arguments, **options)
+
+
+NOT_PLAIN = {
+    "meta": lambda: torch.empty(8, 16, device="meta"),
+    "sparse": lambda: torch.eye(8).to_sparse(),
+    "sparse rows": lambda: quietly(torch.eye(8).to_sparse_csr),
+    "quantised": lambda: quietly(torch.quantize_per_tensor, torch.rand(8, 16), 0.1, 0, torch.quint8),
+    "nested": lambda: quietly(torch.nested.nested_tensor, [torch.rand(2, 3), torch.rand(4, 3)]),
+    "conjugate": lambda: torch.ones(8, 16, dtype=torch.complex64).conj(),
+    "negative": lambda: torch.ones(8, 16, dtype=torch.complex64).conj().imag,
+    "lazy": lambda: torch.nn.parameter.UninitializedParameter(),
+}
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_tensors_without_plain_memory(name):
+    tensor = NOT_PLAIN[name]()
+    kind = type(tensor)
+    for call in (gl.torch.unpack_, lambda tensor: gl.torch.pack_(tensor, "{0,1}")):
+        refused(call, tensor)
+    assert type(tensor) is kind
+
+
+@pytest.mark.parametrize("name", ["meta", "sparse", "sparse rows", "quantised", "nested", "lazy"])
+def test_they_are_no_values(name):
+    packed = gl.torch.empty_packed("f32[8,16]{0,1}")
+    refused(gl.torch.copy_, packed, NOT_PLAIN[name]())
+    assert bytes_of(packed) == bytes(512) and gl.torch.layout_of(packed) is not None
+
+
+def test_functions_of_torch_func_see_no_memory():
+    refused(torch.func.vmap(lambda row: gl.torch.pack_(row, "{0,1}")), torch.zeros(2, 4, 6))
+
+
+@pytest.fixture
+def group():
+    distributed = pytest.importorskip("torch.distributed")
+    if not distributed.is_available() or not distributed.is_gloo_available():
+        pytest.skip("torch was built without gloo")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield distributed
+    distributed.destroy_process_group()
+
+
+def test_distributed_tensors(group):
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    mesh = group.device_mesh.init_device_mesh("cpu", (1,))
+    for wrap in (lambda tensor: tensor, lambda tensor: torch.nn.Parameter(tensor, requires_grad=False)):
+        tensor = wrap(distribute_tensor(torch.arange(128.0).view(8, 16), mesh, [Shard(0)]))
+        text = refused(gl.torch.pack_, tensor, "{0,1}")
+        assert "to_local" in text
+        assert tensor.to_local().equal(torch.arange(128.0).view(8, 16))
+        refused(gl.torch.unpack_, tensor)
+        packed = gl.torch.empty_packed("f32[8,16]{0,1}")
+        refused(gl.torch.copy_, packed, tensor)
+        assert bytes_of(packed) == bytes(512)
+    local = tensor.to_local()
+    gl.torch.pack_(local, "{0,1}")
+    assert gl.torch.unpack_(local).equal(torch.arange(128.0).view(8, 16))
+
+
+def test_flat_parameters_of_fsdp(group):
+    """One parameter for a whole module: sharded, and moved by FSDP as it likes."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = FullyShardedDataParallel(torch.nn.Linear(8, 16), device_id=torch.device("cpu"))
+        (flat,) = model.parameters()
+        before = bytes_of(flat)
+        assert "summon_full_params" in refused(gl.torch.pack_, flat, "{0}")
+        assert bytes_of(flat) == before
+        with FullyShardedDataParallel.summon_full_params(model):
+            gl.torch.pack_(model.weight.data, "{0,1}")
+            assert gl.torch.layout_of(model.weight.data) is not None
+            gl.torch.unpack_(model.weight.data)
+        assert bytes_of(flat) == before

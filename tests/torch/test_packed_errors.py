@@ -241,6 +241,17 @@ def test_they_are_no_values(name):
     assert bytes_of(packed) == bytes(512) and gl.torch.layout_of(packed) is not None
 
 
+def test_memory_that_was_taken_away():
+    """As FSDP does between uses."""
+    parameter, plain = packed_parameter()
+    parameter.untyped_storage().resize_(0)
+    for call in (gl.torch.read, gl.torch.unpack_, lambda tensor: gl.torch.copy_(tensor, plain)):
+        refused(call, parameter)
+    tensor = codes()
+    tensor.untyped_storage().resize_(0)
+    refused(gl.torch.pack_, tensor, MARLIN)
+
+
 def test_functions_of_torch_func_see_no_memory():
     refused(torch.func.vmap(lambda row: gl.torch.pack_(row, "{0,1}")), torch.zeros(2, 4, 6))
 

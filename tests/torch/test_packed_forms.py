@@ -289,6 +289,31 @@ def test_padding_does_not_reach_a_neighbour():
     assert gl.torch.layout_of(tensor) is None
 
 
+def test_room_that_was_another_tensor_s_is_not_used():
+    """A longer tensor at the same place was packed and unpacked: a shorter one has its own bytes only."""
+    flat = torch.arange(100.0)
+    gl.torch.unpack_(gl.torch.pack_(flat[:64].view(8, 8), "{0,1}"))
+    with pytest.raises(gl.LayoutError, match="empty_packed"):
+        gl.torch.pack_(flat[:15].view(3, 5), "{1,0:T(2,4)}")
+    assert flat.equal(torch.arange(100.0)) and gl.torch.layout_of(flat) is None
+
+
+def test_tensors_that_overlap_packed_memory():
+    """Neither a part of it, nor more than it: the bytes have one layout."""
+    flat = torch.arange(100.0)
+    first = gl.torch.pack_(flat[10:34].view(4, 6), "{0,1}")
+    before = bytes_of(flat, 400)
+    for other in (flat, flat[:11], flat[33:], flat[10:33], flat[11:34], flat[10:35]):
+        for call in (gl.torch.layout_of, gl.torch.read, gl.torch.unpack_, lambda other: gl.torch.pack_(other, "{0}")):
+            with pytest.raises(gl.LayoutError):
+                call(other)
+        with pytest.raises(gl.LayoutError):
+            gl.torch.copy_(other, torch.zeros(len(other)))
+    assert bytes_of(flat, 400) == before and gl.torch.read(first).equal(torch.arange(10.0, 34).view(4, 6))
+    for other in (flat[:10], flat[34:]):
+        assert gl.torch.layout_of(gl.torch.pack_(other, "{0}")) is not None
+
+
 @pytest.mark.parametrize(
     "make",
     [

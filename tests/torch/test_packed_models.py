@@ -65,6 +65,7 @@ def check_layer(layer, plain, bias=0.0):
         lambda model: pickle.loads(pickle.dumps(model)),
         lambda model: saved(model, weights_only=False),
         lambda model: model._apply(torch.clone),
+        lambda model: swapped(model),
     ],
 )
 def test_a_model_that_is_moved_or_copied(move):
@@ -82,6 +83,15 @@ def saved(value, **options):
     torch.save(value, memory)
     memory.seek(0)
     return torch.load(memory, **options)
+
+
+def swapped(model):
+    """torch's other way to convert a model: it swaps the tensors' insides."""
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        return model._apply(torch.clone)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
 
 
 def test_a_model_without_memory_keeps_its_layouts():
@@ -284,6 +294,37 @@ def test_an_exported_model_reads_packed_memory(kind):
     found = torch.export.export(layer, (X,)).module()
     assert found(X).equal(layer(X))
     check_layer(layer, plain)
+
+
+def test_a_call_with_other_parameters():
+    """torch.func.functional_call: packed ones for plain ones, too."""
+    layer, plain = packed_layer()
+    other, _ = packed_layer(1)
+    found = torch.func.functional_call(layer, {"weight": other.weight}, X)
+    assert found.equal(other(X)) and not found.equal(layer(X))
+    check_layer(layer, plain)
+
+
+def test_what_autograd_saved_is_not_changed_unseen():
+    """A weight that is moved or filled between forward and backward is torch's error, not another gradient."""
+    for change in (
+        lambda weight: gl.torch.pack_(weight, "{0,1}"),
+        lambda weight: gl.torch.copy_(gl.torch.pack_(weight, "{0,1}"), torch.zeros(4, 6)),
+    ):
+        weight, x = torch.rand(4, 6), torch.rand(4, 6, requires_grad=True)
+        result = (x * weight).sum()
+        change(weight)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.backward()
+    packed = gl.torch.pack_(torch.rand(4, 6), "{0,1}")
+    for change in (gl.torch.unpack_, lambda packed: gl.torch.copy_(packed, torch.zeros(4, 6))):
+        x = torch.rand(24, requires_grad=True)
+        result = (x * packed).sum()
+        change(packed)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.backward()
+        if gl.torch.layout_of(packed) is None:
+            gl.torch.pack_(packed, "{0,1}")
 
 
 def test_gradients_pass_a_packed_layer():

@@ -160,6 +160,16 @@ def test_pickles_name_the_public_room_and_plain_values():
     assert b"gpulayout.torch" in text and b"gpulayout.layout" not in text and b"gpulayout.torch." not in text
 
 
+def test_a_file_has_the_packed_bytes_alone():
+    """The weight was twice as large before; that room is not written."""
+    parameter, _ = packed_parameter()
+    memory, plain = io.BytesIO(), io.BytesIO()
+    torch.save(parameter, memory)
+    torch.save(torch.zeros(4096, dtype=torch.uint8), plain)
+    assert 4096 < memory.tell() < plain.tell() + 2048
+    assert len(pickle.dumps(parameter)) < 4096 + 2048
+
+
 def test_bytes_that_are_only_a_part():
     """A row is no array of the layout: nothing says that it is one, and it cannot be read as one."""
     parameter, plain = packed_parameter()
@@ -284,6 +294,22 @@ def test_threads_pack_and_read():
     for thread in threads:
         thread.join()
     assert not problems and flat.equal(torch.arange(8 * 24.0))
+
+
+def test_inference_mode():
+    """Tensors that are made in it, and tensors from outside of it."""
+    parameter, plain = packed_parameter()
+    with torch.inference_mode():
+        tensor = plain.clone()
+        gl.torch.pack_(tensor, MARLIN)
+        for each in (tensor, parameter):
+            gl.torch.copy_(each, plain.flip(0))
+            check_packed(each, plain.flip(0))
+        assert gl.torch.unpack_(tensor).equal(plain.flip(0))
+        made = gl.torch.empty_packed(f"{MARLIN}[64,128]")
+        assert gl.torch.layout_of(made) == MARLIN_SHAPE
+    check_packed(gl.torch.copy_(parameter, plain), plain)
+    assert gl.torch.unpack_(parameter).equal(plain)
 
 
 def test_memory_is_given_back_with_its_tensor():

@@ -54,5 +54,5 @@ _LATE = {name: f"gpulayout.torch.{file}:{name}" for file, names in _FILES.items(
 _publish(globals(), (), late=_LATE, needs=_Needs("torch", "PyTorch", "torch"))
 
 # torch.load(weights_only=True) calls no function that was not registered before, as this import does.
-if "torch" in _sys.modules:
+if _sys.modules.get("torch"):
     import gpulayout.torch.packed_tensor  # noqa: F401

@@ -106,6 +106,7 @@ class Space:
 
     first      byte of the storage
     capacity   bytes from there on that the space may use
+    plain      bytes of the plain tensor there, which may use all of the capacity if it is packed
     note       what is packed there; None for a plain tensor
     moving     what is being done, while the bytes are between two layouts, and after it failed
     lock       for moves that change the bytes
@@ -113,6 +114,7 @@ class Space:
 
     first: int
     capacity: int
+    plain: int
     note: Note | None = None
     moving: str | None = None
     lock: Any = field(default_factory=threading.RLock, repr=False)
@@ -120,6 +122,14 @@ class Space:
     @property
     def is_packed(self) -> bool:
         return self.note is not None or self.moving is not None
+
+    @property
+    def trouble(self) -> str:
+        """What messages say of bytes that a failed move left."""
+        return (
+            f"is between two layouts: {self.moving}; give it all its elements anew by gl.torch.copy_(tensor, value), "
+            "without at="
+        )
 
     @property
     def held(self) -> Note:
@@ -171,17 +181,32 @@ def spaces(tensor: Any) -> list[Space]:
 
 
 def add_space(tensor: Any, capacity: int) -> Space:
-    """The space at a tensor's first byte, a new one if there is none."""
-    storage, first = tensor.untyped_storage(), first_byte(tensor)
+    """The space of a plain tensor; a new one if there is none of the tensor's size at its first byte."""
+    storage, first, plain = tensor.untyped_storage(), first_byte(tensor), bytes_reached(tensor)
     with LOCK:
         kept: tuple[Space, ...] = getattr(storage, "gpulayout", ())
         for space in kept:
-            if space.first == first:
-                space.capacity = max(space.capacity, capacity)
+            if (space.first, space.plain) == (first, plain):
                 return space
-        made = Space(first, capacity)
-        storage.gpulayout = (*kept, made)
+        made = Space(first, capacity, plain)
+        storage.gpulayout = (*(space for space in kept if space.first != first), made)
     return made
+
+
+def hold(data: Any, note: Note, capacity: int) -> None:
+    """Remember that memory holds packed bytes, of which `data` is the first."""
+    storage, first = data.untyped_storage(), first_byte(data)
+    with LOCK:
+        kept = [space for space in getattr(storage, "gpulayout", ()) if space.first != first]
+        storage.gpulayout = (*kept, Space(first, capacity, note.plain.nbytes, note))
+
+
+def drop_space(tensor: Any, space: Space) -> None:
+    """Forget a plain space that has no more room than its tensor."""
+    storage = tensor.untyped_storage()
+    with LOCK:
+        if space.capacity == space.plain:
+            storage.gpulayout = tuple([other for other in storage.gpulayout if other is not space])
 
 
 def touched(tensor: Any) -> Space | None:
@@ -217,10 +242,7 @@ def space_of(tensor: Any, role: str = "tensor") -> Space | None:
     if space is None:
         return None
     if space.moving is not None:
-        raise LayoutError(
-            f"{role} {described(tensor)} is between two layouts: {space.moving}; give it all its elements anew by "
-            "gl.torch.copy_(tensor, value)"
-        )
+        raise LayoutError(f"{role} {described(tensor)} {space.trouble}")
     if not is_whole(tensor, space):
         raise LayoutError(
             f"{role} {described(tensor)} is a part of the memory of {space.held.name}: pass the whole tensor, and "

@@ -125,13 +125,21 @@ def _codes(tensor: Any, layout: Any, named: Named | None) -> ElementType:
     else:
         return own
     asked = own if said is None else ElementType.of(said)
-    if asked is own or (asked.is_sub_byte and own is ElementType.U8):
+    if asked is own or own in code_types(asked):
         return asked
-    needs = "uint8, one code in a byte," if asked.is_sub_byte else torch_type_of(asked)
+    kinds = [torch_type_of(kind) for kind in code_types(asked)] or [torch_type_of(asked)]
+    needs = f"{' or '.join(map(str, kinds))}{', one code in a byte,' if asked.is_sub_byte else ''}"
     raise LayoutTypeError(
         f"tensor {described(tensor)} has elements of {own}, but layout {value_text(str(layout))} has {asked}: pass a "
         f"tensor of {needs} or source= for words of a checkpoint"
     )
+
+
+def code_types(element_type: ElementType) -> tuple[ElementType, ...]:
+    """The types of plain tensors for elements below a byte: their bits in uint8, or signed numbers in int8."""
+    if not element_type.is_sub_byte:
+        return ()
+    return (ElementType.U8, ElementType.S8) if element_type.kind == "signed" else (ElementType.U8,)
 
 
 def _array_shape(tensor: Any, element_type: ElementType) -> Shape:

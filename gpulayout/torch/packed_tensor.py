@@ -15,7 +15,7 @@ import torch
 
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.torch.memory import PLAIN, described
-from gpulayout.torch.notes import Note, Space, add_space, is_whole, spaces, touched
+from gpulayout.torch.notes import Note, Space, hold, is_whole, spaces, touched
 
 
 class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
@@ -36,7 +36,7 @@ class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             with PLAIN(), torch.no_grad():
-                space = touched(self)
+                space = _sound(self)
                 if space is None or space.note is None or not is_whole(self, space):
                     made = plain(self).clone()
                 else:
@@ -49,8 +49,8 @@ class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled as its bytes and its note, as plain values; the class that it had by name."""
         with PLAIN(), torch.no_grad():
-            space = touched(self)
-            if space is None or not is_whole(self, space) or space.note is None:
+            space = _sound(self)
+            if space is None or space.note is None or not is_whole(self, space):
                 return plain(self).clone().__reduce_ex__(protocol)
             data = plain(self)
             if data.untyped_storage().nbytes() > space.note.packed.nbytes:
@@ -98,7 +98,7 @@ def packed_from(data: Any, note: Note, capacity: int = 0) -> Any:
         data = made
     else:
         data = data.detach()
-    add_space(data, capacity).note = note
+    hold(data, note, capacity)
     data.__class__ = PackedTensor
     return data
 
@@ -210,15 +210,14 @@ def _mark(result: Any) -> None:
 
 def _with_note(function: Any, given: Any, result: Any) -> Any:
     """A copy of a packed tensor, with the note; LayoutTypeError for another dtype."""
-    space = touched(given)
+    space = touched(given) if result is given else _sound(given)
     if space is None or result is given:
         return result
     if result.dtype != given.dtype:
-        name = space.note.name if space.note else "memory between two layouts"
         raise LayoutTypeError(
-            f"tensor {described(given)} holds {name}: .{function.__name__}() to {result.dtype} would take its packed "
-            "elements for plain ones; gl.torch.read(tensor) gives the plain tensor, and gl.torch.copy_ converts on the "
-            "way into a packed one"
+            f"tensor {described(given)} holds {space.held.name}: .{function.__name__}() to {result.dtype} would take "
+            "its packed elements for plain ones; gl.torch.read(tensor) gives the plain tensor, and gl.torch.copy_ "
+            "converts on the way into a packed one"
         )
     if result.untyped_storage()._cdata == given.untyped_storage()._cdata:
         guard(result)
@@ -230,6 +229,14 @@ def _with_note(function: Any, given: Any, result: Any) -> Any:
     if tuple(result.shape) != space.note.packed.sizes:
         result = result.view(space.note.packed.sizes)
     return packed_from(result, space.note, space.capacity)
+
+
+def _sound(tensor: Any) -> Space | None:
+    """The packed space that a tensor lies in; LayoutError if a failed move left it between two layouts."""
+    space = touched(tensor)
+    if space is not None and space.moving is not None:
+        raise LayoutError(f"tensor {described(tensor)} {space.trouble}")
+    return space
 
 
 def _check(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -263,7 +270,9 @@ def _check_pair(target: Any, value: Any) -> None:
 
 
 def _refused(tensor: Any, space: Space, problem: str) -> str:
-    name = space.note.name if space.note else f"memory between two layouts ({space.moving})"
+    if space.moving is not None:
+        return f"tensor {described(tensor)} {space.trouble}"
+    name = space.held.name
     return (
         f"tensor {described(tensor)} holds {name}, and {problem}: write gl.torch.copy_(tensor, value), "
         "gl.torch.load_state_dict(model, state) or gl.torch.read(tensor)"

@@ -13,10 +13,11 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.placement import dense_shape
 from gpulayout.requests.index_keys import box_of
+from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.interim import pack, relayout, unpack
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
-from gpulayout.torch.notes import LOCK, Note, Space, buffer_type, space_of, spaces, touched
-from gpulayout.torch.packed_forms import plain_form, source_shape
+from gpulayout.torch.notes import Note, Space, buffer_type, space_of, touched
+from gpulayout.torch.packed_forms import code_types, plain_form, source_shape
 from gpulayout.torch.packed_tensor import plain
 
 
@@ -109,7 +110,7 @@ def read(tensor: Any, *, at: Any = None) -> Any:
         return given[_box_key(given, at)].clone(memory_format=torch.contiguous_format)
     note, buffer = space.held, space.buffer(tensor)
     if note.source is None:
-        return unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype)
+        return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
     form, shape = note.plain, note.packed.shape
     if at is None:
         return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
@@ -138,6 +139,8 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     """Values into packed memory.  Calls on one tensor wait for each other: boxes may share bytes."""
     note = space.held
     shape = note.packed.shape
+    if space.moving is not None and at is not None:
+        raise LayoutError(f"tensor {described(tensor)} {space.trouble}")
     sizes = shape.dimensions if at is None else tuple(last - first for first, last in box_of(at, shape))
     values = _values(value, note, sizes, tensor.device)
     options = _conversion(values.shape.element_type, shape.element_type, options, value)
@@ -167,8 +170,12 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
         values = Values(None, flat.view(buffer_type(words)), words)
     else:
         own, element_type = ElementType.of(value.dtype), note.packed.shape.element_type
-        is_codes = element_type.is_sub_byte and own is ElementType.U8
-        values = Values(value, None, dense_shape(element_type if is_codes else own, tuple(value.shape)))
+        is_codes = own in code_types(element_type)
+        shape = dense_shape(element_type if is_codes else own, tuple(value.shape))
+        if is_codes:
+            check_codes(value, shape, "value")
+            value = value.view(torch.uint8)
+        values = Values(value, None, shape)
     if values.shape.dimensions != sizes:
         same = tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype
         hint = "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights" if same else ""
@@ -193,7 +200,9 @@ def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any)
 
 
 def _copy_to_plain(tensor: Any, value: Any, at: Any, options: Any) -> None:
-    given = plain(tensor)
+    given, broken = plain(tensor), touched(tensor)
+    if broken is not None and at is not None:
+        raise LayoutError(f"tensor {described(tensor)} {broken.trouble}")
     part = given[_box_key(given, at)]
     space = space_of(value, "value")
     value = (plain(value) if space is None else read(value)).to(tensor.device)
@@ -202,10 +211,8 @@ def _copy_to_plain(tensor: Any, value: Any, at: Any, options: Any) -> None:
     options = _conversion(ElementType.of(value.dtype), ElementType.of(part.dtype), options, value)
     transpose(value, tuple(range(value.dim())), out=part, **options)
     written(tensor)
-    with LOCK:
-        for each in spaces(tensor):
-            if each.first == first_byte(tensor):
-                each.moving = None
+    if broken is not None:
+        broken.moving = None
 
 
 def _box_key(tensor: Any, at: Any) -> Any:

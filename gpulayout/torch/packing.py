@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from gpulayout.layout.checks import ByteCount
-from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.running.in_place import deferred_signals
+from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.interim import pack, relayout
 from gpulayout.torch.memory import bytes_reached, check_kind, check_memory, described, memory, plainly, written
-from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, space_of
+from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of
 from gpulayout.torch.packed_forms import note_for, note_of_packed, packed_note
 from gpulayout.torch.packed_tensor import guard, packed_from, plain, unguard
 
@@ -128,8 +128,7 @@ def pack_as(tensor: Any, note: Note, max_bytes: ByteCount | None = None) -> Any:
             f"tensor {described(tensor)} has {space.capacity} bytes, but {note.name} takes {form.nbytes}: make the "
             f"memory by gl.torch.empty_packed({note.name!r}, like=tensor) and fill it by gl.torch.copy_"
         )
-    if note.plain.shape.element_type.is_sub_byte and not note.plain.shape.is_packed:
-        _check_codes(tensor, note.plain.shape.element_type)
+    check_codes(tensor, note.plain.shape, "tensor")
     _move(tensor, space, note, note.plain, form, max_bytes)
     return tensor
 
@@ -223,7 +222,7 @@ def mark_packed_(tensor: Any, layout: Shape | Layout | str, *, source: Any = Non
         raise LayoutError(f"tensor {described(tensor)} is packed already, as {space.held.name}")
     note = note_of_packed(plain(tensor), layout, source)
     _check_changes(tensor, note.packed.dtype, note.name)
-    add_space(tensor, bytes_reached(tensor)).note = note
+    hold(tensor, note, bytes_reached(tensor))
     tensor.data = note.packed.tensor(memory(tensor, bytes_reached(tensor)))
     guard(tensor)
     return tensor
@@ -290,11 +289,14 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
         except (LayoutError, TypeError, BufferError, MemoryError):  # raised before a byte is written
             space.moving = None
             raise
+        if note is None:
+            with_signs(after.tensor(room), after.shape)
         space.note, space.moving = note, None
         tensor.data = after.tensor(room)
         written(tensor)
         if note is None:
             unguard(tensor)
+            drop_space(tensor, space)
         else:
             guard(tensor)
 
@@ -318,13 +320,3 @@ def _check_changes(tensor: Any, dtype: Any, name: str) -> None:
         )
     if tensor.grad is not None:
         raise TypeError(f"tensor {described(tensor)} has a gradient of its plain sizes: set tensor.grad = None first")
-
-
-def _check_codes(tensor: Any, element_type: ElementType) -> None:
-    """LayoutError for codes that need more bits than they get: packing would lose them."""
-    codes, most = plain(tensor), 2**element_type.bits - 1
-    if codes.numel() and int(codes.max()) > most:
-        raise LayoutError(
-            f"tensor {described(tensor)} has a code of {int(codes.max())}, but {element_type} has {element_type.bits} "
-            f"bits, 0 to {most}: bits above would be lost"
-        )

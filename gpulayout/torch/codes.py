@@ -1,0 +1,38 @@
+"""Codes of elements below a byte in plain tensors: a byte for each, uint8 with its bits, or int8 with its number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.torch.memory import described
+
+
+def check_codes(tensor: Any, shape: Shape, role: str) -> None:
+    """LayoutError for codes that need more bits than `shape` has: packing would lose them."""
+    element_type = shape.element_type
+    if not element_type.is_sub_byte or shape.is_packed or not tensor.numel():
+        return
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        return  # a graph cannot wait for an answer
+    codes, count = tensor.detach(), 2**element_type.bits
+    first, last = (-count // 2, count // 2 - 1) if codes.dtype == torch.int8 else (0, count - 1)
+    least, most = (int(each) for each in torch.aminmax(codes))
+    if least < first or most > last:
+        wrong = least if least < first else most
+        raise LayoutError(
+            f"{role} {described(tensor)} has a code of {wrong}, but {element_type} has {element_type.bits} bits, "
+            f"{first} to {last}: bits above would be lost"
+        )
+
+
+def with_signs(tensor: Any, shape: Shape) -> Any:
+    """Numbers of the bits that were unpacked, where the tensor is of int8: 15 of 4 bits is -1; in place."""
+    element_type = shape.element_type
+    if element_type.is_sub_byte and not shape.is_packed and tensor.dtype == torch.int8:
+        sign = 1 << element_type.bits - 1
+        tensor.bitwise_xor_(sign).sub_(sign)
+    return tensor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
@@ -163,10 +164,20 @@ class ArithmeticOptions(TypedDict, total=False):
     saturate: bool
 
 
+# A box of an array: slices without a step, as they would index it.
+BoxLike: TypeAlias = "slice | EllipsisType | tuple[slice | EllipsisType, ...]"
+
+
 class BufferOptions(ArithmeticOptions, total=False):
     """The keywords of calls with a buffer; for overloads, which so take fewer lines."""
 
     strict: bool
+
+
+class BoxOptions(BufferOptions, total=False):
+    """The same with a box of the buffer."""
+
+    at: BoxLike | None
 
 
 # What `help` and completion show: a TypedDict is called like a dict, which has no signature.

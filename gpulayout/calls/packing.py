@@ -12,6 +12,8 @@ from gpulayout.arrays.array_types import (
     AnyArray,
     ArithmeticOptions,
     ArrayLike,
+    BoxLike,
+    BoxOptions,
     BufferOptions,
     HostArray,
     Kind,
@@ -44,12 +46,13 @@ def pack(array: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options
 @overload
 def pack(array: ArrayLike, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Any: ...
 @overload
-def pack(array: ArrayLike, shape: TargetLike, *, out: Out, **options: Unpack[BufferOptions]) -> Out: ...
+def pack(array: ArrayLike, shape: TargetLike, *, out: Out, **options: Unpack[BoxOptions]) -> Out: ...
 def pack(
     array: ArrayLike,
     shape: TargetLike | None = None,
     *,
     out: Any = None,
+    at: BoxLike | None = None,
     strict: bool = True,
     **options: Unpack[ArithmeticOptions],
 ) -> Any:
@@ -67,6 +70,10 @@ def pack(
         element type, or `dtype`.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements.
+    at : slice, Ellipsis, or a tuple of them, optional
+        Write only this box of the whole array: `array` has the sizes of the box, `shape` and `out` are those of the
+        whole.  All else in `out` stays as it is, padding too.  The box may begin and end anywhere, also inside of a
+        tile or of a byte of packed elements.
     strict : bool, optional
         False takes an `out` that is longer, such as a pool, and leaves its rest as it is.
     **options
@@ -109,29 +116,38 @@ def pack(
     array([33,  3], dtype=uint8)
     >>> pack(np.array([[0.5, 1.5], [2.5, 300]]), "{0,1}", dtype="s8")
     array([  0,   2,   2, 127], dtype=int8)
+
+    A box of a buffer:
+
+    >>> weights = pack(np.zeros((2, 4), np.int8), "u4[2,4]{1,0:E(4)}", dtype="u4")
+    >>> pack(np.array([[1, 2]]), "u4[2,4]{1,0:E(4)}", out=weights, at=(slice(1, 2), slice(1, 3)), dtype="u4")
+    array([ 0,  0, 16,  2], dtype=uint8)
     """
     if shape is None:
         raise TypeError(missing("pack(array, ...)", "shape", options))
-    return run("pack", array, None, shape, out, options, strict=strict)
+    if at is not None and out is None:
+        raise TypeError("at= writes a box of a buffer that holds the rest already: pass out=buffer too")
+    return run("pack", array, None, shape, out, options, strict=strict, at=at)
 
 
 @overload
 def unpack(buffer: ShapedBuffer[Memory], shape: TargetLike | None = None, *, out: None = None) -> Memory: ...
 @overload
 def unpack(
-    buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]
+    buffer: HostArray | np.generic, shape: TargetLike, *, out: None = None, **options: Unpack[BoxOptions]
 ) -> HostArray: ...
 @overload
-def unpack(buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Kind: ...
+def unpack(buffer: OwnKind[Kind], shape: TargetLike, *, out: None = None, **options: Unpack[BoxOptions]) -> Kind: ...
 @overload
-def unpack(buffer: AnyArray, shape: TargetLike, *, out: None = None, **options: Unpack[BufferOptions]) -> Any: ...
+def unpack(buffer: AnyArray, shape: TargetLike, *, out: None = None, **options: Unpack[BoxOptions]) -> Any: ...
 @overload
-def unpack(buffer: AnyArray, shape: TargetLike, *, out: Out, **options: Unpack[BufferOptions]) -> Out: ...
+def unpack(buffer: AnyArray, shape: TargetLike, *, out: Out, **options: Unpack[BoxOptions]) -> Out: ...
 def unpack(
     buffer: Any,
     shape: TargetLike | None = None,
     *,
     out: Any = None,
+    at: BoxLike | None = None,
     strict: bool = True,
     **options: Unpack[ArithmeticOptions],
 ) -> Any:
@@ -148,6 +164,8 @@ def unpack(
     out : array, optional
         Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap: a
         slice of a larger array, such as ``cache[:, 0]``.
+    at : slice, Ellipsis, or a tuple of them, optional
+        Read only this box of the array, as `pack` writes one; the result has the sizes of the box.
     strict : bool, optional
         False takes a longer buffer too, such as a pool: its first `shape.buffer_length` elements.
     **options
@@ -188,10 +206,10 @@ def unpack(
     array([ 0. ,  0.5,  1. , -0.5], dtype=float32)
     """
     if isinstance(buffer, ShapedBuffer):
-        return unpack_array(buffer, shape, out, options)
+        return unpack_array(buffer, shape, out, options, at)
     if shape is None:
         raise TypeError(f"{missing('unpack(buffer, ...)', 'shape', options)}; only a gl.Array knows its own")
-    return run("unpack", buffer, shape, None, out, options, strict=strict)
+    return run("unpack", buffer, shape, None, out, options, strict=strict, at=at)
 
 
 def shape_of(array: AnyArray) -> Shape:

@@ -242,9 +242,12 @@ class MoveLaunches:
 
     def _start(self, from_address: int, to_address: int, device: int) -> Start:
         """The start of all pieces, between addresses that are these modulo 16."""
-        if len(self.pieces) == 1:  # a single piece begins where the arrays begin
-            move = self.pieces[0].move
-            return self._backend.start_of_move(move, *phases(move, from_address, to_address), device)
+        if len(self.pieces) == 1:
+            [(move, read, written)] = self.pieces
+            start = self._backend.start_of_move(move, *phases(move, from_address + read, to_address + written), device)
+            if not (read or written):
+                return start
+            return lambda source, target: start(source + read, target + written)  # of a box
         return self._backend.start_of_pieces(self.pieces, from_address & 15, to_address & 15, device)
 
 

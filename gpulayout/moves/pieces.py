@@ -55,13 +55,15 @@ def pieces(read: Placement, write: Placement) -> Pieces:
     """The pieces that bring every element of a logical array to its new place, and fill the padding of a buffer.
 
     LayoutError unless both placements are of the same logical array, and for shapes that no buffer can hold.
+    NotInRegions for boxes that need more than strided moves: no place of a box is looked up, and no byte half written.
     """
     check_same_array(read.shape, write.shape)
     for side in (read, write):
         if side.is_buffer:
-            check_storable(side.shape)
+            check_storable(side.memory_shape)
     bits, big = (read.bits, write.bits), (read.is_big, write.is_big)
-    if min(bits) < 8 and not (read.shape.is_tiled or write.shape.is_tiled):
+    has_box = read.box is not None or write.box is not None
+    if min(bits) < 8 and not (has_box or read.shape.is_tiled or write.shape.is_tiled):
         slots = write.shape.buffer_size if write.is_buffer else None  # with its tail padding
         return (Piece(packed_move(_strided(read, write), *bits, slots, big=big)),)
     if read.is_plain and write.is_plain:
@@ -70,9 +72,13 @@ def pieces(read: Placement, write: Placement) -> Pieces:
         copies, fills = [joined(write.shape, parts) for parts in cut(write.shape, write.parts([read.table]))]
         if min(bits) < 8:
             units = [*copies, *map(as_fill, fills)]
-            return in_order(write.shape, _packed(units, bits, big, write.shape.buffer_size))
+            if write.box is not None:
+                _check_whole_bytes(units, 8 // bits[1])
+            return in_order(write.shape, _packed(units, bits, big, write.memory_shape.buffer_size))
         return in_order(write.shape, absorbed(copies, fills))
     except NotInRegions as why:
+        if has_box:
+            raise
         return (Piece(lookup(read, write, why)),)
 
 
@@ -249,6 +255,14 @@ def _packed(
             else:
                 part = packed_move(whole.move, *bits, start=whole.source_offset % per_source, big=big)
             yield Piece(part, whole.source_offset // per_source, whole.target_offset // per_target)
+
+
+def _check_whole_bytes(units: Iterable[StridedPiece], per: int) -> None:
+    """NotInRegions if a piece writes only some of the `per` elements of a byte: the others have to stay."""
+    for unit in units:
+        whole = _with_whole_bytes(unit, per)
+        if whole is None or whole.move.place_count != unit.move.place_count:
+            raise NotInRegions("elements share bytes with others, which stay")
 
 
 def _last_part(whole: StridedPiece, bits: tuple[int, int], big: tuple[bool, bool], places: int) -> Move | PackedMove:

@@ -1,6 +1,7 @@
 """A placement: where the elements of a logical array lie.  A move goes from one placement to another.
 
     a buffer of f32[2,3]{0,1}              placed by the shape's layout
+    a box of such a buffer                 placed by the same layout, from the first coordinates of the box on
     an array of 2 x 3, strides (12, 4)     placed by digits: (dim 0, step 1, extent 2, stride 12), ...
     the same after "(h w) c -> w h c"      the digits of dimension 0 have two strides
 
@@ -24,26 +25,37 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import is_big, stride_table
+from gpulayout.moves.boxes import Interval, part_shape
 from gpulayout.moves.move import check_storable
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions
 
+Box = tuple[Interval, ...]
+
 
 class Placement(NamedTuple):
-    """The elements of a logical array in a buffer, or in an array with strides.
+    """The elements of a logical array in a buffer, in a box of one, or in an array with strides.
 
-    shape        the logical array; of a buffer, its layout too
+    shape        the logical array; of a buffer and of a box, its layout too
     digits       of an array: of the logical coordinates, strides in bytes; None for a buffer
     dimensions   of what holds the elements
+    whole, box   of a box: the shape of the whole buffer, and its coordinates there; None for all others
     """
 
     shape: Shape
     digits: Digits | None
     dimensions: tuple[int, ...]
+    whole: Shape | None = None
+    box: Box | None = None
 
     @staticmethod
     def buffer(shape: Shape) -> Placement:
         """A 1-D buffer of a shape."""
         return Placement(shape, None, (shape.buffer_length,))
+
+    @staticmethod
+    def part_of(shape: Shape, box: Box) -> Placement:
+        """A box of a buffer of a shape: its elements and nothing else, no padding."""
+        return Placement(part_shape(shape, box), None, (shape.buffer_length,), shape, box)
 
     @staticmethod
     def array(shape: Shape, strides: Sequence[int]) -> Placement:
@@ -56,11 +68,16 @@ class Placement(NamedTuple):
         return self.digits is None
 
     @property
+    def memory_shape(self) -> Shape:
+        """The shape of the whole buffer, for a box too."""
+        return self.whole or self.shape
+
+    @property
     def is_plain(self) -> bool:
         """True for an array, and for a buffer without tiles and tail padding: a loop for each digit is all of it."""
         shape = self.shape
         return self.digits is not None or (
-            not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
+            self.box is None and not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
         )
 
     @property
@@ -97,14 +114,27 @@ class Placement(NamedTuple):
     def table(self) -> SideTable:
         """Where elements lie, in bytes, or in slots of a packed buffer."""
         if self.digits is None:
-            return SideTable(stride_table(self.shape), self.shape.itemsize)
+            return SideTable(stride_table(self.memory_shape), self.shape.itemsize, self.box)
         return SideTable(StrideTable(self.digits, self.shape.dimensions, 0), 1)
 
     def parts(self, sources: Sequence[SideTable]) -> Iterator[tuple[Region, bool]]:
         """Regions of all places to write, each with whether it holds elements; see `regions`."""
-        if self.digits is None:
+        if self.digits is None and self.box is None:
             return regions(sources, self.table)
         return ((part, True) for part in element_regions(sources, self.table))
+
+    def part(self, box: Box) -> Placement:
+        """A box of the logical array in the same memory; in a part of it for an array, see `part_memory`."""
+        if self.digits is not None:
+            sizes = tuple([last - first for first, last in box])
+            return Placement.array(dense_shape(self.shape.element_type, sizes), self.strides)
+        corner = [first for first, _ in self.box] if self.box is not None else [0] * len(box)
+        moved = tuple([(first + begin, last + begin) for (first, last), begin in zip(box, corner)])
+        return Placement.part_of(self.memory_shape, moved)
+
+    def part_memory(self, memory: Any, box: Box) -> Any:
+        """What `part` of this box places elements in; `memory` is that of the whole."""
+        return memory if self.digits is None else memory[(..., *[slice(first, last) for first, last in box])]
 
     @property
     def dense(self) -> Placement:

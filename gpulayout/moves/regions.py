@@ -173,10 +173,19 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 
 
 class SideTable(NamedTuple):
-    """One side of a move: its stride table, and the bytes or slots that a place takes."""
+    """One side of a move: its stride table, and the bytes or slots that a place takes.
+
+    box   for each dimension the first coordinate that moves, and one past the last; None for all of them
+    """
 
     table: StrideTable
     unit: int
+    box: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the array that moves."""
+        return self.table.dimensions if self.box is None else tuple([last - first for first, last in self.box])
 
     def rows_before_cuts(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
         """A row of `length` for every value of the table, and one for the linear index, with all digits moved that
@@ -186,6 +195,8 @@ class SideTable(NamedTuple):
         the values that it consists of: in f32[6]{0:T(3)(2)}, index % 3 is one, and known after a cut of the index by 3.
         """
         nothing = (0,) * length
+        if self.box is not None:  # coordinates of the whole array
+            coordinates = [(row[0] + first, *row[1:]) for row, (first, _) in zip(coordinates, self.box)]
         rows = [*coordinates, *[nothing] * (len(self.table.numbers) + 1)]
         incomplete = set()  # numbers, and the linear index, that digits are missing from
         for value, shares in enumerate(self.table.shares):
@@ -236,9 +247,9 @@ def regions(sources: Sequence[SideTable], target: SideTable) -> Iterator[tuple[R
 
 def element_regions(sources: Sequence[SideTable], target: SideTable) -> Iterator[Region]:
     """Regions of all elements of an array.  The rows are the places in each of the sources, then in the target."""
-    if 0 in target.table.dimensions:
+    if 0 in target.sizes:
         return
-    whole = region(target.table.dimensions)
+    whole = region(target.sizes)
     # The target's rows wait behind, while those of the sources become places.
     target_rows = target.rows_before_cuts(whole.rows, 1 + len(whole.extents))
     for part in _with_places_of_all(sources, whole, whole.rows, target_rows):

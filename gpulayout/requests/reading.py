@@ -32,6 +32,7 @@ from gpulayout.moves.backend import AnyArray
 from gpulayout.moves.move import MAX_AXES, check_same_dimensions
 from gpulayout.moves.placement import Placement, contiguous_strides, dense_shape
 from gpulayout.requests.arithmetic import KEYWORDS, Asked, ElementChange, swapped
+from gpulayout.requests.index_keys import box_of
 from gpulayout.requests.shape_arguments import array_shape, as_target, axis_names, placed_digits, shape_of_opened
 
 # Verbs that read an array with any strides; the others read a buffer.  Verbs that write an array, where the strides of
@@ -42,12 +43,14 @@ READS_ARRAY, WRITES_ARRAY = frozenset(("pack", "transpose")), frozenset(("unpack
 class Call(NamedTuple):
     """A public call without its array, as it was written: what it takes to read it, for an array of any kind.
 
-    verb             "pack", "unpack", "relayout" or "transpose"; "plan" for a plan that is called in a graph
+    verb             "pack", "unpack", "relayout" or "transpose"; "plan" for a plan that is called in a graph;
+                     "write_box" and "read_box", where the box has a layout of its own
     source, target   shapes, layouts or texts; a plan is its own source, a transpose has its axes in `target`
     sizes            of axes, by name
     options          the keywords of arithmetic
-    max_bytes        of a relayout in place
+    max_bytes        of a relayout in place, or of the workspace for a box
     strict           False for buffers that may be longer than their shapes
+    at               the box of a buffer that is written or read: slices; None for the whole
     """
 
     verb: str
@@ -57,6 +60,12 @@ class Call(NamedTuple):
     options: Mapping[str, Any] = {}
     max_bytes: Any = None
     strict: bool = True
+    at: Any = None
+
+    @property
+    def in_place(self) -> bool:
+        """True for a call with a limit for its workspace whose arrays are the same memory."""
+        return self.max_bytes is not None and self.at is None
 
     @property
     def role(self) -> str:
@@ -110,18 +119,47 @@ def check_source(call: Call) -> None:
 
 def _read_pack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
     target, change = call.target, None
+    if call.at is not None:
+        _check_has_sizes(target)
     if not asked and (isinstance(target, Shape) or (isinstance(target, str) and not is_only_layout(target))):
         target = as_shape(target)
     else:
         source = _own(label, array)
         target = as_target(target, source, "shape", asked)
         change = asked.change(source, target.element_type) if asked else None
+    write = Placement.buffer(target) if call.at is None else _box(target, call.at, writes=True)
+    dimensions = write.shape.dimensions
+    if call.at is not None and tuple(array.shape) != dimensions:
+        raise BufferError(f"array has shape {tuple(array.shape)}, but the box at={_shown(write)} has {dimensions}")
     if change is None:
-        check_array(array, target, "array")
-        source = target
-    elif source.dimensions != target.dimensions:
-        raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {target.dimensions}")
-    return Placement.array(source, array.strides), Placement.buffer(target), change
+        check_array(array, write.shape, "array")
+        source = write.shape
+    elif source.dimensions != dimensions:
+        raise BufferError(f"array has shape {source.dimensions}, but {target} has dimensions {dimensions}")
+    return Placement.array(source, array.strides), write, change
+
+
+def _box(shape: Shape, at: Any, *, writes: bool) -> Placement:
+    """A box of a buffer.  All of it is the buffer itself, unless that writes padding too."""
+    box = box_of(at, shape)
+    is_whole = all(interval == (0, size) for interval, size in zip(box, shape.dimensions))
+    has_padding = writes and shape.element_count * shape.bits_per_element != 8 * shape.nbytes
+    return Placement.buffer(shape) if is_whole and not has_padding else Placement.part_of(shape, box)
+
+
+def _shown(side: Placement) -> str:
+    """A box as the key of an index, and whose it is."""
+    box = side.box or [(0, size) for size in side.shape.dimensions]
+    return f"[{', '.join([f'{first}:{last}' for first, last in box])}] of {side.memory_shape}"
+
+
+def _check_has_sizes(target: Any) -> None:
+    """LayoutError for a target that does not say the sizes of the whole array, of which a box is written."""
+    if isinstance(target, Layout) or is_only_layout(target):
+        raise LayoutError(
+            f"shape {checks.value_text(str(target))} is only a layout, and at= is a box of a larger array: write the "
+            "whole shape"
+        )
 
 
 def _own(label: np.dtype[Any], array: AnyArray) -> Shape:
@@ -130,8 +168,10 @@ def _own(label: np.dtype[Any], array: AnyArray) -> Shape:
 
 
 def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
-    shape = logical = array_shape(shape_of_opened(call.source, label, array, "shape"))
-    change, read = None, Placement.buffer(shape)
+    whole = array_shape(shape_of_opened(call.source, label, array, "shape"))
+    read = Placement.buffer(whole) if call.at is None else _box(whole, call.at, writes=False)
+    change, shape = None, read.shape
+    logical = shape
     if asked:
         logical = Shape(asked.target_type(shape.element_type), shape.dimensions)
         change = asked.change(shape, logical.element_type)
@@ -143,6 +183,21 @@ def _read_unpack(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray
 
 def _read_relayout(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
     return read_shapes(shape_of_opened(call.source, label, array, "source"), call.target, asked)
+
+
+def _read_write_box(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    source, whole = shape_of_opened(call.source, label, array, "source"), as_shape(call.target, "target")
+    write = _box(whole, call.at, writes=True)
+    asked.target_type(source.element_type, whole)
+    change = asked.change(source, whole.element_type) if asked else None
+    check_same_dimensions(source, write.shape)
+    return Placement.buffer(source), write, change
+
+
+def _read_read_box(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    read = _box(shape_of_opened(call.source, label, array, "source"), call.at, writes=False)
+    _, write, change = read_shapes(read.shape, call.target, asked)
+    return read, write, change
 
 
 def read_shapes(source: Shape, target: Any, asked: Asked, names: Sequence[str] = ()) -> Read:
@@ -253,5 +308,7 @@ _READERS: dict[str, Callable[[Call, Asked, np.dtype[Any], AnyArray, AnyArray | N
     "pack": _read_pack,
     "unpack": _read_unpack,
     "relayout": _read_relayout,
+    "write_box": _read_write_box,
+    "read_box": _read_read_box,
     "transpose": _read_transpose,
 }

@@ -23,11 +23,13 @@ from gpulayout.traced.array_graphs import is_same_in_graph, moved_in_graph, own_
 from gpulayout.traced.traced import between_graphs
 
 
-def unpack_array(array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: Mapping[str, Any]) -> Any:
+def unpack_array(
+    array: ShapedBuffer[Any], shape: TargetLike | None, out: Any, options: Mapping[str, Any], at: Any = None
+) -> Any:
     """`unpack` of an `Array`.  One that holds an N-d array is the logical array already."""
     own = own_in_graph(array, shape, "shape") if is_compiling() else own_shape(array.layout_shape, shape, "shape")
-    if is_flat(array.buffer):
-        return run("unpack", array.buffer, own, None, out, options)
+    if is_flat(array.buffer) or at is not None:
+        return run("unpack", array.buffer, own, None, out, options, at=at)
     return run("transpose", array.buffer, None, tuple(range(len(array.buffer.shape))), out, options)
 
 

@@ -7,6 +7,7 @@ depend on the arrays themselves is computed once and kept here.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import operator
 from collections.abc import Sequence
@@ -17,17 +18,19 @@ import numpy as np
 from gpulayout.arrays import arrays
 from gpulayout.arrays.array_types import HostArray
 from gpulayout.arrays.memory_checks import ArrayFacts, check_buffer, check_exact, flat_buffer
-from gpulayout.layout.checks import ByteCount, counted
+from gpulayout.layout.checks import ByteCount, byte_count, counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.moves.convert_pieces import Stages, convert_stages
+from gpulayout.moves.lookup_move import NotInRegions
 from gpulayout.moves.move import check_storable
 from gpulayout.moves.pieces import Pieces, pieces
 from gpulayout.moves.placement import Placement
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.requests.parameters import Parameter
 from gpulayout.requests.reading import Call, read_arguments
+from gpulayout.running.box_moves import BoxMoves, default_limit
 from gpulayout.running.in_place import InPlace, deferred_signals, in_place
 from gpulayout.running.kept import Kept
 from gpulayout.running.same_kind import ArrayCall
@@ -48,20 +51,24 @@ class Request:
     prepared      the pieces as prepared by each backend
     latest        what runs calls of a plan again without checks, by the kinds of their arrays
     strict        False for buffers that may be longer than their shapes
+    max_bytes     of the workspace, for a box that one pass cannot move; None for the default
     """
 
     strict = True
+    max_bytes: int | None = None
 
     def __init__(self, read: Placement, write: Placement, change: ElementChange | None):
         self.read, self.write, self.change = read, write, change
         self.stages: Stages | None = None
-        if change is None:
-            self.pieces: Pieces = pieces(read, write)
-        else:
-            check_storable(read.shape)
-            check_storable(write.shape)
-            self.stages = convert_stages(read, write, change.arithmetic, change.blocks)
-            self.pieces = self.stages.pieces
+        self.pieces: Pieces = ()
+        with contextlib.suppress(NotInRegions):  # of a box, which then moves block by block
+            if change is None:
+                self.pieces = pieces(read, write)
+            else:
+                check_storable(read.memory_shape)
+                check_storable(write.memory_shape)
+                self.stages = convert_stages(read, write, change.arithmetic, change.blocks)
+                self.pieces = self.stages.pieces
         # New memory has the array's own dtype, also that of integers that stand for another type.
         keeps_numbers = change is None or change.arithmetic.keeps_numbers
         self._keeps_dtype = keeps_numbers and read.is_packed == write.is_packed
@@ -96,6 +103,23 @@ class Request:
             other.strict, self._lenient = False, other
         return other
 
+    def limited(self, max_bytes: ByteCount) -> Request:
+        """The same with a limit for the workspace of a box."""
+        other = copy.copy(self)
+        other._forget()
+        other.max_bytes = byte_count("max_bytes", max_bytes)
+        return other
+
+    @property
+    def has_box(self) -> bool:
+        """True where only a part of a buffer is read or written."""
+        return self.read.box is not None or self.write.box is not None
+
+    @property
+    def is_one_pass(self) -> bool:
+        """True if the pieces are the whole move; else it goes cell by cell."""
+        return bool(self.pieces)
+
     @property
     def role(self) -> str:
         """What messages call the array that is read."""
@@ -109,17 +133,29 @@ class Request:
         source, target = (side.shape.element_count * side.shape.itemsize for side in (self.read, self.write))
         return source * bool(self.stages.before) + target * bool(self.stages.after)
 
+    @property
+    def _limit(self) -> int:
+        return default_limit(self.read, self.write) if self.max_bytes is None else self.max_bytes
+
     def prepared_by(self, backend: Backend) -> Prepared:
         """The pieces, prepared by a backend."""
         prepared = self.prepared.get(backend)
         if prepared is not None:
             return prepared
+        if self.has_box and not (self.is_one_pass and self.dense_bytes <= self._limit):
+            prepared = BoxMoves(backend, self.read, self.write, self.change, self.max_bytes, request)
+        else:
+            prepared = self.in_one_pass(backend)
+        return self.prepared.setdefault(backend, prepared)
+
+    def in_one_pass(self, backend: Backend) -> Prepared:
+        """The same for a request of one pass, whatever its dense arrays take."""
         if self.change is None or self.stages is None:
-            return self.prepared.setdefault(backend, backend.prepare(self.pieces))
+            return backend.prepare(self.pieces)
         staged = self._staged.get(backend)
         if staged is None:
             staged = self._staged[backend] = _Staged(backend, self.stages, self.read.shape.dimensions)
-        return self.prepared.setdefault(backend, staged.with_parameters(self.change.parameters))
+        return staged.with_parameters(self.change.parameters)
 
     # ---- on memory, with every check ---------------------------------------------------------------------------------
 
@@ -156,15 +192,16 @@ class Request:
         if self.change is not None and self.change.arithmetic.swapped:
             native = array.dtype.newbyteorder("=")
             if self.read.is_buffer:
-                check_buffer(ArrayFacts(native, array.shape, array.strides, is_swapped=True), self.read.shape, "buffer")
+                facts = ArrayFacts(native, array.shape, array.strides, is_swapped=True)
+                check_buffer(facts, self.read.memory_shape, "buffer")
             array = array.view(native)
-        return flat_buffer(backend, array, self.read.shape, "buffer") if self.read.is_buffer else array
+        return flat_buffer(backend, array, self.read.memory_shape, "buffer") if self.read.is_buffer else array
 
     def target_memory(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:
         """The target as the pieces write it, with every check but the one for overlap."""
         other, written = target
         if self.write.is_buffer:
-            written = flat_buffer(other, written, self.write.shape, "out")
+            written = flat_buffer(other, written, self.write.memory_shape, "out")
         if backend is not other or type(array) is not np.ndarray:
             arrays.check_same_device(backend, array, other, written, (self.role, "out"))
         return written
@@ -172,9 +209,9 @@ class Request:
     def check_lengths(self, array: AnyArray, written: AnyArray | None) -> None:
         """BufferError for a buffer that is longer than its shape, unless the call is not strict."""
         if self.strict and self.read.is_buffer:
-            check_exact(array, self.read.shape, "buffer")
+            check_exact(array, self.read.memory_shape, "buffer")
         if self.strict and self.write.is_buffer and written is not None:
-            check_exact(written, self.write.shape, "out")
+            check_exact(written, self.write.memory_shape, "out")
 
     def separate_target(self, backend: Backend, array: AnyArray, target: Opened) -> AnyArray:
         """The target as the pieces write it, with every check; it may share no memory with the array."""
@@ -224,9 +261,9 @@ class Request:
     def _into_itself(self, backend: Backend, array: AnyArray, out: Any, written: AnyArray) -> None:
         """A call whose arrays share memory: in place between buffers, or BufferError.
 
-        An array with strides is no buffer, even if it is all of the memory.
+        An array with strides is no buffer, even if it is all of the memory; nor is a box.
         """
-        if not (self.read.is_buffer and self.write.is_buffer):
+        if self.has_box or not (self.read.is_buffer and self.write.is_buffer):
             arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)  # raises
         if self.change is not None:
             self._check_widths()
@@ -296,6 +333,8 @@ def request(read: Placement, write: Placement, change: ElementChange | None = No
 def request_of(call: Call, label: np.dtype[Any], array: AnyArray, out: AnyArray | None = None) -> Request:
     """The request of a call on these arrays: see `read_arguments`."""
     made = request(*read_arguments(call, label, array, out))
+    if call.at is not None and call.max_bytes is not None:
+        made = made.limited(call.max_bytes)
     return made if call.strict else made.lenient
 
 

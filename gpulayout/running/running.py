@@ -62,14 +62,17 @@ def run(
     sizes: Mapping[str, Any] = NOTHING,
     max_bytes: Any = None,
     strict: bool = True,
+    at: Any = None,
 ) -> Any:
     """The result of a call: see `Call` for its parts."""
     if strict is not True:
         check_strict(strict)
     if is_compiling():
-        anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes, strict)
-        return traced(Call(verb, source, target, sizes, options, max_bytes, strict), array, out, anew)
+        anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes, strict, at)
+        return traced(Call(verb, source, target, sizes, options, max_bytes, strict, at), array, out, anew)
     key: Key | None = None
+    if at is not None:
+        return _Run(Call(verb, source, target, sizes, options, max_bytes, strict, at), None, latest).result(array, out)
     if (
         max_bytes is None
         and strict
@@ -89,6 +92,47 @@ def run(
             _set_latest(latest, key, other)
             return done
     return _Run(Call(verb, source, target, sizes, options, max_bytes, strict), key, latest).result(array, out)
+
+
+def write_box(
+    part: Any,
+    part_shape: Any,
+    buffer: Any,
+    shape: Any,
+    box: Any,
+    options: Mapping[str, Any] = NOTHING,
+    max_bytes: Any = None,
+    strict: bool = True,
+) -> Any:
+    """Write a box of a buffer of `shape`, and nothing else of it; returns the buffer.
+
+    part_shape   of a buffer `part`, whose dimensions are the sizes of the box; None if `part` is the logical array
+    box          slices, as `Plan.part` takes them
+    options      the keywords of arithmetic, for the part
+    max_bytes    of the workspace, which only boxes need that one pass cannot move; None for the default
+    """
+    if part_shape is None:
+        return run("pack", part, None, shape, buffer, options, NOTHING, max_bytes, strict, box)
+    return run("write_box", part, part_shape, shape, buffer, options, NOTHING, max_bytes, strict, box)
+
+
+def read_box(
+    buffer: Any,
+    shape: Any,
+    box: Any,
+    part_shape: Any = None,
+    out: Any = None,
+    options: Mapping[str, Any] = NOTHING,
+    max_bytes: Any = None,
+    strict: bool = True,
+) -> Any:
+    """A box of a buffer of `shape` as a new array, or in `out`; as `write_box`, the other way.
+
+    part_shape   of the buffer that it becomes: a shape or a layout; None for the logical array
+    """
+    if part_shape is None:
+        return run("unpack", buffer, shape, None, out, options, NOTHING, max_bytes, strict, box)
+    return run("read_box", buffer, shape, part_shape, out, options, NOTHING, max_bytes, strict, box)
 
 
 def call_key(
@@ -217,9 +261,9 @@ class _Run:
             return self._of_values(array, out)
         if self.known is None:
             check_source(call)
-        if call.max_bytes is not None and out is None:
+        if call.in_place and out is None:
             raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
-        done = on_memory(array, call.role, out, self, None if call.max_bytes is not None else call)
+        done = on_memory(array, call.role, out, self, None if call.in_place else call)
         if self.key is not None and self.moved is not None:
             self._remember(array, out, done)
         return done
@@ -231,7 +275,7 @@ class _Run:
         else:
             target = None if out is None else arrays.open_array(out, "out", writing=True)
         request = self.known.request
-        if self.call.max_bytes is not None:
+        if self.call.in_place:
             assert target is not None
             return request.run_in_place(backend, array, out, target, self.call.max_bytes)
         done, prepared = request.run(backend, array, out, target, array_call)
@@ -264,7 +308,8 @@ class _Run:
             shape = _whole_shape(self.call.target, values)
             self.call, dtype = self.call._replace(target=shape), shape.dtype
         backend, array = arrays.open_array_like(values, "array", dtype)
-        self.key = call_key("pack", array, None, self.call.target, out, self.call.options, strict=self.call.strict)
+        if self.call.at is None:
+            self.key = call_key("pack", array, None, self.call.target, out, self.call.options, strict=self.call.strict)
         return self(backend, array, out, ArrayCall(array, None, backend))
 
 

@@ -35,7 +35,7 @@ from gpulayout.torch.moves import (
     library,
     row_major,
 )
-from gpulayout.traced.traced import traced
+from gpulayout.traced.traced import check_no_box, traced
 
 
 class MoveFunction(torch.autograd.Function):  # type: ignore[misc]  # torch may be missing
@@ -196,6 +196,7 @@ def differentiable(call: Call, tensor: Any, out: Any) -> Any:
 
     Results with arithmetic in a type without gradients, such as integers, have no history.  BufferError for an `out`.
     """
+    check_no_box(call, tensor)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return traced(call, tensor, out)  # a tensor from outside of the function that is transformed
     if out is not None:

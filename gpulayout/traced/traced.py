@@ -69,6 +69,7 @@ def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = No
         reason = untraceable(call, array, out) if is_compiling() else ""
         if reason or not (is_torch(array) or is_jax(array)):  # torch.compile skips frames that have no tensor
             return between_graphs(reason, anew)
+    check_no_box(call, array)
     if call.verb == "transpose":
         result = _transposed(changed(call.options, array) if call.options else array, call.target, call.sizes)
     else:
@@ -86,6 +87,16 @@ def traced(call: Call, array: Any, out: Any, anew: Callable[[], Any] | None = No
         raise error
     (out[: result.shape[0]] if is_longer else out).copy_(result)
     return out
+
+
+def check_no_box(call: Call, array: Any) -> None:
+    """BufferError for a box where there is no memory, or where a gradient would have to follow it."""
+    if call.at is not None:
+        instead = "array[box] of what gl.unpack gives" if call.role == "buffer" else "gl.pack of the whole array"
+        raise BufferError(
+            f"at= is for memory, and {call.role} ({type(array).__name__}) is traced or requires a gradient: take "
+            f"{instead}"
+        )
 
 
 def _wrong_out(out: Any, result: Any, is_longer: bool, strict: bool) -> Exception | None:
@@ -118,6 +129,8 @@ def untraceable(call: Call, array: Any, out: Any) -> str:
     """Why a call cannot be part of a graph of torch.compile, or nothing."""
     if not is_torch(array) or not (out is None or is_torch(out)):
         return "gpulayout takes tensors inside of graphs, and other arrays outside of them"
+    if call.at is not None:
+        return "gpulayout reads and writes boxes of buffers outside of graphs, on memory"
     if call.max_bytes is not None:
         return "gpulayout works in place outside of graphs, on memory: leave max_bytes out, and use the result"
     options = _options(call)

@@ -90,7 +90,7 @@ def cover_of(cut: Boxes, box: Box) -> Cover:
     return Cover(shape.with_layout(shape.layout.replace(padding_value=None)), cut.runs(around), inner)
 
 
-class Cell(NamedTuple):
+class BoxCell(NamedTuple):
     """A box that moves at a time.
 
     box     its coordinates in the array that moves
@@ -176,15 +176,15 @@ class BoxMoves:
                 rest[dim] = from_whole, to_whole
         return [*parts, tuple(rest)]
 
-    def _cells_of_part(self, box: Box) -> Iterator[Cell]:
+    def _cells_of_part(self, box: Box) -> Iterator[BoxCell]:
         """The cells of a part; all of it if it is one pass."""
         request = self._request(box)
         if request.is_one_pass and request.dense_bytes <= self.limit:
-            yield Cell(box, None, None)
+            yield BoxCell(box, None, None)
             return
         for cell in self._cells(box):
             if self._request(cell).is_one_pass:
-                yield Cell(cell, None, None)
+                yield BoxCell(cell, None, None)
             else:
                 yield self._covered(cell)
 
@@ -192,7 +192,7 @@ class BoxMoves:
         change = None if self.change is None else self.change.part(self.read.shape.dimensions, box)
         return self._plan(self.read.part(box), self.write.part(box), change)
 
-    def _covered(self, box: Box) -> Cell:
+    def _covered(self, box: Box) -> BoxCell:
         """A cell with the covers that it needs: of a side that one pass cannot move, or else of the one that leads."""
         covers = {}
         for side in self._cuts:
@@ -202,7 +202,7 @@ class BoxMoves:
                 covers[side] = self._cover(side, box)
         if not covers:
             covers[self._lead] = self._cover(self._lead, box)
-        return Cell(box, covers.get(self.read), covers.get(self.write))
+        return BoxCell(box, covers.get(self.read), covers.get(self.write))
 
     def _cover(self, side: Placement, box: Box) -> Cover:
         there = side.part(box).box
@@ -258,7 +258,7 @@ class BoxMoves:
     def known_call(self, *call: Any) -> None:
         """Always None: see `Prepared.known_call`."""
 
-    def _move(self, cell: Cell, source: AnyArray, target: AnyArray, workspace: Workspace) -> None:
+    def _move(self, cell: BoxCell, source: AnyArray, target: AnyArray, workspace: Workspace) -> None:
         read, write = self.read.part(cell.box), self.write.part(cell.box)
         given, written = self.read.part_memory(source, cell.box), self.write.part_memory(target, cell.box)
         change = None if self.change is None else self.change.part(self.read.shape.dimensions, cell.box)

@@ -74,11 +74,12 @@ def relayout(
         The shape of the result, with the same dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements.  It may be
-        `buffer` itself, or another array of the same memory: then the relayout is done in place.  With `dtype`, both
-        types need the same width then, and `out` has the new one.
+        `buffer` itself, or another array that begins at the same byte: then the relayout is done in place.  The memory
+        is as long as the longer side; what a shorter target leaves over may hold anything afterwards.  With `dtype`,
+        both types need the same width then, and `out` has the new one.
     max_bytes : int or str, optional
-        The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if
-        that is more. Only with ``out=buffer``.
+        The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the longer side, or 1 MiB
+        if that is more. Only with ``out=buffer``.
     strict : bool, optional
         False takes a `buffer` and an `out` that are longer, such as pools: only their first elements are read and
         written.  In place, a buffer is as long as the longer of both shapes needs.
@@ -97,10 +98,10 @@ def relayout(
         For a buffer of another element type, and for objects that are not arrays.
     BufferError
         For a buffer or `out` that is too small, too long or not contiguous; for an `out` that is read-only, on another
-        device, or shares a part of its memory with `buffer`.
+        device, or shares memory with `buffer` but begins at another byte.
     LayoutError
         When the two shapes are not the same logical array, for a shape that no buffer can hold, for a `source` without
-        sizes if the buffer is flat, and for a relayout in place that is impossible, as with padding.
+        sizes if the buffer is flat, and for a relayout in place that needs more than `max_bytes`.
 
     See Also
     --------

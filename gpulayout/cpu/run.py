@@ -17,9 +17,8 @@ from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.arithmetic import ConvertMove
 from gpulayout.moves.backend import Again, LinearizeBroadcast, Make, PreparedJob
-from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import AnyMove, Piece, Pieces
-from gpulayout.moves.steps import BlockCycles, Step, Steps
+from gpulayout.moves.steps import BlockCycles, StepInPlace, Steps
 
 SLAB_BYTES = 1 << 19  # a slab and its copy fit the second-level cache
 AT_ONCE = 16  # the most slabs or parts, and so threads, that the workspace has room for
@@ -103,7 +102,7 @@ class HostSteps:
 
     def __init__(self, steps: Steps):
         self.steps = steps
-        self._moves: dict[Move, HostMoves] = {}
+        self._moves: dict[AnyMove, HostMoves] = {}
 
     def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
         """See `PreparedSteps.execute`.  A bad number of threads, or no memory for what follows, is an error here."""
@@ -119,7 +118,7 @@ class HostSteps:
                 share(functools.partial(self._take_turns, step, turns, buffer, workspace), turns, 1, threads)
 
     def _take_turns(
-        self, step: Step, turns: int, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int
+        self, step: StepInPlace, turns: int, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int
     ) -> None:
         """The slabs or parts of the turns `first` to `last - 1`; each turn has its own part of the workspace."""
         for turn in range(first, last):

@@ -111,14 +111,14 @@ class BoxGrid:
         if number >= self.box_count:
             return self._fill(number - self.box_count)
         box = self.box(number)
-        read = self._read(box)
+        read = self.read_box(box)
         is_last = number + 1 == self.box_count
         tail = self._tail[0] - self.target.table.buffer_size if is_last else 0
         source, target = self.source.part(read), self.target.part(box, tail=tail)
         elements = tuple([(first, first + size) for (first, _), size in zip(box, target.dimensions)])
         return BlockShapes(source, target, self.source.runs(read), self.target.runs(box), elements)
 
-    def _read(self, box: Sequence[Interval]) -> tuple[Interval, ...]:
+    def read_box(self, box: Sequence[Interval]) -> tuple[Interval, ...]:
         """What a box reads: up to the end of the elements; a box that begins at 0 also reads padding that is kept."""
         return tuple(self._read_along(dim, *interval) for dim, interval in enumerate(box))
 
@@ -172,7 +172,7 @@ class BoxGrid:
         if not self.box_count:
             return tail
         box = self.box(0)
-        boxes = self.source.nbytes(self._read(box)) * source + self.target.nbytes(box) * target
+        boxes = self.source.nbytes(self.read_box(box)) * source + self.target.nbytes(box) * target
         return max(boxes, tail)
 
     @cached_property

@@ -56,20 +56,29 @@ MOST_DIVISORS = 1 << 20  # numbers tried: all divisors of an extent up to 2^40 a
 
 
 def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:
-    """The only move of a relayout that can be done in place; LayoutError with the reason for others."""
+    """The only move of a relayout that permutes whole bytes; LayoutError with the reason for others."""
+    move = permutation(source, target, pieces)
+    if move is None:
+        raise LayoutError(f"{source} to {target} cannot be moved in place: {why_no_permutation(source, target)}")
+    return move
+
+
+def permutation(source: Shape, target: Shape, pieces: Pieces) -> Move | None:
+    """The only move of a relayout that permutes whole bytes; None for others."""
     move = pieces[0].move
-    if isinstance(move, Move) and move.bytes_read == source.nbytes == target.nbytes:
-        return move
+    return move if isinstance(move, Move) and move.bytes_read == source.nbytes == target.nbytes else None
+
+
+def why_no_permutation(source: Shape, target: Shape) -> str:
+    """Why a relayout does not permute whole bytes."""
     padding = source.nbytes * 8 - source.element_count * source.bits_per_element
     if source.nbytes != target.nbytes:
-        reason = f"the source takes {counted(source.nbytes, 'byte')}, and the target {target.nbytes}"
-    elif source.bits_per_element != 8 * source.itemsize:
-        reason = f"elements of {source.bits_per_element} bits share bytes, which are not moved whole"
-    elif padding:
-        reason = f"{padding // 8} of {counted(source.nbytes, 'byte')} are padding"
-    else:
-        reason = "tiles of one side do not divide those of the other"
-    raise LayoutError(f"{source} to {target} cannot be moved in place: {reason}")
+        return f"the source takes {counted(source.nbytes, 'byte')}, and the target {target.nbytes}"
+    if source.bits_per_element != 8 * source.itemsize:
+        return f"elements of {counted(source.bits_per_element, 'bit')} share bytes, which are not moved whole"
+    if padding:
+        return f"{padding // 8} of {counted(source.nbytes, 'byte')} are padding"
+    return "tiles of one side do not divide those of the other"
 
 
 def steps_in_place(move: Move, workspace: int, enough: int, at_once: int) -> Steps:

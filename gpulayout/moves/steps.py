@@ -1,13 +1,7 @@
 """The steps of a relayout in place, as plain values.  `in_place` chooses them, and backends execute them.
 
-Every step has
-
-    kind                    its name in `InPlace.as_json`
-    count, part_bytes       how many slabs, parts or blocks there are, and the bytes of one
-    workspace               bytes that it takes; the workspace begins anew with every step, except for what is kept
-    bytes_moved             bytes of the buffer that are read or written
-    copies(first, every)    its moves, in order.  With `at_once` above 1, as many can go on at once: each of them takes
-                            every `at_once`-th slab or part, and `part_bytes` of the workspace
+`StepInPlace` says what all of them have.  One more kind of step, for sides with padding or packed elements, is in
+`streamed_in_place`.
 """
 
 from __future__ import annotations
@@ -16,12 +10,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move, coalesce
+from gpulayout.moves.pieces import AnyMove
 
 MOST_LISTED = 1 << 17  # blocks, whose numbers take a megabyte
 
@@ -29,12 +24,40 @@ MOST_LISTED = 1 << 17  # blocks, whose numbers take a megabyte
 class Copy(NamedTuple):
     """One move between the buffer and the workspace, or within one of them; offsets in bytes."""
 
-    move: Move
+    move: AnyMove
     from_workspace: bool
     source_offset: int
     to_workspace: bool
     target_offset: int
 
+
+class StepInPlace(Protocol):
+    """What every step has.
+
+    kind                its name in `InPlace.as_json`
+    count, part_bytes   how many slabs, parts or blocks there are, and the bytes of one
+    workspace           bytes that it takes; the workspace begins anew with every step, except for what is kept
+    bytes_moved         bytes of the buffer that are read or written
+    at_once             so many of its moves can go on at once, each with `part_bytes` of the workspace
+    """
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def part_bytes(self) -> int: ...
+    @property
+    def workspace(self) -> int: ...
+    @property
+    def bytes_moved(self) -> int: ...
+    @property
+    def at_once(self) -> int: ...
+    def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
+        """Its moves, in order: those of every `every`-th slab or part, from number `first`."""
+
+
+Steps = tuple[StepInPlace, ...]
 
 Loops = tuple[tuple[int, int, int], ...]  # count, and bytes of a step on either side, major first
 
@@ -293,10 +316,6 @@ class Leftover:
             yield Copy(self.move, True, self.kept, False, self.offset)
         else:
             yield Copy(self.move, False, self.offset, True, self.kept)
-
-
-Step = SlabReorders | Swaps | Chain | BlockCycles | Leftover
-Steps = tuple[Step, ...]
 
 
 # ---- moves ---------------------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ class Plan(PlanValue):
             1-D contiguous array of `source.buffer_length` elements; uint8 when elements are packed.  Or an N-d array
             that lies in memory as `source` says.  An `Array` of `source` gives an `Array` of `target`.
         out : array, optional
-            The same for `target`.  It may be the memory of `buffer`.
+            The same for `target`.  It may begin at the same byte as `buffer`: see `in_place`.
         max_bytes : int or str, optional
             The most bytes that a relayout in place allocates, such as ``"64M"``; see `in_place`.
         strict : bool, optional
@@ -150,7 +150,7 @@ class Plan(PlanValue):
         Parameters
         ----------
         max_bytes : int or str, optional
-            The most bytes to allocate, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if that is more.
+            The most bytes to allocate, such as ``"64M"``; by default 5% of the longer side, or 1 MiB if that is more.
 
         Returns
         -------
@@ -160,7 +160,7 @@ class Plan(PlanValue):
         Raises
         ------
         LayoutError
-            With the reason why it is impossible, such as padding; and for a limit below one element.
+            When the limit is too small: with the reason, and the least limit that is enough.
         """
         return self.request.in_place(max_bytes)
 

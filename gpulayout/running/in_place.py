@@ -1,6 +1,6 @@
 """A relayout in place: `out` is the memory of `buffer`, and a workspace is the only other memory.
 
-`moves.in_place` plans the steps.  Here they run, move after move, on the backend of the array.
+`moves.ways_in_place` plans the steps.  Here they run, move after move, on the backend of the array.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from gpulayout.choices.backends import host_backend
 from gpulayout.choices.explain import Explanation
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.layout.checks import ByteCount, byte_count, counted
-from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
-from gpulayout.moves.in_place import move_in_place, steps_in_place
-from gpulayout.moves.move import Move
+from gpulayout.moves.in_place import permutation
 from gpulayout.moves.placement import Placement
 from gpulayout.moves.steps import BlockCycles, Steps
+from gpulayout.moves.ways_in_place import ways_steps
 from gpulayout.requests.reading import check_strict
 from gpulayout.running.same_kind import on_memory
 
@@ -40,17 +39,16 @@ SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at
 def in_place(request: Any, max_bytes: ByteCount | None, kept: InPlace | None) -> InPlace:
     """The steps of a relayout between two buffers, see `Plan.in_place`; `kept` if it has the same limit."""
     source, target = request.read.shape, request.write.shape
-    limit = max(source.nbytes // SHARE, LEAST)
+    limit = max(source.nbytes // SHARE, target.nbytes // SHARE, LEAST)
     if max_bytes is not None:
         limit = byte_count("max_bytes", max_bytes)
     if kept is not None and kept.limit == limit:
         return kept
-    move = move_in_place(source, target, request.pieces)
-    if limit < move.itemsize:
-        raise LayoutError(
-            f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
-        )
-    return InPlace(source, target, limit, move, request)
+    made = InPlace(source, target, limit, request)
+    move = permutation(source, target, request.pieces)
+    if move is None or limit < move.itemsize:
+        _ = made.steps  # LayoutError if there are none
+    return made
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +92,6 @@ class InPlace:
     source: Shape
     target: Shape
     limit: int
-    move: Move = field(compare=False)
     request: Any = field(compare=False)  # a Request, whose file imports this one
     planned: dict[tuple[int, int], Steps] = field(
         default_factory=dict, compare=False
@@ -111,8 +108,16 @@ class InPlace:
         kind = backend.slab_bytes, backend.slabs_at_once
         steps = self.planned.get(kind)
         if steps is None:
-            steps = self.planned[kind] = steps_in_place(self.move, self.limit, *kind)
+            steps = self.planned[kind] = self._steps(*kind)
         return steps
+
+    def _steps(self, slab_bytes: int, slabs_at_once: int) -> Steps:
+        return ways_steps(self.source, self.target, self.request.pieces, self.limit, slab_bytes, slabs_at_once)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer: of the longer shape."""
+        return max(self.source.nbytes, self.target.nbytes)
 
     @property
     def workspace(self) -> int:
@@ -122,11 +127,11 @@ class InPlace:
     @property
     def device_workspace(self) -> int:
         """The same on a GPU, whose slabs are larger; the bits for blocks are on the host."""
-        return _allocated(steps_in_place(self.move, self.limit, CudaBackend.slab_bytes, CudaBackend.slabs_at_once))
+        return _allocated(self._steps(CudaBackend.slab_bytes, CudaBackend.slabs_at_once))
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the buffer that all steps read and write.  A relayout to another buffer moves twice its size."""
+        """Bytes of the buffer that all steps read and write.  A relayout to another buffer moves those of both."""
         return sum(step.bytes_moved for step in self.steps)
 
     @overload
@@ -162,20 +167,24 @@ class InPlace:
         return on_memory(buffer, "buffer", out, work)
 
     def run(self, backend: Backend, buffer: AnyArray, given: Any) -> None:
-        """The same for an array that passed every check; `given` is the caller's array of this memory."""
+        """The same for an array that passed every check, as long as the longer shape, or longer.
+
+        given   the caller's array to write
+        """
         steps = self.steps_on(backend)
         if not steps:
             return
         prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))
-        workspace = backend.empty((max(step.workspace for step in steps),), np.dtype(np.uint8), buffer)
+        workspace = backend.empty((max(1, *(step.workspace for step in steps)),), np.dtype(np.uint8), buffer)
         arrays.will_be_written(given)
         with deferred_signals():
-            prepared.execute(buffer[: self.source.buffer_length].view(np.uint8), workspace)
+            prepared.execute(buffer.view(np.uint8)[: self.nbytes], workspace)
 
     def explain(self) -> Explanation:
         """Explain in text which steps are taken, how many bytes they move, and what workspace they take."""
-        size = max(self.source.nbytes, 1)
-        times = f"{self.bytes_moved / size / 2:.2f} times what a relayout to another buffer moves"
+        size = max(self.nbytes, 1)
+        moved = self.bytes_moved / max(self.source.nbytes + self.target.nbytes, 1)
+        times = f"{moved:.2f} times what a relayout to another buffer moves"
         lines = [
             f"in place {self.source} -> {self.target}",
             f"  memory   {counted(self.workspace, 'byte')}, {self.workspace / size:.1%} of the buffer; on a GPU "

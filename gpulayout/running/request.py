@@ -23,6 +23,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
 from gpulayout.moves.convert_pieces import Stages, convert_stages
+from gpulayout.moves.in_place import move_in_place
 from gpulayout.moves.lookup_move import NotInRegions
 from gpulayout.moves.move import check_storable
 from gpulayout.moves.pieces import Pieces, pieces
@@ -36,7 +37,8 @@ from gpulayout.running.kept import Kept
 from gpulayout.running.same_kind import ArrayCall
 
 SEPARATE = "separate memory, because only gl.relayout and plans work in place"  # the rule for an `out` that overlaps
-SAME = "separate memory, or the same from the first byte to the last"
+SAME = "separate memory, or the same from the first byte to the last"  # where elements change
+FIRST = "separate memory, or begin with the same byte"
 
 Opened = tuple[Backend, AnyArray]
 
@@ -247,15 +249,11 @@ class Request:
         written = self.target_memory(backend, array, target)
         if self.change is not None:
             self._check_widths()
-        if not arrays.is_same_memory(backend, array, written):
+        if not self._begin_together(backend, array, written):
             raise BufferError(
                 "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
             )
-        self._check_length_in_place(array)
-        if planned is not None:
-            planned.run(backend, written, out)
-        else:
-            self._change_in_place(backend, array, out, written, max_bytes)
+        self._run_in_place(planned, backend, array, out, written, max_bytes)
         return out
 
     def _into_itself(self, backend: Backend, array: AnyArray, out: Any, written: AnyArray) -> None:
@@ -267,19 +265,51 @@ class Request:
             arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)  # raises
         if self.change is not None:
             self._check_widths()
-        if not arrays.is_same_memory(backend, array, written):
-            arrays.check_no_overlap(backend, array, written, ("buffer", "out"), rule=SAME)  # raises
+        if not self._begin_together(backend, array, written):
+            arrays.check_no_overlap(backend, array, written, ("buffer", "out"), rule=SAME if self.change else FIRST)
         planned = None if self.change is not None else self.in_place(None)
-        self._check_length_in_place(array)
-        if planned is not None:
-            planned.run(backend, written, out)
-        else:
-            self._change_in_place(backend, array, out, written, None)
+        self._run_in_place(planned, backend, array, out, written, None)
 
-    def _check_length_in_place(self, array: AnyArray) -> None:
-        """As `check_lengths`, for memory that holds first the one and then the other shape."""
-        if self.strict:
-            check_exact(array, max(self.read.shape, self.write.shape, key=operator.attrgetter("nbytes")), "buffer")
+    def _begin_together(self, backend: Backend, array: AnyArray, written: AnyArray) -> bool:
+        """Whether both arrays are the same memory: of as many bytes if elements change, else the one may be longer."""
+        is_long_enough = self.change is None or array.nbytes == written.nbytes
+        return is_long_enough and arrays.is_same_memory(backend, array, written)
+
+    def _run_in_place(
+        self,
+        planned: InPlace | None,
+        backend: Backend,
+        array: AnyArray,
+        out: Any,
+        written: AnyArray,
+        max_bytes: ByteCount | None,
+    ) -> None:
+        """A call on memory that both arrays share, with the steps of `in_place` if no elements change."""
+        self._check_lengths_in_place(array, written)
+        if planned is None:
+            self._change_in_place(backend, array, out, written, max_bytes)
+            return
+        memory = max(written, array, key=operator.attrgetter("nbytes"))
+        if memory.nbytes < planned.nbytes:
+            raise BufferError(
+                f"buffer and out share {counted(memory.nbytes, 'byte')} of memory, but {self.read.shape} takes "
+                f"{self.read.shape.nbytes}, and {self.write.shape} {self.write.shape.nbytes}"
+            )
+        if memory is array and type(array) is np.ndarray and not array.flags.writeable:
+            raise BufferError(
+                f"buffer is read-only: a relayout in place to {self.write.shape} writes to its memory behind out too"
+            )
+        planned.run(backend, memory, out)
+
+    def _check_lengths_in_place(self, array: AnyArray, written: AnyArray) -> None:
+        """As `check_lengths`; either array may also have all the memory, which the longer of both shapes needs."""
+        if not self.strict:
+            return
+        sides = (array, self.read.shape, "buffer"), (written, self.write.shape, "out")
+        most = max(self.read.shape, self.write.shape, key=operator.attrgetter("nbytes"))
+        for side, shape, role in sides:
+            if side.nbytes != most.nbytes:
+                check_exact(side, shape, role)
 
     def _check_widths(self) -> None:
         """BufferError if an element may not take the place of another."""
@@ -298,7 +328,9 @@ class Request:
         source, shape = self.read.shape, self.write.shape
         layout = shape.layout.replace(padding_value=None)  # the source's type may not have the value
         between = Placement.buffer(Shape(source.element_type, shape.dimensions, layout))
-        moved = request(self.read, between).in_place(max_bytes)
+        moving = request(self.read, between)
+        move_in_place(source, between.shape, moving.pieces)  # raises: elements change only where whole bytes move
+        moved = moving.in_place(max_bytes)
         changing = self._between = self._between or request(between, self.write, self.change)
         changed = changing.prepared_by(backend)
         with deferred_signals():

@@ -59,7 +59,9 @@ REFUSED = {
     "relayout, short buffer": lambda out: gl.relayout(FLOATS[:5], SOURCE, TARGET, out=out),
     "relayout, other type": lambda out: gl.relayout(FLOATS.view(np.int32), "s32[2,3]", "{0,1}", out=out),
     "relayout, overlap": lambda out: gl.relayout(out[1:], "f32[5]", "{0}", out=out[:5]),
-    "in place, impossible": lambda out: gl.relayout(out, "f32[2,2]{1,0:PD(2,3)}", "{0,1:PD(3,2)}", out=out),
+    "in place, impossible": lambda out: gl.relayout(
+        out, "f32[2,2]{1,0:PD(2,3)}", "{0,1:PD(3,2)}", out=out, max_bytes=1
+    ),
     "in place, no memory": lambda out: gl.relayout(out, SOURCE, TARGET, out=out, max_bytes=1),
     "in place, other memory": lambda out: gl.plan(SOURCE, TARGET).in_place()(FLOATS, out=out),
     "a later job": lambda out: gl.relayout_many(

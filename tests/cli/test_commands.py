@@ -427,9 +427,10 @@ def test_explain_says_whether_it_can_be_done_in_place():
     found = json.loads(run(*given, "--json").stdout)["in_place"]
     assert found == plan.in_place().as_json() and found["workspace"] <= 1 << 20
     assert [step["kind"] for step in found["steps"]] == [step.kind for step in plan.in_place().steps]
-    failed = run("explain", "f32[2,3]", PADDED, "--in-place", code=1)
-    assert (
-        not failed.stdout and "cannot be moved in place: the source takes 24 bytes, and the target 60" in failed.stderr
+    assert "0.1% of the buffer" not in run("explain", "f32[2,3]", PADDED, "--in-place").stdout
+    failed = run("explain", "u1[9999,9999]{1,0:E(1)}", "{0,1:E(1)}", "--in-place", code=1)
+    assert not failed.stdout and failed.stderr.endswith(
+        "elements of 1 bit share bytes, which are not moved whole; max_bytes=12497501 is enough\n"
     )
     assert "give one of --html and --in-place" in run(*given, "--html", "page.html", code=2).stderr
 

@@ -26,7 +26,7 @@ PLANNING = _files(
 )
 MOVES = _files("moves/random moves/packed moves/lookup calls/many moves/tiled moves/exhaustive")
 INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
-IN_PLACE = _files("moves/in_place running/in_place")
+IN_PLACE = _files("moves/in_place moves/streamed_in_place running/in_place running/padded_in_place")
 FRONT = _files(
     "requests/bad_arguments calls/transpose running/known_calls running/repeated_calls arrays/strided_outputs "
     "requests/slips calls/transfer requests/given_layouts plans/plan_part arrays/buffers_of_many_dimensions "
@@ -91,7 +91,7 @@ TESTS = (
         (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes plans/blocks moves/blocks"))
         for name in ("runs", "boxes", "blocks")
     ),
-    *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/in_place", "moves/steps")),
+    *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/*in_place", "moves/steps")),
     ("running/in_place.py", ALL, (*IN_PLACE, *_files("calls/transfer gpu/launches"))),
     ("moves/packed_*", ALL, _files("moves/packed choices/explain kernels/bits")),
     ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed choices/explain")),

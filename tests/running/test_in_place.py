@@ -203,14 +203,12 @@ LINE = np.arange(6, dtype=np.float32)
         (
             lambda line: gl.relayout(line, "f32[2,2]", "{0,1}", out=line[1:]),
             BufferError,
-            "buffer and out overlap in memory: out must be separate memory, or "
-            "the same from the first byte to the last",
+            "buffer and out overlap in memory: out must be separate memory, or begin with the same byte",
         ),
         (
             lambda line: gl.relayout(line[:4], "f32[2,2]", "{0,1}", out=line),
             BufferError,
-            "buffer and out overlap in memory: out must be separate memory, or "
-            "the same from the first byte to the last",
+            "out has 6 elements, but f32[2,2]{0,1} has 4: pass out[:4], or strict=False to write the first 4",
         ),
         (
             lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line, max_bytes=3),
@@ -223,10 +221,10 @@ LINE = np.arange(6, dtype=np.float32)
             "max_bytes 4.0 is not an integer: it is a float",
         ),
         (
-            lambda line: gl.relayout(line, "f32[2,1]", "{0,1:PD(2,2)}", out=line),
+            lambda line: gl.relayout(line, "f32[2,1]", "{0,1:PD(2,3)}", out=line, max_bytes=3),
             gl.LayoutError,
-            "f32[2,1]{1,0} to f32[2,1]{0,1:PD(2,2)} cannot be moved in place: the source takes 8 bytes, and the "
-            "target 16",
+            "f32[2,1]{1,0} to f32[2,1]{0,1:PD(2,3)} cannot be moved in place in a workspace of 3 bytes: the source "
+            "takes 8 bytes, and the target 24; max_bytes=4 is enough",
         ),
         (
             lambda line: gl.relayout(line.astype("f8"), "f32[2,3]", "{0,1}", out=line),

@@ -14,7 +14,7 @@ from gpulayout.cli.failures import printable
 from gpulayout.cli.folded_names import folded, natural
 from gpulayout.cli.output import print_columns, print_json
 from gpulayout.cli.progress import shown_progress
-from gpulayout.files.checkpoints.header import NOTE, StoredTensor, notes_of
+from gpulayout.files.checkpoints.header import NOTE, PLAIN, StoredTensor, notes_of
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard, open_checkpoint
 from gpulayout.layout.checks import clipped, counted
 
@@ -134,8 +134,9 @@ def _about(model: Checkpoint, nbytes: int) -> Iterator[str]:
     for shard in model.shards:
         names = {each.name for each in shard.contents.tensors}
         for key, text in (shard.contents.metadata or {}).items():
-            if not (key.startswith(NOTE) and key.removeprefix(NOTE) in names):  # the table has the others
-                said.setdefault((key, text), []).append(shard.path.name)
+            if key.startswith((NOTE, PLAIN)) and key.partition(":")[2] in names:
+                continue  # the table has these layouts, and what gl.torch needs beside them is in --json
+            said.setdefault((key, text), []).append(shard.path.name)
     for (key, text), files in said.items():
         where = "" if len(files) == len(model.shards) else f"  (in {_line(_files(files))})"
         yield f"metadata  {_line(key)}: {_line(text)}{where}"

@@ -13,6 +13,13 @@ Weights that remember their layout:
     mark_packed_             memory that an engine has packed itself
     PackedTensor             the class of packed tensors
 
+Models whose weights do, and their files:
+
+    unpacked                 plain weights inside of a `with`, packed again after it
+    state_dict               the checkpoint of such a model, read tensor by tensor
+    load_state_dict          a checkpoint into packed memory
+    save_packed, load_packed packed bytes as they are, in a .safetensors file
+
 The package's functions take tensors without these modules too, in `torch.compile` and with gradients.
 """
 
@@ -24,12 +31,16 @@ from gpulayout.layout.public_names import publish as _publish
 
 if _typing.TYPE_CHECKING:
     from gpulayout.torch.modules import Pack, Relayout, Transpose, Unpack
+    from gpulayout.torch.packed_files import load_packed, save_packed
+    from gpulayout.torch.packed_models import PlainState, load_state_dict, state_dict, unpacked
     from gpulayout.torch.packed_tensor import PackedTensor, rebuild_packed
     from gpulayout.torch.packed_values import copy_, read
     from gpulayout.torch.packing import empty_packed, layout_of, mark_packed_, pack_, unpack_
 
 _FILES = {
     "modules": ["Pack", "Relayout", "Transpose", "Unpack"],
+    "packed_files": ["load_packed", "save_packed"],
+    "packed_models": ["PlainState", "load_state_dict", "state_dict", "unpacked"],
     "packed_tensor": ["PackedTensor", "rebuild_packed"],
     "packed_values": ["copy_", "read"],
     "packing": ["empty_packed", "layout_of", "mark_packed_", "pack_", "unpack_"],
@@ -37,17 +48,23 @@ _FILES = {
 __all__ = [
     "Pack",
     "PackedTensor",
+    "PlainState",
     "Relayout",
     "Transpose",
     "Unpack",
     "copy_",
     "empty_packed",
     "layout_of",
+    "load_packed",
+    "load_state_dict",
     "mark_packed_",
     "pack_",
     "read",
     "rebuild_packed",
+    "save_packed",
+    "state_dict",
     "unpack_",
+    "unpacked",
 ]
 
 _LATE = {name: f"gpulayout.torch.{file}:{name}" for file, names in _FILES.items() for name in names}

@@ -53,6 +53,7 @@ _BITS = {name: 6 if each is None else 8 * each.itemsize for name, each in DTYPES
 _NUMBERS = {name: number for number, name in enumerate(DTYPES)}
 METADATA = "__metadata__"
 NOTE = "gpulayout:"  # then the name of a tensor: the key of what its bytes are, which the format has no words for
+PLAIN = "gpulayout-plain:"  # then the name of a tensor with a note: the key of what the plain tensor is, for gl.torch
 LENGTH_BYTES = 8
 ALIGNMENT = 8  # bytes: the header is filled up with blanks to a multiple
 MOST_HEADER = 100_000_000  # bytes: the limit of the format's library
@@ -323,10 +324,23 @@ def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
     return {key.removeprefix(NOTE): text for key, text in (metadata or {}).items() if key.startswith(NOTE)}
 
 
+def plain_sides_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """What a file says of plain tensors, by the names of the packed ones."""
+    return {key.removeprefix(PLAIN): text for key, text in (metadata or {}).items() if key.startswith(PLAIN)}
+
+
 def metadata_with(
     metadata: Mapping[str, str] | None, more: Mapping[str, str], notes: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors."""
-    kept = {key: text for key, text in (metadata or {}).items() if not key.startswith(NOTE)}
+    """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors.
+
+    What the old one says of a plain tensor stays as long as the note about it does.
+    """
+    stay = {name for name, text in notes_of(metadata).items() if notes.get(name) == text}
+    kept = {
+        key: text
+        for key, text in (metadata or {}).items()
+        if not key.startswith(NOTE) and (not key.startswith(PLAIN) or key.removeprefix(PLAIN) in stay)
+    }
     new = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
     return new if new or metadata is not None else None

@@ -1,0 +1,359 @@
+"""Models whose weights are packed, in files: their bytes as they are, so that loading moves no element."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gpulayout.arrays.arrays import open_array
+from gpulayout.files.checkpoints.header import StoredTensor, notes_of, plain_sides_of, tensor_text
+from gpulayout.files.checkpoints.new_model import NewTensor, check_new_model, new_model
+from gpulayout.files.checkpoints.opening import Checkpoint, Shard, open_checkpoint
+from gpulayout.files.elements import became_shorter, read_at
+from gpulayout.files.errors import FileError
+from gpulayout.layout.checks import type_text
+from gpulayout.layout.errors import LayoutError
+from gpulayout.torch.memory import bytes_reached, check_memory, memory, plainly, written
+from gpulayout.torch.misfits import (
+    array_text,
+    check_fits,
+    check_model,
+    form_text,
+    is_extra_state,
+    matched,
+    shown_name,
+    unfit_dtypes,
+)
+from gpulayout.torch.notes import Note, add_space, space_of
+from gpulayout.torch.packed_tensor import packed_from, plain
+from gpulayout.torch.packed_values import copy_
+from gpulayout.torch.packed_weights import (
+    capacity,
+    check_becomes,
+    follow,
+    named_error,
+    packed_space,
+    space_to_fill,
+    tied_key,
+)
+from gpulayout.torch.stored_notes import note_in_file, plain_text, stored_packed, stored_plain, stored_type
+
+STAGE = 1 << 26  # bytes between a file and another device
+Name = str | os.PathLike[str]
+
+
+# ---- to a file -------------------------------------------------------------------------------------------------------
+
+
+@plainly
+def save_packed(model: Any, file: Name, *, overwrite: bool = False) -> None:
+    """Write a model to a .safetensors file, with packed weights as they are.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        All that ``model.state_dict()`` has.
+    file : path
+        The new file.  It appears whole or not at all.
+    overwrite : bool
+        Replace `file` if it exists.
+
+    Raises
+    ------
+    TypeError
+        For extra state that is no tensor, and for elements that such files lack.
+    ValueError
+        When `file` must not be written; FileExistsError when it exists.  The message begins with its name.
+
+    See Also
+    --------
+    load_packed : The way back.
+    state_dict : Plain tensors, for a file that any library reads.
+
+    Notes
+    -----
+    Notes in the file's metadata say how packed weights lie, so ``gpulayout show`` lists their layouts, and ``gpulayout
+    unpack`` makes plain tensors of them.  Tied tensors are written once.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> import gpulayout as gl
+    >>> model = torch.nn.Linear(128, 64, bias=False).requires_grad_(False)
+    >>> _ = gl.torch.pack_(model.weight, "{1,0:T(8,128)}")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = os.path.join(folder, "model.safetensors")
+    ...     gl.torch.save_packed(model, file)
+    ...     gl.torch.load_packed(file, model)
+    <All keys matched successfully>
+    """
+    check_model("save_packed", model)
+    path = Path(file)
+    check_new_model(path, overwrite=overwrite)
+    tensors: dict[str, NewTensor] = {}
+    state, first, metadata = model.state_dict(), dict[object, str](), {"format": "pt"}
+    for name, value in state.items():
+        try:
+            new = _new_tensor(name, value)
+        except (LayoutError, TypeError, BufferError) as error:
+            raise named_error([name], error) from None
+        key = tied_key(value) or name
+        if key in first and name not in metadata:
+            metadata[name] = first[key]  # as the format's library notes tied tensors
+            continue
+        first.setdefault(key, name)
+        tensors[name] = new
+    with new_model(path, tensors.values(), metadata, overwrite=overwrite) as write:
+        for name in tensors:
+            for start, part in _parts(state[name]):
+                write(name, start, part)
+
+
+def _new_tensor(name: str, value: Any) -> NewTensor:
+    """A tensor as it will be in a file."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"extra state of {type_text(value)} has no place in a safetensors file: torch.save takes it")
+    check_memory(value, "tensor")
+    space = space_of(value) if packed_space(value) is not None else None
+    if space is not None:
+        return NewTensor(name, stored_packed(space.held), plain_text(space.held))
+    return NewTensor(name, stored_plain(value))
+
+
+def _parts(tensor: Any) -> Iterator[tuple[int, memoryview]]:
+    """The bytes of a tensor in C order, in memory of the host."""
+    tensor = plain(tensor).contiguous()
+    whole = memory(tensor, bytes_reached(tensor))
+    step = max(len(whole), 1) if whole.is_cpu else STAGE
+    for start in range(0, len(whole), step):
+        yield start, _host_bytes(whole[start : start + step].cpu())
+
+
+def _host_bytes(tensor: Any, *, writing: bool = False) -> memoryview:
+    """The memory of a tensor of bytes on the host."""
+    view: memoryview = open_array(tensor, "tensor", writing=writing)[1].data
+    return view
+
+
+# ---- from a file -----------------------------------------------------------------------------------------------------
+
+
+class Given(NamedTuple):
+    """A tensor of a file.
+
+    note   of a packed one; None for a plain one
+    text   of its layout, as the file has it
+    is_sure   False where the file does not say what the plain tensor is
+    """
+
+    shard: Shard
+    stored: StoredTensor
+    note: Note | None
+    text: str | None
+    is_sure: bool
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return str(self.shard.path)
+
+    def is_like(self, note: Note) -> bool:
+        """True for bytes that lie as those of a packed tensor."""
+        if self.note is None:
+            return False
+        return self.note.packed == note.packed or (not self.is_sure and self.note.name == note.name)
+
+    def facts(self) -> tuple[Any, tuple[int, ...]]:
+        """The dtype and the sizes of its plain tensor."""
+        if self.note is not None:
+            return self.note.plain.dtype, self.note.plain.sizes
+        return stored_type(self.stored), self.stored.dimensions
+
+    def read_into(self, room: Any) -> None:
+        """Fill memory of as many bytes, on any device."""
+        size = self.stored.nbytes
+        stage = room if room.is_cpu else torch.empty(min(size, STAGE), dtype=torch.uint8, pin_memory=room.is_cuda)
+        for start in range(0, size, max(len(stage), 1)):
+            part = stage[: min(len(stage), size - start)]
+            view = _host_bytes(part, writing=True)
+            if read_at(self.shard.stream, view, self.shard.begin(self.stored) + start, self.file) < len(view):
+                who = tensor_text(self.stored.name)
+                raise became_shorter(self.shard.stream, self.file, f"and {who} is not whole")
+            if stage is not room:
+                room[start : start + len(part)].copy_(part)
+
+    def tensor(self, device: Any) -> Any:
+        """The tensor in new memory, packed if it is packed in the file."""
+        size = self.stored.nbytes if self.note is None else self.note.nbytes
+        room = torch.empty(size, dtype=torch.uint8, device=device)
+        self.read_into(room[: self.stored.nbytes])
+        if self.note is not None:
+            return packed_from(self.note.packed.tensor(room), self.note)
+        dtype, sizes = self.facts()
+        return room.view(dtype).view(sizes) if size else torch.empty(sizes, dtype=dtype, device=device)
+
+
+@plainly
+def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
+    """Load a file that `save_packed` has written: packed bytes go straight into the model's memory.
+
+    Parameters
+    ----------
+    file : path
+        A .safetensors file, or an index of several.  `gpulayout.relayout_file` makes such files too.
+    model : torch.nn.Module
+        Every tensor keeps its object and its address.  A packed tensor of the same layout gets the bytes; of another
+        layout, the same array in its own.  A plain tensor becomes packed, if it has the dtype and the sizes of the
+        file's plain tensor or of its packed one.  Plain tensors of the file go into plain and into packed ones.
+    strict : bool
+        Whether missing and unexpected names are errors.
+
+    Returns
+    -------
+    NamedTuple
+        ``missing_keys`` and ``unexpected_keys``, as ``model.load_state_dict`` returns them.
+
+    Raises
+    ------
+    LayoutError
+        For names that are missing or unexpected, and for tensors that do not fit: all of them in one message, before a
+        byte is written.
+    ValueError
+        When `file` is no such file, or its notes are not true.  The message begins with its name.
+
+    See Also
+    --------
+    save_packed : The way there, with an example.
+    load_state_dict : Of tensors in memory.
+
+    Notes
+    -----
+    The file is read into the memory of the tensors.  Only a tensor in another layout than the model's, and a plain one
+    for a packed one, take memory of their own while they move.
+    """
+    check_model("load_packed", model)
+    own = model.state_dict(keep_vars=True)
+    with open_checkpoint([Path(file)]) as checkpoint:
+        given = _given(checkpoint)
+        _fill_tied(given, _tied(checkpoint), own)
+        missing = [name for name in own if name not in given]
+        unexpected = [name for name in given if name not in own]
+        unfit = [problem for name in own if name in given for problem in _misfit(name, own[name], given[name])]
+        check_fits(str(file), model, missing if strict else (), unexpected if strict else (), unfit)
+        for name in own:
+            if name in given:
+                _fill(name, given[name], model, own)
+    return matched(missing, unexpected)
+
+
+def _given(checkpoint: Checkpoint) -> dict[str, Given]:
+    """All tensors of a file; `FileError` for notes that are not true."""
+    given: dict[str, Given] = {}
+    for shard in checkpoint.shards:
+        file, tensors = str(shard.path), {each.name: each for each in shard.contents.tensors}
+        notes, sides = notes_of(shard.contents.metadata), plain_sides_of(shard.contents.metadata)
+        for name in (*notes, *sides):
+            if name not in tensors or name not in notes:
+                what = "a plain tensor, but no note, for" if name in tensors else "a note about a tensor that it lacks,"
+                raise FileError(f"{file}: its metadata has {what} {shown_name(name)}")
+        for name, tensor in tensors.items():
+            text, side = notes.get(name), sides.get(name)
+            note = None if text is None else note_in_file(file, tensor, text, side)
+            given[name] = Given(shard, tensor, note, text, side is not None)
+    return given
+
+
+def _tied(checkpoint: Checkpoint) -> dict[str, str]:
+    """What files say of names that they lack because their tensors are tied to others, among all other metadata."""
+    return {name: kept for shard in checkpoint.shards for name, kept in (shard.contents.metadata or {}).items()}
+
+
+def _fill_tied(given: dict[str, Given], tied: Mapping[str, str], own: Mapping[str, Any]) -> None:
+    """Give a name that a file lacks what its tensor is tied to, in the file or in the model."""
+    names = {tied_key(tensor): name for name, tensor in own.items() if name in given}
+    for name, tensor in own.items():
+        key = tied_key(tensor)
+        kept = tied.get(name) or (key and names.get(key))
+        if name not in given and kept in given:
+            given[name] = given[kept]
+
+
+def _misfit(name: str, own: Any, given: Given) -> Iterator[str]:
+    """Why a tensor of a file cannot become one of the model; nothing if it can."""
+    if is_extra_state(name):
+        return
+    who = shown_name(name)
+    try:
+        check_memory(own, "the model's tensor")
+        space = space_to_fill(own)
+        if space is None:
+            yield from (f"{who} {problem}" for problem in _misfit_of_plain(own, given))
+        else:
+            yield from (f"{who} {problem}" for problem in _misfit_of_packed(space.held, given))
+    except (LayoutError, TypeError, BufferError) as error:
+        yield f"{who}: {error}"
+
+
+def _misfit_of_packed(own: Note, given: Given) -> Iterator[str]:
+    if given.is_like(own):
+        return
+    dtype, sizes = given.facts()
+    one, other = own.plain.shape, None if given.note is None else given.note.plain.shape
+    if other is not None and (one.element_type, one.dimensions) != (other.element_type, other.dimensions):
+        yield (f"is {given.text} of {array_text(other)} in the file, and the model has {own.name} of {array_text(one)}")
+    elif other is None and (sizes != own.plain.sizes or unfit_dtypes(own.plain.dtype, dtype)):
+        fits = form_text(own.plain.dtype, own.plain.sizes)
+        yield f"is {form_text(dtype, sizes)} in the file, and the model has {own.name}, whose plain tensor is {fits}"
+
+
+def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:
+    has, note = (own.dtype, tuple(own.shape)), given.note
+    if note is None:
+        dtype, sizes = given.facts()
+        if sizes != has[1]:
+            yield f"is {form_text(dtype, sizes)} in the file, and the model has {form_text(*has)}"
+        return
+    fits = (note.plain.dtype, note.plain.sizes), (note.packed.dtype, note.packed.sizes)
+    room = capacity(own)
+    if has not in fits:
+        texts = " or ".join(dict.fromkeys(form_text(*each) for each in fits))
+        yield f"is {given.text} in the file, which goes into {texts}, and the model has {form_text(*has)}"
+    elif own.numel() * own.element_size() != bytes_reached(own):
+        yield f"is {given.text} in the file, and the model's tensor has gaps between its elements"
+    elif room < note.packed.nbytes:
+        yield (
+            f"is {given.text} in the file, of {note.packed.nbytes} bytes, and the model's tensor has {room}: put "
+            f"gl.torch.empty_packed({given.text!r}, like=tensor) in its place"
+        )
+    else:
+        check_becomes(own, note)
+
+
+def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
+    """Load a tensor that fits."""
+    tensor, note = own[name], given.note
+    if is_extra_state(name):
+        model.get_submodule(name.rpartition(".")[0]).set_extra_state(given.tensor(torch.device("cpu")))
+        return
+    space = space_to_fill(tensor)
+    if space is not None and given.is_like(space.held):
+        given.read_into(memory(tensor, given.stored.nbytes))
+        space.moving = None
+    elif space is None and note is not None:
+        tied = [each for each in own.values() if tied_key(each) == tied_key(tensor)]
+        space = add_space(tensor, capacity(tensor))
+        room, space.moving = memory(tensor, space.capacity), f"loading {given.file} failed"
+        given.read_into(room[: given.stored.nbytes])
+        space.note, space.moving = note, None
+        follow(tied, note.packed, room)
+    elif space is None and given.facts() == (tensor.dtype, tuple(tensor.shape)) and tensor.is_contiguous():
+        given.read_into(memory(tensor, given.stored.nbytes))
+    elif space is None:
+        plain(tensor).copy_(given.tensor(tensor.device))
+    else:
+        copy_(tensor, given.tensor(tensor.device))
+    written(tensor)

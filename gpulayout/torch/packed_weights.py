@@ -1,0 +1,251 @@
+"""The packed weights of a model: where they stand in it, unpacked within their memory and packed again as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gpulayout.layout.checks import ByteCount
+from gpulayout.layout.errors import LayoutError
+from gpulayout.torch.memory import bytes_reached, described, first_byte, memory, plainly
+from gpulayout.torch.misfits import form_text, shown_name
+from gpulayout.torch.notes import Form, Note, Space, add_space, space_of, spaces, touched
+from gpulayout.torch.packed_tensor import guard, unguard
+from gpulayout.torch.packed_values import copy_
+from gpulayout.torch.packing import pack_as, unpack_
+
+
+class Place(NamedTuple):
+    """Where a tensor stands: in a model, or in a list.
+
+    now   the tensor that stands there at the time of the call; None if there is none
+    """
+
+    name: str
+    tensor: Any
+    now: Callable[[], Any]
+
+
+@plainly
+def packed_space(tensor: Any) -> Space | None:
+    """The packed space that a tensor lies in, as a whole or in part; None for a plain tensor and for other values."""
+    if not isinstance(tensor, torch.Tensor) or torch.nn.parameter.is_lazy(tensor):
+        return None
+    try:
+        return touched(tensor)
+    except (RuntimeError, NotImplementedError):  # without memory of its own, such as a sparse one
+        return None
+
+
+@plainly
+def space_to_fill(tensor: Any) -> Space | None:
+    """The packed space of a tensor that gets all its values anew, so that it may be between two layouts; or None."""
+    space = packed_space(tensor)
+    if space is not None and space.moving is not None and space.first == first_byte(tensor):
+        return space if space.note is not None else None
+    return None if space is None else space_of(tensor)
+
+
+@plainly
+def memory_of(tensor: Any) -> tuple[int, int]:
+    """The memory of a tensor, as a key: its storage, and its first byte there."""
+    return tensor.untyped_storage()._cdata, first_byte(tensor)
+
+
+@plainly
+def tied_key(tensor: Any) -> object:
+    """What tied tensors have in common; None for those without elements or memory, and for other values."""
+    if not isinstance(tensor, torch.Tensor) or torch.nn.parameter.is_lazy(tensor) or not tensor.numel():
+        return None
+    try:
+        memory = memory_of(tensor)
+    except (RuntimeError, NotImplementedError):
+        return None
+    form = None if touched(tensor) is not None else (tensor.dtype, tensor.shape, tensor.stride())
+    return memory, form
+
+
+def capacity(tensor: Any) -> int:
+    """Bytes that a plain tensor may use: its own, or all those of the space that it was packed in before."""
+    first = first_byte(tensor)
+    return max([bytes_reached(tensor), *(space.capacity for space in spaces(tensor) if space.first == first)])
+
+
+def check_becomes(tensor: Any, note: Note) -> None:
+    """LayoutError for a plain tensor that cannot become packed, whatever its memory is."""
+    dtype = note.packed.dtype
+    if tensor.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise LayoutError(
+            f"it requires a gradient, and {note.name} is of {dtype}, which has none: write .requires_grad_(False)"
+        )
+    if tensor.grad is not None:
+        raise LayoutError("it has a gradient of its plain sizes: set .grad = None first")
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise LayoutError("it was made in torch.inference_mode(), and torch changes it only there")
+
+
+def named_error(names: Sequence[str], error: Exception) -> Exception:
+    """The same error with the names of a tensor before it."""
+    who = " and ".join(map(shown_name, names))
+    if isinstance(error, (TypeError, ValueError, BufferError, RuntimeError)):
+        with contextlib.suppress(TypeError):  # of classes that take more than a message
+            return type(error)(f"{who}: {error}")
+    error.add_note(f"with the tensor {who}")
+    return error
+
+
+def packed_weights(given: Any) -> list[Weight]:
+    """The packed weights of a model or of tensors, each memory once; LayoutError for a part of one, and one between two
+    layouts."""
+    places = _places(given) if isinstance(given, torch.nn.Module) else _listed(given)
+    weights: dict[tuple[int, int], Weight] = {}
+    for place in places:
+        if packed_space(place.tensor) is None:
+            continue
+        try:
+            space = space_of(place.tensor)
+        except LayoutError as error:
+            raise named_error([place.name], error) from None
+        assert space is not None and space.note is not None
+        weights.setdefault(memory_of(place.tensor), Weight(space, space.note)).places.append(place)
+    return [*weights.values()]
+
+
+def _places(model: Any) -> Iterator[Place]:
+    """All parameters and buffers, also tied ones and those that are not persistent."""
+    for path, module in model.named_modules():
+        for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            if tensor is not None:
+                name = f"{path}.{key}" if path else key
+                yield Place(name, tensor, functools.partial(_found, model, path, key))
+
+
+def _found(model: Any, path: str, key: str) -> Any:
+    """What has a name in a model now, whatever a loader has made of it; None if no tensor has it."""
+    try:
+        module = model.get_submodule(path)
+    except AttributeError:
+        return None
+    kept = (module._parameters, module._buffers, vars(module))
+    return next((each[key] for each in kept if isinstance(each.get(key), torch.Tensor)), None)
+
+
+def _listed(tensors: Iterable[Any]) -> Iterator[Place]:
+    for number, tensor in enumerate(tensors):
+        yield Place(f"tensor {number}", tensor, functools.partial(_itself, tensor))
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor
+
+
+class Weight:
+    """One packed memory, and the tensors over it: one, or several that are tied."""
+
+    def __init__(self, space: Space, note: Note):
+        self.space, self.note = space, note
+        self.places: list[Place] = []
+        self.room: Any = None  # the bytes of the memory, once it is unpacked
+
+    @property
+    def names(self) -> list[str]:
+        """What its tensors are called."""
+        return [place.name for place in self.places]
+
+    @plainly
+    def unpack(self, max_bytes: ByteCount | None) -> None:
+        """Make all its tensors plain."""
+        first = self.places[0].tensor
+        self.room = memory(first, self.space.capacity)
+        try:
+            unpack_(first, max_bytes=max_bytes)
+        except Exception as error:
+            raise named_error(self.names, error) from None
+        for place in self.places[1:]:
+            place.tensor.data = self.note.plain.tensor(self.room)
+            unguard(place.tensor)
+
+    def pack(self, max_bytes: ByteCount | None) -> list[Exception]:
+        """Pack what stands in its places now, as it was.  Returns what is wrong with some.
+
+        Called again, it goes on where an interrupted call ended.
+        """
+        if self.room is None:
+            return []
+        home, problems = memory_of(self.room), []
+        groups: dict[tuple[int, int], list[tuple[str, Any]]] = {}
+        for place in self.places:
+            tensor = place.now()
+            if tensor is None:
+                problems.append(named_error([place.name], LayoutError(_gone(self.note))))
+            else:
+                groups.setdefault(memory_of(tensor), []).append((place.name, tensor))
+        is_free = home not in groups
+        for key, group in sorted(groups.items(), key=lambda each: each[0] != home):
+            names, tensors = [name for name, _ in group], [tensor for _, tensor in group]
+            try:
+                is_free = self._pack_tensors(tensors, max_bytes, at_home=key == home, is_free=is_free)
+            except Exception as error:
+                problems.append(named_error(names, error))
+        return problems
+
+    @plainly
+    def _pack_tensors(self, tensors: list[Any], max_bytes: ByteCount | None, *, at_home: bool, is_free: bool) -> bool:
+        """Pack tensors of one memory.  Returns whether the weight's own memory is still free after that."""
+        first, note = tensors[0], self.note
+        space = packed_space(first)
+        if space is not None:  # packed by hand, or before an interrupt
+            follow(tensors, space.held.packed, memory(first, space.capacity))
+            return is_free
+        self._check(first)
+        if at_home and first.stride() == note.plain.strides:
+            pack_as(first, note, max_bytes)
+            follow(tensors, note.packed, self.room)
+            return is_free
+        if at_home or (is_free and first.device == self.room.device):
+            room, is_free = self.room, False
+        else:
+            room = torch.empty(max(note.nbytes, self.space.capacity), dtype=torch.uint8, device=first.device)
+        _filled(room, first, note, max_bytes)
+        follow(tensors, note.packed, room)
+        return is_free
+
+    def _check(self, tensor: Any) -> None:
+        """LayoutError for a tensor that cannot take the place of the weight."""
+        plain = self.note.plain
+        if tensor.dtype != plain.dtype or tuple(tensor.shape) != plain.sizes:
+            raise LayoutError(
+                f"it is {described(tensor)} after the block and stays plain: it was {self.note.name}, whose plain "
+                f"tensor is {form_text(plain.dtype, plain.sizes)}"
+            )
+        if tensor.is_meta:
+            raise LayoutError("it is on the meta device after the block, without values to pack")
+        check_becomes(tensor, self.note)
+
+
+def _gone(note: Note) -> str:
+    return f"no tensor has this name after the block, which was {note.name}"
+
+
+def _filled(room: Any, value: Any, note: Note, max_bytes: ByteCount | None) -> None:
+    """Pack a plain tensor's values in memory of bytes."""
+    if packed_space(room) is not None:  # a call before was interrupted after it had packed
+        own = note.packed.tensor(room)
+        copy_(own, value)
+        return
+    own = note.plain.tensor(room)
+    add_space(own, len(room))  # room for padding
+    own.copy_(value.clone() if memory_of(value)[0] == memory_of(room)[0] else value)
+    pack_as(own, note, max_bytes)
+
+
+def follow(tensors: Iterable[Any], form: Form, room: Any) -> None:
+    """Set tensors over packed memory."""
+    for tensor in tensors:
+        if tensor.dtype != form.dtype or tuple(tensor.shape) != form.sizes or memory_of(tensor) != memory_of(room):
+            tensor.data = form.tensor(room)
+        guard(tensor)

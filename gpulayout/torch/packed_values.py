@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Unpack
 import torch
 
 from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.calls.packing import pack, unpack
+from gpulayout.calls.relayout import relayout
 from gpulayout.calls.transpose import transpose
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -14,11 +16,10 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.placement import dense_shape
 from gpulayout.requests.index_keys import box_of
 from gpulayout.torch.codes import check_codes, with_signs
-from gpulayout.torch.interim import pack, relayout, unpack
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
 from gpulayout.torch.notes import Note, Space, buffer_type, space_of, touched
 from gpulayout.torch.packed_forms import code_types, plain_form, source_shape
-from gpulayout.torch.packed_tensor import plain
+from gpulayout.torch.packed_tensor import plain, unguard
 
 
 @plainly
@@ -146,6 +147,8 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     options = _conversion(values.shape.element_type, shape.element_type, options, value)
     buffer = space.buffer(tensor)
     with space.lock:
+        if space.note is not note:
+            raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
         if at is None and values.array is None:
             relayout(values.buffer, values.shape, shape, out=buffer, **options)
         elif at is None:
@@ -213,6 +216,7 @@ def _copy_to_plain(tensor: Any, value: Any, at: Any, options: Any) -> None:
     written(tensor)
     if broken is not None:
         broken.moving = None
+        unguard(tensor)
 
 
 def _box_key(tensor: Any, at: Any) -> Any:

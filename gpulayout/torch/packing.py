@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
+from gpulayout.calls.packing import pack
+from gpulayout.calls.relayout import relayout
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.codes import check_codes, with_signs
-from gpulayout.torch.interim import pack, relayout
 from gpulayout.torch.memory import bytes_reached, check_kind, check_memory, described, memory, plainly, written
 from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of
 from gpulayout.torch.packed_forms import note_for, note_of_packed, packed_note
@@ -288,6 +289,9 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
             relayout(before.buffer(room), before.shape, after.shape, out=after.buffer(room), max_bytes=max_bytes)
         except (LayoutError, TypeError, BufferError, MemoryError):  # raised before a byte is written
             space.moving = None
+            raise
+        except BaseException:
+            guard(tensor)
             raise
         if note is None:
             with_signs(after.tensor(room), after.shape)

@@ -303,7 +303,7 @@ def test_tensors_that_overlap_packed_memory():
     flat = torch.arange(100.0)
     first = gl.torch.pack_(flat[10:34].view(4, 6), "{0,1}")
     before = bytes_of(flat, 400)
-    for other in (flat, flat[:11], flat[33:], flat[10:33], flat[11:34], flat[10:35]):
+    for other in (flat, flat[:11], flat[33:], flat[10:33], flat[11:34], flat[10:35], flat[9:33], flat[11:35]):
         for call in (gl.torch.layout_of, gl.torch.read, gl.torch.unpack_, lambda other: gl.torch.pack_(other, "{0}")):
             with pytest.raises(gl.LayoutError):
                 call(other)

@@ -3,16 +3,24 @@
     a permutation of whole bytes                the steps of `in_place`
     blocks in the same order on both sides      one step of `streamed_in_place`
     a workspace as long as the shorter side     all of it as one block
-    other padding, other packed elements        through layouts between, each a step of the kinds above:
+    others                                      through layouts between, each a step of the kinds above
 
-        the source                              u4[100,60]{1,0:E(4)}           two elements in a byte
-          unpacked                                                             one in each byte
-          its dimensions rounded to its tiles   u4[100,60]{1,0}
-          those of the target                   u4[100,60]{1,0:PD(128,64)}     padding filled
-          its tiles, which divide them          u4[128,64]{0,1:T(32,64)}       a permutation
-        the target, packed                      u4[100,60]{0,1:T(32,64)E(4)}
+There are two ways through others.  By rounded sizes, tiles hold whole dimensions, and so permute whole bytes:
 
-The shapes between fit the memory of the longer side, or this way is none.
+        u4[100,60]{1,0:E(4)}             the source
+        u4[100,60]{1,0}                  unpacked
+        u4[100,60]{1,0:PD(128,64)}       its dimensions rounded as those of the target
+        u4[128,64]{0,1:T(64,32)}         in its tiles: a permutation
+        u4[100,60]{0,1:T(64,32)E(4)}     packed
+
+By bricks, elements stay packed.  A brick is what a byte of either side holds, along the minor dimensions of both:
+
+        u4[100,60]{1,0:E(4)}             the source
+        u4[100,60]{1,0:T(2,2)E(4)}       in bricks, of 2 bytes here
+        u4[100,60]{0,1:T(2,2)(2,1)E(4)}  the same bricks in the order of the target: a permutation
+        u4[100,60]{0,1:T(64,32)E(4)}     the target
+
+All shapes between fit the memory of the longer side.  The way that moves fewer bytes is taken.
 """
 
 from __future__ import annotations
@@ -77,29 +85,67 @@ class _Workspace(NamedTuple):
 
 def _through_others(source: Shape, target: Shape, work: _Workspace) -> tuple[Steps | None, int]:
     """The steps through other layouts, and the least limit; the whole of the shorter side if there are none."""
-    never = min(source.nbytes, target.nbytes)
+    ways = [_by_bricks(source, target)]
     read, written = _rounded(source), _rounded(target)
-    if read is None or written is None:
-        return None, never
-    steps: Steps = ()
-    least = 0
-    for before, after in _stages(read, written):
-        if max(before.nbytes, after.nbytes) > max(source.nbytes, target.nbytes):
-            return None, never
-        found, needs = _stage(before, after, work)
-        least = max(least, needs)
-        steps += found or ()
-    return (steps if least <= work.limit else None), least
+    if read is not None and written is not None:
+        ways.append([*_by_rounded_sizes(read, written)])
+    most, least = max(source.nbytes, target.nbytes), min(source.nbytes, target.nbytes)
+    found: list[Steps] = []
+    for stages in ways:
+        if stages and max(side.nbytes for stage in stages for side in stage) <= most:
+            steps, needs = zip(*(_stage(*stage, work) for stage in stages))
+            least = min(least, max(needs))
+            if max(needs) <= work.limit:
+                found.append(tuple(step for each in steps for step in each))
+    return min(found, key=lambda steps: sum(step.bytes_moved for step in steps), default=None), least
 
 
-def _stage(before: Shape, after: Shape, work: _Workspace) -> tuple[Steps | None, int]:
-    """The steps between two of the layouts, and the least limit."""
+def _stage(before: Shape, after: Shape, work: _Workspace) -> tuple[Steps, int]:
+    """The steps between two of the layouts, and the least limit; no steps if that is more than there is."""
     moved = pieces(Placement.buffer(before), Placement.buffer(after))
     move = permutation(before, after, moved)
     if move is not None:
-        return (steps_in_place(move, *work) if move.itemsize <= work.limit else None), move.itemsize
+        return (steps_in_place(move, *work) if move.itemsize <= work.limit else ()), move.itemsize
     step, least = streamed(before, after, *work)
-    return (None if step is None else (step,)), least
+    return (() if step is None else (step,)), least
+
+
+Stage = tuple[Shape, Shape]
+
+
+def _by_bricks(source: Shape, target: Shape) -> list[Stage]:
+    """The pairs of layouts on the way by bricks; of elements that take whole bytes, each is a brick."""
+    bits = min(source.bits_per_element, target.bits_per_element)
+    per = max(8 // bits, 1)
+    orders = source.layout.minor_to_major, target.layout.minor_to_major
+    sizes = list(source.dimensions)
+    ends = {order[0] for order in orders if order}
+    for dim in ends:
+        sizes[dim] = -(-sizes[dim] // per) * per
+    bricks = [_in_bricks(order, ends, per if len(ends) > 1 else 1, number) for number, order in enumerate(orders)]
+    bricks = [layout.replace(element_size_in_bits=bits if per > 1 else 0) for layout in bricks]
+    kind, dimensions = source.element_type, source.dimensions
+    whole = [Shape(kind, sizes, layout) for layout in bricks]
+    padded = whole
+    if whole[0].dimensions != dimensions:
+        padded = [Shape(kind, dimensions, layout.replace(padded_dimensions=sizes)) for layout in bricks]
+    stages = [(source, padded[0]), (whole[0], whole[1]), (padded[1], target)]
+    return [(before, after) for before, after in stages if before != after]
+
+
+def _in_bricks(order: tuple[int, ...], ends: set[int], per: int, turned: int) -> Layout:
+    """A layout with bricks of `per` elements along each of two dimensions, one of them the minor one.
+
+    turned   the order inside a brick is not that of the dimensions around it
+    """
+    if per == 1:
+        return Layout(order)
+    physical = order[::-1]
+    first = min(map(physical.index, ends))
+    tiles = [[per if dim in ends else 1 for dim in physical[first:]]]
+    if turned:
+        tiles.append([per] + [1] * (len(tiles[0]) - 1))
+    return Layout(order, tiles=tiles)
 
 
 class _Rounded(NamedTuple):
@@ -147,8 +193,8 @@ def _rounded(shape: Shape) -> _Rounded | None:
     return _Rounded(shape, whole) if is_full or is_same else None
 
 
-def _stages(read: _Rounded, written: _Rounded) -> Iterator[tuple[Shape, Shape]]:
-    """The pairs of layouts on the way."""
+def _by_rounded_sizes(read: _Rounded, written: _Rounded) -> Iterator[Stage]:
+    """The pairs of layouts on the way by rounded sizes."""
     kind, dimensions = read.shape.element_type, read.shape.dimensions
     order = written.order if read.shape.is_tiled else read.order
     untiled = [Shape(kind, side.whole.dimensions, Layout(order)) for side in (read, written)]

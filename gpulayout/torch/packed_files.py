@@ -128,9 +128,14 @@ def _parts(tensor: Any) -> Iterator[tuple[int, memoryview]]:
     """The bytes of a tensor in C order, in memory of the host."""
     tensor = plain(tensor).contiguous()
     whole = memory(tensor, bytes_reached(tensor))
-    step = max(len(whole), 1) if whole.is_cpu else STAGE
+    step = max(len(whole), 1) if is_on_host(whole) else STAGE
     for start in range(0, len(whole), step):
         yield start, _host_bytes(whole[start : start + step].cpu())
+
+
+def is_on_host(room: Any) -> bool:
+    """True for memory that a file can be read into, and written from."""
+    return bool(room.is_cpu)
 
 
 def _host_bytes(tensor: Any, *, writing: bool = False) -> memoryview:
@@ -176,7 +181,7 @@ class Given(NamedTuple):
     def read_into(self, room: Any) -> None:
         """Fill memory of as many bytes, on any device."""
         size = self.stored.nbytes
-        stage = room if room.is_cpu else torch.empty(min(size, STAGE), dtype=torch.uint8, pin_memory=room.is_cuda)
+        stage = room if is_on_host(room) else torch.empty(min(size, STAGE), dtype=torch.uint8, pin_memory=room.is_cuda)
         for start in range(0, size, max(len(stage), 1)):
             part = stage[: min(len(stage), size - start)]
             view = _host_bytes(part, writing=True)
@@ -287,6 +292,9 @@ def _misfit(name: str, own: Any, given: Given) -> Iterator[str]:
     if is_extra_state(name):
         return
     who = shown_name(name)
+    if isinstance(own, torch.Tensor) and own.is_meta:
+        yield f"{who} is on the meta device: give it memory first, as model.to_empty(device=...) does"
+        return
     try:
         check_memory(own, "the model's tensor")
         space = space_to_fill(own)
@@ -321,7 +329,8 @@ def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:
     room = capacity(own)
     if has not in fits:
         texts = " or ".join(dict.fromkeys(form_text(*each) for each in fits))
-        yield f"is {given.text} in the file, which goes into {texts}, and the model has {form_text(*has)}"
+        hint = "" if given.is_sure else f": pack it by gl.torch.pack_(tensor, {given.text!r}, source=...) first"
+        yield f"is {given.text} in the file, which goes into {texts}, and the model has {form_text(*has)}{hint}"
     elif own.numel() * own.element_size() != bytes_reached(own):
         yield f"is {given.text} in the file, and the model's tensor has gaps between its elements"
     elif room < note.packed.nbytes:

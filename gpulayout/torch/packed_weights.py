@@ -13,7 +13,7 @@ from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
 from gpulayout.torch.memory import bytes_reached, described, first_byte, memory, plainly
 from gpulayout.torch.misfits import form_text, shown_name
-from gpulayout.torch.notes import Form, Note, Space, add_space, space_of, spaces, touched
+from gpulayout.torch.notes import Form, Note, Space, add_space, is_whole, space_of, spaces, touched
 from gpulayout.torch.packed_tensor import guard, unguard
 from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packing import pack_as, unpack_
@@ -199,7 +199,9 @@ class Weight:
         first, note = tensors[0], self.note
         space = packed_space(first)
         if space is not None:  # packed by hand, or before an interrupt
-            follow(tensors, space.held.packed, memory(first, space.capacity))
+            whole = next((each for each in tensors if is_whole(each, space)), first)
+            _ = space_of(whole)  # LayoutError for a part, and between two layouts
+            follow(tensors, space.held.packed, memory(whole, space.capacity))
             return is_free
         self._check(first)
         if at_home and first.stride() == note.plain.strides:
@@ -246,6 +248,7 @@ def _filled(room: Any, value: Any, note: Note, max_bytes: ByteCount | None) -> N
 def follow(tensors: Iterable[Any], form: Form, room: Any) -> None:
     """Set tensors over packed memory."""
     for tensor in tensors:
-        if tensor.dtype != form.dtype or tuple(tensor.shape) != form.sizes or memory_of(tensor) != memory_of(room):
+        has = tensor.dtype, tuple(tensor.shape), tensor.stride()
+        if has != (form.dtype, form.sizes, form.strides) or memory_of(tensor) != memory_of(room):
             tensor.data = form.tensor(room)
         guard(tensor)

@@ -365,6 +365,60 @@ def test_a_file_that_is_cut_off_while_it_is_read_leaves_no_plain_tensor_of_packe
     assert same(plain(other), plain(given))
 
 
+def test_memory_of_a_device_is_filled_and_read_in_parts(file, monkeypatch):
+    """As on a GPU, but that the parts are copied to memory of the host."""
+    from gpulayout.torch import packed_files
+
+    monkeypatch.setattr(packed_files, "is_on_host", lambda memory: False)
+    given = model(*KINDS)
+    expected = file.with_name("expected.safetensors")
+    gl.torch.save_packed(given, expected)
+    for stage in (1, 100, 1 << 26):
+        monkeypatch.setattr(packed_files, "STAGE", stage)
+        gl.torch.save_packed(given, file, overwrite=True)
+        assert file.read_bytes() == expected.read_bytes()
+        for other in (model(*KINDS, seed=1), plain_model(*PACKED_IN_PLACE)):
+            gl.torch.load_packed(file, other, strict=False)
+            held = plain(given)
+            assert all(np.array_equal(array, held[name]) for name, array in plain(other).items())
+
+
+def test_a_model_without_memory_and_one_without_sizes(file):
+    gl.torch.save_packed(torch.nn.Linear(4, 3), file)
+    for other, text in (
+        (torch.nn.Linear(4, 3, device="meta"), r"'weight' is on the meta device: .*model.to_empty\(device=...\)"),
+        (torch.nn.LazyLinear(3), "'weight': .*no shape yet"),
+    ):
+        with pytest.raises(gl.LayoutError, match=text):
+            gl.torch.load_packed(file, other)
+
+
+class Counted(torch.nn.Module):
+    """A module with extra state that a file can hold."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def get_extra_state(self):
+        return torch.tensor([self.steps])
+
+    def set_extra_state(self, state):
+        self.steps = int(state)
+
+
+def test_extra_state_that_is_a_tensor(file):
+    for wrap in (lambda module: module, torch.nn.Sequential):
+        gl.torch.save_packed(wrap(Counted(7)), file, overwrite=True)
+        other = Counted(0)
+        gl.torch.load_packed(file, wrap(other))
+        assert other.steps == 7
+    given = Counted(7)
+    given.get_extra_state = lambda: {"steps": 7}
+    with pytest.raises(TypeError, match="^'_extra_state': extra state of a dict has no place .*torch.save takes it"):
+        gl.torch.save_packed(given, file, overwrite=True)
+
+
 def test_a_file_appears_whole_or_not_at_all(file, monkeypatch):
     from gpulayout.files.checkpoints import new_model
 

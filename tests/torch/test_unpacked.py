@@ -155,6 +155,42 @@ def test_what_is_packed_by_hand_inside_stays_as_it_is():
     assert np.array_equal(gl.torch.read(given.blocks[1].weight).numpy(), values("columns", 1))
 
 
+def test_of_tied_tensors_one_may_be_packed_by_hand():
+    for number in (0, 1):
+        given = model("codes")
+        given.tied = torch.nn.Module()
+        given.tied.weight = _same_memory(given.blocks[0].weight)
+        before = facts(given)
+        with gl.torch.unpacked(given):
+            gl.torch.pack_((given.blocks[0].weight, given.tied.weight)[number], KINDS["codes"][2])
+        assert facts(given) == before
+        assert np.array_equal(gl.torch.read(given.tied.weight).numpy(), values("codes"))
+
+
+def test_a_move_that_fails_half_way_is_said_and_stays_said(monkeypatch):
+    """The weight is not taken for packed, nor for plain, and the other one is packed."""
+    from gpulayout.torch import packing
+
+    given = model("columns", "codes")
+    before = facts(given)
+
+    def failed(*arguments, **options):
+        if "f32" in str(arguments[1]):
+            raise RuntimeError("the device is lost")
+        return relayout(*arguments, **options)
+
+    relayout = packing.relayout
+    with pytest.raises(RuntimeError, match="^'blocks.0.weight': the device is lost"), gl.torch.unpacked(given):
+        monkeypatch.setattr(packing, "relayout", failed)
+    monkeypatch.undo()
+    with pytest.raises(gl.LayoutError, match="between two layouts"):
+        gl.torch.layout_of(given.blocks[0].weight)
+    with pytest.raises(gl.LayoutError, match="^'blocks.0.weight': .*between two layouts"), gl.torch.unpacked(given):
+        pass
+    weight = given.blocks[1].weight
+    assert (weight.data_ptr(), str(gl.torch.layout_of(weight))) == before["blocks.1.weight"][:2]
+
+
 def _same_object(weight):
     return weight
 

@@ -314,6 +314,28 @@ def test_ctrl_c_while_weights_are_packed_again(monkeypatch, calls, load):
         )
 
 
+def test_ctrl_c_comes_before_mistakes(monkeypatch):
+    """What ends a program is raised, and what is wrong with weights stands beside it."""
+    from gpulayout.torch import packed_weights
+
+    given = model("columns", "codes")
+    before, pack_as = facts(given), packed_weights.pack_as
+    stops = iter([KeyboardInterrupt("stopped")])
+
+    def interrupted(*arguments):
+        for stop in stops:
+            raise stop
+        return pack_as(*arguments)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped") as caught, gl.torch.unpacked(given):
+        _gone(given.blocks[0])
+        monkeypatch.setattr(packed_weights, "pack_as", interrupted)
+    assert caught.value.__notes__ == [
+        "'blocks.0.weight': no tensor has this name after the block, which was f32[6,8]{0,1}"
+    ]
+    assert facts(given)["blocks.1.weight"] == before["blocks.1.weight"]
+
+
 def test_a_plain_model_stays_as_it_is():
     given = torch.nn.Linear(3, 2)
     before = facts(given)

@@ -75,10 +75,10 @@ def relayout(
     out : array, optional
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements.  It may be
         `buffer` itself, or another array that begins at the same byte: then the relayout is done in place.  The memory
-        is as long as the longer side; what a shorter target leaves over may hold anything afterwards.  With `dtype`,
+        is as long as the larger side; what a shorter target leaves over may hold anything afterwards.  With `dtype`,
         both types need the same width then, and `out` has the new one.
     max_bytes : int or str, optional
-        The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the longer side, or 1 MiB
+        The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the larger side, or 1 MiB
         if that is more. Only with ``out=buffer``.
     strict : bool, optional
         False takes a `buffer` and an `out` that are longer, such as pools: only their first elements are read and

@@ -150,7 +150,7 @@ class Plan(PlanValue):
         Parameters
         ----------
         max_bytes : int or str, optional
-            The most bytes to allocate, such as ``"64M"``; by default 5% of the longer side, or 1 MiB if that is more.
+            The most bytes to allocate, such as ``"64M"``; by default 5% of the larger side, or 1 MiB if that is more.
 
         Returns
         -------

@@ -110,7 +110,7 @@ class BoxCell(NamedTuple):
         return read + write + 5 * ROOM
 
 
-class Workspace:
+class Scratch:
     """Bytes from which arrays are taken, one behind the other."""
 
     def __init__(self, backend: Backend, nbytes: int, like: AnyArray):
@@ -248,7 +248,7 @@ class BoxMoves:
         """See `Prepared.execute`."""
         with self._backend.on_device_of(target):
             needed = [cell.workspace for cell in self.cells if cell.read or cell.write]
-            workspace = Workspace(self._backend, max(needed, default=ROOM), target)
+            workspace = Scratch(self._backend, max(needed, default=ROOM), target)
             if self.write.is_buffer and self.write.box is None:
                 self._fill(target, workspace)
             for cell in self.cells:
@@ -258,7 +258,7 @@ class BoxMoves:
     def known_call(self, *call: Any) -> None:
         """Always None: see `Prepared.known_call`."""
 
-    def _move(self, cell: BoxCell, source: AnyArray, target: AnyArray, workspace: Workspace) -> None:
+    def _move(self, cell: BoxCell, source: AnyArray, target: AnyArray, workspace: Scratch) -> None:
         read, write = self.read.part(cell.box), self.write.part(cell.box)
         given, written = self.read.part_memory(source, cell.box), self.write.part_memory(target, cell.box)
         change = None if self.change is None else self.change.part(self.read.shape.dimensions, cell.box)
@@ -269,7 +269,7 @@ class BoxMoves:
             return
         self._replace(cell.write, read, given, self._bytes(cell.write.runs, written), change, workspace)
 
-    def _unpacked(self, cover: Cover, memory: AnyArray, workspace: Workspace) -> tuple[Placement, AnyArray]:
+    def _unpacked(self, cover: Cover, memory: AnyArray, workspace: Scratch) -> tuple[Placement, AnyArray]:
         """The elements of a cell that is read, in an array."""
         packed = workspace.bytes(cover.shape.nbytes)
         dense, _ = workspace.array(cover.shape.dimensions, cover.shape.dtype)
@@ -286,7 +286,7 @@ class BoxMoves:
         given: AnyArray,
         there: AnyArray,
         change: ElementChange | None,
-        workspace: Workspace,
+        workspace: Scratch,
     ) -> None:
         """Write the elements of a cell into the bytes of its cover, which lie `there`."""
         packed, bits = workspace.bytes(cover.shape.nbytes), workspace.bytes(cover.shape.nbytes)
@@ -306,7 +306,7 @@ class BoxMoves:
         packed |= bits
         self._run(spread.dense, spread, packed, there)
 
-    def _fill(self, target: AnyArray, workspace: Workspace) -> None:
+    def _fill(self, target: AnyArray, workspace: Scratch) -> None:
         """Fill the padding of a whole buffer, and all of it with one element."""
         shape = self.write.shape
         element, as_bytes = workspace.array((1,), shape.dtype)

@@ -23,6 +23,7 @@ Models whose weights do, and their files:
 The package's functions take tensors without these modules too, in `torch.compile` and with gradients.
 """
 
+import importlib as _importlib
 import sys as _sys
 import typing as _typing
 
@@ -72,4 +73,4 @@ _publish(globals(), (), late=_LATE, needs=_Needs("torch", "PyTorch", "torch"))
 
 # torch.load(weights_only=True) calls no function that was not registered before, as this import does.
 if _sys.modules.get("torch"):
-    import gpulayout.torch.packed_tensor  # noqa: F401
+    _importlib.import_module("gpulayout.torch.packed_tensor")

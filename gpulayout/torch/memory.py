@@ -59,6 +59,7 @@ def written(tensor: Any) -> None:
 
 
 def check_kind(tensor: Any, role: str) -> None:
+    """TypeError for what is no tensor of its own: other values, and tensors of which a process has a part."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{role} is {type_text(tensor)}: pass a torch.Tensor")
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and hasattr(tensor, "placements"):

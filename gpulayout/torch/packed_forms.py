@@ -196,6 +196,7 @@ def _row_major(shape: Shape) -> Shape:
 
 
 def c_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a contiguous tensor."""
     strides, stride = [], 1
     for size in reversed(sizes):
         strides.append(stride)

@@ -81,7 +81,7 @@ def rebuild_packed(data: Any, facts: Any, is_parameter: bool, requires_grad: boo
     return made.requires_grad_(requires_grad) if requires_grad else made
 
 
-rebuild_packed.__module__ = "gpulayout.torch"  # what pickles name
+rebuild_packed.__module__ = __package__  # what pickles name
 torch.serialization.add_safe_globals([rebuild_packed])
 
 

@@ -185,7 +185,7 @@ class Weight:
             else:
                 groups.setdefault(memory_of(tensor), []).append((place.name, tensor))
         is_free = home not in groups
-        for key, group in sorted(groups.items(), key=lambda each: each[0] != home):
+        for key, group in groups.items():
             names, tensors = [name for name, _ in group], [tensor for _, tensor in group]
             try:
                 is_free = self._pack_tensors(tensors, max_bytes, at_home=key == home, is_free=is_free)

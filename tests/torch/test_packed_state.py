@@ -206,6 +206,22 @@ def test_extra_state_and_buffers_are_as_torch_has_them():
     assert other.counter.steps == 7 and np.array_equal(gl.torch.read(other.blocks[0].weight), values("columns"))
 
 
+def test_modules_see_the_version_of_the_state():
+    class Versioned(torch.nn.Module):
+        _version = 3
+
+        def _load_from_state_dict(self, state, prefix, metadata, *rest):
+            self.seen = metadata.get("version")
+            super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+    given = model("columns")
+    given.head = Versioned()
+    for state in (gl.torch.state_dict(given), given.state_dict(), gl.torch.state_dict(given).to_dict()):
+        given.head.seen = None
+        gl.torch.load_state_dict(given, state)
+        assert given.head.seen == 3
+
+
 def test_mistakes_of_the_call():
     for call in (gl.torch.state_dict, lambda given: gl.torch.load_state_dict(given, {})):
         with pytest.raises(TypeError, match="takes a model"):

@@ -89,6 +89,16 @@ def test_what_a_loader_puts_in_its_place_gets_the_same_memory(kind, load):
         assert np.array_equal(gl.torch.read(weight).numpy(), values(kind, 0 if load is _nothing else 1))
 
 
+def test_a_view_of_its_own_memory_with_other_strides():
+    given, square = torch.nn.Module(), np.arange(36, dtype="f4").reshape(6, 6)
+    given.weight = torch.nn.Parameter(torch.from_numpy(square.copy()), requires_grad=False)
+    gl.torch.pack_(given.weight, "{1,0:T(2,3)}")
+    before = facts(given)
+    with gl.torch.unpacked(given):
+        given.weight.data = given.weight.data.t()
+    assert facts(given) == before and np.array_equal(gl.torch.read(given.weight).numpy(), square.T)
+
+
 def _wrong_sizes(block):
     block.weight = torch.nn.Parameter(block.weight[:2].clone(), requires_grad=False)
     return "after the block and stays plain: it was .*, whose plain tensor is "

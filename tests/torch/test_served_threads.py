@@ -1,0 +1,127 @@
+"""Threads that write the weights of one served model at the same time, as loaders do, while others read."""
+
+import concurrent.futures
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+
+torch = pytest.importorskip("torch")
+
+from tests.support import served_laws  # noqa: E402  # they need torch
+from tests.support.served_models import (  # noqa: E402
+    PACKED,
+    SLOTS,
+    checkpoint,
+    in_memory,
+    part_tensors,
+    served,
+    whole_array,
+)
+
+ROUNDS = 30
+
+
+@pytest.fixture(autouse=True)
+def _in_turns():
+    """Threads take turns often."""
+    kept = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(kept)
+
+
+def together(*tasks):
+    """Run functions at the same time, and raise what any of them raises."""
+    start = threading.Barrier(len(tasks))
+
+    def run(task):
+        start.wait()
+        task()
+
+    with concurrent.futures.ThreadPoolExecutor(len(tasks)) as pool:
+        for each in [pool.submit(run, task) for task in tasks]:
+            each.result()
+
+
+FORMS = {  # dtype, layout, law, elements in memory
+    "Marlin": (np.uint8, "marlin:weights(dtype=u4)", served_laws.marlin, "u4"),
+    "tiles": (np.float32, "{1,0:T(8,128)}", served_laws.tiles_8_128, "f32"),
+    "shuffled": (np.uint8, "flashinfer:gate_up", served_laws.gate_up, "u8"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cut", [64, 37])
+def test_boxes_of_one_parameter(form, cut):
+    """Two threads write two boxes, again and again; between 36 and 37 they share tiles, and bytes of two codes."""
+    dtype, layout, law, held = FORMS[form]
+    sizes = (128, 256)
+    rng = np.random.default_rng(0)
+    tensor = gl.torch.pack_(torch.from_numpy(np.zeros(sizes, dtype)), layout)
+    values = rng.integers(0, 16, (ROUNDS, *sizes)).astype(dtype)
+    sent = torch.from_numpy(values)
+    for axis in (0, 1):
+        boxes = [(slice(None),) * axis + (slice(*ends),) for ends in ((0, cut), (cut, sizes[axis]))]
+        for number in range(ROUNDS):
+            together(*(lambda box=box: gl.torch.copy_(tensor, sent[number][box], at=box) for box in boxes))
+            assert np.array_equal(served_laws.in_memory(tensor, law, sizes, held), values[number]), (axis, number)
+
+
+def test_the_parts_of_a_model_in_any_order():
+    """A pool of four threads writes all parts of a checkpoint."""
+    model = served(0)
+    for seed in (1, 2, 3):
+        given = checkpoint(seed)
+        parts = [(name, *part) for name in SLOTS for part in part_tensors(name, given)]
+        order = np.random.default_rng(seed).permutation(len(parts)).tolist()
+
+        def write(number):
+            name, tensor, box = parts[number]
+            gl.torch.copy_(model.get_parameter(name), tensor, at=box or None)
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, order))
+        read = in_memory(model)
+        for name in SLOTS:
+            assert read(name).tobytes() == whole_array(name, given).tobytes(), name
+
+
+def test_some_parameters_are_read_while_others_are_written():
+    """Half of the parameters are packed, unpacked and written; the other half is read, and never changes."""
+    model, given, other = served(0), checkpoint(0), checkpoint(1)
+    written, kept = PACKED[::2], PACKED[1::2]
+    done = threading.Event()
+
+    def write():
+        try:
+            for number in range(8):
+                for name in written:
+                    tensor = model.get_parameter(name)
+                    for part, box in part_tensors(name, (given, other)[number % 2]):
+                        gl.torch.copy_(tensor, part, at=box or None)
+                    gl.torch.unpack_(tensor)
+                    gl.torch.pack_(tensor, SLOTS[name].layout, source=SLOTS[name].source)
+        finally:
+            done.set()
+
+    def read():
+        wanted = {name: next(part_tensors(name, given)) for name in kept}
+        while True:
+            last = done.is_set()
+            for name in kept:
+                tensor, (part, box) = model.get_parameter(name), wanted[name]
+                found = gl.torch.read(tensor, at=box or None)
+                assert torch.equal(found.view(torch.uint8), part.view(torch.uint8)), name
+                assert gl.torch.layout_of(tensor) is not None
+            if last:
+                return
+
+    together(write, read, read)
+    in_rest = in_memory(model)
+    for name in SLOTS:
+        wanted = other if name in written else given
+        assert in_rest(name).tobytes() == whole_array(name, wanted).tobytes(), name

@@ -55,7 +55,7 @@ class Placement(NamedTuple):
     @staticmethod
     def part_of(shape: Shape, box: Box) -> Placement:
         """A box of a buffer of a shape: its elements and nothing else, no padding."""
-        return Placement(part_shape(shape, box), None, (shape.buffer_length,), shape, box)
+        return Placement(_part_shape(shape, box), None, (shape.buffer_length,), shape, box)
 
     @staticmethod
     def array(shape: Shape, strides: Sequence[int]) -> Placement:
@@ -148,6 +148,7 @@ def dense_shape(element_type: ElementType, dimensions: tuple[int, ...]) -> Shape
     return Shape(element_type, dimensions, _descending(len(dimensions)))
 
 
+_part_shape = functools.lru_cache(maxsize=1024)(part_shape)
 _descending = functools.lru_cache(maxsize=128)(Layout.descending)
 
 

@@ -50,6 +50,7 @@ kept_calls: Kept[_Known] = Kept()
 # By what a call says, and the kinds of its arrays: what ran the latest such call without checks.
 latest: Latest = {}
 MOST_LATEST = 256
+_ENDS = {int, type(None)}  # of slices; True equals 1
 
 
 def run(
@@ -71,10 +72,8 @@ def run(
         anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes, strict, at)
         return traced(Call(verb, source, target, sizes, options, max_bytes, strict, at), array, out, anew)
     key: Key | None = None
-    if at is not None:
-        return _Run(Call(verb, source, target, sizes, options, max_bytes, strict, at), None, latest).result(array, out)
     if (
-        max_bytes is None
+        max_bytes is at is None
         and strict
         and not (sizes or options)
         and type(target) in KEY_TYPES
@@ -82,7 +81,7 @@ def run(
     ):
         key = verb, source, target, type(array), type(out), host_backend()  # as `call_key` makes it, a call sooner
     elif max_bytes is None:
-        key = call_key(verb, array, source, target, out, options, sizes, strict)
+        key = call_key(verb, array, source, target, out, options, sizes, strict, at)
     again = latest.get(key)  # type: ignore[arg-type]  # None is no key of it
     if again is not None and (done := again(array, out)) is not None:
         return done
@@ -91,7 +90,7 @@ def run(
         if other is not None and other is not again and (done := other(array, out)) is not None:
             _set_latest(latest, key, other)
             return done
-    return _Run(Call(verb, source, target, sizes, options, max_bytes, strict), key, latest).result(array, out)
+    return _Run(Call(verb, source, target, sizes, options, max_bytes, strict, at), key, latest).result(array, out)
 
 
 def write_box(
@@ -144,6 +143,7 @@ def call_key(
     options: Mapping[str, Any],
     sizes: Mapping[str, Any] = NOTHING,
     strict: bool = True,
+    at: Any = None,
 ) -> Key | None:
     """What a call says, and at KINDS the kinds of its arrays, as a key; None if values of it cannot be part of one."""
     if type(source) not in KEY_TYPES:
@@ -155,7 +155,25 @@ def call_key(
     key = (verb, source, target, type(array), type(out), host_backend(), *sizes.items())
     if not strict:
         key = (*key, "not strict")
+    if at is not None:
+        box = _box_key(at)
+        if box is None:
+            return None
+        key = (*key, "at", box)
     return with_values(key, options) if options else key
+
+
+def _box_key(at: Any) -> Key | None:
+    """A box as part of a key: slices are not hashable before Python 3.12; None for what is no box, or hardly."""
+    parts: list[object] = []
+    for entry in at if type(at) is tuple else (at,):
+        if type(entry) is slice and {type(entry.start), type(entry.stop), type(entry.step)} <= _ENDS:
+            parts.append((entry.start, entry.stop, entry.step))
+        elif entry is ...:
+            parts.append(entry)
+        else:
+            return None
+    return tuple(parts)
 
 
 def _again_of_kept(key: Key, array: AnyArray, out: Any) -> Again | None:
@@ -308,8 +326,8 @@ class _Run:
             shape = _whole_shape(self.call.target, values)
             self.call, dtype = self.call._replace(target=shape), shape.dtype
         backend, array = arrays.open_array_like(values, "array", dtype)
-        if self.call.at is None:
-            self.key = call_key("pack", array, None, self.call.target, out, self.call.options, strict=self.call.strict)
+        target, options, strict, at = self.call.target, self.call.options, self.call.strict, self.call.at
+        self.key = call_key("pack", array, None, target, out, options, strict=strict, at=at)
         return self(backend, array, out, ArrayCall(array, None, backend))
 
 

@@ -8,7 +8,10 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.catalogue.names import layout_of_name
+from gpulayout.choices.backends import host_backend
 from gpulayout.moves import pieces
+from gpulayout.moves.placement import Placement
+from gpulayout.running.request import request
 from gpulayout.running.running import read_box, write_box
 from tests.support.box_cases import can_hold, found, random_box, random_buffer, random_elements, same_elements, written
 from tests.support.random_shapes import random_shapes
@@ -67,11 +70,12 @@ def test_words_of_a_checkpoint_go_to_a_box_of_a_kernels_weights():
 
 
 @pytest.mark.parametrize("layout", ["{1,0:E(4)}", "{0,1:E(4,big)}", "{1,0:T(16,64)E(4)}"])
-def test_the_workspace_is_bounded(layout):
-    """Also of boxes whose every byte holds an element that stays, and of arithmetic on packed elements."""
+@pytest.mark.parametrize("begin", [0, 3])
+def test_the_workspace_is_bounded(layout, begin):
+    """Of boxes of whole bytes and of others: arithmetic on packed elements needs dense arrays."""
     rng, shape = np.random.default_rng(4), gl.Shape("u4", (512, 1025), layout)
-    box, options = (slice(1, 500), slice(3, 1024)), {"scale": 0.25, "zero_point": 8}
-    buffer, part = random_buffer(rng, shape), rng.normal(size=(499, 1021)).astype(np.float32)
+    box, options = (slice(begin, begin + 496), slice(begin, begin + 960)), {"scale": 0.25, "zero_point": 8}
+    buffer, part = random_buffer(rng, shape), rng.normal(size=(496, 960)).astype(np.float32)
     codes = gl.pack(part, gl.Shape("u4", part.shape), **options).reshape(part.shape)
     expected = written(shape, buffer, codes, box)
     limit = 1 << 17
@@ -84,6 +88,15 @@ def test_the_workspace_is_bounded(layout):
     assert most < 1.5 * limit < codes.nbytes / 2, most
     back = read_box(buffer, shape, box, None, None, {"dtype": "f32", **options}, max_bytes=limit)
     assert (back == (codes.astype(np.float32) - 8) * np.float32(0.25)).all()
+
+
+def test_only_the_borders_of_a_box_need_a_workspace():
+    shape = gl.parse_shape("u4[64,256]{1,0:T(16,64)E(4)}")
+    write = Placement.part_of(shape, ((1, 63), (3, 252)))
+    cells = request(write.dense, write).prepared_by(host_backend()).cells
+    at_once = [cell.box for cell in cells if cell.write is None]
+    assert ((15, 47), (61, 189)) in at_once  # all whole tiles
+    assert all(cell.read is None for cell in cells)
 
 
 def test_a_limit_below_the_smallest_cell_is_an_error_before_a_byte_is_written():

@@ -207,12 +207,12 @@ def _needs(grid: BoxGrid) -> int:
 def _levels(reading: Boxes, writing: Boxes) -> Iterator[tuple[int, int]]:
     """The dimensions that both sides can be cut along so that a box is one run, and the unit of cuts, major first.
 
-    Below a dimension, another one can be cut only if a unit of the first is one value of its most major digit.
+    Below a dimension, another one can be cut only if a unit of the first is one value of its most major digit.  A digit
+    that a cut makes shorter lies in no tile, so these digits have the order of the layout, in which boxes are numbered.
     """
-    numbered = iter(writing.shape.layout.major_to_minor)  # the order in which a grid numbers its boxes
     for dim, other in zip(_major_dimensions(reading), _major_dimensions(writing)):
         leads = [lead for lead in (reading.leads[dim], writing.leads[dim]) if lead]
-        if dim != other or dim not in numbered:
+        if dim != other:
             return
         unit = math.lcm(*(lead.align for lead in leads))
         yield dim, unit
@@ -268,11 +268,13 @@ class GridBlocks(Sequence[StreamedBlock]):
         return StreamedBlock(moved, _offset(grid.source, box), nbytes, _offset(grid.target, box), written)
 
     def _kind(self, number: int, box: Sequence[Interval]) -> tuple[Pieces, int, int]:
-        """The pieces of a box, and its bytes on both sides: they depend on its sizes, and on what of it is padding."""
+        """The pieces of a box, and its bytes on both sides: they depend on its sizes, and on what of it is padding.
+
+        Only the last box may end inside a byte, and then it has other sizes than those before it, which do not.
+        """
         grid, sizes = self.grid, self.grid.source.shape.dimensions
         read = grid.read_box(box)
         key = (
-            number + 1 == grid.box_count,
             *(last - first for first, last in (*box, *read)),
             *(max(min(last, size) - first, 0) for (first, last), size in zip(box, sizes)),
         )

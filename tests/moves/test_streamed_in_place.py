@@ -10,6 +10,7 @@ from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import Piece
 from gpulayout.moves.steps import move_of
 from gpulayout.moves.streamed_in_place import Streamed, StreamedBlock, streamed
+from tests.support.tiled_cases import drawn_layout
 
 
 def block(source, target):
@@ -59,6 +60,27 @@ def test_no_block_writes_on_one_that_has_not_been_read(seed):
     for (start, end), (first, last) in zip(source, target):
         common = min(end - start, last - first)
         assert after[first : first + common].tolist() == before[start : start + common].tolist(), blocks
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_blocks_are_in_the_order_of_both_sides(seed):
+    """Of random layouts: runs that follow one another on either side, and together are all of the target."""
+    rng = random.Random(seed)
+    sizes = [rng.choice((2, 3, 4, 6, 8, 12)) for _ in range(rng.randint(1, 4))]
+    source, target = (gl.Shape("u8", sizes, drawn_layout(rng, sizes)) for _ in range(2))
+    if rng.random() < 0.7:  # of the same order, so that there is something to cut
+        target = target.with_layout(target.layout.replace(minor_to_major=source.layout.minor_to_major))
+    step, least = streamed(source, target, 1 << 20, 1)
+    assert step.workspace == least
+    ends = [0, 0]
+    for each in sorted(step.blocks, key=lambda block: block.target_offset):
+        assert each.target_offset == ends[1]
+        ends[1] = each.target_end
+        if each.source_bytes:
+            assert each.source_offset >= ends[0]
+            ends[0] = each.source_end
+    assert ends[0] <= source.nbytes and ends[1] == target.nbytes
+    assert [each.target_offset for each in step.blocks] == sorted(each.target_offset for each in step.blocks)
 
 
 def test_padding_alone_comes_last():

@@ -197,16 +197,22 @@ def _boxes(packed: torch.Tensor, plain: torch.Tensor, case: ReloadCase, axis: in
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """A line for each case: milliseconds, and of the goal what `copy_` reaches."""
-    names = list(dict.fromkeys(name for each in found["results"] for name in each["seconds"]))
+    """A line for each case: milliseconds, and what `copy_` reaches of the goal; then the sums of what all have."""
+    results = found["results"]
+    names = list(dict.fromkeys(name for each in results for name in each["seconds"]))
     lines = ["| ms | MiB | " + " | ".join(names) + " | of pack | by hand over copy_ |", "|" + "---|" * (len(names) + 4)]
-    for each in found["results"]:
-        taken = " | ".join(f"{each['seconds'][name] * 1e3:.1f}" if name in each["seconds"] else "" for name in names)
+    for each in results:
         reached = ", ".join(f"{part:.2f}" if part >= GOAL else f"**{part:.2f}**" for part in each["of_pack"].values())
-        lines.append(
-            f"| {each['name']} | {each['bytes'] / MIB:.0f} | {taken} | {reached} | {each['times_by_hand']:.1f} |"
-        )
-    return lines
+        lines.append(_line(each["name"], each["bytes"], each["seconds"], names, reached))
+    in_all = [name for name in names if all(name in each["seconds"] for each in results)]
+    sums = {name: sum(each["seconds"][name] for each in results) for name in in_all}
+    return [*lines, _line("together", sum(each["bytes"] for each in results), sums, names, "")]
+
+
+def _line(title: str, size: int, seconds: dict[str, float], names: list[str], reached: str) -> str:
+    taken = " | ".join(f"{seconds[name] * 1e3:.1f}" if name in seconds else "" for name in names)
+    times = seconds["by hand"] / seconds["copy_"]
+    return f"| {title} | {size / MIB:.0f} | {taken} | {reached} | {times:.1f} |"
 
 
 def memory_table(found: dict[str, Any]) -> list[str]:

@@ -179,8 +179,12 @@ _COPIES = {
 _NEW_MEMORY = {_T.data.__set__, _T.set_}
 
 
+# In-place functions that change no element.
+_HARMLESS = {"requires_grad_", "detach_", "share_memory_", "set_"}
+
+
 def _guarded_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if function in _TAKES:
+    if function in _TAKES or _changes_elements(getattr(function, "__name__", "")):
         _check(function, args, kwargs)
     result = function(*args, **kwargs)
     if function in _COPIES:
@@ -196,6 +200,26 @@ def _guarded_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
             if type(each) is torch.Tensor:
                 _mark(each)
     return result
+
+
+def _changes_elements(name: str) -> bool:
+    """True for the name of a function in place: codes are no numbers, and padding would change too."""
+    if name.endswith("__"):
+        return name in (
+            "__iadd__",
+            "__isub__",
+            "__imul__",
+            "__itruediv__",
+            "__ifloordiv__",
+            "__imod__",
+            "__ipow__",
+            "__iand__",
+            "__ior__",
+            "__ixor__",
+            "__ilshift__",
+            "__irshift__",
+        )
+    return name.endswith("_") and name not in _HARMLESS
 
 
 def _mark(result: Any) -> None:

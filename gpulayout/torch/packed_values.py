@@ -15,6 +15,7 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.placement import dense_shape
 from gpulayout.requests.index_keys import box_of
+from gpulayout.running.running import read_box, write_box
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
 from gpulayout.torch.notes import Note, Space, buffer_type, space_of, touched
@@ -115,9 +116,8 @@ def read(tensor: Any, *, at: Any = None) -> Any:
     form, shape = note.plain, note.packed.shape
     if at is None:
         return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
-    array = unpack(buffer, shape, at=at)
-    form = plain_form(Shape(shape.element_type, tuple(array.shape)), note.source)
-    return form.tensor(pack(array, form.shape).view(torch.uint8))
+    form = plain_form(Shape(shape.element_type, _box_sizes(at, shape)), note.source)
+    return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
 
 
 class Values(NamedTuple):
@@ -142,20 +142,19 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     shape = note.packed.shape
     if space.moving is not None and at is not None:
         raise LayoutError(f"tensor {described(tensor)} {space.trouble}")
-    sizes = shape.dimensions if at is None else tuple(last - first for first, last in box_of(at, shape))
+    sizes = shape.dimensions if at is None else _box_sizes(at, shape)
     values = _values(value, note, sizes, tensor.device)
     options = _conversion(values.shape.element_type, shape.element_type, options, value)
     buffer = space.buffer(tensor)
     with space.lock:
         if space.note is not note:
             raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
-        if at is None and values.array is None:
-            relayout(values.buffer, values.shape, shape, out=buffer, **options)
+        if values.array is not None:
+            pack(values.array, shape, out=buffer, **(options if at is None else options | {"at": at}))
         elif at is None:
-            pack(values.array, shape, out=buffer, **options)
+            relayout(values.buffer, values.shape, shape, out=buffer, **options)
         else:
-            array = unpack(values.buffer, values.shape) if values.array is None else values.array
-            pack(array, shape, out=buffer, at=at, **options)
+            write_box(values.buffer, values.shape, buffer, shape, at, options)
         written(tensor)
         space.moving = None
 
@@ -217,6 +216,10 @@ def _copy_to_plain(tensor: Any, value: Any, at: Any, options: Any) -> None:
     if broken is not None:
         broken.moving = None
         unguard(tensor)
+
+
+def _box_sizes(at: Any, shape: Shape) -> tuple[int, ...]:
+    return tuple(last - first for first, last in box_of(at, shape))
 
 
 def _box_key(tensor: Any, at: Any) -> Any:

@@ -17,6 +17,7 @@ from gpulayout.files.elements import became_shorter, read_at
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
 from gpulayout.torch.memory import bytes_reached, check_memory, memory, plainly, written
 from gpulayout.torch.misfits import (
     array_text,
@@ -212,8 +213,9 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
         A .safetensors file, or an index of several.  `gpulayout.relayout_file` makes such files too.
     model : torch.nn.Module
         Every tensor keeps its object and its address.  A packed tensor of the same layout gets the bytes; of another
-        layout, the same array in its own.  A plain tensor becomes packed, if it has the dtype and the sizes of the
-        file's plain tensor or of its packed one.  Plain tensors of the file go into plain and into packed ones.
+        layout or float type, the same array in its own.  A plain tensor becomes packed, if it has the dtype and the
+        sizes of the file's plain tensor or of its packed one.  Plain tensors of the file go into plain and into packed
+        ones.
     strict : bool
         Whether missing and unexpected names are errors.
 
@@ -311,11 +313,17 @@ def _misfit_of_packed(own: Note, given: Given) -> Iterator[str]:
         return
     dtype, sizes = given.facts()
     one, other = own.plain.shape, None if given.note is None else given.note.plain.shape
-    if other is not None and (one.element_type, one.dimensions) != (other.element_type, other.dimensions):
+    if other is not None and (one.dimensions != other.dimensions or _unfit_types(one, other)):
         yield (f"is {given.text} of {array_text(other)} in the file, and the model has {own.name} of {array_text(one)}")
     elif other is None and (sizes != own.plain.sizes or unfit_dtypes(own.plain.dtype, dtype)):
         fits = form_text(own.plain.dtype, own.plain.sizes)
         yield f"is {form_text(dtype, sizes)} in the file, and the model has {own.name}, whose plain tensor is {fits}"
+
+
+def _unfit_types(one: Shape, other: Shape) -> bool:
+    """True where `copy_` cannot make elements of one packed array from those of another without arithmetic."""
+    types = one.element_type, other.element_type
+    return types[0] is not types[1] and not all(each.is_floating for each in types)
 
 
 def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:

@@ -65,8 +65,7 @@ def tied_key(tensor: Any) -> object:
         memory = memory_of(tensor)
     except (RuntimeError, NotImplementedError):
         return None
-    form = None if touched(tensor) is not None else (tensor.dtype, tensor.shape, tensor.stride())
-    return memory, form
+    return memory, tensor.dtype, tensor.shape, tensor.stride()
 
 
 def capacity(tensor: Any) -> int:

@@ -185,6 +185,57 @@ def test_tied_tensors_are_written_once(file):
         assert other.tied.weight.data_ptr() == other.blocks[0].weight.data_ptr()
 
 
+def test_tied_tensors_of_the_model_that_a_file_has_once(file):
+    """As a file of another library may, which says nothing about it."""
+    given, other = model("codes"), model("codes", seed=1)
+    gl.torch.save_packed(given, file)
+    for each in (given, other):
+        each.tied = torch.nn.Module()
+        each.tied.weight = torch.nn.Parameter(each.blocks[0].weight.data, requires_grad=False)
+    assert gl.torch.load_packed(file, other) == ([], [])
+    assert same(plain(other), plain(given))
+
+
+def test_a_tied_tensor_with_the_name_of_other_metadata_is_written_again(file):
+    given = torch.nn.Module()
+    given.first = torch.nn.Parameter(torch.arange(3.0), requires_grad=False)
+    given.format = given.first
+    gl.torch.save_packed(given, file)
+    assert parts(file)[0].keys() == {"__metadata__", "first", "format"}
+    assert parts(file)[0]["__metadata__"] == {"format": "pt"}
+
+
+def test_one_layout_behind_two_patterns_is_not_one_array(file):
+    """A square array, straight in the file and turned in the model: the bytes mean other elements."""
+    codes = torch.arange(64 * 64).reshape(64, 64).to(torch.uint8) % 16
+    given, other = torch.nn.Module(), torch.nn.Module()
+    for each, pattern in ((given, ""), (other, "n k -> k n; ")):
+        each.weight = torch.nn.Parameter(codes.clone(), requires_grad=False)
+        gl.torch.pack_(each.weight, pattern + "marlin:weights(dtype=u4)")
+    gl.torch.save_packed(given, file)
+    before = facts(other)
+    gl.torch.copy_(other.weight, torch.zeros_like(codes))
+    gl.torch.load_packed(file, other)
+    assert torch.equal(gl.torch.read(other.weight), codes) and facts(other) == before
+    # A file that does not say what the plain tensor is has the layout's bytes, as the model has it.
+    rewrite(file, lambda header: header["__metadata__"].pop("gpulayout-plain:weight"))
+    gl.torch.load_packed(file, other)
+    assert torch.equal(gl.torch.read(other.weight), codes.t()) and facts(other) == before
+
+
+def test_packed_floats_of_another_type_are_converted_and_codes_are_not(file):
+    given, other = model("tiles"), model("tiles")
+    other.blocks[0].weight = torch.nn.Parameter(torch.zeros(4, 8), requires_grad=False)
+    gl.torch.pack_(other.blocks[0].weight, "{0,1}")
+    gl.torch.save_packed(given, file)
+    gl.torch.load_packed(file, other)
+    assert np.array_equal(gl.torch.read(other.blocks[0].weight).numpy(), values("tiles").astype("f4"))
+    other.blocks[0].weight = torch.nn.Parameter(torch.zeros(4, 8, dtype=torch.uint8), requires_grad=False)
+    gl.torch.pack_(other.blocks[0].weight, "{0,1}")
+    with pytest.raises(gl.LayoutError, match=r"of f16\[4,8\] in the file, and the model has u8\[4,8\]\{0,1\} of u8"):
+        gl.torch.load_packed(file, other)
+
+
 def test_the_format_s_library_reads_the_file(file):
     safetensors = pytest.importorskip("safetensors.torch")
     given = model("codes", "columns")

@@ -177,6 +177,49 @@ def test_of_tied_tensors_one_may_be_packed_by_hand():
         assert np.array_equal(gl.torch.read(given.tied.weight).numpy(), values("codes"))
 
 
+def test_tied_weights_that_are_replaced_one_by_one():
+    given = model("codes")
+    given.tied = torch.nn.Module()
+    given.tied.weight = given.blocks[0].weight
+    before = facts(given)
+    with gl.torch.unpacked(given):
+        _parameter(given.blocks[0], tensor("codes", 1))
+        _parameter(given.tied, tensor("codes", 2))
+    after = facts(given)
+    assert after["blocks.0.weight"] == before["blocks.0.weight"]  # the first gets the memory
+    assert after["tied.weight"][1:] == before["tied.weight"][1:]
+    for number, block in enumerate((given.blocks[0], given.tied), 1):
+        assert np.array_equal(gl.torch.read(block.weight).numpy(), values("codes", number))
+
+
+def test_a_gradient_of_plain_sizes_is_a_mistake():
+    given = model("columns", "codes")
+    before = facts(given)
+    with pytest.raises(gl.LayoutError, match="^'blocks.0.weight': it has a gradient of its plain sizes"):
+        with gl.torch.unpacked(given):
+            given.blocks[0].weight = torch.nn.Parameter(tensor("columns", 1))
+            given.blocks[0].weight.sum().backward()
+    assert facts(given)["blocks.1.weight"] == before["blocks.1.weight"]
+
+
+def test_what_failed_by_hand_inside_is_between_two_layouts_after_it(monkeypatch):
+    from gpulayout.torch import packing
+
+    given, layout = model("columns", "codes"), KINDS["columns"][2]
+    before = facts(given)
+
+    def failed(*arguments, **options):
+        raise RuntimeError("the device is lost")
+
+    with pytest.raises(gl.LayoutError, match="^'blocks.0.weight': .*between two layouts"), gl.torch.unpacked(given):
+        monkeypatch.setattr(packing, "relayout", failed)
+        with pytest.raises(RuntimeError):
+            gl.torch.pack_(given.blocks[0].weight, layout)
+        monkeypatch.undo()
+    weight = given.blocks[1].weight
+    assert (weight.data_ptr(), str(gl.torch.layout_of(weight))) == before["blocks.1.weight"][:2]
+
+
 def test_a_move_that_fails_half_way_is_said_and_stays_said(monkeypatch):
     """The weight is not taken for packed, nor for plain, and the other one is packed."""
     from gpulayout.torch import packing

@@ -375,6 +375,48 @@ def test_what_does_not_fit_is_listed_in_one_error_before_a_byte_is_written(file)
         gl.torch.load_packed(file, other, strict=False)
 
 
+def test_plain_tensors_of_other_strides_and_autograd_s_version(file):
+    given, other = plain_model("columns", "codes", seed=0), model("columns", "codes")
+    other.blocks[0].weight = torch.nn.Parameter(torch.zeros(8, 6).t(), requires_grad=False)
+    gl.torch.save_packed(given, file)
+    versions = {name: each._version for name, each in other.named_parameters()}
+    gl.torch.load_packed(file, other)
+    assert same(plain(other), plain(given)) and other.blocks[0].weight.stride() == (1, 6)
+    assert all(each._version > versions[name] for name, each in other.named_parameters())
+
+
+def test_a_load_makes_memory_between_two_layouts_valid_again(file, monkeypatch):
+    from gpulayout.torch import packing
+
+    given, other = model("codes"), model("codes", seed=1)
+    gl.torch.save_packed(given, file)
+
+    def failed(*arguments, **options):
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr(packing, "relayout", failed)
+    with pytest.raises(RuntimeError):
+        gl.torch.unpack_(other.blocks[0].weight)
+    monkeypatch.undo()
+    with pytest.raises(gl.LayoutError, match="between two layouts"):
+        gl.torch.read(other.blocks[0].weight)
+    gl.torch.load_packed(file, other)
+    assert same(plain(other), plain(given))
+
+
+def test_plain_floats_of_a_file_do_not_become_codes(file):
+    given = plain_model("columns", "codes")
+    given.blocks[1].weight = torch.nn.Parameter(torch.ones(16, 64), requires_grad=False)
+    gl.torch.save_packed(given, file)
+    other = model("columns", "codes")
+    held = plain(other)
+    with pytest.raises(
+        gl.LayoutError, match=r"'blocks.1.weight' is float32\[16,64\] .* plain tensor is uint8\[16,64\]"
+    ):
+        gl.torch.load_packed(file, other)
+    assert same(plain(other), held)
+
+
 def test_without_strict_names_may_differ(file):
     gl.torch.save_packed(model("codes", "columns"), file)
     other = model("codes", seed=1)

@@ -167,6 +167,16 @@ def test_mistakes_are_listed_in_one_error_before_a_byte_is_written(mistakes):
     assert facts(given) == before and same(plain(given), held)
 
 
+def test_of_many_tensors_that_do_not_fit_the_first_are_listed():
+    given = model(*["columns"] * 7)
+    state = checkpoint(*["columns"] * 7)
+    for number in range(7):
+        state[f"blocks.{number}.weight"] = torch.zeros(number + 1)
+    with pytest.raises(gl.LayoutError, match=r"'blocks.4.weight' is float32\[5\] .*; and 2 more do not fit$") as caught:
+        gl.torch.load_state_dict(given, state)
+    assert "blocks.5" not in str(caught.value)
+
+
 def test_without_strict_names_may_differ_and_sizes_may_not():
     given = model("columns", "codes")
     state = checkpoint("columns", "codes", seed=1)

@@ -261,6 +261,8 @@ def group():
     distributed = pytest.importorskip("torch.distributed")
     if not distributed.is_available() or not distributed.is_gloo_available():
         pytest.skip("torch was built without gloo")
+    import torch.distributed.tensor  # noqa: F401  # slow: as long as all tests here
+
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     yield distributed
     distributed.destroy_process_group()

@@ -10,6 +10,8 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.torch.memory import described
 
+PART = 1 << 20  # codes of a part
+
 
 def check_codes(tensor: Any, shape: Shape, role: str) -> None:
     """LayoutError for codes that need more bits than `shape` has: packing would lose them."""
@@ -20,13 +22,23 @@ def check_codes(tensor: Any, shape: Shape, role: str) -> None:
         return  # a graph cannot wait for an answer
     codes, count = tensor.detach(), 2**element_type.bits
     first, last = (-count // 2, count // 2 - 1) if codes.dtype == torch.int8 else (0, count - 1)
-    least, most = (int(each) for each in torch.aminmax(codes))
+    least, most = _ends(codes)
     if least < first or most > last:
         wrong = least if least < first else most
         raise LayoutError(
             f"{role} {described(tensor)} has a code of {wrong}, but {element_type} has {element_type.bits} bits, "
             f"{first} to {last}: bits above would be lost"
         )
+
+
+def _ends(codes: Any) -> tuple[int, int]:
+    """The least and the greatest code; in parts, where torch would copy a whole tensor with gaps to find them."""
+    parts = [codes]
+    if not codes.is_contiguous():
+        axis = max(range(codes.dim()), key=codes.shape.__getitem__)
+        parts = codes.split(max(1, PART * codes.shape[axis] // codes.numel()), axis)
+    ends = [int(end) for part in parts for end in torch.aminmax(part)]
+    return min(ends), max(ends)
 
 
 def with_signs(tensor: Any, shape: Shape) -> Any:

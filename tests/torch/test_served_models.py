@@ -128,3 +128,71 @@ def test_a_served_model_gives_its_checkpoint_back():
             assert torch.equal(found.view(torch.uint8), wanted[box].contiguous().view(torch.uint8)), part
     gl.torch.load_state_dict(model, state)
     check_serves(model, given)
+
+
+# ---- what one of several ranks holds ---------------------------------------------------------------------------------
+
+RANKS = 4
+FORMS = {  # of gate and up together, and of down: dtype, layout, law, elements in memory
+    "Marlin": [
+        (np.uint8, "n k -> k n; marlin:weights(dtype=u4)", served_laws.outputs_first(served_laws.marlin), "u4"),
+        (np.uint8, "n k -> k n; marlin:weights(dtype=u4)", served_laws.outputs_first(served_laws.marlin), "u4"),
+    ],
+    "FlashInfer": [
+        (np.float32, "flashinfer:gate_up", served_laws.gate_up, "f32"),
+        (np.float32, "flashinfer:shuffle_matrix_a", served_laws.shuffled, "f32"),
+    ],
+    "tiles": [
+        (np.float32, "{1,0:T(8,128)}", served_laws.tiles_8_128, "f32"),
+        (np.float32, "{0,1}", served_laws.column_major, "f32"),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_rank_takes_its_shards(form):
+    """Tensor-parallel: a rank's gate_up has its rows of gate above its rows of up, and its down has columns of down.
+
+    Each comes as a view of the checkpoint's tensor.  All ranks together give the result of the whole layer; numbers are
+    small integers, so that sums are exact in any order.
+    """
+    hidden, inner = 128, 512
+    rows = inner // RANKS
+    forms = FORMS[form]
+    sizes = (2 * rows, hidden), (hidden, rows)
+    ranks = [
+        [gl.torch.pack_(torch.zeros(each, dtype=torch.from_numpy(np.zeros(0, dtype)).dtype), layout)
+         for each, (dtype, layout, _, _) in zip(sizes, forms)]
+        for _ in range(RANKS)
+    ]  # fmt: skip
+    x = np.random.default_rng(3).integers(-2, 3, (5, hidden)).astype(np.float64)
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        gate, up = (rng.integers(0, 16, (inner, hidden)).astype(forms[0][0]) for _ in range(2))
+        down = rng.integers(0, 16, (hidden, inner)).astype(forms[1][0])
+        total = 0
+        for number, (gate_up, narrow) in enumerate(ranks):
+            mine = slice(number * rows, (number + 1) * rows)
+            gl.torch.copy_(gate_up, torch.from_numpy(gate)[mine], at=slice(0, rows))
+            gl.torch.copy_(gate_up, torch.from_numpy(up)[mine], at=(slice(rows, 2 * rows), ...))
+            gl.torch.copy_(narrow, torch.from_numpy(down)[:, mine])
+            first, second = (
+                served_laws.in_memory(tensor, law, each, held).astype(np.float64)
+                for tensor, each, (_, _, law, held) in zip((gate_up, narrow), sizes, forms)
+            )
+            total = total + (x @ first[:rows].T) * (x @ first[rows:].T) @ second.T
+        wanted = (x @ gate.T.astype(np.float64)) * (x @ up.T.astype(np.float64)) @ down.T.astype(np.float64)
+        assert np.array_equal(total, wanted)
+
+
+@pytest.mark.parametrize("number", [16, 255])
+@pytest.mark.parametrize("place", [(0, 1), (700, 500), (2047, 1023)])
+def test_a_code_that_does_not_fit_is_found_in_a_part_of_a_larger_tensor(place, number):
+    """Before a byte is written, wherever it is."""
+    codes = torch.zeros(2048, 1024, dtype=torch.uint8)
+    weight = gl.torch.pack_(codes.clone(), "marlin:weights(dtype=u4)")
+    codes[place] = number
+    for value, box in ((codes[:, 1:], (..., slice(1, None))), (codes.T.contiguous().T[:, 1:], (..., slice(1, None)))):
+        with pytest.raises(gl.LayoutError, match=f"code of {number}"):
+            gl.torch.copy_(weight, value, at=box)
+    assert not gl.torch.read(weight).any()

@@ -58,6 +58,11 @@ def written(tensor: Any) -> None:
     TORCH.will_be_written(tensor)
 
 
+def writes(tensor: Any) -> int | None:
+    """How many writes have begun, as torch counts them; None where it does not, in inference mode."""
+    return None if tensor.is_inference() else int(tensor._version)
+
+
 def check_kind(tensor: Any, role: str) -> None:
     """TypeError for what is no tensor of its own: other values, and tensors of which a process has a part."""
     if not isinstance(tensor, torch.Tensor):

@@ -20,7 +20,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.codes import check_codes, with_signs
-from gpulayout.torch.memory import bytes_reached, check_kind, check_memory, described, memory, plainly, written
+from gpulayout.torch.memory import bytes_reached, check_kind, check_memory, described, memory, plainly, writes, written
 from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of
 from gpulayout.torch.packed_forms import note_for, note_of_packed, packed_note
 from gpulayout.torch.packed_tensor import guard, packed_from, plain, unguard
@@ -285,13 +285,15 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
             if space.moving is not None or (space.note is None) is (note is None):
                 raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
             space.moving = text
+        begun = writes(room)
         try:
             relayout(before.buffer(room), before.shape, after.shape, out=after.buffer(room), max_bytes=max_bytes)
-        except (LayoutError, TypeError, BufferError, MemoryError):  # raised before a byte is written
-            space.moving = None
-            raise
-        except BaseException:
-            guard(tensor)
+        except BaseException as error:
+            refused = isinstance(error, (LayoutError, TypeError, BufferError))
+            if refused or (begun is not None and writes(room) == begun):  # no byte was written
+                space.moving = None
+            else:
+                guard(tensor)
             raise
         if note is None:
             with_signs(after.tensor(room), after.shape)

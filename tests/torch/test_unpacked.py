@@ -228,9 +228,10 @@ def test_a_move_that_fails_half_way_is_said_and_stays_said(monkeypatch):
     before = facts(given)
 
     def failed(*arguments, **options):
+        result = relayout(*arguments, **options)
         if "f32" in str(arguments[1]):
             raise RuntimeError("the device is lost")
-        return relayout(*arguments, **options)
+        return result
 
     relayout = packing.relayout
     with pytest.raises(RuntimeError, match="^'blocks.0.weight': the device is lost"), gl.torch.unpacked(given):

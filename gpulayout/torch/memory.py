@@ -85,3 +85,21 @@ def check_memory(tensor: Any, role: str) -> None:
     if tensor.is_quantized:
         raise TypeError(f"{role} is a quantised tensor of torch: pass {role}.int_repr(), its codes")
     check_tensor(tensor, role)
+
+
+def check_changes(tensor: Any, dtype: Any, name: str) -> None:
+    """TypeError for a tensor that cannot get the dtype and the sizes of another form."""
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise TypeError(
+            f"tensor {described(tensor)} was made in torch.inference_mode(), and torch changes it only there: call "
+            "gpulayout inside of it, or pass .clone()"
+        )
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise TypeError(f"tensor {described(tensor)} is a result that autograd follows: pass .detach()")
+    if tensor.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise TypeError(
+            f"tensor {described(tensor)} requires a gradient, and {name} is of {dtype}, which has none: call "
+            "tensor.requires_grad_(False) first"
+        )
+    if tensor.grad is not None:
+        raise TypeError(f"tensor {described(tensor)} has a gradient of its plain sizes: set tensor.grad = None first")

@@ -180,17 +180,27 @@ def spaces(tensor: Any) -> list[Space]:
     return list(getattr(tensor.untyped_storage(), "gpulayout", ()))
 
 
+def known_space(tensor: Any) -> Space | None:
+    """The space that a plain tensor was packed in before: of its size, at its first byte."""
+    place = first_byte(tensor), bytes_reached(tensor)
+    return next((space for space in spaces(tensor) if (space.first, space.plain) == place), None)
+
+
+def room_of(tensor: Any) -> int:
+    """Bytes that a plain tensor may use: its own, or all those of the space that it was packed in before."""
+    space = known_space(tensor)
+    return bytes_reached(tensor) if space is None else space.capacity
+
+
 def add_space(tensor: Any, capacity: int) -> Space:
-    """The space of a plain tensor; a new one if there is none of the tensor's size at its first byte."""
-    storage, first, plain = tensor.untyped_storage(), first_byte(tensor), bytes_reached(tensor)
+    """The space of a plain tensor, a new one if there is none."""
     with LOCK:
-        kept: tuple[Space, ...] = getattr(storage, "gpulayout", ())
-        for space in kept:
-            if (space.first, space.plain) == (first, plain):
-                return space
-        made = Space(first, capacity, plain)
-        storage.gpulayout = (*(space for space in kept if space.first != first), made)
-    return made
+        space = known_space(tensor)
+        if space is None:
+            storage, first = tensor.untyped_storage(), first_byte(tensor)
+            space = Space(first, capacity, bytes_reached(tensor))
+            storage.gpulayout = (*(each for each in spaces(tensor) if each.first != first), space)
+    return space
 
 
 def hold(data: Any, note: Note, capacity: int) -> None:

@@ -18,7 +18,7 @@ from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.torch.memory import bytes_reached, check_memory, memory, plainly, written
+from gpulayout.torch.memory import bytes_reached, check_changes, check_memory, memory, plainly, written
 from gpulayout.torch.misfits import (
     array_text,
     check_fits,
@@ -29,12 +29,10 @@ from gpulayout.torch.misfits import (
     shown_name,
     unfit_dtypes,
 )
-from gpulayout.torch.notes import Note, add_space, space_of
+from gpulayout.torch.notes import Note, add_space, room_of, space_of
 from gpulayout.torch.packed_tensor import packed_from, plain
 from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packed_weights import (
-    capacity,
-    check_becomes,
     follow,
     named_error,
     packed_space,
@@ -334,7 +332,7 @@ def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:
             yield f"is {form_text(dtype, sizes)} in the file, and the model has {form_text(*has)}"
         return
     fits = (note.plain.dtype, note.plain.sizes), (note.packed.dtype, note.packed.sizes)
-    room = capacity(own)
+    room = room_of(own)
     if has not in fits:
         texts = " or ".join(dict.fromkeys(form_text(*each) for each in fits))
         hint = "" if given.is_sure else f": pack it by gl.torch.pack_(tensor, {given.text!r}, source=...) first"
@@ -347,7 +345,7 @@ def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:
             f"gl.torch.empty_packed({given.text!r}, like=tensor) in its place"
         )
     else:
-        check_becomes(own, note)
+        check_changes(own, note.packed.dtype, note.name)
 
 
 def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
@@ -362,7 +360,7 @@ def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
         space.moving = None
     elif space is None and note is not None:
         tied = [each for each in own.values() if tied_key(each) == tied_key(tensor)]
-        space = add_space(tensor, capacity(tensor))
+        space = add_space(tensor, room_of(tensor))
         room, space.moving = memory(tensor, space.capacity), f"loading {given.file} failed"
         given.read_into(room[: given.stored.nbytes])
         space.note, space.moving = note, None

@@ -11,9 +11,9 @@ import torch
 
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
-from gpulayout.torch.memory import bytes_reached, described, first_byte, memory, plainly
+from gpulayout.torch.memory import check_changes, described, first_byte, memory, plainly
 from gpulayout.torch.misfits import form_text, shown_name
-from gpulayout.torch.notes import Form, Note, Space, add_space, is_whole, space_of, spaces, touched
+from gpulayout.torch.notes import Form, Note, Space, add_space, is_whole, space_of, touched
 from gpulayout.torch.packed_tensor import guard, unguard
 from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packing import pack_as, unpack_
@@ -66,25 +66,6 @@ def tied_key(tensor: Any) -> object:
     except (RuntimeError, NotImplementedError):
         return None
     return memory, tensor.dtype, tensor.shape, tensor.stride()
-
-
-def capacity(tensor: Any) -> int:
-    """Bytes that a plain tensor may use: its own, or all those of the space that it was packed in before."""
-    first = first_byte(tensor)
-    return max([bytes_reached(tensor), *(space.capacity for space in spaces(tensor) if space.first == first)])
-
-
-def check_becomes(tensor: Any, note: Note) -> None:
-    """LayoutError for a plain tensor that cannot become packed, whatever its memory is."""
-    dtype = note.packed.dtype
-    if tensor.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
-        raise LayoutError(
-            f"it requires a gradient, and {note.name} is of {dtype}, which has none: write .requires_grad_(False)"
-        )
-    if tensor.grad is not None:
-        raise LayoutError("it has a gradient of its plain sizes: set .grad = None first")
-    if tensor.is_inference() and not torch.is_inference_mode_enabled():
-        raise LayoutError("it was made in torch.inference_mode(), and torch changes it only there")
 
 
 def named_error(names: Sequence[str], error: Exception) -> Exception:
@@ -225,7 +206,7 @@ class Weight:
             )
         if tensor.is_meta:
             raise LayoutError("it is on the meta device after the block, without values to pack")
-        check_becomes(tensor, self.note)
+        check_changes(tensor, self.note.packed.dtype, self.note.name)
 
 
 def _gone(note: Note) -> str:

@@ -20,7 +20,17 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.codes import check_codes, with_signs
-from gpulayout.torch.memory import bytes_reached, check_kind, check_memory, described, memory, plainly, writes, written
+from gpulayout.torch.memory import (
+    bytes_reached,
+    check_changes,
+    check_kind,
+    check_memory,
+    described,
+    memory,
+    plainly,
+    writes,
+    written,
+)
 from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of
 from gpulayout.torch.packed_forms import note_for, note_of_packed, packed_note
 from gpulayout.torch.packed_tensor import guard, packed_from, plain, unguard
@@ -122,7 +132,7 @@ def pack_(tensor: Any, layout: Shape | Layout | str, *, source: Any = None, max_
 def pack_as(tensor: Any, note: Note, max_bytes: ByteCount | None = None) -> Any:
     """Pack a plain tensor as a note says, with every check of memory."""
     form = note.packed
-    _check_changes(tensor, form.dtype, note.name)
+    check_changes(tensor, form.dtype, note.name)
     space = add_space(tensor, bytes_reached(tensor))
     if space.capacity < form.nbytes:
         raise LayoutError(
@@ -171,7 +181,7 @@ def unpack_(tensor: Any, *, max_bytes: ByteCount | None = None) -> Any:
     if space is None:
         raise LayoutError(f"tensor {described(tensor)} is plain: it has no layout to unpack")
     note = space.held
-    _check_changes(tensor, note.plain.dtype, "its plain form")
+    check_changes(tensor, note.plain.dtype, "its plain form")
     if space.capacity < note.plain.nbytes:
         raise LayoutError(
             f"tensor {described(tensor)} holds {note.name} in {space.capacity} bytes, but its plain form takes "
@@ -222,7 +232,7 @@ def mark_packed_(tensor: Any, layout: Shape | Layout | str, *, source: Any = Non
     if space is not None:
         raise LayoutError(f"tensor {described(tensor)} is packed already, as {space.held.name}")
     note = note_of_packed(plain(tensor), layout, source)
-    _check_changes(tensor, note.packed.dtype, note.name)
+    check_changes(tensor, note.packed.dtype, note.name)
     hold(tensor, note, bytes_reached(tensor))
     tensor.data = note.packed.tensor(memory(tensor, bytes_reached(tensor)))
     guard(tensor)
@@ -305,24 +315,3 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
             drop_space(tensor, space)
         else:
             guard(tensor)
-
-
-# ---- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _check_changes(tensor: Any, dtype: Any, name: str) -> None:
-    """TypeError for a tensor that cannot get the dtype and the sizes of another form."""
-    if tensor.is_inference() and not torch.is_inference_mode_enabled():
-        raise TypeError(
-            f"tensor {described(tensor)} was made in torch.inference_mode(), and torch changes it only there: call "
-            "gpulayout inside of it, or pass .clone()"
-        )
-    if tensor.requires_grad and not tensor.is_leaf:
-        raise TypeError(f"tensor {described(tensor)} is a result that autograd follows: pass .detach()")
-    if tensor.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
-        raise TypeError(
-            f"tensor {described(tensor)} requires a gradient, and {name} is of {dtype}, which has none: call "
-            "tensor.requires_grad_(False) first"
-        )
-    if tensor.grad is not None:
-        raise TypeError(f"tensor {described(tensor)} has a gradient of its plain sizes: set tensor.grad = None first")

@@ -8,8 +8,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+FIRST_USE = threading.RLock()  # two threads may use a name first
 
 
 class Needs(NamedTuple):
@@ -36,6 +39,7 @@ def publish(
     hint    what an error adds for a name that is missing
     """
     waiting = dict(late or {})
+    used: dict[str, Any] = {}
     for name in names:
         _be_home(namespace, namespace[name])
 
@@ -54,11 +58,13 @@ def publish(
             ) from error
         module, _, attribute = waiting[name].partition(":")
         value = importlib.import_module(module)
-        if attribute:
-            value = getattr(value, attribute)
-            _be_home(namespace, value)
-        namespace[name] = value
-        return value
+        with FIRST_USE:
+            if name not in used:
+                if attribute:
+                    value = getattr(value, attribute)
+                    _be_home(namespace, value)
+                namespace[name] = used[name] = value
+        return used[name]
 
     namespace["__dir__"], namespace["__getattr__"] = shown, imported
 

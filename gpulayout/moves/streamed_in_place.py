@@ -28,7 +28,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple, overload
+from typing import Any, ClassVar, NamedTuple
 
 from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
@@ -241,11 +241,7 @@ class GridBlocks(Sequence[StreamedBlock]):
     def __len__(self) -> int:
         return self.grid.block_count
 
-    @overload
-    def __getitem__(self, number: int) -> StreamedBlock: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[StreamedBlock]: ...
-    def __getitem__(self, number: int | slice) -> StreamedBlock | list[StreamedBlock]:
+    def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
             return [self[each] for each in range(len(self))[number]]
         block = self.kept.get(number)

@@ -21,6 +21,10 @@ from gpulayout.torch.notes import Note, Space, hold, is_whole, spaces, touched
 class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
     """A tensor whose memory holds an array in a layout.  Made by `pack_`; `unpack_` makes it a plain tensor again."""
 
+    def __new__(cls) -> Any:
+        """TypeError: what is packed says a call of `pack_`."""
+        raise TypeError(f"{cls.__name__} is what gl.torch.pack_, empty_packed and mark_packed_ make of tensors")
+
     @classmethod
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

@@ -4,6 +4,7 @@ reload is right.
 
 import contextlib
 import functools
+import linecache
 import os
 import signal
 import sys
@@ -152,6 +153,14 @@ class Weight:
 STEPS = {"pack": (), "unpack": ("pack",), "copy": ("pack",), "reload": ("pack",)}  # what is done before
 
 
+def leaves_a_with(frame):
+    """True at the head of a `with`, where a trace also stops when its block has ended.
+
+    Python handles no signal between the end of a block and the release of its lock, so nothing may be raised there.
+    """
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+
+
 class Trace:
     """Counts the lines of the package that a call runs, those below a folder, and acts before one of them."""
 
@@ -171,7 +180,7 @@ class Trace:
     def _trace(self, frame, event, argument):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line" and frame.f_code.co_filename.startswith(self.folder):
+        if event == "line" and frame.f_code.co_filename.startswith(self.folder) and not leaves_a_with(frame):
             self.lines += 1
             if self.lines == self.number:
                 sys.settrace(None)

@@ -1,6 +1,7 @@
 """Threads that write the weights of one served model at the same time, as loaders do, while others read."""
 
 import concurrent.futures
+import subprocess
 import sys
 import threading
 
@@ -118,3 +119,32 @@ def test_some_parameters_are_read_while_others_are_written():
     for name in SLOTS:
         wanted = other if name in written else given
         assert in_rest(name).tobytes() == whole_array(name, wanted).tobytes(), name
+
+
+FIRST_USE = """
+import inspect, sys, threading
+import torch
+sys.setswitchinterval(1e-6)
+import gpulayout as gl
+
+def use():
+    start.wait()
+    try:
+        signatures.append(str(inspect.signature(gl.torch.copy_)))
+    except BaseException as error:
+        signatures.append(repr(error))
+
+start, signatures = threading.Barrier(8), []
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(signatures) == 8 and len(set(signatures)) == 1 and "scale" in signatures[0], signatures
+"""
+
+
+def test_threads_use_a_function_first_at_the_same_time():
+    """Public names are imported when they are first used, and get their signatures then."""
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True)
+    assert not done.returncode, done.stderr.decode()

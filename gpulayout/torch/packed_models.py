@@ -235,7 +235,7 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
         its hooks, extra state and buffers.
     state : mapping
         Names to plain tensors, of the sizes and the dtype before `pack_`; floats may be of another float type.  Packed
-        tensors of the same array in any layout will do too.
+        tensors of the same array in any layout will do too; plain tensors of the model stay plain.
     strict : bool
         Whether missing and unexpected names are errors.
 

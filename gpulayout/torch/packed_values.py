@@ -35,8 +35,8 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
         Of the sizes of the plain tensor, or of the box; words, if the tensor was packed with ``source=``.  Or a packed
         tensor of the same array in any layout.
     at : slice, Ellipsis or a tuple of them, optional
-        A box of the plain tensor, as it would index it: ``(slice(0, 512), ...)`` for a shard of 512 rows.  Everything
-        else stays as it is.
+        A box of the array, in elements, also where the checkpoint has words: ``(slice(0, 512), ...)`` for a shard of
+        512 rows.  Slices alone, so that `value` keeps every dimension.  Everything else stays as it is.
     **options
         ``scale=``, ``shift=`` and more change the elements on the way: see `gpulayout.ArithmeticOptions`.  Floats
         become other floats without any; to become codes, they need them.

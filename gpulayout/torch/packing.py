@@ -198,10 +198,11 @@ def mark_packed_(tensor: Any, layout: Shape | Layout | str, *, source: Any = Non
     Parameters
     ----------
     tensor : torch.Tensor
-        A tensor as the owner of the layout has it, or a flat buffer.  No byte moves.
+        A tensor as the owner of the layout has it, or a flat buffer: of bytes, or as `gpulayout.pack` makes it.  No
+        byte moves.
     layout : Shape, Layout or str
         The whole shape, such as ``"marlin:weights(dtype=u4)[4096,4096]"``; or an entry of the catalogue without sizes,
-        if the tensor's own give them.
+        if the tensor's own give them.  No pattern stands before it.
     source : Shape, Layout or str, optional
         As `pack_` takes it.
 

@@ -67,12 +67,14 @@ class Note(NamedTuple):
 
     name      of the packed layout, as people read it
     source    how words of a checkpoint hold the logical array, if the plain tensor is not the array itself
+    axes      the plain array's axes in the order of the packed one, without those of size 1 that it lacks
     plain     the tensor before it was packed, and after it is unpacked
     packed    the tensor now
     """
 
     name: str
     source: str | None
+    axes: tuple[int, ...]
     plain: Form
     packed: Form
 
@@ -86,6 +88,7 @@ class Note(NamedTuple):
         return {
             "name": self.name,
             "source": self.source,
+            "axes": self.axes,
             "plain": self.plain.facts(),
             "packed": self.packed.facts(),
         }
@@ -95,7 +98,7 @@ class Note(NamedTuple):
         """The note of plain values; LayoutError for what is none."""
         try:
             forms = Form.of_facts(facts["plain"]), Form.of_facts(facts["packed"])
-            return Note(facts["name"], facts["source"], *forms)
+            return Note(facts["name"], facts["source"], tuple(map(int, facts["axes"])), *forms)
         except (KeyError, TypeError) as error:
             raise LayoutError(f"a note of a packed tensor cannot be read: {error!r}") from None
 

@@ -35,9 +35,12 @@ def note_for(tensor: Any, layout: Any, source: Any) -> Note:
                 f"source {source_text(source)} is of a contiguous tensor, not of strides {tensor.stride()}"
             )
     plain = Form(shape, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
-    order = _order(pattern, shape)
-    target = as_target(layout, _row_major(shape).permute_dimensions_ignoring_layout(order), "layout")
-    return Note(_name(target, layout, named), source_text(source), plain, _packed_form(target, named, order))
+    axes = _axes(pattern, shape)
+    turned = Shape(shape.element_type, tuple(shape.dimensions[axis] for axis in axes))
+    target = as_target(layout, turned, "layout")
+    form = _packed_form(target, named)
+    form = form._replace(shape=_with_axes_of_one(form.shape, axes, shape.rank))
+    return Note(_name(target, layout, named), source_text(source), axes, plain, form)
 
 
 def packed_note(shape: Any, source: Any) -> Note:
@@ -45,9 +48,9 @@ def packed_note(shape: Any, source: Any) -> Note:
     named = _named(shape)
     packed = as_shape(shape)
     check_storable(packed)
-    form = _packed_form(packed, named, tuple(range(packed.rank)))
-    array = _row_major(packed)
-    return Note(_name(packed, shape, named), source_text(source), plain_form(array, source), form)
+    form, array = _packed_form(packed, named), _row_major(packed)
+    axes = tuple(range(packed.rank))
+    return Note(_name(packed, shape, named), source_text(source), axes, plain_form(array, source), form)
 
 
 def note_of_packed(tensor: Any, layout: Any, source: Any) -> Note:
@@ -76,8 +79,8 @@ def plain_form(array: Shape, source: Any) -> Form:
     if isinstance(source, str) and is_name(source):
         named = read_name(source)
         choices: dict[str, Any] = {**named.choices, "dtype": array.element_type.value}
-        return _packed_form(named.entry(*array.dimensions, **choices), named, tuple(range(array.rank)))
-    return _packed_form(as_target(source, array, "source"), None, tuple(range(array.rank)))
+        return _packed_form(named.entry(*array.dimensions, **choices), named)
+    return _packed_form(as_target(source, array, "source"), None)
 
 
 def source_shape(dtype: Any, sizes: tuple[int, ...], source: Any) -> Shape:
@@ -158,8 +161,8 @@ def _array_shape(tensor: Any, element_type: ElementType) -> Shape:
     return shape
 
 
-def _order(pattern: str | None, shape: Shape) -> tuple[int, ...]:
-    """The plain tensor's axes in the order of the packed array."""
+def _axes(pattern: str | None, shape: Shape) -> tuple[int, ...]:
+    """The plain array's axes in the order of the packed one: a pattern reorders them, and drops those of size 1."""
     if pattern is None:
         return tuple(range(shape.rank))
     groups = read_pattern(pattern, shape.rank).parts(shape.dimensions, {})
@@ -171,7 +174,25 @@ def _order(pattern: str | None, shape: Shape) -> tuple[int, ...]:
     return tuple(group[0].dim for group in groups)
 
 
-def _packed_form(target: Shape, named: Named | None, order: tuple[int, ...]) -> Form:
+def _with_axes_of_one(shape: Shape, axes: tuple[int, ...], rank: int) -> Shape:
+    """The packed shape in the order of the plain array's axes; those that it lacks have one place, the most major.
+
+    >>> print(_with_axes_of_one(Shape("f32", (4, 6), "{0,1:T(2)}"), (2, 0), 3))
+    f32[6,1,4]{2,0,1:T(2)}
+    """
+    lacks = [axis for axis in range(rank) if axis not in axes]
+    axes, layout = (*axes, *lacks), shape.layout
+    more = range(shape.rank, rank)
+    widths = layout.padded_dimensions
+    layout = layout.replace(
+        minor_to_major=(*layout.minor_to_major, *more),
+        padded_dimensions=None if widths is None else (*widths, *(1 for _ in more)),
+    )
+    whole = Shape(shape.element_type, (*shape.dimensions, *(1 for _ in more)), layout)
+    return whole.permute_dimensions(sorted(range(rank), key=axes.__getitem__))
+
+
+def _packed_form(target: Shape, named: Named | None) -> Form:
     """The packed tensor: as the owner of the layout has it, or its buffer."""
     dtype = buffer_type(target)
     sizes: tuple[int, ...] = (target.buffer_length,)
@@ -181,8 +202,7 @@ def _packed_form(target: Shape, named: Named | None, order: tuple[int, ...]) -> 
         stored = None if owned is None else torch_type_of(owned.element_type)
         if owned is not None and stored is not None:
             dtype, sizes = stored, owned.dimensions
-    back = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return Form(target.permute_dimensions(back), dtype, sizes, c_strides(sizes))
+    return Form(target, dtype, sizes, c_strides(sizes))
 
 
 def _name(target: Shape, layout: Any, named: Named | None) -> str:

@@ -10,6 +10,7 @@ from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.calls.packing import pack, unpack
 from gpulayout.calls.relayout import relayout
 from gpulayout.calls.transpose import transpose
+from gpulayout.layout.checks import shown
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.shape import Shape
@@ -18,9 +19,9 @@ from gpulayout.requests.index_keys import box_of
 from gpulayout.running.running import read_box, write_box
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
-from gpulayout.torch.notes import Note, Space, buffer_type, space_of, touched
+from gpulayout.torch.notes import Note, Space, buffer_type, space_of, torch_type_of, touched
 from gpulayout.torch.packed_forms import code_types, plain_form, source_shape
-from gpulayout.torch.packed_tensor import plain, unguard
+from gpulayout.torch.packed_tensor import guard, plain, unguard
 
 
 @plainly
@@ -72,6 +73,7 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
     if space is None:
         _copy_to_plain(tensor, value, at, options)
     else:
+        guard(tensor)  # it may be another tensor over the memory than that which was packed
         _copy_to_packed(tensor, space, value, at, options)
     return tensor
 
@@ -167,7 +169,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
         packed = given.held.packed
         values = Values(None, packed.buffer(value.view(-1).view(torch.uint8)), packed.shape)
     elif note.source is not None:
-        words = source_shape(value.dtype, tuple(value.shape), note.source)
+        words = _words(value, note)
         flat = value.contiguous().view(-1).view(torch.uint8)
         values = Values(None, flat.view(buffer_type(words)), words)
     else:
@@ -181,10 +183,27 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
     if values.shape.dimensions != sizes:
         same = tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype
         hint = "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights" if same else ""
+        holds = "has the sizes" if values.array is not None else "holds an array of"
+        what = "tensor" if sizes == note.packed.shape.dimensions else "box"
         raise LayoutError(
-            f"value {described(value)} is not of the sizes {sizes} of {note.name}, as its plain tensor has them{hint}"
+            f"value {described(value)} {holds} {shown(values.shape.dimensions)}, but the {what} has {shown(sizes)}: it "
+            f"goes into {note.name}{hint}"
         )
     return values
+
+
+def _words(value: Any, note: Note) -> Shape:
+    """The array in words of a checkpoint; LayoutError for a tensor that is no words of the tensor's source."""
+    assert note.source is not None
+    try:
+        return source_shape(value.dtype, tuple(value.shape), note.source)
+    except LayoutError as error:
+        problem = str(error).partition("; ")[0]
+        own = note.plain
+        raise LayoutError(
+            f"value {described(value)} does not hold words of {note.source}, as the tensor takes them, which was "
+            f"packed from {own.dtype} of {shown(own.sizes)}: {problem}; a box has whole words too"
+        ) from None
 
 
 def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any) -> Any:
@@ -195,9 +214,11 @@ def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any)
         return {}
     if own.is_floating and wanted.is_floating:
         return {"dtype": wanted.value}
+    bits = own.is_integral and own.bits == wanted.bits == 8 * wanted.itemsize and torch_type_of(wanted)
+    hint = f"value.view({bits}) takes them as its bits; " if bits else ""
     raise LayoutTypeError(
-        f"value {described(value)} has elements of {own}, and the tensor has {wanted}: dtype={wanted.value!r} converts "
-        "them, scale= and zero_point= quantise"
+        f"value {described(value)} has elements of {own}, and the tensor has {wanted}: {hint}dtype={wanted.value!r} "
+        "converts numbers, scale= and zero_point= quantise"
     )
 
 

@@ -76,7 +76,8 @@ def pack_(tensor: Any, layout: Shape | Layout | str, *, source: Any = None, max_
     ----------
     tensor : torch.Tensor
         A plain tensor, such as a model's parameter or buffer, dense in any order, on the CPU or a GPU.  Elements below
-        a byte come as codes in uint8.
+        a byte come as codes in uint8.  Pass the parameter itself, not its ``.data``: only the object that is passed
+        is guarded against plain writes.
     layout : Shape, Layout or str
         As `gpulayout.pack` takes it: ``"marlin:weights(dtype=u4)"``, ``"{1,0:T(8,128)}"``.  A pattern before it
         reorders the axes first: ``"n k -> k n; marlin:weights(dtype=u4)"``.

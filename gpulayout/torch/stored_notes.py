@@ -8,7 +8,6 @@ Nothing that a file says is taken as it is: the note is made anew from what it s
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -58,26 +57,11 @@ def plain_text(note: Note) -> str:
     said: dict[str, Any] = {"dtype": str(plain.dtype).removeprefix("torch."), "sizes": [*plain.sizes]}
     if plain.strides != c_strides(plain.sizes):
         said["strides"] = [*plain.strides]
-    axes = _axes(note)
-    if [*axes] != sorted(axes):
-        said["axes"] = [*axes]
+    if note.axes != (*range(note.plain.shape.rank),):
+        said["axes"] = [*note.axes]
     if source is not None:
         said["source"] = source
     return json.dumps(said, separators=(",", ":"))
-
-
-def _axes(note: Note) -> tuple[int, ...]:
-    """The plain array's axes in the order of the packed one.  Of orders that give the same layout, any will do."""
-    packed, plain = parse_array_shape(note.name), note.plain.shape
-    for axes in itertools.permutations(range(packed.rank)):
-        if tuple(plain.dimensions[axis] for axis in axes) == packed.dimensions:
-            if packed.permute_dimensions(_inverse(axes)) == note.packed.shape:
-                return axes
-    raise AssertionError(f"{note.packed.shape} has the dimensions of {packed} in no order")
-
-
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def note_in_file(file: str, tensor: StoredTensor, text: str, plain: str | None) -> Note:
@@ -110,11 +94,13 @@ def _note_of(text: str, said: Any) -> Note:
     if not isinstance(said["dtype"], str) or not isinstance(source, (str, type(None))):
         raise ValueError("dtype and source must be texts")
     tensor = torch.empty_strided(sizes, strides, dtype=torch_type(said["dtype"]), device="meta")
-    axes = _numbers(said["axes"]) if "axes" in said else ()
-    if sorted(axes) != [*range(len(axes))]:
-        raise ValueError(f"axes {axes} are no order of axes")
-    names = [f"a{axis}" for axis in range(len(axes))]
-    pattern = f"{' '.join(names)} -> {' '.join(names[axis] for axis in axes)}; " if axes else ""
+    axes, pattern = _numbers(said["axes"]) if "axes" in said else None, ""
+    if axes is not None:
+        rank = len(sizes) if source is None else parse_array_shape(text).rank
+        if len({*axes}) < len(axes) or any(axis >= rank for axis in axes):
+            raise ValueError(f"axes {axes} are no order of axes")
+        names = [f"a{axis}" if axis in axes else "1" for axis in range(rank)]
+        pattern = f"{' '.join(names)} -> {' '.join(names[axis] for axis in axes)}; "
     note = note_for(tensor, pattern + text, source)
     array, packed = note.plain.shape, note.packed.shape
     if (array.element_type, array.dimensions) != (packed.element_type, packed.dimensions):

@@ -165,7 +165,7 @@ class ArithmeticOptions(TypedDict, total=False):
 
 
 # A box of an array: slices without a step, as they would index it.
-BoxLike: TypeAlias = "slice | EllipsisType | tuple[slice | EllipsisType, ...]"
+BoxLike: TypeAlias = slice | EllipsisType | tuple[slice | EllipsisType, ...]
 
 
 class BufferOptions(ArithmeticOptions, total=False):

@@ -8,7 +8,7 @@ would take packed bytes for plain ones, or plain ones for packed, is an error: s
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ import torch
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.torch.memory import PLAIN, described
 from gpulayout.torch.notes import Note, Space, hold, is_whole, spaces, touched
+
+NOTHING: Mapping[str, Any] = {}
 
 
 class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
@@ -188,8 +190,12 @@ _HARMLESS = {"requires_grad_", "detach_", "share_memory_", "set_"}
 
 
 def _guarded_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if function in _TAKES or _changes_elements(getattr(function, "__name__", "")):
+    if function in _TAKES:
         _check(function, args, kwargs)
+    elif _changes_elements(getattr(function, "__name__", "")):
+        _check(function, (args or [*kwargs.values()])[:1])
+    elif kwargs.get("out") is not None:
+        _check(function, (kwargs["out"],))
     result = function(*args, **kwargs)
     if function in _COPIES:
         return _with_note(function, args[0], result)
@@ -267,18 +273,19 @@ def _sound(tensor: Any) -> Space | None:
     return space
 
 
-def _check(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _check(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] = NOTHING) -> None:
     """LayoutError for values that do not lie as the memory says that they are written to."""
     if function is torch._foreach_copy_:
         for pair in zip(*args[:2]):
             _check_pair(*pair)
         return
-    target = args[0] if args else kwargs["tensors"]
-    values = [each for each in (*args[1:], *kwargs.values()) if isinstance(each, torch.Tensor)]
-    if function is _T.copy_ and values:
-        _check_pair(target, values[0])
+    given = (*args, *kwargs.values())
+    listed = [each for part in given for each in (part if isinstance(part, (tuple, list)) else [part])]
+    tensors = [each for each in listed if isinstance(each, torch.Tensor)]
+    if function is _T.copy_ and len(tensors) == 2:
+        _check_pair(*tensors)
         return
-    for each in (*(target if isinstance(target, (tuple, list)) else [target]), *values):
+    for each in tensors:
         space = touched(each)
         if space is not None:
             raise LayoutError(_refused(each, space, f"{function.__name__} takes its packed elements for plain ones"))

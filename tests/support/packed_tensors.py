@@ -7,9 +7,11 @@ codes: their bits, one element in each uint8.
 import ctypes
 
 import numpy as np
-import torch
+import pytest
 
 import gpulayout as gl
+
+torch = pytest.importorskip("torch")
 
 
 def torch_type(dtype):

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import torch
+import pytest
 
 import gpulayout as gl
 from tests.support import served_laws as laws
 from tests.support.weight_formats import gptq_words
+
+torch = pytest.importorskip("torch")
 
 HIDDEN, HEADS, KV_HEADS, HEAD, VOCABULARY = 256, 8, 4, 32, 96
 MLP, EXPERT, EXPERTS, CHOSEN, SHARED, CRITIC = 256, 32, 16, 4, 64, 40

@@ -9,6 +9,7 @@ other tensors over one storage, and all of them are packed or none.
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -52,12 +53,23 @@ class Form(NamedTuple):
         """The form as plain values."""
         return str(self.shape), str(self.dtype).removeprefix("torch."), self.sizes, self.strides
 
+    def check(self) -> None:
+        """ValueError for a tensor that is not all of the memory."""
+        count, sides = math.prod(self.sizes), [*zip(self.sizes, self.strides, strict=True)]
+        is_inside = not count or sum((size - 1) * stride for size, stride in sides) < count
+        if min((*self.sizes, *self.strides), default=0) < 0 or not is_inside:
+            raise ValueError(f"sizes {self.sizes} and strides {self.strides} are of no tensor without gaps")
+        if count * self.dtype.itemsize != self.nbytes:
+            raise ValueError(f"{self.dtype} of {self.sizes} has not the {self.nbytes} bytes of {self.shape}")
+
     @staticmethod
     def of_facts(facts: Any) -> Form:
         """The form of plain values; LayoutError for what is none."""
         try:
             shape, dtype, sizes, strides = facts
-            return Form(as_shape(shape), torch_type(dtype), tuple(map(int, sizes)), tuple(map(int, strides)))
+            form = Form(as_shape(shape), torch_type(dtype), tuple(map(int, sizes)), tuple(map(int, strides)))
+            form.check()
+            return form
         except (TypeError, ValueError, AttributeError) as error:
             raise LayoutError(f"a note of a packed tensor cannot be read: {error}") from None
 
@@ -97,8 +109,11 @@ class Note(NamedTuple):
     def of_facts(facts: Any) -> Note:
         """The note of plain values; LayoutError for what is none."""
         try:
-            forms = Form.of_facts(facts["plain"]), Form.of_facts(facts["packed"])
-            return Note(facts["name"], facts["source"], tuple(map(int, facts["axes"])), *forms)
+            plain, packed = Form.of_facts(facts["plain"]), Form.of_facts(facts["packed"])
+            arrays = {(form.shape.element_type, form.shape.dimensions) for form in (plain, packed)}
+            if len(arrays) > 1:
+                raise TypeError(f"{plain.shape} and {packed.shape} are not one array")
+            return Note(facts["name"], facts["source"], tuple(map(int, facts["axes"])), plain, packed)
         except (KeyError, TypeError) as error:
             raise LayoutError(f"a note of a packed tensor cannot be read: {error!r}") from None
 

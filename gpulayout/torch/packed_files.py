@@ -18,6 +18,7 @@ from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.memory import bytes_reached, check_changes, check_memory, memory, plainly, written
 from gpulayout.torch.misfits import (
     array_text,
@@ -356,6 +357,7 @@ def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
         return
     space = space_to_fill(tensor)
     if space is not None and given.is_like(space.held):
+        space.moving = f"loading {given.file} failed"
         given.read_into(memory(tensor, given.stored.nbytes))
         space.moving = None
     elif space is None and note is not None:
@@ -363,8 +365,9 @@ def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
         space = add_space(tensor, room_of(tensor))
         room, space.moving = memory(tensor, space.capacity), f"loading {given.file} failed"
         given.read_into(room[: given.stored.nbytes])
-        space.note, space.moving = note, None
-        follow(tied, note.packed, room)
+        with deferred_signals():
+            space.note, space.moving = note, None
+            follow(tied, note.packed, room)
     elif space is None and given.facts() == (tensor.dtype, tuple(tensor.shape)) and tensor.is_contiguous():
         given.read_into(memory(tensor, given.stored.nbytes))
     elif space is None:

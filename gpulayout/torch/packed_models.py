@@ -16,6 +16,8 @@ import torch
 
 from gpulayout.layout.checks import ByteCount, type_text
 from gpulayout.layout.errors import LayoutError
+from gpulayout.torch.codes import check_codes
+from gpulayout.torch.memory import check_memory, plainly
 from gpulayout.torch.misfits import check_fits, check_model, form_text, is_extra_state, shown_name, unfit_dtypes
 from gpulayout.torch.notes import Note, Space
 from gpulayout.torch.packed_values import copy_, read
@@ -308,6 +310,20 @@ def _misfit(name: str, own: Any, value: Any) -> Iterator[str]:
         yield f"{shown_name(name)} is {form_text(*has)} and must be {form_text(dtype, sizes)}"
     elif note is not None and unfit_dtypes(dtype, has[0]):
         yield f"{shown_name(name)} is of {has[0]} and must be of {dtype}"
+    elif note is not None and given is None and (problem := _unfit_values(value, note)):
+        yield f"{shown_name(name)}: {problem}"
+
+
+@plainly
+def _unfit_values(value: Any, note: Note) -> str | None:
+    """Why a plain tensor's values cannot be packed: it has none in memory, or codes that lose bits."""
+    try:
+        check_memory(value, "value")
+        if note.source is None and note.plain.shape.element_type.is_sub_byte:
+            check_codes(value, note.plain.shape, "value")
+    except (LayoutError, TypeError, BufferError) as error:
+        return str(error)
+    return None
 
 
 def _note(space: Space | None) -> Note | None:

@@ -112,14 +112,17 @@ def read(tensor: Any, *, at: Any = None) -> Any:
     given = plain(tensor)
     if space is None:
         return given[_box_key(given, at)].clone(memory_format=torch.contiguous_format)
-    note, buffer = space.held, space.buffer(tensor)
-    if note.source is None:
-        return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
-    form, shape = note.plain, note.packed.shape
-    if at is None:
-        return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
-    form = plain_form(Shape(shape.element_type, _box_sizes(at, shape)), note.source)
-    return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
+    with space.lock:
+        if space.note is None:
+            raise LayoutError(f"tensor {described(tensor)} was unpacked by another thread")
+        note, buffer = space.held, space.buffer(tensor)
+        if note.source is None:
+            return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
+        form, shape = note.plain, note.packed.shape
+        if at is None:
+            return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
+        form = plain_form(Shape(shape.element_type, _box_sizes(at, shape)), note.source)
+        return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
 
 
 class Values(NamedTuple):

@@ -16,7 +16,7 @@ from gpulayout.torch.misfits import form_text, shown_name
 from gpulayout.torch.notes import Form, Note, Space, add_space, is_whole, space_of, touched
 from gpulayout.torch.packed_tensor import guard, unguard
 from gpulayout.torch.packed_values import copy_
-from gpulayout.torch.packing import pack_as, unpack_
+from gpulayout.torch.packing import no_room, pack_as, unpack_
 
 
 class Place(NamedTuple):
@@ -91,6 +91,8 @@ def packed_weights(given: Any) -> list[Weight]:
         except LayoutError as error:
             raise named_error([place.name], error) from None
         assert space is not None and space.note is not None
+        if space.capacity < space.note.plain.nbytes:
+            raise named_error([place.name], LayoutError(no_room(place.tensor, space)))
         weights.setdefault(memory_of(place.tensor), Weight(space, space.note)).places.append(place)
     return [*weights.values()]
 

@@ -31,7 +31,7 @@ from gpulayout.torch.memory import (
     writes,
     written,
 )
-from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of
+from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of, spaces
 from gpulayout.torch.packed_forms import note_for, note_of_packed, packed_note
 from gpulayout.torch.packed_tensor import guard, packed_from, plain, unguard
 
@@ -184,12 +184,17 @@ def unpack_(tensor: Any, *, max_bytes: ByteCount | None = None) -> Any:
     note = space.held
     check_changes(tensor, note.plain.dtype, "its plain form")
     if space.capacity < note.plain.nbytes:
-        raise LayoutError(
-            f"tensor {described(tensor)} holds {note.name} in {space.capacity} bytes, but its plain form takes "
-            f"{note.plain.nbytes}: gl.torch.read(tensor) makes a new tensor"
-        )
+        raise LayoutError(no_room(tensor, space))
     _move(tensor, space, None, note.packed, note.plain, max_bytes)
     return tensor
+
+
+def no_room(tensor: Any, space: Space) -> str:
+    """Why a packed tensor cannot be unpacked in place."""
+    return (
+        f"tensor {described(tensor)} holds {space.held.name} in {space.capacity} bytes, but its plain form takes "
+        f"{space.held.plain.nbytes}: gl.torch.read(tensor) makes a new tensor"
+    )
 
 
 @plainly
@@ -294,7 +299,8 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
     text = f"the move from {before.shape} to {after.shape} failed"
     with deferred_signals(), space.lock:
         with LOCK:
-            if space.moving is not None or (space.note is None) is (note is None):
+            is_kept = any(each is space for each in spaces(tensor))
+            if not is_kept or space.moving is not None or (space.note is None) is (note is None):
                 raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
             space.moving = text
         begun = writes(room)

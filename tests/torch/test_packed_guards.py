@@ -163,3 +163,63 @@ def test_gl_s_functions_take_it_as_its_buffer():
     parameter, plain = packed_parameter()
     found = gl.unpack(parameter.data.view(torch.uint8).view(-1), MARLIN_SHAPE)
     assert packed_bytes(found.numpy().astype(MARLIN_SHAPE.dtype), MARLIN_SHAPE) == marlin_bytes(plain)
+
+
+# ---- notes that are not true, and threads between two steps ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        ("f32[2,3]{1,0}", "float32", (2, 3), (-3, 1)),
+        ("f32[2,3]{1,0}", "float32", (2, 3), (9, 1)),
+        ("f32[1099511627776]{0}", "float32", (1 << 40,), (1,)),
+        ("f32[2,3]{1,0}", "float64", (2, 3), (3, 1)),
+        ("f32[2,3]{1,0}", "nothing", (2, 3), (3, 1)),
+        ("f32[2,3]{1,0}", "float32", (2, 3), (1,)),
+    ],
+)
+def test_a_pickle_whose_note_is_not_true(plain):
+    rebuild, (data, facts, *rest) = gl.torch.pack_(torch.arange(6.0).reshape(2, 3), "{0,1}").__reduce_ex__(2)
+    assert torch.equal(gl.torch.read(rebuild(data.clone(), facts, *rest)), torch.arange(6.0).reshape(2, 3))
+    with pytest.raises(gl.LayoutError, match="cannot be read"):
+        rebuild(data.clone(), facts | {"plain": plain}, *rest)
+
+
+def test_a_tensor_that_another_thread_packed_and_unpacked_meanwhile(monkeypatch):
+    from gpulayout.torch import packing
+
+    tensor, calls = torch.arange(6.0).reshape(2, 3), []
+    check = packing.check_codes
+
+    def meanwhile(*arguments):
+        if not calls:
+            calls.append(1)
+            gl.torch.unpack_(gl.torch.pack_(tensor, "{0,1}"))
+        return check(*arguments)
+
+    monkeypatch.setattr(packing, "check_codes", meanwhile)
+    with pytest.raises(gl.LayoutError, match="another thread"):
+        gl.torch.pack_(tensor, "{0,1}")
+    assert torch.equal(tensor, torch.arange(6.0).reshape(2, 3)) and gl.torch.layout_of(tensor) is None
+
+
+@pytest.mark.parametrize(
+    "value", [torch.full((64, 128), 200, dtype=torch.uint8), torch.zeros(64, 128, dtype=torch.uint8, device="meta")]
+)
+def test_values_that_cannot_be_packed_stop_a_checkpoint_before_a_byte_is_written(value):
+    zeros = torch.zeros(64, 128, dtype=torch.uint8)
+    model = torch.nn.ParameterDict({name: torch.nn.Parameter(zeros.clone(), requires_grad=False) for name in "ab"})
+    for parameter in model.values():
+        gl.torch.pack_(parameter, "marlin:weights(dtype=u4)")
+    with pytest.raises(gl.LayoutError, match="'b'"):
+        gl.torch.load_state_dict(model, {"a": zeros + 1, "b": value})
+    assert not gl.torch.read(model["a"]).any()
+
+
+@pytest.mark.parametrize("write", [torch.nn.init.normal_, torch.nn.init.zeros_, lambda p: torch.add(p, 1, out=p)])
+def test_numbers_are_not_written_over_packed_elements(write):
+    tensor = gl.torch.pack_(torch.arange(6.0).reshape(2, 3), "{0,1}")
+    with pytest.raises(gl.LayoutError, match="takes its packed elements for plain ones"):
+        write(tensor)
+    assert torch.equal(gl.torch.read(tensor), torch.arange(6.0).reshape(2, 3))

@@ -131,12 +131,16 @@ print(json.dumps(found))
     "layout, dtype, sizes", [("marlin:weights(dtype=u4)", "uint8", (8192, 8192)), ("{0,1}", "float32", (4096, 4096))]
 )
 def test_a_large_parameter_needs_no_second_one(layout, dtype, sizes):
-    """64 MB are packed, written, and unpacked with the 2 MB that were asked for, and what the engine needs."""
-    workspace, engine = 2 << 20, 6 << 20  # the engine's own scratch does not grow with arrays
+    """64 MB are packed, written, and unpacked with the 2 MB that were asked for, and what the engine needs.
+
+    What Python and NumPy allocate is counted to the byte. The memory of the process is not: the system hands it out
+    in pages of up to 2 MB, and the allocator keeps some. There a second parameter or box must not fit.
+    """
+    workspace, engine, pages = 2 << 20, 6 << 20, 16 << 20  # the engine's own scratch does not grow with arrays
     words = [layout, dtype, *map(str, sizes), str(workspace)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, env=environment)
     assert not done.returncode, done.stderr.decode()
     for name, (resident_bytes, traced_bytes) in json.loads(done.stdout).items():
-        limit = engine + workspace * (name in ("pack_", "unpack_", "unpacked"))
-        assert resident_bytes <= limit and traced_bytes <= limit, (name, resident_bytes, traced_bytes)
+        asked = workspace * (name in ("pack_", "unpack_", "unpacked"))
+        assert traced_bytes <= engine + asked and resident_bytes <= pages + asked, (name, resident_bytes, traced_bytes)

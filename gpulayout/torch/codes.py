@@ -42,9 +42,12 @@ def _ends(codes: Any) -> tuple[int, int]:
 
 
 def with_signs(tensor: Any, shape: Shape) -> Any:
-    """Numbers of the bits that were unpacked, where the tensor is of int8: 15 of 4 bits is -1; in place."""
+    """Numbers of the bits that were unpacked, where the tensor is of int8: 15 of 4 bits is -1; in place.
+
+    A layout with a code in each byte keeps the whole byte, so -1 comes as 255 there.
+    """
     element_type = shape.element_type
     if element_type.is_sub_byte and not shape.is_packed and tensor.dtype == torch.int8:
         sign = 1 << element_type.bits - 1
-        tensor.bitwise_xor_(sign).sub_(sign)
+        tensor.bitwise_and_(2 * sign - 1).bitwise_xor_(sign).sub_(sign)
     return tensor

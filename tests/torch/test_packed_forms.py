@@ -128,6 +128,18 @@ def test_codes_are_read_with_their_sign(name, dtype, kind):
     assert gl.torch.unpack_(tensor).equal(plain.flip(0)) and tensor.dtype == kind
 
 
+def test_codes_of_a_byte_each_are_read_with_their_sign():
+    """A layout of text keeps whole bytes: those of -1 are 255 there, and not 15."""
+    plain = ((codes() ^ 8) - 8).to(torch.int8)
+    tensor = gl.torch.pack_(plain.clone(), "s4[64,128]{0,1}")
+    assert gl.torch.read(tensor).equal(plain)
+    assert gl.torch.read(gl.torch.copy_(tensor, plain.flip(0))).equal(plain.flip(0))
+    gl.torch.copy_(tensor, plain[:9].view(torch.uint8) & 15, at=(slice(0, 9), ...))
+    wanted = torch.cat([plain[:9], plain.flip(0)[9:]])
+    assert gl.torch.read(tensor, at=(slice(7, 11), ...)).equal(wanted[7:11])
+    assert gl.torch.read(tensor).equal(wanted) and gl.torch.unpack_(tensor).equal(wanted)
+
+
 def test_a_code_that_does_not_fit_is_refused():
     """16 has no place in 4 bits: nothing is cut off without a word."""
     plain = codes()

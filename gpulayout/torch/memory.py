@@ -47,10 +47,24 @@ def described(tensor: Any) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}[{','.join(map(str, tensor.shape))}]"
 
 
+def as_made(tensor: Any) -> Any:
+    """A context in which views of a tensor are of inference mode if it is.
+
+    By `tensor.data = view` a tensor becomes one of inference mode, which torch does not change outside of it.
+    """
+    return torch.inference_mode(tensor.is_inference())
+
+
 def memory(tensor: Any, capacity: int) -> Any:
     """The bytes from a tensor's first on, as a plain 1-D uint8 tensor."""
-    made = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return made.set_(tensor.untyped_storage(), first_byte(tensor), (capacity,), (1,))
+    storage, first = tensor.untyped_storage(), first_byte(tensor)
+    held = storage.nbytes()
+    if held < first + capacity:  # `set_` would make it longer, with any bytes
+        raise BufferError(
+            f"tensor {described(tensor)} has a storage of {held} bytes, but {first + capacity} are used: it was resized"
+        )
+    with as_made(tensor):
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, first, (capacity,), (1,))
 
 
 def written(tensor: Any) -> None:
@@ -88,7 +102,12 @@ def check_memory(tensor: Any, role: str) -> None:
 
 
 def check_changes(tensor: Any, dtype: Any, name: str) -> None:
-    """TypeError for a tensor that cannot get the dtype and the sizes of another form."""
+    """TypeError or BufferError for a tensor that cannot get the dtype and the sizes of another form."""
+    if first_byte(tensor) % dtype.itemsize:
+        raise BufferError(
+            f"tensor {described(tensor)} begins at byte {first_byte(tensor)} of its storage, and {name} is of {dtype}, "
+            f"which begins at a multiple of {dtype.itemsize}: pass .clone()"
+        )
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         raise TypeError(
             f"tensor {described(tensor)} was made in torch.inference_mode(), and torch changes it only there: call "

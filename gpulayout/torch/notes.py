@@ -20,7 +20,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
-from gpulayout.torch.memory import bytes_reached, described, first_byte, memory
+from gpulayout.torch.memory import as_made, bytes_reached, described, first_byte, memory
 
 
 class Form(NamedTuple):
@@ -46,8 +46,9 @@ class Form(NamedTuple):
 
     def tensor(self, memory: Any) -> Any:
         """The tensor over the memory."""
-        flat = memory[: self.nbytes].view(self.dtype)
-        return flat.as_strided(self.sizes, self.strides)
+        with as_made(memory):
+            flat = memory[: self.nbytes].view(self.dtype)
+            return flat.as_strided(self.sizes, self.strides)
 
     def facts(self) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
         """The form as plain values."""

@@ -142,8 +142,8 @@ class Weight:
     def unpack(self, max_bytes: ByteCount | None) -> None:
         """Make all its tensors plain."""
         first = self.places[0].tensor
-        self.room = memory(first, self.space.capacity)
         try:
+            self.room = memory(first, self.space.capacity)
             unpack_(first, max_bytes=max_bytes)
         except Exception as error:
             raise named_error(self.names, error) from None

@@ -245,11 +245,23 @@ def test_memory_that_was_taken_away():
     """As FSDP does between uses."""
     parameter, plain = packed_parameter()
     parameter.untyped_storage().resize_(0)
-    for call in (gl.torch.read, gl.torch.unpack_, lambda tensor: gl.torch.copy_(tensor, plain)):
+    ways = gl.torch.read, gl.torch.unpack_, lambda tensor: gl.torch.copy_(tensor, plain)
+    for call in (*ways, lambda tensor: gl.torch.unpacked([tensor]).__enter__()):
         refused(call, parameter)
+        assert parameter.untyped_storage().nbytes() == 0
     tensor = codes()
     tensor.untyped_storage().resize_(0)
     refused(gl.torch.pack_, tensor, MARLIN)
+
+
+def test_memory_that_begins_at_an_odd_byte():
+    """torch has no int32 there: nothing moves, and no note is left."""
+    tensor = torch.arange(9000, dtype=torch.uint8)[1 : 1 + 64 * 128].view(64, 128).bitwise_and_(15)
+    before = tensor.clone()
+    refused(gl.torch.pack_, tensor, MARLIN)
+    refused(gl.torch.mark_packed_, tensor.view(-1), "s32[64,32]{0,1}")
+    assert tensor.equal(before) and gl.torch.layout_of(tensor) is None
+    assert gl.torch.read(gl.torch.pack_(tensor, "u8[64,128]{0,1}")).equal(before)
 
 
 def test_functions_of_torch_func_see_no_memory():

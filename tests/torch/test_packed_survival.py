@@ -327,8 +327,12 @@ def test_inference_mode():
         assert gl.torch.unpack_(tensor).equal(plain.flip(0))
         made = gl.torch.empty_packed(f"{MARLIN}[64,128]")
         assert gl.torch.layout_of(made) == MARLIN_SHAPE
-    check_packed(gl.torch.copy_(parameter, plain), plain)
-    assert gl.torch.unpack_(parameter).equal(plain)
+        model = torch.nn.ParameterList([parameter])
+        with gl.torch.unpacked(model):
+            model[0].copy_(plain)
+        assert gl.torch.pack_(gl.torch.unpack_(parameter), MARLIN) is parameter
+    check_packed(parameter, plain)
+    assert gl.torch.unpack_(parameter).equal(plain) and not parameter.is_inference()
 
 
 def test_memory_is_given_back_with_its_tensor():

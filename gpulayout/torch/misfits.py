@@ -71,6 +71,12 @@ def unfit_dtypes(dtype: Any, given: Any) -> bool:
     return given != dtype and not (dtype.is_floating_point and given.is_floating_point)
 
 
+def unfit_types(one: Shape, other: Shape) -> bool:
+    """True where `copy_` cannot make elements of one packed array from those of another without arithmetic."""
+    types = one.element_type, other.element_type
+    return types[0] is not types[1] and not all(each.is_floating for each in types)
+
+
 def matched(missing: list[str], unexpected: list[str]) -> Any:
     """What torch's `load_state_dict` returns."""
     return torch.nn.Module().load_state_dict({})._replace(missing_keys=missing, unexpected_keys=unexpected)

@@ -251,6 +251,17 @@ def touched(tensor: Any) -> Space | None:
     return None
 
 
+def check_free(tensor: Any, space: Space, form: Form) -> None:
+    """LayoutError where another packed tensor lies in the bytes of a space that a form takes."""
+    for other in spaces(tensor):
+        ends = space.first + form.nbytes, other.first + other.used
+        if other is not space and space.first < ends[1] and other.first < ends[0]:
+            raise LayoutError(
+                f"tensor {described(tensor)} would take {form.nbytes} bytes, as {form.shape}, and in them lies another "
+                f"packed tensor, {other.note.name if other.note else other.moving}: unpack that one first"
+            )
+
+
 def is_whole(tensor: Any, space: Space) -> bool:
     """True if a tensor is all of what a space holds, in any dtype and sizes."""
     note = space.note

@@ -17,7 +17,6 @@ from gpulayout.files.elements import became_shorter, read_at
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.shape import Shape
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.memory import bytes_reached, check_changes, check_memory, memory, plainly, written
 from gpulayout.torch.misfits import (
@@ -29,6 +28,7 @@ from gpulayout.torch.misfits import (
     matched,
     shown_name,
     unfit_dtypes,
+    unfit_types,
 )
 from gpulayout.torch.notes import Note, add_space, room_of, space_of
 from gpulayout.torch.packed_tensor import packed_from, plain
@@ -312,17 +312,11 @@ def _misfit_of_packed(own: Note, given: Given) -> Iterator[str]:
         return
     dtype, sizes = given.facts()
     one, other = own.plain.shape, None if given.note is None else given.note.plain.shape
-    if other is not None and (one.dimensions != other.dimensions or _unfit_types(one, other)):
+    if other is not None and (one.dimensions != other.dimensions or unfit_types(one, other)):
         yield (f"is {given.text} of {array_text(other)} in the file, and the model has {own.name} of {array_text(one)}")
     elif other is None and (sizes != own.plain.sizes or unfit_dtypes(own.plain.dtype, dtype)):
         fits = form_text(own.plain.dtype, own.plain.sizes)
         yield f"is {form_text(dtype, sizes)} in the file, and the model has {own.name}, whose plain tensor is {fits}"
-
-
-def _unfit_types(one: Shape, other: Shape) -> bool:
-    """True where `copy_` cannot make elements of one packed array from those of another without arithmetic."""
-    types = one.element_type, other.element_type
-    return types[0] is not types[1] and not all(each.is_floating for each in types)
 
 
 def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:

@@ -18,7 +18,16 @@ from gpulayout.layout.checks import ByteCount, type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.torch.codes import check_codes
 from gpulayout.torch.memory import check_memory, plainly
-from gpulayout.torch.misfits import check_fits, check_model, form_text, is_extra_state, shown_name, unfit_dtypes
+from gpulayout.torch.misfits import (
+    array_text,
+    check_fits,
+    check_model,
+    form_text,
+    is_extra_state,
+    shown_name,
+    unfit_dtypes,
+    unfit_types,
+)
 from gpulayout.torch.notes import Note, Space
 from gpulayout.torch.packed_values import copy_, read
 from gpulayout.torch.packed_weights import Weight, memory_of, named_error, packed_space, packed_weights, space_to_fill
@@ -306,20 +315,27 @@ def _misfit(name: str, own: Any, value: Any) -> Iterator[str]:
         return
     dtype, sizes = _plain_facts(own, note)
     has = _plain_facts(value, given)
-    if has[1] != sizes and not (own.dim() == 0 and value.dim() == 1 and value.numel() == 1):  # as torch takes it
+    if note is not None and given is not None:
+        one, other = note.packed.shape, given.packed.shape
+        if one.dimensions != other.dimensions or unfit_types(one, other):
+            yield f"{shown_name(name)} is {given.name} of {array_text(other)} and must be of {array_text(one)}"
+    elif has[1] != sizes and not (own.dim() == 0 and value.dim() == 1 and value.numel() == 1):  # as torch takes it
         yield f"{shown_name(name)} is {form_text(*has)} and must be {form_text(dtype, sizes)}"
-    elif note is not None and unfit_dtypes(dtype, has[0]):
+    elif (note is not None or given is not None) and unfit_dtypes(dtype, has[0]):
         yield f"{shown_name(name)} is of {has[0]} and must be of {dtype}"
-    elif note is not None and given is None and (problem := _unfit_values(value, note)):
+    elif problem := _unfit_memory(own, value, note, given):
         yield f"{shown_name(name)}: {problem}"
 
 
 @plainly
-def _unfit_values(value: Any, note: Note) -> str | None:
-    """Why a plain tensor's values cannot be packed: it has none in memory, or codes that lose bits."""
+def _unfit_memory(own: Any, value: Any, note: Note | None, given: Note | None) -> str | None:
+    """Why values cannot be moved, where a side is packed: there are none in memory, or codes that lose bits."""
+    if note is None and given is None:
+        return None
     try:
+        check_memory(own, "the model's tensor")
         check_memory(value, "value")
-        if note.source is None and note.plain.shape.element_type.is_sub_byte:
+        if note is not None and note.source is None and note.plain.shape.element_type.is_sub_byte:
             check_codes(value, note.plain.shape, "value")
     except (LayoutError, TypeError, BufferError) as error:
         return str(error)

@@ -31,7 +31,19 @@ from gpulayout.torch.memory import (
     writes,
     written,
 )
-from gpulayout.torch.notes import LOCK, Form, Note, Space, add_space, array_type, drop_space, hold, space_of, spaces
+from gpulayout.torch.notes import (
+    LOCK,
+    Form,
+    Note,
+    Space,
+    add_space,
+    array_type,
+    check_free,
+    drop_space,
+    hold,
+    space_of,
+    spaces,
+)
 from gpulayout.torch.packed_forms import note_for, note_of_packed, packed_note
 from gpulayout.torch.packed_tensor import guard, packed_from, plain, unguard
 
@@ -302,6 +314,7 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
             is_kept = any(each is space for each in spaces(tensor))
             if not is_kept or space.moving is not None or (space.note is None) is (note is None):
                 raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
+            check_free(tensor, space, after)
             space.moving = text
         begun = writes(room)
         try:

@@ -310,6 +310,21 @@ def test_room_that_was_another_tensor_s_is_not_used():
     assert flat.equal(torch.arange(100.0)) and gl.torch.layout_of(flat) is None
 
 
+def test_another_packed_tensor_in_the_room_of_a_plain_form():
+    """Codes take half of their memory: what is packed in the other half stays, and goes first."""
+    flat = codes().view(-1)
+    behind = flat[4096:].view(torch.float32).view(32, 32)
+    tensor = gl.torch.pack_(flat.view(64, 128), MARLIN)
+    behind.copy_(torch.arange(1024.0).view(32, 32))
+    gl.torch.pack_(behind, "{0,1}")
+    before = bytes_of(flat, 8192)
+    with pytest.raises(gl.LayoutError, match="unpack that one first"):
+        gl.torch.unpack_(tensor)
+    assert bytes_of(flat, 8192) == before and gl.torch.layout_of(tensor) == MARLIN_SHAPE
+    gl.torch.unpack_(behind)
+    assert behind.equal(torch.arange(1024.0).view(32, 32)) and gl.torch.unpack_(tensor).shape == (64, 128)
+
+
 def test_tensors_that_overlap_packed_memory():
     """Neither a part of it, nor more than it: the bytes have one layout."""
     flat = torch.arange(100.0)

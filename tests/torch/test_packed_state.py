@@ -150,7 +150,18 @@ def _part(state):
     return "'blocks.0.weight': tensor float32[48] is a part of the memory of f32[8,8]{0,1}"
 
 
-MISTAKES = [_missing, _unexpected, _sizes, _packed_sizes, _dtype, _plain_sizes, _no_tensor, _part]
+def _packed_bytes_for_codes(state):
+    state["blocks.1.weight"] = gl.torch.pack_(torch.zeros(16, 64, dtype=torch.uint8), "{0,1}")
+    return "'blocks.1.weight' is u8[16,64]{0,1} of u8[16,64] and must be of u4[16,64]"
+
+
+def _packed_for_a_plain_one(state):
+    state["head.weight"] = gl.torch.pack_(torch.zeros(3, 2, dtype=torch.int64), "{0,1}")
+    return "'head.weight' is of torch.int64 and must be of torch.float32"
+
+
+PACKED = [_packed_bytes_for_codes, _packed_for_a_plain_one]
+MISTAKES = [_missing, _unexpected, _sizes, _packed_sizes, _dtype, _plain_sizes, _no_tensor, _part, *PACKED]
 
 
 @pytest.mark.parametrize("mistakes", [*((each,) for each in MISTAKES), (_unexpected, _sizes, _dtype, _plain_sizes)])

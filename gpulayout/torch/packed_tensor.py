@@ -258,10 +258,12 @@ def _with_note(function: Any, given: Any, result: Any) -> Any:
         return result
     if space.note is None or not is_whole(given, space):
         return result  # raw bytes of a part
-    if result.requires_grad:
-        result = result.detach()
     if tuple(result.shape) != space.note.packed.sizes:
         result = result.view(space.note.packed.sizes)
+    if result.requires_grad and result.is_contiguous():  # of floats, whose plain form takes no more memory
+        hold(result, space.note, space.note.nbytes)
+        guard(result)  # the tensor itself, which autograd follows
+        return result
     return packed_from(result, space.note, space.capacity)
 
 

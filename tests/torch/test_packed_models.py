@@ -327,6 +327,17 @@ def test_what_autograd_saved_is_not_changed_unseen():
             gl.torch.pack_(packed, "{0,1}")
 
 
+@pytest.mark.parametrize("copied", [torch.clone, lambda weight: weight.to("cpu", copy=True)])
+def test_gradients_pass_a_copy(copied):
+    """It is packed, and no leaf."""
+    weight = gl.torch.pack_(torch.nn.Parameter(torch.rand(4, 6)), "{0,1}")
+    other, factors = copied(weight), torch.rand(24)
+    assert str(gl.torch.layout_of(other)) == "f32[4,6]{0,1}" and other.data_ptr() != weight.data_ptr()
+    assert gl.torch.read(other).equal(gl.torch.read(weight))
+    (other * factors).sum().backward()
+    assert weight.grad.equal(factors)
+
+
 def test_gradients_pass_a_packed_layer():
     """The weight has none; what it is computed with has."""
     layer, _ = packed_layer()

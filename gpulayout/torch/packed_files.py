@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gpulayout.arrays.arrays import open_array
-from gpulayout.files.checkpoints.header import StoredTensor, notes_of, plain_sides_of, tensor_text
+from gpulayout.files.checkpoints.header import StoredTensor, is_note_key, notes_of, plain_sides_of, tensor_text
 from gpulayout.files.checkpoints.new_model import NewTensor, check_new_model, new_model
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard, open_checkpoint
 from gpulayout.files.elements import became_shorter, read_at
@@ -102,7 +102,7 @@ def save_packed(model: Any, file: Name, *, overwrite: bool = False) -> None:
         except (LayoutError, TypeError, BufferError) as error:
             raise named_error([name], error) from None
         key = tied_key(value) or name
-        if key in first and name not in metadata:
+        if key in first and name not in metadata and not is_note_key(name):
             metadata[name] = first[key]  # as the format's library notes tied tensors
             continue
         first.setdefault(key, name)
@@ -355,7 +355,8 @@ def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
         given.read_into(memory(tensor, given.stored.nbytes))
         space.moving = None
     elif space is None and note is not None:
-        tied = [each for each in own.values() if tied_key(each) == tied_key(tensor)]
+        key = tied_key(tensor)
+        tied = [tensor] if key is None else [each for each in own.values() if tied_key(each) == key]
         space = add_space(tensor, room_of(tensor))
         room, space.moving = memory(tensor, space.capacity), f"loading {given.file} failed"
         given.read_into(room[: given.stored.nbytes])

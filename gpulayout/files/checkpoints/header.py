@@ -104,6 +104,19 @@ def tensor_text(name: str) -> str:
     return f"tensor {value_text(clipped(name, 80))}"
 
 
+def why_no_name(name: str) -> str | None:
+    """Why no tensor of a file can have a name; None if one can.
+
+    >>> why_no_name("__metadata__"), why_no_name("up.weight")
+    ('the format keeps that name for itself', None)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "it has half a character"
+    return "the format keeps that name for itself" if name == METADATA else None
+
+
 def dtype_of(shape: Shape) -> str | None:
     """The format's name for elements that lie as `shape` has them, in C order; None where the format has none.
 
@@ -319,6 +332,11 @@ def header_text(metadata: Mapping[str, str] | None, tensors: Iterable[StoredTens
 # ---- notes -------------------------------------------------------------------------------------------------------
 
 
+def is_note_key(key: str) -> bool:
+    """True for a key of the metadata that says something of a tensor with a note."""
+    return key.startswith((NOTE, PLAIN))
+
+
 def notes_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
     """The notes of a file by the names of their tensors."""
     return {key.removeprefix(NOTE): text for key, text in (metadata or {}).items() if key.startswith(NOTE)}
@@ -340,7 +358,7 @@ def metadata_with(
     kept = {
         key: text
         for key, text in (metadata or {}).items()
-        if not key.startswith(NOTE) and (not key.startswith(PLAIN) or key.removeprefix(PLAIN) in stay)
+        if not is_note_key(key) or (key.startswith(PLAIN) and key.removeprefix(PLAIN) in stay)
     }
     new = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
     return new if new or metadata is not None else None

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from gpulayout.files.checkpoints.header import PLAIN, arranged, header_text, metadata_with
-from gpulayout.files.checkpoints.opening import check_is_new_checkpoint
+from gpulayout.files.checkpoints.header import PLAIN, arranged, header_text, metadata_with, why_no_name
+from gpulayout.files.checkpoints.opening import ENDING, check_is_new_checkpoint
 from gpulayout.files.checkpoints.stored import Stored
 from gpulayout.files.elements import write_at
+from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_new_file, new_file_of_size
 
 Write = Callable[[str, int, memoryview], None]  # of a tensor, from a byte of it on, these bytes
@@ -36,8 +37,10 @@ class NewTensor(NamedTuple):
 
 
 def check_new_model(path: Path, *, overwrite: bool) -> None:
-    """`FileError` for a name that a new model cannot have, or that is taken."""
+    """`FileError` for a name under which no reader finds such a model, and for one that is taken."""
     check_is_new_checkpoint(path, path)
+    if not path.name.lower().endswith(ENDING):
+        raise FileError(f"{path}: the name of a model in one file ends in {ENDING}")
     check_new_file(path, None, overwrite=overwrite)
 
 
@@ -47,6 +50,9 @@ def new_model(
 ) -> Iterator[Write]:
     """A new file of these tensors, whose bytes are written inside the `with`.  It appears whole or not at all."""
     tensors = [*tensors]
+    for each in tensors:
+        if problem := why_no_name(each.name):
+            raise FileError(f"{path}: no tensor of such a file can be called {ascii(each.name)}: {problem}")
     placed = {
         each.name: each for each in arranged((each.name, each.stored.dtype, each.stored.dimensions) for each in tensors)
     }

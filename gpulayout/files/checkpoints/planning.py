@@ -12,7 +12,7 @@ from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats, check_renamings, rules_of, unused
 from gpulayout.files.checkpoints.drafts import Drafting
-from gpulayout.files.checkpoints.header import METADATA, StoredTensor, arranged, header_text, metadata_with
+from gpulayout.files.checkpoints.header import StoredTensor, arranged, header_text, metadata_with, why_no_name
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
 from gpulayout.files.checkpoints.model import check_order, model_of
 from gpulayout.files.checkpoints.opening import (
@@ -208,13 +208,8 @@ def _check_names(plans: Sequence[TensorPlan]) -> None:
         if each.name is None:
             continue
         old = each.parts[0]
-        try:
-            each.name.encode()
-        except UnicodeEncodeError:
-            who = f"tensor {value_text(old)} cannot be called {ascii(each.name)}"
-            raise LayoutError(f"{who}: it has half a character") from None
-        if each.name == METADATA:
-            raise LayoutError(f"tensor {value_text(old)} cannot be called {METADATA}")
+        if problem := why_no_name(each.name):
+            raise LayoutError(f"tensor {value_text(old)} cannot be called {ascii(each.name)}: {problem}")
         if each.name in olds:
             two = f"tensors {value_text(olds[each.name])} and {value_text(old)} would both be called"
             if olds[each.name] == old:

@@ -309,7 +309,11 @@ def test_six_bit_elements_are_copied_and_nothing_else(tmp_path):
         ({"w": "name=v"}, {}, "tensors 'v' and 'w' would both be called 'v'"),
         ({}, {"rename": {"[vw]": "x"}}, "tensors 'v' and 'w' would both be called 'x'"),
         ({"w": "name=\ud800"}, {}, "tensor 'w' cannot be called '\\ud800': it has half a character"),
-        ({"w": "name=__metadata__"}, {}, "tensor 'w' cannot be called __metadata__"),
+        (
+            {"w": "name=__metadata__"},
+            {},
+            "tensor 'w' cannot be called '__metadata__': the format keeps",
+        ),
         ({"nothing": "C"}, {}, "the rule 'nothing' fits no tensor of "),
         (
             {"w": "C; rank=3"},

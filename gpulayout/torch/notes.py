@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, NamedTuple
 
 import torch
 
+from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -57,8 +60,7 @@ class Form(NamedTuple):
     def check(self) -> None:
         """ValueError for a tensor that is not all of the memory."""
         count, sides = math.prod(self.sizes), [*zip(self.sizes, self.strides, strict=True)]
-        is_inside = not count or sum((size - 1) * stride for size, stride in sides) < count
-        if min((*self.sizes, *self.strides), default=0) < 0 or not is_inside:
+        if min((*self.sizes, *self.strides), default=0) < 0 or (count and not _is_dense(sides)):
             raise ValueError(f"sizes {self.sizes} and strides {self.strides} are of no tensor without gaps")
         if count * self.dtype.itemsize != self.nbytes:
             raise ValueError(f"{self.dtype} of {self.sizes} has not the {self.nbytes} bytes of {self.shape}")
@@ -71,8 +73,18 @@ class Form(NamedTuple):
             form = Form(as_shape(shape), torch_type(dtype), tuple(map(int, sizes)), tuple(map(int, strides)))
             form.check()
             return form
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise LayoutError(f"a note of a packed tensor cannot be read: {error}") from None
+
+
+def _is_dense(sides: Iterable[tuple[int, int]]) -> bool:
+    """True for sizes and strides that have an element at every place, and no two at one."""
+    place = 1
+    for stride, size in sorted((stride, size) for size, stride in sides if size > 1):
+        if stride != place:
+            return False
+        place *= size
+    return True
 
 
 class Note(NamedTuple):
@@ -114,7 +126,12 @@ class Note(NamedTuple):
             arrays = {(form.shape.element_type, form.shape.dimensions) for form in (plain, packed)}
             if len(arrays) > 1:
                 raise TypeError(f"{plain.shape} and {packed.shape} are not one array")
-            return Note(facts["name"], facts["source"], tuple(map(int, facts["axes"])), plain, packed)
+            name, source, axes = facts["name"], facts["source"], tuple(facts["axes"])
+            if not isinstance(name, str) or not isinstance(source, (str, NoneType)):
+                raise TypeError("name and source must be texts")
+            if len({*axes}) != len(axes) or not {*axes} <= {*range(plain.shape.rank)}:
+                raise TypeError(f"axes {axes!s:.80} are no order of axes of {plain.shape}")
+            return Note(name, source, axes, plain, packed)
         except (KeyError, TypeError) as error:
             raise LayoutError(f"a note of a packed tensor cannot be read: {error!r}") from None
 
@@ -173,9 +190,9 @@ LOCK = threading.RLock()  # for the lists of spaces
 
 def torch_type(name: str) -> Any:
     """torch's dtype of a name; AttributeError for one that torch lacks."""
-    dtype = getattr(torch, name)
+    dtype = vars(torch).get(name)  # getattr would import a module of this name
     if not isinstance(dtype, torch.dtype):
-        raise AttributeError(f"{name!r} is no dtype of torch")
+        raise AttributeError(f"{value_text(clipped(str(name), 80))} is no dtype of torch")
     return dtype
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.torch.memory import PLAIN, described
 from gpulayout.torch.notes import Note, Space, hold, is_whole, spaces, touched
@@ -76,15 +77,31 @@ def rebuild_packed(data: Any, facts: Any, is_parameter: bool, requires_grad: boo
     >>> print(layout_of(pickle.loads(pickle.dumps(pack_(torch.zeros(2, 3), "{0,1}")))))
     f32[2,3]{0,1}
     """
+    _check_pickled(data, requires_grad, kind, state)
     note = Note.of_facts(facts)
     with torch.no_grad():
+        if data.untyped_storage().nbytes() > note.packed.nbytes and data.is_contiguous():
+            data = data.clone()  # what is beside it may be another tensor of the pickle
         made = packed_from(data, note)
     if kind is not None:
         made.__class__ = guarded_class(kind)
     elif is_parameter:
         made._is_param = True
     vars(made).update(state)
-    return made.requires_grad_(requires_grad) if requires_grad else made
+    return made.requires_grad_() if requires_grad else made
+
+
+def _check_pickled(data: Any, requires_grad: Any, kind: Any, state: Any) -> None:
+    """LayoutError for parts of a pickle that `__reduce_ex__` does not write: it may come from anywhere."""
+    is_plain = isinstance(data, torch.Tensor) and data.layout is torch.strided and not data.is_nested
+    if not is_plain or data.is_quantized or data.is_conj() or data.is_neg():
+        raise LayoutError(f"a pickle of a packed tensor has no bytes of one, but {type_text(data)}")
+    if requires_grad and not (data.is_floating_point() or data.is_complex()):
+        raise LayoutError(f"a pickle of a packed tensor {described(data)} says that it requires a gradient")
+    if not (kind is None or (isinstance(kind, type) and issubclass(kind, torch.Tensor))):
+        raise LayoutError(f"a pickle of a packed tensor has {value_text(kind)}, which is no class of tensors")
+    if not isinstance(state, dict):
+        raise LayoutError(f"a pickle of a packed tensor has {type_text(state)} for its attributes, not a dict")
 
 
 rebuild_packed.__module__ = __package__  # what pickles name

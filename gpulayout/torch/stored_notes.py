@@ -9,11 +9,21 @@ Nothing that a file says is taken as it is: the note is made anew from what it s
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import torch
 
-from gpulayout.files.checkpoints.header import DTYPES, PLAIN, StoredTensor, dtype_of, parsed_json, tensor_text
+from gpulayout.files.checkpoints.header import (
+    DTYPES,
+    MOST_BYTES,
+    MOST_RANK,
+    PLAIN,
+    StoredTensor,
+    dtype_of,
+    parsed_json,
+    tensor_text,
+)
 from gpulayout.files.checkpoints.stored import BYTES, Stored, stored_shape
 from gpulayout.files.checkpoints.views import in_c_order, noted_shape
 from gpulayout.files.errors import FileError
@@ -93,12 +103,12 @@ def _note_of(text: str, said: Any) -> Note:
     source = said.get("source")
     if not isinstance(said["dtype"], str) or not isinstance(source, (str, type(None))):
         raise ValueError("dtype and source must be texts")
-    tensor = torch.empty_strided(sizes, strides, dtype=torch_type(said["dtype"]), device="meta")
+    tensor = _tensor_like(torch_type(said["dtype"]), sizes, strides)
     axes, pattern = _numbers(said["axes"]) if "axes" in said else None, ""
     if axes is not None:
         rank = len(sizes) if source is None else parse_array_shape(text).rank
         if len({*axes}) < len(axes) or any(axis >= rank for axis in axes):
-            raise ValueError(f"axes {axes} are no order of axes")
+            raise ValueError(f"axes {axes!s:.80} are no order of axes")
         names = [f"a{axis}" if axis in axes else "1" for axis in range(rank)]
         pattern = f"{' '.join(names)} -> {' '.join(names[axis] for axis in axes)}; "
     note = note_for(tensor, pattern + text, source)
@@ -106,6 +116,17 @@ def _note_of(text: str, said: Any) -> Note:
     if (array.element_type, array.dimensions) != (packed.element_type, packed.dimensions):
         raise ValueError(f"it has {array_text(array)}, and the layout {array_text(packed)}")
     return note
+
+
+def _tensor_like(dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """A tensor without memory; ValueError for one that torch cannot have, whose own errors have many lines."""
+    if not len(sizes) == len(strides) <= MOST_RANK:
+        raise ValueError(f"{len(sizes)} sizes and {len(strides)} strides are not as many, and at most {MOST_RANK}")
+    _ = ElementType.of(dtype)  # TypeError for quantised ones
+    count = math.prod(size for size in sizes if size)
+    if max(count, *strides, 1) * dtype.itemsize >= MOST_BYTES:
+        raise ValueError(f"sizes {sizes!s:.80} with strides {strides!s:.80} need 2^63 bytes or more")
+    return torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
 
 
 def _numbers(values: Any) -> tuple[int, ...]:

@@ -1,5 +1,8 @@
 """Files and pickles of packed tensors may come from anywhere: what they say is checked, and a message has one line."""
 
+import io
+import json
+
 import pytest
 
 import gpulayout as gl
@@ -60,6 +63,128 @@ def test_a_file_has_a_name_under_which_it_is_found_again(tmp_path, name):
     with pytest.raises(ValueError, match=f"{name}: the name of a model in one file ends in .safetensors$"):
         gl.torch.save_packed(packed(w=torch.ones(2, 3)), tmp_path / name)
     assert not [*tmp_path.iterdir()]
+
+
+# ---- notes -----------------------------------------------------------------------------------------------------------
+
+F32 = {"dtype": "float32", "sizes": [6, 8]}
+
+
+@pytest.mark.parametrize(
+    ("plain", "problem"),
+    [
+        ({**F32, "sizes": [6] * 5000}, "5000 sizes and 5000 strides are not as many, and at most 64"),
+        ({**F32, "sizes": [6] * 64}, r"need 2\^63 bytes"),
+        ({**F32, "strides": [1]}, "2 sizes and 1 strides are not as many"),
+        ({**F32, "strides": [1 << 62, 1]}, r"need 2\^63 bytes"),
+        ({**F32, "axes": [0] * 5000}, "are no order of axes"),
+        ({**F32, "dtype": "a\nb"}, r"'a\\nb' is no dtype of torch"),
+        ({**F32, "dtype": "x" * 5000}, "is no dtype of torch"),
+        ({**F32, "dtype": "nn"}, "'nn' is no dtype of torch"),
+        ({**F32, "dtype": "quint4x2"}, "quint4x2"),
+    ],
+)
+def test_what_a_file_says_of_a_plain_tensor_is_refused_in_one_short_line(file, plain, problem):
+    gl.torch.save_packed(packed(w=torch.ones(6, 8)), file)
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"]["gpulayout-plain:w"] = json.dumps(plain)
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    with pytest.raises(ValueError, match=problem) as caught:
+        gl.torch.load_packed(file, packed(w=torch.zeros(6, 8)))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+def test_a_dtype_of_a_note_imports_no_module(monkeypatch):
+    """torch imports its modules when they are first asked for; what a file says must not."""
+
+    def imported(name):
+        raise AssertionError(name)
+
+    monkeypatch.setattr(torch, "__getattr__", imported)
+    with pytest.raises(gl.LayoutError, match="'onnx_of_a_file' is no dtype of torch"):
+        rebuild(plain=("f32[2,3]{1,0}", "onnx_of_a_file", (2, 3), (3, 1)))
+
+
+# ---- pickles ---------------------------------------------------------------------------------------------------------
+
+
+def pickled():
+    """What a packed tensor becomes in a pickle: a function, and its arguments."""
+    return packed(w=torch.arange(6.0).reshape(2, 3)).w.__reduce_ex__(2)[:2]
+
+
+def rebuild(data=None, is_parameter=True, requires_grad=False, kind=None, state=None, **facts):
+    """The tensor of a pickle that says something else."""
+    function, arguments = pickled()
+    data = arguments[0] if data is None else data
+    return function(data, arguments[1] | facts, is_parameter, requires_grad, kind, {} if state is None else state)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"data": [1.0]},
+        {"data": torch.zeros(5)},
+        {"data": torch.zeros(2, 3)},
+        {"data": torch.zeros(1).expand(6)},
+        {"data": torch.zeros(6).to_sparse()},
+        {"kind": 3},
+        {"kind": int},
+        {"state": 3},
+        {"state": [3]},
+        {"name": 3},
+        {"source": 3},
+        {"axes": (5, 7)},
+        {"axes": (0, 0)},
+        {"axes": "01"},
+        {"axes": None},
+        {"plain": ("f32[2,3]{1,0}", "float32", (2, 3), (0, 1))},
+        {"plain": ("f32[2,3]{1,0}", "float32", (2, 3), (1, 1))},
+        {"plain": ("f32[2,3]{1,0}", "float32", (2, 3), (3, 2))},
+        {"plain": ("f32[2,3]{1,0}", "float32", (float("inf"), 3), (3, 1))},
+        {"plain": ("f32[2,3]{1,0}", "nn", (2, 3), (3, 1))},
+        {
+            "data": torch.zeros(6, dtype=torch.int32),
+            "requires_grad": True,
+            "plain": ("s32[2,3]{1,0}", "int32", (2, 3), (3, 1)),
+            "packed": ("s32[2,3]{0,1}", "int32", (6,), (1,)),
+        },
+    ],
+    ids=str,
+)
+def test_a_pickle_that_is_none_of_a_packed_tensor_is_refused(said):
+    with pytest.raises(gl.LayoutError, match=r"^(a note|a pickle) of a packed tensor|^packed bytes"):
+        rebuild(**said)
+
+
+def test_strides_of_a_plain_tensor_in_a_pickle_may_be_those_of_any_order():
+    turned = rebuild(plain=("f32[2,3]{0,1}", "float32", (2, 3), (1, 2)))
+    assert torch.equal(gl.torch.unpack_(turned), torch.arange(6.0).reshape(2, 3)) and turned.stride() == (1, 2)
+
+
+def test_a_packed_tensor_of_a_pickle_does_not_move_into_the_memory_of_its_neighbours():
+    """Codes take more bytes once they are plain.  A pickle may say that another tensor lies there."""
+    memory = torch.arange(48, dtype=torch.uint8)
+    plain = "u4[6,8]{1,0}", "uint8", (6, 8), (8, 1)
+    given = rebuild(memory[:24], plain=plain, packed=("u4[6,8]{0,1:E(4)}", "uint8", (24,), (1,)))
+    gl.torch.unpack_(given)
+    assert torch.equal(memory, torch.arange(48, dtype=torch.uint8))
+
+
+def test_such_pickles_are_refused_with_weights_only_too():
+    class Lies:
+        def __reduce__(self):
+            function, arguments = pickled()
+            return function, ([1.0], *arguments[1:])
+
+    stream = io.BytesIO()
+    torch.save(Lies(), stream)
+    stream.seek(0)
+    with pytest.raises(gl.LayoutError, match="a pickle of a packed tensor has no bytes of one, but a list"):
+        torch.load(stream, weights_only=True)
 
 
 # ---- tensors without elements ----------------------------------------------------------------------------------------

@@ -82,6 +82,11 @@ def pieces(read: Placement, write: Placement) -> Pieces:
         return (Piece(lookup(read, write, why)),)
 
 
+def relayout_pieces(source: Shape, target: Shape) -> Pieces:
+    """The pieces from one buffer to another."""
+    return pieces(Placement.buffer(source), Placement.buffer(target))
+
+
 def _strided(read: Placement, write: Placement) -> Move:
     """The move between two placements without tiles, in slots if a side is packed: a loop for each digit."""
     shape = write.shape

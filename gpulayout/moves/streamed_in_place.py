@@ -35,8 +35,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BoxGrid
 from gpulayout.moves.boxes import Boxes, Interval, boxes
 from gpulayout.moves.move import Axis, Move
-from gpulayout.moves.pieces import AnyMove, Pieces, pieces
-from gpulayout.moves.placement import Placement
+from gpulayout.moves.pieces import AnyMove, Pieces, relayout_pieces
 from gpulayout.moves.steps import Copy, move_of
 
 MOST_KEPT = 1 << 12  # blocks
@@ -123,11 +122,11 @@ class Streamed:
 
     @property
     def part_bytes(self) -> int:
-        return max(self.blocks[0].source_bytes, self.blocks[0].target_bytes) if self.blocks else 0
+        return max(self.blocks[0].source_bytes, self.blocks[0].target_bytes)
 
     @property
     def workspace(self) -> int:
-        return min(self.blocks[0].source_bytes, self.blocks[0].target_bytes) * self.at_once if self.blocks else 0
+        return min(self.blocks[0].source_bytes, self.blocks[0].target_bytes) * self.at_once
 
     @property
     def are_fixed(self) -> bool:
@@ -163,11 +162,6 @@ class Streamed:
 # ---- where to cut ----------------------------------------------------------------------------------------------------
 
 
-def whole(source: Shape, target: Shape, moved: Pieces) -> Streamed:
-    """All of the array as one block: it needs a workspace as long as the shorter side."""
-    return Streamed((StreamedBlock(moved, 0, source.nbytes if source.element_count else 0, 0, target.nbytes),))
-
-
 def streamed(source: Shape, target: Shape, limit: int, enough: int, at_once: int = 1) -> tuple[Streamed | None, int]:
     """The relayout block by block in a workspace of `limit` bytes, if it can be, and the least limit.
 
@@ -175,7 +169,7 @@ def streamed(source: Shape, target: Shape, limit: int, enough: int, at_once: int
     at_once   the most blocks that the workspace has room for, if it can and they do not depend on one another
     """
     if not source.element_count:
-        return whole(source, target, pieces(Placement.buffer(source), Placement.buffer(target))), 0
+        return Streamed((StreamedBlock(relayout_pieces(source, target), 0, 0, 0, target.nbytes),)), 0  # only padding
     reading, writing = boxes(source), boxes(target)
     grid = BoxGrid(reading, writing, target, tuple([max(width, 1) for width in writing.widths]), max(target.nbytes, 1))
     wanted = min(limit, enough)
@@ -257,7 +251,7 @@ class GridBlocks(Sequence[StreamedBlock]):
         grid = self.grid
         if number >= grid.box_count:
             shapes = grid.block(number)
-            moved = pieces(Placement.buffer(shapes.source), Placement.buffer(shapes.target))
+            moved = relayout_pieces(shapes.source, shapes.target)
             return StreamedBlock(moved, 0, 0, shapes.target_runs.offset, shapes.target_runs.nbytes)
         box = grid.box(number)
         moved, nbytes, written = self._kind(number, box)
@@ -277,7 +271,7 @@ class GridBlocks(Sequence[StreamedBlock]):
         found = self.made.get(key)
         if found is None:
             shapes = grid.block(number)
-            moved = pieces(Placement.buffer(shapes.source), Placement.buffer(shapes.target))
+            moved = relayout_pieces(shapes.source, shapes.target)
             found = self.made[key] = moved, grid.source.nbytes(read), shapes.target.nbytes
         return found
 

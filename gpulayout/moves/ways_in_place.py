@@ -2,7 +2,6 @@
 
     a permutation of whole bytes                the steps of `in_place`
     blocks in the same order on both sides      one step of `streamed_in_place`
-    a workspace as long as the shorter side     all of it as one block
     others                                      through layouts between, each a step of the kinds above
 
 There are two ways through others.  By rounded sizes, tiles hold whole dimensions, and so permute whole bytes:
@@ -25,6 +24,7 @@ All shapes between fit the memory of the longer side.  The way that moves fewer 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,10 +35,9 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.in_place import permutation, steps_in_place, why_no_permutation
-from gpulayout.moves.pieces import Pieces, pieces
-from gpulayout.moves.placement import Placement
+from gpulayout.moves.pieces import Pieces, relayout_pieces
 from gpulayout.moves.steps import Steps
-from gpulayout.moves.streamed_in_place import streamed, whole
+from gpulayout.moves.streamed_in_place import streamed
 
 
 def ways_steps(source: Shape, target: Shape, moved: Pieces, limit: int, enough: int, at_once: int) -> Steps:
@@ -50,25 +49,17 @@ def ways_steps(source: Shape, target: Shape, moved: Pieces, limit: int, enough: 
     LayoutError with the least limit if there are none.
     """
     work = _Workspace(limit, enough, at_once)
-    move = permutation(source, target, moved)
-    if move is not None:
-        if limit < move.itemsize:
-            raise LayoutError(
-                f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
-            )
-        return steps_in_place(move, *work)
-    step, least = streamed(source, target, *work)
-    if step is not None:
-        return (step,)
-    copied = min(source.nbytes, target.nbytes)
-    if copied <= limit:
-        return (whole(source, target, moved),)
+    steps, least = _directly(source, target, moved, work)
+    if steps is not None:
+        return steps
+    if permutation(source, target, moved):
+        raise LayoutError(f"max_bytes {limit} is less than an element of {source}: it takes {counted(least, 'byte')}")
     steps, through = _through_others(source, target, work)
     if steps is not None:
         return steps
     raise LayoutError(
         f"{source} to {target} cannot be moved in place in a workspace of {counted(limit, 'byte')}: "
-        f"{why_no_permutation(source, target)}; max_bytes={min(least, copied, through)} is enough"
+        f"{why_no_permutation(source, target)}; max_bytes={min(least, through)} is enough"
     )
 
 
@@ -78,6 +69,15 @@ class _Workspace(NamedTuple):
     limit: int
     enough: int
     at_once: int
+
+
+def _directly(source: Shape, target: Shape, moved: Pieces, work: _Workspace) -> tuple[Steps | None, int]:
+    """The steps without layouts between, None if they need more than there is; and the least limit."""
+    move = permutation(source, target, moved)
+    if move is not None:
+        return (steps_in_place(move, *work) if move.itemsize <= work.limit else None), move.itemsize
+    step, least = streamed(source, target, *work)
+    return (None if step is None else (step,)), least
 
 
 # ---- through layouts between -----------------------------------------------------------------------------------------
@@ -93,21 +93,11 @@ def _through_others(source: Shape, target: Shape, work: _Workspace) -> tuple[Ste
     found: list[Steps] = []
     for stages in ways:
         if stages and max(side.nbytes for stage in stages for side in stage) <= most:
-            steps, needs = zip(*(_stage(*stage, work) for stage in stages))
+            parts, needs = zip(*(_directly(*stage, relayout_pieces(*stage), work) for stage in stages))
             least = min(least, max(needs))
-            if max(needs) <= work.limit:
-                found.append(tuple(step for each in steps for step in each))
+            if None not in parts:
+                found.append(tuple(itertools.chain(*parts)))
     return min(found, key=lambda steps: sum(step.bytes_moved for step in steps), default=None), least
-
-
-def _stage(before: Shape, after: Shape, work: _Workspace) -> tuple[Steps, int]:
-    """The steps between two of the layouts, and the least limit; no steps if that is more than there is."""
-    moved = pieces(Placement.buffer(before), Placement.buffer(after))
-    move = permutation(before, after, moved)
-    if move is not None:
-        return (steps_in_place(move, *work) if move.itemsize <= work.limit else ()), move.itemsize
-    step, least = streamed(before, after, *work)
-    return (() if step is None else (step,)), least
 
 
 Stage = tuple[Shape, Shape]

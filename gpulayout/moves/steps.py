@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,30 +31,32 @@ class Copy(NamedTuple):
     target_offset: int
 
 
-class StepInPlace(Protocol):
-    """What every step has.
+class StepInPlace:
+    """What every step has; most read and write each of their parts once, through the workspace.
 
     kind                its name in `InPlace.as_json`
     count, part_bytes   how many slabs, parts or blocks there are, and the bytes of one
-    workspace           bytes that it takes; the workspace begins anew with every step, except for what is kept
-    bytes_moved         bytes of the buffer that are read or written
     at_once             so many of its moves can go on at once, each with `part_bytes` of the workspace
     """
 
+    kind: ClassVar[str]
+    count: Any
+    part_bytes: Any
+    at_once: int = 1
+
     @property
-    def kind(self) -> str: ...
+    def workspace(self) -> int:
+        """Bytes that it takes.  The workspace begins anew with every step, except for what is kept."""
+        return self.at_once * int(self.part_bytes)
+
     @property
-    def count(self) -> int: ...
-    @property
-    def part_bytes(self) -> int: ...
-    @property
-    def workspace(self) -> int: ...
-    @property
-    def bytes_moved(self) -> int: ...
-    @property
-    def at_once(self) -> int: ...
+    def bytes_moved(self) -> int:
+        """Bytes of the buffer that are read or written."""
+        return int(2 * self.count * self.part_bytes)
+
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """Its moves, in order: those of every `every`-th slab or part, from number `first`."""
+        raise NotImplementedError
 
 
 Steps = tuple[StepInPlace, ...]
@@ -62,28 +64,8 @@ Steps = tuple[StepInPlace, ...]
 Loops = tuple[tuple[int, int, int], ...]  # count, and bytes of a step on either side, major first
 
 
-class InParts:
-    """A step that reads and writes each of its parts once, and has `at_once` of them in the workspace."""
-
-    count: Any
-    read: Any  # of a step by slabs: the move of one to the workspace
-    at_once: int = 1
-
-    @property
-    def part_bytes(self) -> int:
-        return int(self.read.bytes_written)
-
-    @property
-    def workspace(self) -> int:
-        return int(self.at_once * self.part_bytes)
-
-    @property
-    def bytes_moved(self) -> int:
-        return int(2 * self.count * self.part_bytes)
-
-
 @dataclass(frozen=True)
-class SlabReorders(InParts):
+class SlabReorders(StepInPlace):
     """Slab by slab: read into the workspace, and written back in another order.
 
     count        of the slabs, one behind the other
@@ -102,6 +84,10 @@ class SlabReorders(InParts):
     def __str__(self) -> str:
         return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order"
 
+    @property
+    def part_bytes(self) -> int:
+        return self.read.bytes_written
+
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """For each slab: a read into the workspace, and a write to the place where it was."""
         for number in range(first, self.count, every):
@@ -111,7 +97,7 @@ class SlabReorders(InParts):
 
 
 @dataclass(frozen=True)
-class Chain(InParts):
+class Chain(StepInPlace):
     """Slab by slab, each put in another order on its way to the place that the one before has left.
 
     The first slab waits in the workspace, and takes the place of the last one.  Slabs 0 to 3 become 1, 2, 3, 0.
@@ -137,6 +123,10 @@ class Chain(InParts):
     def count(self) -> int:
         return math.prod(count for count, _, _ in self.loops)
 
+    @property
+    def part_bytes(self) -> int:
+        return self.read.bytes_written
+
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The first slab to the workspace; each of the others to the place that its predecessor left; the first slab to
         the place that the last one left.
@@ -153,7 +143,7 @@ class Chain(InParts):
 
 
 @dataclass(frozen=True)
-class Swaps(InParts):
+class Swaps(StepInPlace):
     """Parts of the array change places in pairs.  The two strides of an axis are those of another one, exchanged.
 
     axes       of the whole array
@@ -208,7 +198,7 @@ class Swaps(InParts):
 
 
 @dataclass(frozen=True)
-class BlockCycles(InParts):
+class BlockCycles(StepInPlace):
     """Equal blocks of consecutive bytes, moved along the cycles of their permutation.
 
     axes    extents, and strides in bytes of the blocks before and after
@@ -278,7 +268,7 @@ class BlockCycles(InParts):
 
 
 @dataclass(frozen=True)
-class Leftover:
+class Leftover(StepInPlace):
     """Elements that wait in the workspace while the others move.
 
     move     to the workspace, or back
@@ -291,8 +281,7 @@ class Leftover:
     back: bool
     offset: int
     kept: int
-    at_once: ClassVar = 1
-    count: ClassVar = 1
+    count = 1
     kind: ClassVar = "kept"
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ from gpulayout.moves.blocks import BoxGrid
 from gpulayout.moves.boxes import Boxes, Interval, boxes
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.pieces import AnyMove, Pieces, relayout_pieces
-from gpulayout.moves.steps import Copy, move_of
+from gpulayout.moves.steps import Copy, StepInPlace, move_of
 
 MOST_KEPT = 1 << 12  # blocks
 
@@ -98,7 +98,7 @@ def _run(nbytes: int) -> AnyMove:
 
 
 @dataclass(frozen=True)
-class Streamed:
+class Streamed(StepInPlace):
     """Block by block; see above.  The first block is the largest, and overlaps itself, since both sides begin at 0.
 
     at_once   how many blocks the workspace holds, for as many threads: above 1 only if `are_fixed`

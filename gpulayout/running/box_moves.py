@@ -32,17 +32,12 @@ from gpulayout.moves.pieces import Pieces
 from gpulayout.moves.placement import Box, Placement, dense_shape
 from gpulayout.moves.runs import Runs
 from gpulayout.requests.arithmetic import ElementChange
-from gpulayout.running.in_place import LEAST, SHARE
+from gpulayout.running.in_place import default_limit
 
 ROOM = 16  # each array in the workspace begins at a multiple of it
 
 Plan = Callable[[Placement, Placement, "ElementChange | None"], Any]  # `request`, whose file imports this one
 BYTES = np.dtype(np.uint8)
-
-
-def default_limit(read: Placement, write: Placement) -> int:
-    """The bytes of the workspace if the caller says none, as for a relayout in place."""
-    return max(read.shape.nbytes // SHARE, write.shape.nbytes // SHARE, LEAST)
 
 
 def around_of(cut: Boxes, box: Sequence[Interval]) -> Box:

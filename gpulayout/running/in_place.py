@@ -26,7 +26,6 @@ from gpulayout.gpu.run import CudaBackend
 from gpulayout.layout.checks import ByteCount, byte_count, counted
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
-from gpulayout.moves.in_place import permutation
 from gpulayout.moves.placement import Placement
 from gpulayout.moves.steps import BlockCycles, Steps
 from gpulayout.moves.ways_in_place import ways_steps
@@ -36,18 +35,18 @@ from gpulayout.running.same_kind import on_memory
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
 
 
+def default_limit(read: Placement, write: Placement) -> int:
+    """The bytes of the workspace if the caller says none."""
+    return max(read.shape.nbytes // SHARE, write.shape.nbytes // SHARE, LEAST)
+
+
 def in_place(request: Any, max_bytes: ByteCount | None, kept: InPlace | None) -> InPlace:
     """The steps of a relayout between two buffers, see `Plan.in_place`; `kept` if it has the same limit."""
-    source, target = request.read.shape, request.write.shape
-    limit = max(source.nbytes // SHARE, target.nbytes // SHARE, LEAST)
-    if max_bytes is not None:
-        limit = byte_count("max_bytes", max_bytes)
+    limit = default_limit(request.read, request.write) if max_bytes is None else byte_count("max_bytes", max_bytes)
     if kept is not None and kept.limit == limit:
         return kept
-    made = InPlace(source, target, limit, request)
-    move = permutation(source, target, request.pieces)
-    if move is None or limit < move.itemsize:
-        _ = made.steps  # LayoutError if there are none
+    made = InPlace(request.read.shape, request.write.shape, limit, request)
+    _ = made.steps  # LayoutError if there are none
     return made
 
 

@@ -31,8 +31,8 @@ from gpulayout.moves.placement import Placement
 from gpulayout.requests.arithmetic import ElementChange
 from gpulayout.requests.parameters import Parameter
 from gpulayout.requests.reading import Call, read_arguments
-from gpulayout.running.box_moves import BoxMoves, default_limit
-from gpulayout.running.in_place import InPlace, deferred_signals, in_place
+from gpulayout.running.box_moves import BoxMoves
+from gpulayout.running.in_place import InPlace, default_limit, deferred_signals, in_place
 from gpulayout.running.kept import Kept
 from gpulayout.running.same_kind import ArrayCall
 

@@ -1,18 +1,20 @@
 """Notes: what packed memory holds.  A note belongs to memory, not to a tensor, so every tensor over it finds the note.
 
-torch keeps the Python object of a storage for as long as the storage lives.  Its attribute `gpulayout` is a list of the
-spaces in it, by their first byte: `p`, `p.detach()`, `p.data`, `nn.Parameter(p.data)` and what `state_dict()` holds are
-other tensors over one storage, and all of them are packed or none.
+torch keeps the Python object of a storage for as long as the storage lives.  Its attribute `gpulayout` has the spaces
+in it, each with its first byte: `p`, `p.detach()`, `p.data`, `nn.Parameter(p.data)` and what `state_dict()` holds are
+other tensors over one storage, and all of them are packed or none.  `gpulayout_lock` is its lock, see `lock_of`.
 
     storage of 8192 bytes      space at byte 0, room for 8192: marlin:weights(dtype=u4)[64,128] in its first 4096 bytes
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape
-from gpulayout.torch.memory import as_made, bytes_reached, described, first_byte, memory
+from gpulayout.torch.memory import Call, as_made, bytes_reached, described, first_byte, memory
 
 
 class Form(NamedTuple):
@@ -145,7 +147,6 @@ class Space:
     plain      bytes of the plain tensor there, which may use all of the capacity if it is packed
     note       what is packed there; None for a plain tensor
     moving     what is being done, while the bytes are between two layouts, and after it failed
-    lock       for moves that change the bytes
     """
 
     first: int
@@ -153,7 +154,6 @@ class Space:
     plain: int
     note: Note | None = None
     moving: str | None = None
-    lock: Any = field(default_factory=threading.RLock, repr=False)
 
     @property
     def is_packed(self) -> bool:
@@ -185,7 +185,7 @@ class Space:
         return 0 if self.note is None else self.note.packed.nbytes
 
 
-LOCK = threading.RLock()  # for the lists of spaces
+LOCK = threading.RLock()  # for the attributes of storages
 
 
 def torch_type(name: str) -> Any:
@@ -212,8 +212,35 @@ def buffer_type(shape: Shape) -> Any:
 
 
 def spaces(tensor: Any) -> list[Space]:
-    """The spaces of a tensor's storage; a new list is kept when a space is added."""
-    return list(getattr(tensor.untyped_storage(), "gpulayout", ()))
+    """The spaces of a tensor's storage; none in tensors without one, such as sparse ones and those of torch.func."""
+    try:
+        return list(getattr(tensor.untyped_storage(), "gpulayout", ()))
+    except RuntimeError:
+        return []
+
+
+def lock_of(tensor: Any) -> Any:
+    """The lock of a tensor's storage: who holds it alone moves its bytes and changes its notes."""
+    try:
+        storage = tensor.untyped_storage()
+    except (RuntimeError, AttributeError):
+        return contextlib.nullcontext()
+    if not hasattr(storage, "gpulayout_lock"):
+        with LOCK:
+            if not hasattr(storage, "gpulayout_lock"):
+                storage.gpulayout_lock = threading.RLock()
+    return storage.gpulayout_lock
+
+
+def alone(function: Call) -> Call:
+    """A decorator: calls on one tensor, the first argument, wait for each other."""
+
+    @functools.wraps(function)
+    def called(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        with lock_of(tensor):
+            return function(tensor, *args, **kwargs)
+
+    return called  # type: ignore[return-value]
 
 
 def known_space(tensor: Any) -> Space | None:

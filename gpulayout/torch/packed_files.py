@@ -30,7 +30,7 @@ from gpulayout.torch.misfits import (
     unfit_dtypes,
     unfit_types,
 )
-from gpulayout.torch.notes import Note, add_space, room_of, space_of
+from gpulayout.torch.notes import Note, add_space, lock_of, room_of, space_of
 from gpulayout.torch.packed_tensor import packed_from, plain
 from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packed_weights import (
@@ -252,7 +252,8 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
         check_fits(str(file), model, missing if strict else (), unexpected if strict else (), unfit)
         for name in own:
             if name in given:
-                _fill(name, given[name], model, own)
+                with lock_of(own[name]):
+                    _fill(name, given[name], model, own)
     return matched(missing, unexpected)
 
 

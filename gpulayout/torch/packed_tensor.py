@@ -16,7 +16,7 @@ import torch
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.torch.memory import PLAIN, described
-from gpulayout.torch.notes import Note, Space, hold, is_whole, spaces, touched
+from gpulayout.torch.notes import Note, Space, hold, is_whole, lock_of, touched
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -42,20 +42,22 @@ class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            with PLAIN(), torch.no_grad():
+            with PLAIN(), torch.no_grad(), lock_of(self):
                 space = _sound(self)
                 if space is None or space.note is None or not is_whole(self, space):
                     made = plain(self).clone()
                 else:
                     made = as_kind(_copied(plain(self), space, space.note), self)
                 memo[id(self)] = made
-                for name, value in vars(self).items():
+                kept = dict(vars(self))
+            with PLAIN(), torch.no_grad():
+                for name, value in kept.items():
                     setattr(made, name, copy.deepcopy(value, memo))
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled as its bytes and its note, as plain values; the class that it had by name."""
-        with PLAIN(), torch.no_grad():
+        with PLAIN(), torch.no_grad(), lock_of(self):
             space = _sound(self)
             if space is None or space.note is None or not is_whole(self, space):
                 return plain(self).clone().__reduce_ex__(protocol)
@@ -209,13 +211,15 @@ _HARMLESS = {"requires_grad_", "detach_", "share_memory_", "set_"}
 def _guarded_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     if function in _TAKES:
         _check(function, args, kwargs)
-    elif _changes_elements(getattr(function, "__name__", "")):
+    elif _changes_elements(getattr(function, "__name__", "").partition(".")[0]):  # "copy_.default" of torch.ops
         _check(function, (args or [*kwargs.values()])[:1])
     elif kwargs.get("out") is not None:
         _check(function, (kwargs["out"],))
-    result = function(*args, **kwargs)
     if function in _COPIES:
-        return _with_note(function, args[0], result)
+        given = args[0] if args else kwargs["input"]
+        with lock_of(given):
+            return _with_note(function, given, function(*args, **kwargs))
+    result = function(*args, **kwargs)
     if function in _NEW_MEMORY:
         if touched(args[0]) is None and isinstance(args[0], PackedTensor):
             unguard(args[0])
@@ -251,11 +255,7 @@ def _changes_elements(name: str) -> bool:
 
 def _mark(result: Any) -> None:
     """Guard a result over packed memory: a view of all of it, or of a part."""
-    try:
-        kept = spaces(result)
-    except (RuntimeError, NotImplementedError):  # no memory of its own, as inside of torch.func
-        return
-    if kept and touched(result) is not None:
+    if touched(result) is not None:
         guard(result)
 
 

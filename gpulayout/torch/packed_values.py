@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple, Unpack
 
 import torch
@@ -19,7 +20,7 @@ from gpulayout.requests.index_keys import box_of
 from gpulayout.running.running import read_box, write_box
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
-from gpulayout.torch.notes import Note, Space, buffer_type, space_of, torch_type_of, touched
+from gpulayout.torch.notes import Note, Space, alone, buffer_type, lock_of, space_of, spaces, torch_type_of, touched
 from gpulayout.torch.packed_forms import code_types, plain_form, source_shape
 from gpulayout.torch.packed_tensor import guard, plain, unguard
 
@@ -69,16 +70,20 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
     """
     check_memory(tensor, "tensor")
     check_memory(value, "value")
-    space = _space_to_fill(tensor)
-    if space is None:
-        _copy_to_plain(tensor, value, at, options)
-    else:
-        guard(tensor)  # it may be another tensor over the memory than that which was packed
-        _copy_to_packed(tensor, space, value, at, options)
+    locks = lock_of(tensor), lock_of(value) if spaces(value) else contextlib.nullcontext()
+    first, second = sorted(locks, key=id)  # in one order, or two threads may wait for each other
+    with first, second:
+        space = _space_to_fill(tensor)
+        if space is None:
+            _copy_to_plain(tensor, value, at, options)
+        else:
+            guard(tensor)  # it may be another tensor over the memory than that which was packed
+            _copy_to_packed(tensor, space, value, at, options)
     return tensor
 
 
 @plainly
+@alone
 def read(tensor: Any, *, at: Any = None) -> Any:
     """Copy the plain tensor, or a box of it, out of a packed one.
 
@@ -112,17 +117,14 @@ def read(tensor: Any, *, at: Any = None) -> Any:
     given = plain(tensor)
     if space is None:
         return given[_box_key(given, at)].clone(memory_format=torch.contiguous_format)
-    with space.lock:
-        if space.note is None:
-            raise LayoutError(f"tensor {described(tensor)} was unpacked by another thread")
-        note, buffer = space.held, space.buffer(tensor)
-        if note.source is None:
-            return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
-        form, shape = note.plain, note.packed.shape
-        if at is None:
-            return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
-        form = plain_form(Shape(shape.element_type, _box_sizes(at, shape)), note.source)
-        return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
+    note, buffer = space.held, space.buffer(tensor)
+    if note.source is None:
+        return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
+    form, shape = note.plain, note.packed.shape
+    if at is None:
+        return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
+    form = plain_form(Shape(shape.element_type, _box_sizes(at, shape)), note.source)
+    return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
 
 
 class Values(NamedTuple):
@@ -142,7 +144,7 @@ def _space_to_fill(tensor: Any) -> Space | None:
 
 
 def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any) -> None:
-    """Values into packed memory.  Calls on one tensor wait for each other: boxes may share bytes."""
+    """Values into packed memory.  The caller has its lock: boxes may share bytes."""
     note = space.held
     shape = note.packed.shape
     if space.moving is not None and at is not None:
@@ -151,17 +153,14 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     values = _values(value, note, sizes, tensor.device)
     options = _conversion(values.shape.element_type, shape.element_type, options, value)
     buffer = space.buffer(tensor)
-    with space.lock:
-        if space.note is not note:
-            raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
-        if values.array is not None:
-            pack(values.array, shape, out=buffer, **(options if at is None else options | {"at": at}))
-        elif at is None:
-            relayout(values.buffer, values.shape, shape, out=buffer, **options)
-        else:
-            write_box(values.buffer, values.shape, buffer, shape, at, options)
-        written(tensor)
-        space.moving = None
+    if values.array is not None:
+        pack(values.array, shape, out=buffer, **(options if at is None else options | {"at": at}))
+    elif at is None:
+        relayout(values.buffer, values.shape, shape, out=buffer, **options)
+    else:
+        write_box(values.buffer, values.shape, buffer, shape, at, options)
+    written(tensor)
+    space.moving = None
 
 
 def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Values:

@@ -35,10 +35,7 @@ def packed_space(tensor: Any) -> Space | None:
     """The packed space that a tensor lies in, as a whole or in part; None for a plain tensor and for other values."""
     if not isinstance(tensor, torch.Tensor) or torch.nn.parameter.is_lazy(tensor):
         return None
-    try:
-        return touched(tensor)
-    except (RuntimeError, NotImplementedError):  # without memory of its own, such as a sparse one
-        return None
+    return touched(tensor)
 
 
 @plainly
@@ -63,7 +60,7 @@ def tied_key(tensor: Any) -> object:
         return None
     try:
         memory = memory_of(tensor)
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return None
     return memory, tensor.dtype, tensor.shape, tensor.stride()
 

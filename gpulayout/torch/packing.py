@@ -37,6 +37,7 @@ from gpulayout.torch.notes import (
     Note,
     Space,
     add_space,
+    alone,
     array_type,
     check_free,
     drop_space,
@@ -49,6 +50,7 @@ from gpulayout.torch.packed_tensor import guard, packed_from, plain, unguard
 
 
 @plainly
+@alone
 def layout_of(tensor: Any) -> Shape | None:
     """The shape and layout of a packed tensor; None for a plain one.
 
@@ -81,6 +83,7 @@ def layout_of(tensor: Any) -> Shape | None:
 
 
 @plainly
+@alone
 def pack_(tensor: Any, layout: Shape | Layout | str, *, source: Any = None, max_bytes: ByteCount | None = None) -> Any:
     """Move a tensor into a layout within its own memory, which remembers the layout.
 
@@ -142,6 +145,7 @@ def pack_(tensor: Any, layout: Shape | Layout | str, *, source: Any = None, max_
     return pack_as(tensor, note_for(plain(tensor), layout, source), max_bytes)
 
 
+@alone
 def pack_as(tensor: Any, note: Note, max_bytes: ByteCount | None = None) -> Any:
     """Pack a plain tensor as a note says, with every check of memory."""
     form = note.packed
@@ -158,6 +162,7 @@ def pack_as(tensor: Any, note: Note, max_bytes: ByteCount | None = None) -> Any:
 
 
 @plainly
+@alone
 def unpack_(tensor: Any, *, max_bytes: ByteCount | None = None) -> Any:
     """Move a packed tensor back into its plain form, within its own memory.
 
@@ -210,6 +215,7 @@ def no_room(tensor: Any, space: Space) -> str:
 
 
 @plainly
+@alone
 def mark_packed_(tensor: Any, layout: Shape | Layout | str, *, source: Any = None) -> Any:
     """Say how the bytes of a tensor lie, which something else has packed, such as an engine's own kernels.
 
@@ -305,15 +311,15 @@ def empty_packed(shape: Shape | str, *, like: Any = None, source: Any = None) ->
 def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: Form, max_bytes: Any) -> None:
     """Move a tensor's bytes from one form to another, and the tensor with them; the space holds `note` then.
 
-    Handlers of signals, and with them Ctrl-C, wait until bytes, note and tensor agree.
+    The caller has the storage's lock.  Handlers of signals, and with them Ctrl-C, wait until all of these agree.
     """
     room = memory(tensor, space.capacity)
     text = f"the move from {before.shape} to {after.shape} failed"
-    with deferred_signals(), space.lock:
+    with deferred_signals():
         with LOCK:
             is_kept = any(each is space for each in spaces(tensor))
             if not is_kept or space.moving is not None or (space.note is None) is (note is None):
-                raise LayoutError(f"tensor {described(tensor)} was packed or unpacked by another thread")
+                raise LayoutError(f"tensor {described(tensor)} was packed or unpacked meanwhile")
             check_free(tensor, space, after)
             space.moving = text
         begun = writes(room)

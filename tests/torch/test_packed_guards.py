@@ -186,7 +186,17 @@ def test_a_pickle_whose_note_is_not_true(plain):
         rebuild(data.clone(), facts | {"plain": plain}, *rest)
 
 
-def test_a_tensor_that_another_thread_packed_and_unpacked_meanwhile(monkeypatch):
+def test_calls_that_have_a_packed_tensor_beside_one_without_memory():
+    """Nothing is asked of a storage that is not there."""
+    packed, sparse = gl.torch.pack_(torch.rand(4, 6), "{0,1}"), torch.eye(3).to_sparse()
+    assert sparse.to(packed).to_dense().equal(torch.eye(3)) and gl.torch.layout_of(sparse) is None
+    copied = torch.clone(input=packed)
+    assert gl.torch.read(copied).equal(gl.torch.read(packed)) and copied.data_ptr() != packed.data_ptr()
+    with pytest.raises(gl.LayoutError):
+        torch.ops.aten.copy_.default(packed, torch.zeros(24))
+
+
+def test_a_tensor_that_was_packed_and_unpacked_while_it_is_packed(monkeypatch):
     from gpulayout.torch import packing
 
     tensor, calls = torch.arange(6.0).reshape(2, 3), []
@@ -199,7 +209,7 @@ def test_a_tensor_that_another_thread_packed_and_unpacked_meanwhile(monkeypatch)
         return check(*arguments)
 
     monkeypatch.setattr(packing, "check_codes", meanwhile)
-    with pytest.raises(gl.LayoutError, match="another thread"):
+    with pytest.raises(gl.LayoutError, match="meanwhile"):
         gl.torch.pack_(tensor, "{0,1}")
     assert torch.equal(tensor, torch.arange(6.0).reshape(2, 3)) and gl.torch.layout_of(tensor) is None
 

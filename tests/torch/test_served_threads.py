@@ -1,6 +1,8 @@
 """Threads that write the weights of one served model at the same time, as loaders do, while others read."""
 
 import concurrent.futures
+import contextlib
+import copy
 import subprocess
 import sys
 import threading
@@ -119,6 +121,66 @@ def test_some_parameters_are_read_while_others_are_written():
     for name in SLOTS:
         wanted = other if name in written else given
         assert in_rest(name).tobytes() == whole_array(name, wanted).tobytes(), name
+
+
+def test_one_tensor_is_read_and_filled_while_it_is_packed_and_unpacked():
+    """Every call waits for the one before: none meets bytes between two layouts, nor a tensor of half its new form."""
+    values = torch.from_numpy(np.random.default_rng(0).random((256, 256), np.float32))
+    tensor, over = values.clone(), threading.Event()
+
+    def move():
+        for number in range(100):
+            gl.torch.pack_(tensor, ("{0,1}", "{1,0:T(8,128)}")[number % 2])
+            gl.torch.unpack_(tensor)
+        gl.torch.pack_(tensor, "{0,1}")
+        over.set()
+
+    def read():
+        while not over.is_set():
+            assert gl.torch.read(tensor).equal(values)
+            gl.torch.layout_of(tensor)
+
+    def write():
+        while not over.is_set():
+            gl.torch.copy_(tensor, values)
+            gl.torch.copy_(tensor, values[8:16], at=(slice(8, 16), ...))
+
+    together(move, read, write)
+    assert gl.torch.read(tensor).equal(values)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, torch.clone, lambda tensor: tensor.to("cpu", copy=True)])
+def test_one_tensor_is_copied_while_it_is_packed_and_unpacked(copied):
+    """A copy that has a note has the bytes that it names; torch may refuse a tensor that changes under its hands."""
+    values = torch.from_numpy(np.random.default_rng(0).random((256, 256), np.float32))
+    tensor, over = values.clone(), threading.Event()
+
+    def move():
+        for _ in range(100):
+            gl.torch.pack_(tensor, "{0,1}")
+            gl.torch.unpack_(tensor)
+        over.set()
+
+    def make():
+        while not over.is_set():
+            with contextlib.suppress(RuntimeError):
+                made = copied(tensor)
+                if gl.torch.layout_of(made) is not None:
+                    assert gl.torch.read(made).equal(values)
+
+    together(move, make)
+
+
+def test_two_tensors_are_copied_into_each_other():
+    """Neither waits for the other for ever."""
+    one, other = (gl.torch.pack_(torch.rand(64, 128), layout) for layout in ("{0,1}", "{1,0:T(8,128)}"))
+
+    def fill(target, value):
+        for _ in range(200):
+            gl.torch.copy_(target, value)
+
+    together(lambda: fill(one, other), lambda: fill(other, one))
+    assert gl.torch.read(one).equal(gl.torch.read(other))
 
 
 FIRST_USE = """

@@ -18,6 +18,7 @@ from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.running.in_place import deferred_signals
+from gpulayout.torch.codes import check_codes
 from gpulayout.torch.memory import bytes_reached, check_changes, check_memory, memory, plainly, written
 from gpulayout.torch.misfits import (
     array_text,
@@ -239,7 +240,8 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
     Notes
     -----
     The file is read into the memory of the tensors.  Only a tensor in another layout than the model's, and a plain one
-    for a packed one, take memory of their own while they move.
+    for a packed one, take memory of their own while they move.  Plain codes below a byte are read twice: all of them
+    are looked at before anything is written.
     """
     check_model("load_packed", model)
     own = model.state_dict(keep_vars=True)
@@ -318,6 +320,8 @@ def _misfit_of_packed(own: Note, given: Given) -> Iterator[str]:
     elif other is None and (sizes != own.plain.sizes or unfit_dtypes(own.plain.dtype, dtype)):
         fits = form_text(own.plain.dtype, own.plain.sizes)
         yield f"is {form_text(dtype, sizes)} in the file, and the model has {own.name}, whose plain tensor is {fits}"
+    elif other is None and own.source is None and one.element_type.is_sub_byte:  # read once more, before any is written
+        check_codes(given.tensor(torch.device("cpu")), one, "its tensor in the file")
 
 
 def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:

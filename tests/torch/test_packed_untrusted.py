@@ -201,3 +201,24 @@ def test_tensors_without_elements_are_not_tied_to_one_another(file):
     assert (
         other.second.shape == (8, 4, 0) and other.second.dtype == torch.uint8 and torch.equal(other.third, given.third)
     )
+
+
+# ---- codes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [15, 16, 200])
+def test_a_plain_code_that_loses_bits_is_refused_before_a_byte_is_written(file, code):
+    codes = torch.zeros(16, 64, dtype=torch.uint8)
+    codes[-1, -1] = code
+    gl.torch.save_packed(module(bias=torch.ones(4), w=codes), file)
+    other = module(bias=torch.zeros(4), w=torch.zeros(16, 64, dtype=torch.uint8))
+    gl.torch.pack_(other.w, "marlin:weights(dtype=u4)")
+    if code < 16:
+        gl.torch.load_packed(file, other)
+        assert torch.equal(gl.torch.read(other.w), codes)
+        return
+    with pytest.raises(
+        gl.LayoutError, match=f"nothing was loaded: 'w': .* in the file .* a code of {code}, but u4"
+    ):
+        gl.torch.load_packed(file, other)
+    assert not other.bias.any() and not gl.torch.read(other.w).any()

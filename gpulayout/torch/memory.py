@@ -115,10 +115,15 @@ def check_changes(tensor: Any, dtype: Any, name: str) -> None:
         )
     if tensor.requires_grad and not tensor.is_leaf:
         raise TypeError(f"tensor {described(tensor)} is a result that autograd follows: pass .detach()")
+    check_gradient(tensor, dtype, name)
+    if tensor.grad is not None:
+        raise TypeError(f"tensor {described(tensor)} has a gradient of its plain sizes: set tensor.grad = None first")
+
+
+def check_gradient(tensor: Any, dtype: Any, name: str) -> None:
+    """TypeError for a tensor that requires a gradient, which another dtype has not."""
     if tensor.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
         raise TypeError(
             f"tensor {described(tensor)} requires a gradient, and {name} is of {dtype}, which has none: call "
             "tensor.requires_grad_(False) first"
         )
-    if tensor.grad is not None:
-        raise TypeError(f"tensor {described(tensor)} has a gradient of its plain sizes: set tensor.grad = None first")

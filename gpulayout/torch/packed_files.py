@@ -19,7 +19,17 @@ from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.codes import check_codes
-from gpulayout.torch.memory import bytes_reached, check_changes, check_memory, memory, plainly, written
+from gpulayout.torch.mapped_bytes import FileSpan, map_end, mapped
+from gpulayout.torch.memory import (
+    bytes_reached,
+    check_changes,
+    check_gradient,
+    check_kind,
+    check_memory,
+    memory,
+    plainly,
+    written,
+)
 from gpulayout.torch.misfits import (
     array_text,
     check_fits,
@@ -32,12 +42,14 @@ from gpulayout.torch.misfits import (
     unfit_types,
 )
 from gpulayout.torch.notes import Note, add_space, lock_of, room_of, space_of
-from gpulayout.torch.packed_tensor import packed_from, plain
+from gpulayout.torch.packed_tensor import in_place_of, packed_from, plain
 from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packed_weights import (
     follow,
     named_error,
     packed_space,
+    places,
+    replace,
     space_to_fill,
     tied_key,
 )
@@ -192,20 +204,35 @@ class Given(NamedTuple):
             if stage is not room:
                 room[start : start + len(part)].copy_(part)
 
+    @property
+    def room(self) -> int:
+        """Bytes of its memory."""
+        return self.stored.nbytes if self.note is None else self.note.nbytes
+
+    def span(self) -> FileSpan | None:
+        """Where it lies in its file; None if its elements cannot be used there, or nothing is there."""
+        begin = self.shard.begin(self.stored)
+        types = [self.facts()[0]] + ([] if self.note is None else [self.note.packed.dtype])
+        is_there = not any(begin % each.itemsize for each in types) and begin + self.room <= map_end(self.shard)
+        return FileSpan(self.shard, begin, begin + self.room) if self.room and is_there else None
+
     def tensor(self, device: Any) -> Any:
         """The tensor in new memory, packed if it is packed in the file."""
-        size = self.stored.nbytes if self.note is None else self.note.nbytes
-        room = torch.empty(size, dtype=torch.uint8, device=device)
+        room = torch.empty(self.room, dtype=torch.uint8, device=device)
         self.read_into(room[: self.stored.nbytes])
+        return self.over(room)
+
+    def over(self, room: Any) -> Any:
+        """The tensor over memory that has its bytes."""
         if self.note is not None:
             return packed_from(self.note.packed.tensor(room), self.note)
         dtype, sizes = self.facts()
-        return room.view(dtype).view(sizes) if size else torch.empty(sizes, dtype=dtype, device=device)
+        return room.view(dtype).view(sizes) if len(room) else torch.empty(sizes, dtype=dtype, device=room.device)
 
 
 @plainly
-def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
-    """Load a file that `save_packed` has written: packed bytes go straight into the model's memory.
+def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = False) -> Any:
+    """Load a file that `save_packed` has written: packed bytes go straight into the model's memory, or are mapped.
 
     Parameters
     ----------
@@ -217,7 +244,10 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
         sizes of the file's plain tensor or of its packed one.  Plain tensors of the file go into plain and into packed
         ones.
     strict : bool
-        Whether missing and unexpected names are errors.
+        Whether missing and unexpected names are errors.  Without it, what is missing stays as it is.
+    assign : bool
+        For a start: new tensors over the mapped file take the place of the model's, which may be on the meta device.
+        See the notes.
 
     Returns
     -------
@@ -228,7 +258,7 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
     ------
     LayoutError
         For names that are missing or unexpected, and for tensors that do not fit: all of them in one message, before a
-        byte is written.
+        byte is written or a tensor replaced.
     ValueError
         When `file` is no such file, or its notes are not true.  The message begins with its name.
 
@@ -242,6 +272,37 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
     The file is read into the memory of the tensors.  Only a tensor in another layout than the model's, and a plain one
     for a packed one, take memory of their own while they move.  Plain codes below a byte are read twice: all of them
     are looked at before anything is written.
+
+    With `assign` no byte is read before it is used, and processes share the pages.  What is written to a tensor stays
+    in the process; it never reaches the file.  All tensors are replaced or, after an error or Ctrl-C, none:
+
+    - New objects, on the CPU, so make optimizers after the call; ``model.to(device)`` keeps the notes.  Their classes,
+      their ``requires_grad`` and attributes such as ``weight_loader`` are those of the old ones.
+    - Nothing is converted.  The file has the dtype and the sizes of the model's plain tensor, and of a packed one the
+      layout.  Where the model's is plain, the file's may be packed.  All else is an error, also another dtype, which
+      torch's ``assign`` takes: ``model.to(dtype)`` before costs nothing on the meta device.  Plain tensors get the
+      order of the file, which is C order.
+    - Tied tensors stay tied.  If the file has several for one, the last one in the model's order counts.
+    - Buffers are replaced as parameters are.  Those that ``state_dict()`` leaves out stay as they are, on the meta
+      device without values.  Extra state is set last.
+    - A few tensors are read into memory of their own: those without elements, those that begin in the file where their
+      dtype may not, and those whose plain form is larger and would end behind the file.
+
+    The maps hold the file as it was: `save_packed` and a rename may put another one in its place, though not on Windows
+    while a tensor is left.  Do not change or shorten the file itself: the system ends a process that reads what is gone
+    (SIGBUS).
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> import gpulayout as gl
+    >>> file = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> gl.torch.save_packed(torch.nn.Linear(128, 64), file)
+    >>> model = torch.nn.Linear(128, 64, device="meta")
+    >>> gl.torch.load_packed(file, model, assign=True)
+    <All keys matched successfully>
+    >>> model.weight.device
+    device(type='cpu')
     """
     check_model("load_packed", model)
     own = model.state_dict(keep_vars=True)
@@ -250,12 +311,19 @@ def load_packed(file: Name, model: Any, strict: bool = True) -> Any:
         _fill_tied(given, _tied(checkpoint), own)
         missing = [name for name in own if name not in given]
         unexpected = [name for name in given if name not in own]
-        unfit = [problem for name in own if name in given for problem in _misfit(name, own[name], given[name])]
+        both = [name for name in own if name in given]
+        unfit = [problem for name in both for problem in _misfit(name, own[name], given[name], assign=assign)]
+        if assign:
+            held = {id(place.tensor) for place in places(model)}
+            made = [name for name in both if id(own[name]) not in held and not is_extra_state(name)]
+            unfit += [f"{shown_name(name)} is no parameter or buffer, but made by state_dict()" for name in made]
         check_fits(str(file), model, missing if strict else (), unexpected if strict else (), unfit)
-        for name in own:
-            if name in given:
-                with lock_of(own[name]):
-                    _fill(name, given[name], model, own)
+        if assign:
+            replace(model, _over_maps({name: given[name] for name in both if not is_extra_state(name)}, own))
+            both = [name for name in both if is_extra_state(name)]
+        for name in both:
+            with lock_of(own[name]):
+                _fill(name, given[name], model, own)
     return matched(missing, unexpected)
 
 
@@ -291,27 +359,33 @@ def _fill_tied(given: dict[str, Given], tied: Mapping[str, str], own: Mapping[st
             given[name] = given[kept]
 
 
-def _misfit(name: str, own: Any, given: Given) -> Iterator[str]:
+def _misfit(name: str, own: Any, given: Given, *, assign: bool) -> Iterator[str]:
     """Why a tensor of a file cannot become one of the model; nothing if it can."""
     if is_extra_state(name):
         return
-    who = shown_name(name)
-    if isinstance(own, torch.Tensor) and own.is_meta:
-        yield f"{who} is on the meta device: give it memory first, as model.to_empty(device=...) does"
+    who, is_meta = shown_name(name), isinstance(own, torch.Tensor) and own.is_meta
+    if is_meta and not assign:
+        yield f"{who} is on the meta device: pass assign=True, or give it memory by model.to_empty(device=...) first"
         return
     try:
-        check_memory(own, "the model's tensor")
+        if not is_meta or torch.nn.parameter.is_lazy(own):
+            check_memory(own, "the model's tensor")
+        check_kind(own, "the model's tensor")
         space = space_to_fill(own)
         if space is None:
-            yield from (f"{who} {problem}" for problem in _misfit_of_plain(own, given))
+            yield from (f"{who} {problem}" for problem in _misfit_of_plain(own, given, assign=assign))
         else:
-            yield from (f"{who} {problem}" for problem in _misfit_of_packed(space.held, given))
+            yield from (f"{who} {problem}" for problem in _misfit_of_packed(space.held, given, assign=assign))
     except (LayoutError, TypeError, BufferError) as error:
         yield f"{who}: {error}"
 
 
-def _misfit_of_packed(own: Note, given: Given) -> Iterator[str]:
+def _misfit_of_packed(own: Note, given: Given, *, assign: bool) -> Iterator[str]:
     if given.is_like(own):
+        return
+    if assign:
+        text = given.text or form_text(*given.facts())
+        yield f"is {text} in the file, and the model has {own.name}: leave out assign=True, which moves no element"
         return
     dtype, sizes = given.facts()
     one, other = own.plain.shape, None if given.note is None else given.note.plain.shape
@@ -324,19 +398,22 @@ def _misfit_of_packed(own: Note, given: Given) -> Iterator[str]:
         check_codes(given.tensor(torch.device("cpu")), one, "its tensor in the file")
 
 
-def _misfit_of_plain(own: Any, given: Given) -> Iterator[str]:
+def _misfit_of_plain(own: Any, given: Given, *, assign: bool) -> Iterator[str]:
     has, note = (own.dtype, tuple(own.shape)), given.note
     if note is None:
         dtype, sizes = given.facts()
-        if sizes != has[1]:
+        if sizes != has[1] or (assign and dtype != has[0]):
             yield f"is {form_text(dtype, sizes)} in the file, and the model has {form_text(*has)}"
         return
     fits = (note.plain.dtype, note.plain.sizes), (note.packed.dtype, note.packed.sizes)
     room = room_of(own)
     if has not in fits:
         texts = " or ".join(dict.fromkeys(form_text(*each) for each in fits))
-        hint = "" if given.is_sure else f": pack it by gl.torch.pack_(tensor, {given.text!r}, source=...) first"
+        hint = f": pack it by gl.torch.pack_(tensor, {given.text!r}, source=...) first"
+        hint = "" if given.is_sure or own.is_meta else hint
         yield f"is {given.text} in the file, which goes into {texts}, and the model has {form_text(*has)}{hint}"
+    elif assign:
+        check_gradient(own, note.packed.dtype, note.name)
     elif own.numel() * own.element_size() != bytes_reached(own):
         yield f"is {given.text} in the file, and the model's tensor has gaps between its elements"
     elif room < note.packed.nbytes:
@@ -375,3 +452,22 @@ def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
     else:
         copy_(tensor, given.tensor(tensor.device))
     written(tensor)
+
+
+def _over_maps(given: Mapping[str, Given], own: Mapping[str, Any]) -> dict[int, Any]:
+    """New tensors for those of a model, by the ids of those.  Tied ones get one memory."""
+    tied: dict[object, list[str]] = {}
+    for name in given:
+        tied.setdefault(tied_key(own[name]) or id(own[name]), []).append(name)
+    values = []
+    for names in tied.values():
+        value, space = given[names[-1]], space_to_fill(own[names[-1]])
+        values.append(value if space is None else value._replace(note=space.held))  # which knows the plain tensor
+    spans = [value.span() for value in values]
+    rooms = iter(mapped([span for span in spans if span is not None]))
+    new: dict[int, Any] = {}
+    for names, value, span in zip(tied.values(), values, spans):
+        made = value.tensor(torch.device("cpu")) if span is None else value.over(next(rooms))
+        for tensor in {id(own[name]): own[name] for name in names}.values():
+            new[id(tensor)] = in_place_of(made, tensor)
+    return new

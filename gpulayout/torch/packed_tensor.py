@@ -184,6 +184,16 @@ def as_kind(made: Any, like: Any) -> Any:
     return made.requires_grad_() if like.requires_grad else made
 
 
+def in_place_of(made: Any, like: Any) -> Any:
+    """A tensor over the memory of `made` that takes the place of another: of its class, and with its attributes."""
+    new = plain(made)
+    new.__class__ = plain_class(like)
+    vars(new).update(vars(like))
+    if touched(new) is not None:
+        guard(new)
+    return new.requires_grad_(like.requires_grad)
+
+
 def plain(tensor: Any) -> Any:
     """The same memory as a plain tensor, without a gradient."""
     with PLAIN():

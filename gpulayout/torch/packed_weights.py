@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
+from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.memory import check_changes, described, first_byte, memory, plainly
 from gpulayout.torch.misfits import form_text, shown_name
 from gpulayout.torch.notes import Form, Note, Space, add_space, is_whole, space_of, touched
@@ -78,9 +79,9 @@ def named_error(names: Sequence[str], error: Exception) -> Exception:
 def packed_weights(given: Any) -> list[Weight]:
     """The packed weights of a model or of tensors, each memory once; LayoutError for a part of one, and one between two
     layouts."""
-    places = _places(given) if isinstance(given, torch.nn.Module) else _listed(given)
+    stand = places(given) if isinstance(given, torch.nn.Module) else _listed(given)
     weights: dict[tuple[int, int], Weight] = {}
-    for place in places:
+    for place in stand:
         if packed_space(place.tensor) is None:
             continue
         try:
@@ -94,13 +95,31 @@ def packed_weights(given: Any) -> list[Weight]:
     return [*weights.values()]
 
 
-def _places(model: Any) -> Iterator[Place]:
+def places(model: Any) -> Iterator[Place]:
     """All parameters and buffers, also tied ones and those that are not persistent."""
     for path, module in model.named_modules():
         for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is not None:
                 name = f"{path}.{key}" if path else key
                 yield Place(name, tensor, functools.partial(_found, model, path, key))
+
+
+def replace(model: Any, new: Mapping[int, Any]) -> None:
+    """Put new tensors in the place of a model's, by the ids of those: all of them, or none."""
+    old = [
+        (model.get_submodule(path), key, place.tensor)
+        for place in places(model)
+        for path, _, key in [place.name.rpartition(".")]
+        if id(place.tensor) in new
+    ]
+    with deferred_signals():
+        try:
+            for module, key, tensor in old:
+                setattr(module, key, new[id(tensor)])  # some modules, such as an LSTM, keep a list beside it
+        except BaseException:  # of a hook, or of a module's own __setattr__
+            for module, key, tensor in old:
+                setattr(module, key, tensor)
+            raise
 
 
 def _found(model: Any, path: str, key: str) -> Any:

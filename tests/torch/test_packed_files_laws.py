@@ -76,6 +76,9 @@ def test_every_layout_goes_to_a_file_and_comes_back(entry, tmp_path):
             addresses = [each.data_ptr() for each in target.parameters()]
             assert gl.torch.load_packed(file, target) == ([], [])
             assert [each.data_ptr() for each in target.parameters()] == addresses
+    started = model(zeros, layouts, packed=False).to("meta")
+    assert gl.torch.load_packed(file, started, assign=True) == ([], [])
+    targets = (*targets, started)
     for number, (array, shape, back) in enumerate(zip(values, shapes, backs)):
         name, weight = f"w{number}", getattr(given, f"w{number}")
         layout = gl.torch.layout_of(weight)
@@ -86,7 +89,7 @@ def test_every_layout_goes_to_a_file_and_comes_back(entry, tmp_path):
         for target in targets:
             found = getattr(target, name)
             assert gl.torch.layout_of(found) == layout and found.dtype == weight.dtype and found.shape == weight.shape
-            assert bytes_of(found) == bytes_of(weight)
+            assert bytes_of(found) == bytes_of(weight) or (target is started and layout is None)  # in C order
             assert same_bits(gl.torch.read(found), array.transpose(back), shape)
             if layout is not None:
                 gl.torch.unpack_(found)

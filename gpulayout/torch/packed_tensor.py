@@ -205,7 +205,7 @@ def plain(tensor: Any) -> Any:
 _T = torch.Tensor
 _TAKES = {  # functions that take elements as they are to other memory
     _T.copy_, _T.__setitem__, _T.index_copy_, _T.index_put_, _T.scatter_, _T.masked_scatter_, _T.put_, _T.resize_,
-    torch._foreach_copy_, torch.cat, torch.stack, torch.concat, torch.concatenate,
+    _T.module_load, torch._foreach_copy_, torch.cat, torch.stack, torch.concat, torch.concatenate,
 }  # fmt: skip
 _COPIES = {
     _T.to, _T.cpu, _T.cuda, _T.clone, _T.contiguous, _T.pin_memory, _T.half, _T.float, _T.double, _T.bfloat16, _T.type,
@@ -219,7 +219,7 @@ _HARMLESS = {"requires_grad_", "detach_", "share_memory_", "set_"}
 
 
 def _guarded_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if function in _TAKES:
+    if function in _TAKES and not kwargs.get("assign"):
         _check(function, args, kwargs)
     elif _changes_elements(getattr(function, "__name__", "").partition(".")[0]):  # "copy_.default" of torch.ops
         _check(function, (args or [*kwargs.values()])[:1])
@@ -311,7 +311,7 @@ def _check(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] = NOTHI
     given = (*args, *kwargs.values())
     listed = [each for part in given for each in (part if isinstance(part, (tuple, list)) else [part])]
     tensors = [each for each in listed if isinstance(each, torch.Tensor)]
-    if function is _T.copy_ and len(tensors) == 2:
+    if function in (_T.copy_, _T.module_load) and len(tensors) == 2:
         _check_pair(*tensors)
         return
     for each in tensors:

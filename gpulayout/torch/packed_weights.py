@@ -148,6 +148,7 @@ class Weight:
         self.space, self.note = space, note
         self.places: list[Place] = []
         self.room: Any = None  # the bytes of the memory, once it is unpacked
+        self.views: dict[int, Form] = {}  # by `id`: tensors over the packed bytes in a form of their own
 
     @property
     def names(self) -> list[str]:
@@ -160,12 +161,28 @@ class Weight:
         first = self.places[0].tensor
         try:
             self.room = memory(first, self.space.capacity)
+            self.views = {id(place.tensor): view for place in self.places if (view := self._view(place.tensor))}
             unpack_(first, max_bytes=max_bytes)
         except Exception as error:
             raise named_error(self.names, error) from None
         for place in self.places[1:]:
             place.tensor.data = self.note.plain.tensor(self.room)
             unguard(place.tensor)
+
+    def _view(self, tensor: Any) -> Form | None:
+        """The form of a tensor over packed bytes, such as a buffer of bytes; None for that of the note."""
+        own = tensor.dtype, tuple(tensor.shape), tensor.stride()
+        if any(own == (form.dtype, form.sizes, form.strides) for form in (self.note.packed, self.note.plain)):
+            return None
+        return Form(self.note.packed.shape, *own)
+
+    @plainly
+    def _view_again(self, tensors: list[Any]) -> None:
+        """Give tensors over the packed bytes their forms again."""
+        for tensor in tensors:
+            view, space = self.views.get(id(tensor)), packed_space(tensor)
+            if view is not None and space is not None and space.note == self.note:
+                follow([tensor], view, memory(tensor, view.nbytes))
 
     def pack(self, max_bytes: ByteCount | None) -> list[Exception]:
         """Pack what stands in its places now, as it was.  Returns what is wrong with some.
@@ -187,6 +204,7 @@ class Weight:
             names, tensors = [name for name, _ in group], [tensor for _, tensor in group]
             try:
                 is_free = self._pack_tensors(tensors, max_bytes, at_home=key == home, is_free=is_free)
+                self._view_again(tensors)
             except Exception as error:
                 problems.append(named_error(names, error))
         return problems

@@ -42,6 +42,7 @@ WRITES = {
     "setitem": lambda tensor: tensor.__setitem__(slice(0, 2), WORDS[:2]),
     "setitem of data": lambda tensor: tensor.data.__setitem__(..., WORDS),
     "index_copy_": lambda tensor: tensor.index_copy_(0, torch.tensor([1]), WORDS[:1]),
+    "module_load, as load_state_dict calls it": lambda tensor: tensor.module_load(WORDS),
     "foreach": lambda tensor: torch._foreach_copy_([tensor], [WORDS]),
 }
 

@@ -280,6 +280,22 @@ def test_tied_weights_are_unpacked_once_and_stay_tied(kind, tie):
             assert after == before
 
 
+@pytest.mark.parametrize("kind", ["columns", "codes", "words", "padding"])
+def test_a_buffer_of_the_packed_bytes_is_one_after_it(kind):
+    """Kernels may take another dtype than the owner of the layout: it is no tied weight."""
+    given = model(kind)
+    given.bytes = torch.nn.Buffer(given.blocks[0].weight.data.view(-1).view(torch.uint8))
+    before, sizes = facts(given), given.bytes.shape
+    for load in (_nothing, _in_place, _parameter):
+        with gl.torch.unpacked(given):
+            load(given.blocks[0], tensor(kind, 1))
+        assert (given.bytes.dtype, given.bytes.shape) == (torch.uint8, sizes)
+        assert gl.torch.layout_of(given.bytes) == gl.torch.layout_of(given.blocks[0].weight)
+        if load is not _parameter:
+            assert facts(given) == before
+    assert np.array_equal(gl.torch.read(given.blocks[0].weight).numpy(), values(kind, 1))
+
+
 def test_buffers_too_also_those_that_are_not_persistent():
     given = torch.nn.Module()
     given.register_buffer("kept", gl.torch.pack_(tensor("codes"), KINDS["codes"][2]))

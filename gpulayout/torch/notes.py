@@ -131,11 +131,23 @@ class Note(NamedTuple):
             name, source, axes = facts["name"], facts["source"], tuple(facts["axes"])
             if not isinstance(name, str) or not isinstance(source, (str, NoneType)):
                 raise TypeError("name and source must be texts")
+            _check_name(name, packed)
             if len({*axes}) != len(axes) or not {*axes} <= {*range(plain.shape.rank)}:
                 raise TypeError(f"axes {axes!s:.80} are no order of axes of {plain.shape}")
             return Note(name, source, axes, plain, packed)
         except (KeyError, TypeError) as error:
-            raise LayoutError(f"a note of a packed tensor cannot be read: {error!r}") from None
+            problem = f"it has no {error}" if isinstance(error, KeyError) else error
+            raise LayoutError(f"a note of a packed tensor cannot be read: {problem}") from None
+
+
+def _check_name(name: str, packed: Form) -> None:
+    """TypeError for a name of other bytes: files say the name."""
+    try:
+        named = as_shape(name)
+    except LayoutError as error:
+        raise TypeError(error) from None
+    if (named.element_type, named.nbytes) != (packed.shape.element_type, packed.nbytes):
+        raise TypeError(f"{value_text(name)} is not {packed.shape}")
 
 
 @dataclass

@@ -183,7 +183,8 @@ class Given(NamedTuple):
         """True for bytes that lie as those of a packed tensor."""
         if self.note is None:
             return False
-        return self.note.packed == note.packed or (not self.is_sure and self.note.name == note.name)
+        is_named = not self.is_sure and self.note.name == note.name
+        return self.note.packed == note.packed or (is_named and self.note.packed.nbytes == note.packed.nbytes)
 
     def facts(self) -> tuple[Any, tuple[int, ...]]:
         """The dtype and the sizes of its plain tensor."""

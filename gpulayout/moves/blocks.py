@@ -74,7 +74,7 @@ class BoxGrid:
         """Boxes along every dimension."""
         return tuple(-(-width // size) for width, size in zip(self.target.widths, self.sizes))
 
-    @property
+    @cached_property
     def box_count(self) -> int:
         return math.prod(self.counts)
 

@@ -33,12 +33,12 @@ from typing import Any, ClassVar, NamedTuple
 from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import BoxGrid
-from gpulayout.moves.boxes import Boxes, Interval, boxes
+from gpulayout.moves.boxes import Boxes, boxes
 from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.pieces import AnyMove, Pieces, relayout_pieces
 from gpulayout.moves.steps import Copy, StepInPlace, move_of
 
-MOST_KEPT = 1 << 12  # blocks
+MOST_KEPT = 1 << 12  # blocks: to make one takes 4 us, which is a tenth of a copy of 512 KB
 
 
 class StreamedBlock(NamedTuple):
@@ -113,7 +113,8 @@ class Streamed(StepInPlace):
         each = f"{counted(largest.source_bytes, 'byte')} to {counted(largest.target_bytes, 'byte')}"
         if self.count == 1:
             return f"{each}, all at once"
-        backwards = next(iter(self.order()), 0) > 0
+        behind = (block for block in itertools.islice(self.blocks, 1, None) if block.source_bytes)
+        backwards = any(block.source_offset < largest.target_end for block in itertools.islice(behind, 1))
         return f"{counted(self.count, 'block')} of up to {each}{', the last one first' * backwards}"
 
     @property
@@ -139,7 +140,8 @@ class Streamed(StepInPlace):
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The moves of all blocks, in an order in which none writes on one that has not been read."""
-        for number in itertools.islice(self.order(), first, None, every):
+        numbers = self.order() if self.at_once == 1 else range(self.count)
+        for number in itertools.islice(numbers, first, None, every):
             yield from self.blocks[number].copies()
 
     def order(self) -> Iterator[int]:
@@ -184,7 +186,7 @@ def streamed(source: Shape, target: Shape, limit: int, enough: int, at_once: int
     least = _needs(grid)
     if least > limit:
         return None, least
-    step = Streamed(GridBlocks(grid))
+    step = Streamed(GridBlocks(grid, tuple(_cuts(grid))))
     return (replace(step, at_once=min(limit // least, step.count, at_once)) if step.are_fixed else step), least
 
 
@@ -196,6 +198,16 @@ def _needs(grid: BoxGrid) -> int:
     """Bytes of the workspace for the first block, the largest."""
     first = grid.box(0)
     return min(grid.source.nbytes(grid.read_box(first)), grid.target.nbytes(first))
+
+
+def _cuts(grid: BoxGrid) -> Iterator[CutDimension]:
+    sides = grid.source, grid.target
+    for dim in grid.target.shape.layout.minor_to_major:
+        if grid.counts[dim] > 1:
+            size = grid.sizes[dim]
+            leads = [(lead, side.shape.bits_per_element) for side in sides if (lead := side.leads[dim])]
+            steps = [lead.places(size) * bits // 8 for lead, bits in leads]
+            yield CutDimension(grid.counts[dim], (grid.source.shape.dimensions[dim] - 1) // size, *steps)
 
 
 def _levels(reading: Boxes, writing: Boxes) -> Iterator[tuple[int, int]]:
@@ -224,12 +236,30 @@ def _major_dimensions(side: Boxes) -> Iterator[int]:
             return
 
 
+class CutDimension(NamedTuple):
+    """The boxes along a dimension that is cut.
+
+    boxes                        how many there are
+    full                         so many have only elements, and more elements behind them
+    source_bytes, target_bytes   from the start of one to the next: a box begins at the sum over all dimensions
+    """
+
+    boxes: int
+    full: int
+    source_bytes: int
+    target_bytes: int
+
+
 @dataclass(frozen=True)
 class GridBlocks(Sequence[StreamedBlock]):
-    """The boxes of a grid as blocks; those of equal sizes share their pieces.  The tail of the target is one more."""
+    """The boxes of a grid as blocks; those of a kind share their pieces.  The tail of the target is one more.
+
+    cuts   in the order in which boxes are numbered
+    """
 
     grid: BoxGrid
-    made: dict[tuple[object, ...], tuple[Pieces, int, int]] = field(default_factory=dict, compare=False)
+    cuts: tuple[CutDimension, ...]
+    made: dict[tuple[int, ...], StreamedBlock] = field(default_factory=dict, compare=False)  # one of each kind
     kept: dict[int, StreamedBlock] = field(default_factory=dict, compare=False)  # the first ones, for the next call
 
     def __len__(self) -> int:
@@ -246,37 +276,26 @@ class GridBlocks(Sequence[StreamedBlock]):
         return block
 
     def _block(self, number: int) -> StreamedBlock:
+        """A block, from another one of its kind, since a box that is cut out of the grid takes 20 times as long.
+
+        Boxes of a kind have equal sizes, and as much padding.  The last box of a dimension is a kind of its own: it may
+        be shorter, and end inside a byte.
+        """
         if not 0 <= number < len(self):
             raise IndexError(number)
-        grid = self.grid
-        if number >= grid.box_count:
-            shapes = grid.block(number)
-            moved = relayout_pieces(shapes.source, shapes.target)
-            return StreamedBlock(moved, 0, 0, shapes.target_runs.offset, shapes.target_runs.nbytes)
-        box = grid.box(number)
-        moved, nbytes, written = self._kind(number, box)
-        return StreamedBlock(moved, _offset(grid.source, box), nbytes, _offset(grid.target, box), written)
+        if number >= self.grid.box_count:
+            return self._anew(number)
+        kind, rest, source, target = [], number, 0, 0
+        for along, full, source_bytes, target_bytes in self.cuts:
+            rest, place = divmod(rest, along)
+            source += place * source_bytes
+            target += place * target_bytes
+            kind.append((place >= full) + (place > full) + (place + 1 == along))
+        like = self.made.get(key := tuple(kind))
+        if like is None:
+            like = self.made[key] = self._anew(number)
+        return StreamedBlock(like.pieces, source, like.source_bytes, target, like.target_bytes)
 
-    def _kind(self, number: int, box: Sequence[Interval]) -> tuple[Pieces, int, int]:
-        """The pieces of a box, and its bytes on both sides: they depend on its sizes, and on what of it is padding.
-
-        Only the last box may end inside a byte, and then it has other sizes than those before it, which do not.
-        """
-        grid, sizes = self.grid, self.grid.source.shape.dimensions
-        read = grid.read_box(box)
-        key = (
-            *(last - first for first, last in (*box, *read)),
-            *(max(min(last, size) - first, 0) for (first, last), size in zip(box, sizes)),
-        )
-        found = self.made.get(key)
-        if found is None:
-            shapes = grid.block(number)
-            moved = relayout_pieces(shapes.source, shapes.target)
-            found = self.made[key] = moved, grid.source.nbytes(read), shapes.target.nbytes
-        return found
-
-
-def _offset(side: Boxes, box: Sequence[Interval]) -> int:
-    """The first byte of a box."""
-    places = sum(lead.places(first) for lead, (first, _) in zip(side.leads, box) if lead and first)
-    return places * side.shape.bits_per_element // 8
+    def _anew(self, number: int) -> StreamedBlock:
+        source, target, read, written, _ = self.grid.block(number)
+        return StreamedBlock(relayout_pieces(source, target), read.offset, read.nbytes, written.offset, target.nbytes)

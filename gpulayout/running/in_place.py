@@ -182,13 +182,14 @@ class InPlace:
     def explain(self) -> Explanation:
         """Explain in text which steps are taken, how many bytes they move, and what workspace they take."""
         size = max(self.nbytes, 1)
-        moved = self.bytes_moved / max(self.source.nbytes + self.target.nbytes, 1)
-        times = f"{moved:.2f} times what a relayout to another buffer moves"
+        moved = self.bytes_moved
+        needed = max(self.source.nbytes + self.target.nbytes, 1)
+        times = f"{moved / needed:.2f} times what a relayout to another buffer moves"
         lines = [
             f"in place {self.source} -> {self.target}",
             f"  memory   {counted(self.workspace, 'byte')}, {self.workspace / size:.1%} of the buffer; on a GPU "
             f"{self.device_workspace}, {self.device_workspace / size:.1%}",
-            f"  moved    {counted(self.bytes_moved, 'byte')}: {times}",
+            f"  moved    {counted(moved, 'byte')}: {times}",
             *[f"    step {number}  {step}" for number, step in enumerate(self.steps)],
         ]
         return Explanation("\n".join(lines))

@@ -10,6 +10,7 @@ from gpulayout.moves.move import Axis
 from gpulayout.moves.pieces import Piece
 from gpulayout.moves.steps import move_of
 from gpulayout.moves.streamed_in_place import Streamed, StreamedBlock, streamed
+from tests.support.placed import relayout_pieces
 from tests.support.tiled_cases import drawn_layout
 
 
@@ -81,6 +82,29 @@ def test_blocks_are_in_the_order_of_both_sides(seed):
             ends[0] = each.source_end
     assert ends[0] <= source.nbytes and ends[1] == target.nbytes
     assert [each.target_offset for each in step.blocks] == sorted(each.target_offset for each in step.blocks)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_block_is_the_one_of_the_grid(seed):
+    """Of a kind only one is cut out of the grid; the others differ in their places."""
+    rng = random.Random(seed)
+    kind, bits = rng.choice((("u8", 0), ("u4", 4), ("u2", 2), ("f32", 0)))
+    sizes = [rng.randint(1, 9) for _ in range(rng.randint(1, 3))]
+    sides = []
+    for _ in range(2):
+        layout = gl.Layout(
+            tuple(reversed(range(len(sizes)))),
+            padded_dimensions=[size + rng.choice((0, 0, 1, 6)) for size in sizes],
+            element_size_in_bits=rng.choice((0, bits)),
+            tail_padding_alignment=rng.choice((1, 16)),
+        )
+        sides.append(gl.Shape(kind, sizes, layout))
+    step, _ = streamed(*sides, 1 << 20, rng.choice((1, 4, 16)))
+    for number, each in enumerate(step.blocks):
+        shapes = step.blocks.grid.block(number)
+        assert each.pieces == relayout_pieces(shapes.source, shapes.target)
+        assert each.source_bytes == shapes.source_runs.nbytes and each[3:] == shapes.target_runs[:2]
+        assert not each.source_bytes or each.source_offset == shapes.source_runs.offset
 
 
 def test_padding_alone_comes_last():

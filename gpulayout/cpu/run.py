@@ -107,8 +107,7 @@ class HostSteps:
     def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
         """See `PreparedSteps.execute`.  A bad number of threads, or no memory for what follows, is an error here."""
         threads = thread_count()
-        bitmaps = [step.bitmap_bytes for step in self.steps if isinstance(step, BlockCycles)]
-        np.empty(max(min(SCRATCH_BYTES, buffer.size), *bitmaps, 0), np.uint8)
+        np.empty(max(min(SCRATCH_BYTES, buffer.size), *[step.bitmap_bytes for step in self.steps], 0), np.uint8)
         for step in self.steps:
             if isinstance(step, BlockCycles):
                 least = max(SHARE_BYTES, step.part_bytes // threads)  # a portion for each: it visits every block

@@ -37,12 +37,14 @@ class StepInPlace:
     kind                its name in `InPlace.as_json`
     count, part_bytes   how many slabs, parts or blocks there are, and the bytes of one
     at_once             so many of its moves can go on at once, each with `part_bytes` of the workspace
+    bitmap_bytes        host memory beside the workspace
     """
 
     kind: ClassVar[str]
     count: Any
     part_bytes: Any
     at_once: int = 1
+    bitmap_bytes: Any = 0
 
     @property
     def workspace(self) -> int:
@@ -224,7 +226,7 @@ class BlockCycles(StepInPlace):
 
     @property
     def bitmap_bytes(self) -> int:
-        """Bytes beside the workspace: one bit for each block says whether it has moved."""
+        """One bit for each block says whether it has moved."""
         return -(-self.count // 8)
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:

@@ -27,7 +27,7 @@ from gpulayout.layout.checks import ByteCount, byte_count, counted
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import AnyArray, Backend, PreparedSteps
 from gpulayout.moves.placement import Placement
-from gpulayout.moves.steps import BlockCycles, Steps
+from gpulayout.moves.steps import Steps
 from gpulayout.moves.ways_in_place import ways_steps
 from gpulayout.requests.reading import check_strict
 from gpulayout.running.same_kind import on_memory
@@ -212,9 +212,7 @@ class InPlace:
 
 def _allocated(steps: Steps) -> int:
     """Bytes that steps allocate one after the other."""
-    return max(
-        (step.workspace + (step.bitmap_bytes if isinstance(step, BlockCycles) else 0) for step in steps), default=0
-    )
+    return max((step.workspace + step.bitmap_bytes for step in steps), default=0)
 
 
 def _anew(kind: Any, source: Shape, target: Shape, limit: int) -> InPlace:

@@ -247,8 +247,6 @@ class Request:
         planned = None if self.change is not None else self.in_place(max_bytes)
         array = self.source_memory(backend, array)
         written = self.target_memory(backend, array, target)
-        if self.change is not None:
-            self._check_widths()
         if not self._begin_together(backend, array, written):
             raise BufferError(
                 "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
@@ -263,8 +261,6 @@ class Request:
         """
         if self.has_box or not (self.read.is_buffer and self.write.is_buffer):
             arrays.check_no_overlap(backend, array, written, (self.role, "out"), rule=SEPARATE)  # raises
-        if self.change is not None:
-            self._check_widths()
         if not self._begin_together(backend, array, written):
             arrays.check_no_overlap(backend, array, written, ("buffer", "out"), rule=SAME if self.change else FIRST)
         planned = None if self.change is not None else self.in_place(None)
@@ -272,8 +268,11 @@ class Request:
 
     def _begin_together(self, backend: Backend, array: AnyArray, written: AnyArray) -> bool:
         """Whether both arrays are the same memory: of as many bytes if elements change, else the one may be longer."""
-        is_long_enough = self.change is None or array.nbytes == written.nbytes
-        return is_long_enough and arrays.is_same_memory(backend, array, written)
+        if self.change is not None:
+            self._check_widths()
+            if array.nbytes != written.nbytes:
+                return False
+        return arrays.is_same_memory(backend, array, written)
 
     def _run_in_place(
         self,

@@ -33,7 +33,7 @@ from gpulayout.layout.frozen import cached_property
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import Tile
-from gpulayout.moves.boxes import Boxes, Interval, boxes, rounded
+from gpulayout.moves.boxes import Boxes, Interval, boxes, line_shape, rounded
 from gpulayout.moves.move import check_same_dimensions, check_storable
 from gpulayout.moves.runs import Runs
 
@@ -135,15 +135,7 @@ class BoxGrid:
         first, last = self._tail
         first += number * self._tail_step
         places = min(self._tail_step, last - first)
-        kept = self.whole_target.layout
-        layout = Layout(
-            (0,),
-            padded_dimensions=(places,),
-            padding_value=kept.padding_value,
-            element_size_in_bits=kept.element_size_in_bits,
-            bit_order=kept.bit_order,
-        )
-        target = Shape(self.whole_target.element_type, (0,), layout)
+        target = line_shape(self.whole_target, 0, places)
         read = self.source.shape
         nothing = Layout((0,), element_size_in_bits=read.layout.element_size_in_bits)
         empty = Shape(read.element_type, (0,), nothing)

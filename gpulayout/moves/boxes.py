@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.layout.digits import StrideTable, table_of
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.runs import Runs, runs_of
@@ -54,6 +55,23 @@ def part_shape(shape: Shape, box: Sequence[Interval]) -> Shape:
         ]
         layout = layout.replace(padded_dimensions=tuple([end - first for end, (first, _) in zip(ends, box)]))
     return Shape(shape.element_type, tuple([last - first for first, last in box]), layout)
+
+
+def line_shape(shape: Shape, size: int, places: int) -> Shape:
+    """So many elements and the padding behind them as a line of places, each stored as in a shape.
+
+    >>> print(line_shape(Shape("u4", (8, 6), "{0,1:E(4)}"), 3, 8))
+    u4[3]{0:PD(8)E(4)}
+    """
+    kept = shape.layout
+    line = Layout(
+        (0,),
+        padded_dimensions=(places,),
+        padding_value=kept.padding_value,
+        element_size_in_bits=kept.element_size_in_bits,
+        bit_order=kept.bit_order,
+    )
+    return Shape(shape.element_type, (size,), line)
 
 
 class Lead(NamedTuple):

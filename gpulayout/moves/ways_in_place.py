@@ -34,6 +34,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.boxes import line_shape
 from gpulayout.moves.in_place import permutation, steps_in_place, why_no_permutation
 from gpulayout.moves.pieces import Pieces, relayout_pieces
 from gpulayout.moves.steps import Steps
@@ -152,19 +153,10 @@ class _Rounded(NamedTuple):
     def order(self) -> tuple[int, ...]:
         return self.shape.layout.minor_to_major
 
-    def line(self, *, stored: bool) -> Shape:
-        """All places as a line: as the side stores them, with its tail, or one in a byte or more."""
-        layout = self.shape.layout
-        line = Layout((0,))
-        if stored:
-            line = Layout(
-                (0,),
-                padded_dimensions=(self.shape.buffer_size,),
-                padding_value=layout.padding_value,
-                element_size_in_bits=layout.element_size_in_bits,
-                bit_order=layout.bit_order,
-            )
-        return Shape(self.shape.element_type, (self.whole.buffer_size,), line)
+    def lines(self) -> tuple[Shape, Shape]:
+        """All places as a line: as the side stores them, with its tail, and one in a byte or more."""
+        size = self.whole.buffer_size
+        return line_shape(self.shape, size, self.shape.buffer_size), Shape(self.shape.element_type, (size,))
 
 
 def _rounded(shape: Shape) -> _Rounded | None:
@@ -189,7 +181,7 @@ def _by_rounded_sizes(read: _Rounded, written: _Rounded) -> Iterator[Stage]:
     order = written.order if read.shape.is_tiled else read.order
     untiled = [Shape(kind, side.whole.dimensions, Layout(order)) for side in (read, written)]
     if read.shape.is_packed:
-        yield read.line(stored=True), read.line(stored=False)
+        yield read.lines()
     if read.whole != untiled[0]:
         yield read.whole, untiled[0]
     if not dimensions == read.whole.dimensions == written.whole.dimensions:
@@ -201,4 +193,4 @@ def _by_rounded_sizes(read: _Rounded, written: _Rounded) -> Iterator[Stage]:
     if written.whole != untiled[1]:
         yield untiled[1], written.whole
     if written.shape.is_packed or written.shape.buffer_size > written.whole.buffer_size:
-        yield written.line(stored=False), written.line(stored=True)
+        yield written.lines()[::-1]

@@ -97,7 +97,7 @@ def convert_stages(source: Placement, target: Placement, arithmetic: Arithmetic,
 
 def _through_dense(side: Placement) -> tuple[bool, ...]:
     """Whether elements pass through a dense array, the better answer first.  An array is strided already."""
-    if not side.is_buffer:
+    if side.digits is not None:
         return (False,)
     return (True,) if side.is_packed else (False, True)
 

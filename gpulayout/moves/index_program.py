@@ -138,7 +138,7 @@ def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
 
     for_kernel   LayoutError for a program that does not fit in kernel parameters
     """
-    table, builder = _checked_table(shape, for_kernel), _Builder()
+    table, builder = checked_table(shape, for_kernel=for_kernel), _Builder()
     builder.values += [_Value(size, load=dim, is_checked=True) for dim, size in enumerate(table.dimensions)]
     sums = builder.linearized(table, builder.values)
     return builder.program("linearize", sums, shape, is_limited=for_kernel and not table.is_strided)
@@ -146,7 +146,7 @@ def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
 
 def delinearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
     """Linear index to logical index; `for_kernel` as above."""
-    table, builder = _checked_table(shape, for_kernel), _Builder()
+    table, builder = checked_table(shape, for_kernel=for_kernel), _Builder()
     for dim, value in enumerate(builder.delinearized(table)):
         value.store = dim
     return builder.program("delinearize", {}, shape, is_limited=for_kernel and not table.is_strided)
@@ -155,7 +155,7 @@ def delinearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
 def convert_program(source: Shape, target: Shape) -> IndexProgram:
     """Linear index in `source` to linear index in `target`; LayoutError unless both describe the same logical array."""
     check_same_array(source, target)
-    builder, tables = _Builder(), (_checked_table(source), _checked_table(target))
+    builder, tables = _Builder(), (checked_table(source), checked_table(target))
     is_strided = all(table.is_strided for table in tables)
     if is_strided:
         table, strides = _merged(*tables)
@@ -167,18 +167,18 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
 
 
 def place_program(
-    numbered: Shape, source: Shape | Sequence[int], unit: int, target_strides: Sequence[int], reach: int
+    numbered: Shape, source: StrideTable | Sequence[int], unit: int, target_strides: Sequence[int], reach: int
 ) -> IndexProgram:
     """From the linear index of each place of `numbered` to its place in the source, a buffer or an array.
 
-    source           a shape, whose places are counted in `unit`s; or the strides of an array
+    source           a table, whose places are counted in `unit`s; or the strides of an array
     target_strides   of the target, if it is an array with its own strides; each coordinate stores its stride there
     reach            the largest distance between two places on either side
     """
     builder = _Builder()
-    coordinates = builder.delinearized(_checked_table(numbered))
-    if isinstance(source, Shape):
-        sums = {term: unit * weight for term, weight in builder.linearized(_checked_table(source), coordinates).items()}
+    coordinates = builder.delinearized(checked_table(numbered))
+    if isinstance(source, StrideTable):
+        sums = {term: unit * weight for term, weight in builder.linearized(source, coordinates).items()}
     else:
         sums = _weighted(coordinates, source)
     for value, stride in zip(coordinates, target_strides):
@@ -208,9 +208,11 @@ def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequ
 # ---- limits --------------------------------------------------------------------------------------------------------
 
 
-def _checked_table(shape: Shape, for_kernel: bool = False) -> StrideTable:
-    """The stride table; LayoutError when it has too many numbers, since building the program takes quadratic time."""
-    table = stride_table(shape)
+def checked_table(shape: Shape, table: StrideTable | None = None, *, for_kernel: bool = False) -> StrideTable:
+    """The stride table of a shape, or one of it in words; LayoutError when it has too many numbers, since building the
+    program takes quadratic time.
+    """
+    table = table or stride_table(shape)
     if not table.is_strided and len(table.sizes) > MOST_VALUES:
         raise LayoutError(
             f"{shape} has {len(table.sizes)} dimensions and numbers: "

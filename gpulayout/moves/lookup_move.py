@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gpulayout.layout.digits import StrideTable
 from gpulayout.layout.frozen import cached_property
-from gpulayout.layout.shape import Shape
-from gpulayout.moves.index_program import IndexProgram, place_program
+from gpulayout.moves.index_program import IndexProgram, checked_table, place_program
 from gpulayout.moves.move import Axis, keeps_hash, span
 from gpulayout.moves.packed_move import SlotMove
 from gpulayout.moves.placement import Placement
@@ -87,7 +87,7 @@ def lookup(read: Placement, write: Placement, why: object) -> LookupMove:
     source, source_span = _places(read)
     target, target_span = _places(write)
     target_strides: Sequence[int] = ()
-    if not isinstance(target, Shape) and target != _places(write.dense)[0]:
+    if not isinstance(target, StrideTable) and target != _places(write.dense)[0]:
         target_strides = target
     # The distance from the lowest place to the highest, in bytes or slots.
     reach = max(
@@ -101,9 +101,12 @@ def lookup(read: Placement, write: Placement, why: object) -> LookupMove:
     return LookupMove(program, *bits, pad, count, source_span, target_span, str(why), *big)
 
 
-def _places(side: Placement) -> tuple[Shape | tuple[int, ...], tuple[int, int]]:
-    """The shape of a buffer, or the byte strides of an array, 0 where they are never used; and the bytes it spans."""
-    if side.is_buffer:
-        return side.shape, (0, side.shape.nbytes)
+def _places(side: Placement) -> tuple[StrideTable | tuple[int, ...], tuple[int, int]]:
+    """The table of a buffer or of words, or the byte strides of an array, 0 where they are never used; and the bytes
+    that it spans.
+    """
+    if side.digits is None:
+        nbytes = side.shape.nbytes if side.words is None else -(-side.words.span() * side.bits // 8)
+        return checked_table(side.shape, side.table.table), (0, nbytes)
     used = tuple([stride * (size > 1) for stride, size in zip(side.strides, side.dimensions)])
     return used, span(list(zip(side.dimensions, used)), side.shape.itemsize)

@@ -59,11 +59,11 @@ def pieces(read: Placement, write: Placement) -> Pieces:
     """
     check_same_array(read.shape, write.shape)
     for side in (read, write):
-        if side.is_buffer:
+        if side.digits is None:
             check_storable(side.memory_shape)
     bits, big = (read.bits, write.bits), (read.is_big, write.is_big)
     has_box = read.box is not None or write.box is not None
-    if min(bits) < 8 and not (has_box or read.shape.is_tiled or write.shape.is_tiled):
+    if min(bits) < 8 and not (has_box or read.words or read.shape.is_tiled or write.shape.is_tiled):
         slots = write.shape.buffer_size if write.is_buffer else None  # with its tail padding
         return (Piece(packed_move(_strided(read, write), *bits, slots, big=big)),)
     if read.is_plain and write.is_plain:

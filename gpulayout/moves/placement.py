@@ -2,6 +2,7 @@
 
     a buffer of f32[2,3]{0,1}              placed by the shape's layout
     a box of such a buffer                 placed by the same layout, from the first coordinates of the box on
+    words with strides, of such a buffer   placed by the same layout, but its places are those of the words
     an array of 2 x 3, strides (12, 4)     placed by digits: (dim 0, step 1, extent 2, stride 12), ...
     the same after "(h w) c -> w h c"      the digits of dimension 0 have two strides
 
@@ -26,19 +27,53 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import is_big, stride_table
 from gpulayout.moves.boxes import Interval, part_shape
-from gpulayout.moves.move import check_storable
+from gpulayout.moves.move import check_storable, span
 from gpulayout.moves.regions import Region, SideTable, element_regions, regions
 
 Box = tuple[Interval, ...]
 
 
-class Placement(NamedTuple):
-    """The elements of a logical array in a buffer, in a box of one, or in an array with strides.
+class Words(NamedTuple):
+    """An array whose elements in C order are the bytes of a buffer; each holds one or more elements of the buffer.
 
-    shape        the logical array; of a buffer and of a box, its layout too
-    digits       of an array: of the logical coordinates, strides in bytes; None for a buffer
+    sizes      of the array
+    strides    in elements of the buffer, which are any
+    in_word    elements of the buffer in a word
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    in_word: int
+
+    def table(self, shape: Shape) -> StrideTable:
+        """Where the elements of a buffer of `shape` lie.
+
+        The place in the buffer is one more number of its table.  The coordinates of the words are its digits.
+
+        >>> table = Words((2, 3), (10, 1), 1).table(Shape("f32", (3, 2), "{0,1}"))
+        >>> [table.linear_of(index) for index in ((0, 0), (1, 0), (2, 0), (0, 1))]
+        [0, 1, 2, 10]
+        """
+        table = stride_table(shape)
+        place = len(table.dimensions) + len(table.numbers)
+        steps = *contiguous_strides(self.sizes, self.in_word), 1
+        axes = zip(steps, (*self.sizes, self.in_word), (*self.strides, 1))
+        digits = [Digit(place, *axis) for axis in axes if axis[1] != 1]  # one place has any stride, and no digit
+        return StrideTable(tuple(digits[::-1]), table.dimensions, 0, (*table.numbers, table.digits))
+
+    def span(self) -> int:
+        """How many places there are from the first element to the last."""
+        return span([*zip(self.sizes, self.strides), (self.in_word, 1)], 1)[1]
+
+
+class Placement(NamedTuple):
+    """The elements of a logical array in a buffer, in a box of one, in words of one, or in an array with strides.
+
+    shape        the logical array; its layout too, unless it is an array with strides
+    digits       of an array: of the logical coordinates, strides in bytes; None for all others
     dimensions   of what holds the elements
     whole, box   of a box: the shape of the whole buffer, and its coordinates there; None for all others
+    words        of words, which hold the bytes of a buffer; None for all others
     """
 
     shape: Shape
@@ -46,6 +81,7 @@ class Placement(NamedTuple):
     dimensions: tuple[int, ...]
     whole: Shape | None = None
     box: Box | None = None
+    words: Words | None = None
 
     @staticmethod
     def buffer(shape: Shape) -> Placement:
@@ -63,9 +99,17 @@ class Placement(NamedTuple):
         digits = tuple([Digit(dim, 1, size, strides[dim]) for dim, size in enumerate(shape.dimensions)])
         return Placement(dense_shape(shape.element_type, shape.dimensions), digits, shape.dimensions)
 
+    @staticmethod
+    def in_words(shape: Shape, sizes: tuple[int, ...], strides: Sequence[int], itemsize: int) -> Placement:
+        """A buffer of a shape in an array of these sizes and byte strides, whose elements hold as many or more bits."""
+        bits = shape.bits_per_element
+        words = Words(sizes, tuple([8 * stride // bits for stride in strides]), 8 * itemsize // bits)
+        return Placement(shape, None, sizes, words=words)
+
     @property
     def is_buffer(self) -> bool:
-        return self.digits is None
+        """True for a buffer, and for a box of one: their places are in a row."""
+        return self.digits is None and self.words is None
 
     @property
     def memory_shape(self) -> Shape:
@@ -77,7 +121,10 @@ class Placement(NamedTuple):
         """True for an array, and for a buffer without tiles and tail padding: a loop for each digit is all of it."""
         shape = self.shape
         return self.digits is not None or (
-            self.box is None and not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
+            self.box is None
+            and self.words is None
+            and not shape.is_tiled
+            and shape.buffer_size == math.prod(shape.buffer_dimensions)
         )
 
     @property
@@ -114,7 +161,8 @@ class Placement(NamedTuple):
     def table(self) -> SideTable:
         """Where elements lie, in bytes, or in slots of a packed buffer."""
         if self.digits is None:
-            return SideTable(stride_table(self.memory_shape), self.shape.itemsize, self.box)
+            places = stride_table(self.memory_shape) if self.words is None else self.words.table(self.memory_shape)
+            return SideTable(places, self.shape.itemsize, self.box)
         return SideTable(StrideTable(self.digits, self.shape.dimensions, 0), 1)
 
     def parts(self, sources: Sequence[SideTable]) -> Iterator[tuple[Region, bool]]:
@@ -130,7 +178,7 @@ class Placement(NamedTuple):
             return Placement.array(dense_shape(self.shape.element_type, sizes), self.strides)
         corner = [first for first, _ in self.box] if self.box is not None else [0] * len(box)
         moved = tuple([(first + begin, last + begin) for (first, last), begin in zip(box, corner)])
-        return Placement.part_of(self.memory_shape, moved)
+        return Placement.part_of(self.memory_shape, moved)._replace(words=self.words)
 
     def part_memory(self, memory: Any, box: Box) -> Any:
         """What `part` of this box places elements in; `memory` is that of the whole."""

@@ -37,14 +37,15 @@ from gpulayout.requests.shape_arguments import array_shape, as_target, axis_name
 
 # Verbs that read an array with any strides; the others read a buffer.  Verbs that write an array, where the strides of
 # `out` say; the others write a buffer.
-READS_ARRAY, WRITES_ARRAY = frozenset(("pack", "transpose")), frozenset(("unpack", "transpose"))
+READS_ARRAY, WRITES_ARRAY = frozenset(("pack", "transpose", "write_words")), frozenset(("unpack", "transpose"))
 
 
 class Call(NamedTuple):
     """A public call without its array, as it was written: what it takes to read it, for an array of any kind.
 
     verb             "pack", "unpack", "relayout" or "transpose"; "plan" for a plan that is called in a graph;
-                     "write_box" and "read_box", where the box has a layout of its own
+                     "write_box" and "read_box", where the box has a layout of its own; "write_words" from an array
+                     whose elements are the bytes of a buffer
     source, target   shapes, layouts or texts; a plan is its own source, a transpose has its axes in `target`
     sizes            of axes, by name
     options          the keywords of arithmetic
@@ -194,6 +195,12 @@ def _read_write_box(call: Call, asked: Asked, label: np.dtype[Any], array: AnyAr
     return Placement.buffer(source), write, change
 
 
+def _read_write_words(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
+    of_buffer = _read_relayout if call.at is None else _read_write_box
+    read, write, change = of_buffer(call, asked, label, array, out)
+    return Placement.in_words(read.shape, tuple(array.shape), array.strides, label.itemsize), write, change
+
+
 def _read_read_box(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
     read = _box(shape_of_opened(call.source, label, array, "source"), call.at, writes=False)
     _, write, change = read_shapes(read.shape, call.target, asked)
@@ -310,5 +317,6 @@ _READERS: dict[str, Callable[[Call, Asked, np.dtype[Any], AnyArray, AnyArray | N
     "relayout": _read_relayout,
     "write_box": _read_write_box,
     "read_box": _read_read_box,
+    "write_words": _read_write_words,
     "transpose": _read_transpose,
 }

@@ -181,11 +181,24 @@ class BoxMoves:
             if self._request(cell).is_one_pass:
                 yield BoxCell(cell, None, None)
             else:
-                yield self._covered(cell)
+                yield from self._covered_cells(cell)
 
-    def _request(self, box: Box) -> Any:
+    def _covered_cells(self, box: Box) -> Iterator[BoxCell]:
+        """A cell with its covers; of words, which have none, halves of it, over and over, until one pass reads each."""
+        cell = self._covered(box)
+        if self.read.words is None or cell.write is None or self._request(box, cell.write).is_one_pass:
+            yield cell
+            return
+        dim = max(range(len(box)), key=lambda dim: box[dim][1] - box[dim][0])
+        first, last = box[dim]
+        for half in ((first, (first + last) // 2), ((first + last) // 2, last)):
+            yield from self._covered_cells((*box[:dim], half, *box[dim + 1 :]))
+
+    def _request(self, box: Box, cover: Cover | None = None) -> Any:
+        """The request for a box, or for what becomes of it in the elements of a cover."""
         change = None if self.change is None else self.change.part(self.read.shape.dimensions, box)
-        return self._plan(self.read.part(box), self.write.part(box), change)
+        written = self.write.part(box) if cover is None else cover.dense.part(cover.inner)
+        return self._plan(self.read.part(box), written, change)
 
     def _covered(self, box: Box) -> BoxCell:
         """A cell with the covers that it needs: of a side that one pass cannot move, or else of the one that leads."""

@@ -115,6 +115,18 @@ def write_box(
     return run("write_box", part, part_shape, shape, buffer, options, NOTHING, max_bytes, strict, box)
 
 
+def write_words(
+    words: Any, words_shape: Any, buffer: Any, shape: Any, box: Any = None, options: Mapping[str, Any] = NOTHING
+) -> Any:
+    """Write the buffer that an array of words holds, or a box of it; returns the buffer that is written.
+
+    words         an array with any strides; its elements in C order are the bytes of a buffer of `words_shape`.  An
+                  element of that buffer is no larger than a word
+    box           as `write_box` takes it; None for all of the buffer
+    """
+    return run("write_words", words, words_shape, shape, buffer, options, NOTHING, None, True, box)
+
+
 def read_box(
     buffer: Any,
     shape: Any,

@@ -17,7 +17,7 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.placement import dense_shape
 from gpulayout.requests.index_keys import box_of
-from gpulayout.running.running import read_box, write_box
+from gpulayout.running.running import read_box, write_box, write_words
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
 from gpulayout.torch.notes import Note, Space, alone, buffer_type, lock_of, space_of, spaces, torch_type_of, touched
@@ -34,8 +34,8 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
     tensor : torch.Tensor
         A packed tensor, which keeps its layout and its address.  A plain one gets the values as they are.
     value : torch.Tensor
-        Of the sizes of the plain tensor, or of the box; words, if the tensor was packed with ``source=``.  Or a packed
-        tensor of the same array in any layout.
+        Of the sizes of the plain tensor, or of the box, with any strides; words, if the tensor was packed with
+        ``source=``.  Or a packed tensor of the same array in any layout.
     at : slice, Ellipsis or a tuple of them, optional
         A box of the array, in elements, also where the checkpoint has words: ``(slice(0, 512), ...)`` for a shard of
         512 rows.  Slices alone, so that `value` keeps every dimension.  Everything else stays as it is.
@@ -128,9 +128,10 @@ def read(tensor: Any, *, at: Any = None) -> Any:
 
 
 class Values(NamedTuple):
-    """Values on their way into a tensor: a logical array with any strides, or a buffer of a shape."""
+    """Values on their way into a tensor: a logical array or words with any strides, or a buffer; and their shape."""
 
     array: Any
+    words: Any
     buffer: Any
     shape: Shape
 
@@ -155,6 +156,8 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     buffer = space.buffer(tensor)
     if values.array is not None:
         pack(values.array, shape, out=buffer, **(options if at is None else options | {"at": at}))
+    elif values.words is not None:
+        write_words(values.words, values.shape, buffer, shape, at, options)
     elif at is None:
         relayout(values.buffer, values.shape, shape, out=buffer, **options)
     else:
@@ -169,11 +172,12 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
     value = plain(value).to(device)
     if given is not None:
         packed = given.held.packed
-        values = Values(None, packed.buffer(value.view(-1).view(torch.uint8)), packed.shape)
+        values = Values(None, None, packed.buffer(value.view(-1).view(torch.uint8)), packed.shape)
     elif note.source is not None:
         words = _words(value, note)
-        flat = value.contiguous().view(-1).view(torch.uint8)
-        values = Values(None, flat.view(buffer_type(words)), words)
+        if value.element_size() < words.itemsize:  # several words hold an element
+            value = value.contiguous().view(-1).view(torch.uint8).view(buffer_type(words))
+        values = Values(None, value, None, words)
     else:
         own, element_type = ElementType.of(value.dtype), note.packed.shape.element_type
         is_codes = own in code_types(element_type)
@@ -181,7 +185,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
         if is_codes:
             check_codes(value, shape, "value")
             value = value.view(torch.uint8)
-        values = Values(value, None, shape)
+        values = Values(value, None, None, shape)
     if values.shape.dimensions != sizes:
         same = tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype
         hint = "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights" if same else ""

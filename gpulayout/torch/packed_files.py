@@ -47,6 +47,7 @@ from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packed_weights import (
     follow,
     named_error,
+    overlaps,
     packed_space,
     places,
     replace,
@@ -314,7 +315,10 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
         unexpected = [name for name in given if name not in own]
         both = [name for name in own if name in given]
         unfit = [problem for name in both for problem in _misfit(name, own[name], given[name], assign=assign)]
-        if assign:
+        if not assign:
+            packs = {name for name in both if given[name].note is not None and packed_space(own[name]) is None}
+            unfit += overlaps({name: own[name] for name in both}, packs)
+        else:
             held = {id(place.tensor) for place in places(model)}
             made = [name for name in both if id(own[name]) not in held and not is_extra_state(name)]
             unfit += [f"{shown_name(name)} is no parameter or buffer, but made by state_dict()" for name in made]
@@ -405,6 +409,8 @@ def _misfit_of_plain(own: Any, given: Given, *, assign: bool) -> Iterator[str]:
         dtype, sizes = given.facts()
         if sizes != has[1] or (assign and dtype != has[0]):
             yield f"is {form_text(dtype, sizes)} in the file, and the model has {form_text(*has)}"
+        elif not assign and any(size > 1 and not stride for size, stride in zip(own.shape, own.stride())):
+            yield f"is {form_text(*has)} of strides {own.stride()} in the model, so its elements share memory"
         return
     fits = (note.plain.dtype, note.plain.sizes), (note.packed.dtype, note.packed.sizes)
     room = room_of(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from gpulayout.layout.checks import ByteCount
 from gpulayout.layout.errors import LayoutError
 from gpulayout.running.in_place import deferred_signals
-from gpulayout.torch.memory import check_changes, described, first_byte, memory, plainly
+from gpulayout.torch.memory import bytes_reached, check_changes, described, first_byte, memory, plainly
 from gpulayout.torch.misfits import form_text, shown_name
 from gpulayout.torch.notes import Form, Note, Space, add_space, is_whole, space_of, touched
 from gpulayout.torch.packed_tensor import guard, unguard
@@ -64,6 +64,25 @@ def tied_key(tensor: Any) -> object:
     except RuntimeError:
         return None
     return memory, tensor.dtype, tensor.shape, tensor.stride()
+
+
+@plainly
+def overlaps(tensors: Mapping[str, Any], packing: Collection[str]) -> list[str]:
+    """Why some of these names cannot be packed: others have a part of the memory, or see all of it in another shape."""
+    taken, problems = dict[object, list[tuple[int, int, str]]](), []
+    for name, tensor in tensors.items():
+        if tied_key(tensor) is not None:
+            storage, first = memory_of(tensor)
+            taken.setdefault(storage, []).append((first, first + bytes_reached(tensor), name))
+    for each in map(sorted, taken.values()):
+        for number, (_, last, name) in enumerate(each):
+            for first, _, other in each[number + 1 :]:
+                if first >= last:
+                    break
+                if {name, other}.intersection(packing) and tied_key(tensors[name]) != tied_key(tensors[other]):
+                    names = f"{shown_name(name)} and {shown_name(other)}"
+                    problems.append(f"{names} share memory, and one of them becomes packed")
+    return problems
 
 
 def named_error(names: Sequence[str], error: Exception) -> Exception:

@@ -225,3 +225,32 @@ def test_a_plain_code_that_loses_bits_is_refused_before_a_byte_is_written(file, 
     with pytest.raises(gl.LayoutError, match=f"nothing was loaded: 'w': .* in the file .* a code of {code}, but u4"):
         gl.torch.load_packed(file, other)
     assert not other.bias.any() and not gl.torch.read(other.w).any()
+
+
+# ---- memory that tensors of the model share --------------------------------------------------------------------------
+
+
+def test_tensors_that_share_memory_are_found_before_a_byte_is_written(file):
+    """One that becomes packed would change what the other means, and then the other could not be loaded."""
+    gl.torch.save_packed(packed(a=torch.ones(2, 3), b=torch.ones(2, 3), c=torch.ones(3, 2)), file)
+    for views in (
+        lambda memory: (memory[:6].view(2, 3), memory[3:9].view(2, 3), memory[9:15].view(3, 2)),
+        lambda memory: (memory[:6].view(2, 3), memory[6:12].view(2, 3), memory[:6].view(2, 3).t()),
+    ):
+        memory = torch.zeros(20)
+        other = module(**dict(zip("abc", views(memory))))
+        with pytest.raises(gl.LayoutError, match="nothing was loaded: 'a' and '[bc]' share memory, and one of them"):
+            gl.torch.load_packed(file, other)
+        assert not memory.any() and gl.torch.layout_of(other.a) is None
+    memory = torch.zeros(20)
+    other = module(a=memory[:6].view(2, 3), b=memory[6:12].view(2, 3), c=memory[12:18].view(3, 2))
+    gl.torch.load_packed(file, other)  # beside one another in one memory
+    assert memory.tolist() == [1.0] * 18 + [0.0] * 2
+
+
+def test_a_tensor_whose_elements_share_memory_is_found_before_a_byte_is_written(file):
+    gl.torch.save_packed(module(a=torch.ones(2), b=torch.ones(2, 3)), file)
+    other = module(a=torch.zeros(2), b=torch.zeros(1, 3).expand(2, 3))
+    with pytest.raises(gl.LayoutError, match=r"nothing was loaded: 'b' is float32\[2,3\] of strides \(0, 1\)"):
+        gl.torch.load_packed(file, other)
+    assert not other.a.any()

@@ -29,7 +29,7 @@ class FileSpan(NamedTuple):
 def map_end(shard: Shard) -> int:
     """Where a map of a file ends."""
     contents = shard.contents
-    return contents.start + max((each.end for each in contents.tensors), default=0)
+    return contents.start + (contents.tensors[-1].end if contents.tensors else 0)
 
 
 def mapped(spans: Sequence[FileSpan]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -314,27 +314,34 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
         missing = [name for name in own if name not in given]
         unexpected = [name for name in given if name not in own]
         both = [name for name in own if name in given]
-        unfit = [problem for name in both for problem in _misfit(name, own[name], given[name], assign=assign)]
+        extra = [name for name in both if is_extra_state(name)]
+        held = {name: own[name] for name in both if not is_extra_state(name)}
+        unfit = [problem for name in held for problem in _misfit(name, own[name], given[name], assign=assign)]
         if not assign:
-            packs = {name for name in both if given[name].note is not None and packed_space(own[name]) is None}
-            unfit += overlaps({name: own[name] for name in both}, packs)
+            packs = {name for name in held if given[name].note is not None and packed_space(own[name]) is None}
+            unfit += overlaps(held, packs)
         else:
-            held = {id(place.tensor) for place in places(model)}
-            made = [name for name in both if id(own[name]) not in held and not is_extra_state(name)]
+            stand = {id(place.tensor) for place in places(model)}
+            made = [name for name, tensor in held.items() if id(tensor) not in stand]
             unfit += [f"{shown_name(name)} is no parameter or buffer, but made by state_dict()" for name in made]
         check_fits(str(file), model, missing if strict else (), unexpected if strict else (), unfit)
         if assign:
-            replace(model, _over_maps({name: given[name] for name in both if not is_extra_state(name)}, own))
-            both = [name for name in both if is_extra_state(name)]
-        for name in both:
-            with lock_of(own[name]):
-                _fill(name, given[name], model, own)
+            replace(model, _over_maps(given, _ties(held)))
+        else:
+            for tied in _ties(held):
+                for name, tensor in tied.items():
+                    with lock_of(tensor):
+                        _fill(tensor, given[name], tied.values())
+        for name in extra:
+            module = model.get_submodule(name.rpartition(".")[0])
+            module.set_extra_state(given[name].tensor(torch.device("cpu")))
     return matched(missing, unexpected)
 
 
 def _given(checkpoint: Checkpoint) -> dict[str, Given]:
     """All tensors of a file; `FileError` for notes that are not true."""
     given: dict[str, Given] = {}
+    known: dict[object, Note] = {}  # layers of a model have the same ones, and each takes milliseconds to read
     for shard in checkpoint.shards:
         file, tensors = str(shard.path), {each.name: each for each in shard.contents.tensors}
         notes, sides = notes_of(shard.contents.metadata), plain_sides_of(shard.contents.metadata)
@@ -344,8 +351,10 @@ def _given(checkpoint: Checkpoint) -> dict[str, Given]:
                 raise FileError(f"{file}: its metadata has {what} {shown_name(name)}")
         for name, tensor in tensors.items():
             text, side = notes.get(name), sides.get(name)
-            note = None if text is None else note_in_file(file, tensor, text, side)
-            given[name] = Given(shard, tensor, note, text, side is not None)
+            key = tensor.dtype, tensor.dimensions, text, side
+            if text is not None and key not in known:
+                known[key] = note_in_file(file, tensor, text, side)
+            given[name] = Given(shard, tensor, known.get(key), text, side is not None)
     return given
 
 
@@ -364,10 +373,16 @@ def _fill_tied(given: dict[str, Given], tied: Mapping[str, str], own: Mapping[st
             given[name] = given[kept]
 
 
+def _ties(own: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """A model's tensors, those together that are tied."""
+    ties: dict[object, dict[str, Any]] = {}
+    for name, tensor in own.items():
+        ties.setdefault(tied_key(tensor) or name, {})[name] = tensor
+    return ties.values()
+
+
 def _misfit(name: str, own: Any, given: Given, *, assign: bool) -> Iterator[str]:
     """Why a tensor of a file cannot become one of the model; nothing if it can."""
-    if is_extra_state(name):
-        return
     who, is_meta = shown_name(name), isinstance(own, torch.Tensor) and own.is_meta
     if is_meta and not assign:
         yield f"{who} is on the meta device: pass assign=True, or give it memory by model.to_empty(device=...) first"
@@ -432,20 +447,14 @@ def _misfit_of_plain(own: Any, given: Given, *, assign: bool) -> Iterator[str]:
         check_changes(own, note.packed.dtype, note.name)
 
 
-def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
-    """Load a tensor that fits."""
-    tensor, note = own[name], given.note
-    if is_extra_state(name):
-        model.get_submodule(name.rpartition(".")[0]).set_extra_state(given.tensor(torch.device("cpu")))
-        return
-    space = space_to_fill(tensor)
+def _fill(tensor: Any, given: Given, tied: Iterable[Any]) -> None:
+    """Load a tensor that fits, and is one of those that are tied."""
+    note, space = given.note, space_to_fill(tensor)
     if space is not None and given.is_like(space.held):
         space.moving = f"loading {given.file} failed"
         given.read_into(memory(tensor, given.stored.nbytes))
         space.moving = None
     elif space is None and note is not None:
-        key = tied_key(tensor)
-        tied = [tensor] if key is None else [each for each in own.values() if tied_key(each) == key]
         space = add_space(tensor, room_of(tensor))
         room, space.moving = memory(tensor, space.capacity), f"loading {given.file} failed"
         given.read_into(room[: given.stored.nbytes])
@@ -461,20 +470,20 @@ def _fill(name: str, given: Given, model: Any, own: Mapping[str, Any]) -> None:
     written(tensor)
 
 
-def _over_maps(given: Mapping[str, Given], own: Mapping[str, Any]) -> dict[int, Any]:
+def _over_maps(given: Mapping[str, Given], ties: Iterable[Mapping[str, Any]]) -> dict[int, Any]:
     """New tensors for those of a model, by the ids of those.  Tied ones get one memory."""
-    tied: dict[object, list[str]] = {}
-    for name in given:
-        tied.setdefault(tied_key(own[name]) or id(own[name]), []).append(name)
-    values = []
-    for names in tied.values():
-        value, space = given[names[-1]], space_to_fill(own[names[-1]])
-        values.append(value if space is None else value._replace(note=space.held))  # which knows the plain tensor
+    last = [[*tied.items()][-1] for tied in ties]
+    spaces = [space_to_fill(tensor) for _, tensor in last]  # their notes know the plain tensor, where the file does not
+    values = [
+        given[name] if space is None else given[name]._replace(note=space.held)
+        for (name, _), space in zip(last, spaces)
+    ]
     spans = [value.span() for value in values]
     rooms = iter(mapped([span for span in spans if span is not None]))
     new: dict[int, Any] = {}
-    for names, value, span in zip(tied.values(), values, spans):
+    for tied, value, span in zip(ties, values, spans):
         made = value.tensor(torch.device("cpu")) if span is None else value.over(next(rooms))
-        for tensor in {id(own[name]): own[name] for name in names}.values():
-            new[id(tensor)] = in_place_of(made, tensor)
+        for tensor in tied.values():
+            if id(tensor) not in new:
+                new[id(tensor)] = in_place_of(made, tensor)
     return new

@@ -307,12 +307,20 @@ def _side(**fields):
     return _set("gpulayout-plain:blocks.0.weight", json.dumps(said))
 
 
+def _as_another(header):
+    """One tensor has the note of the one before, which is true there."""
+    notes = header["__metadata__"]
+    for key in ("gpulayout:blocks.1.weight", "gpulayout-plain:blocks.1.weight"):
+        notes[key] = notes[key.replace("1", "0")]
+
+
 def _remove(key):
     return lambda header: header["__metadata__"].pop(key)
 
 
 LIES = {
     "another size": (_set("gpulayout:blocks.0.weight", "marlin:weights[16,128]"), "a buffer of 1024 bytes, but the"),
+    "another tensor's note": (_as_another, "a buffer of 512 bytes, but the"),
     "another type": (_set("gpulayout:blocks.0.weight", "marlin:weights(dtype=u8)[16,64]"), "a buffer of 1024 bytes"),
     "no layout": (_set("gpulayout:blocks.0.weight", "marlin:wieghts[16,64]"), "did you mean 'marlin:weights'"),
     "a tensor that is not there": (_set("gpulayout:more", "f32[2]"), "a note about a tensor that it lacks, 'more'"),

@@ -52,6 +52,21 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
     return backend, array
 
 
+def part_of(memory: Any, other: Any, length: int, places: slice) -> Any:
+    """Places of a buffer of this length, as an array of its kind.
+
+    None for arrays that may be no plain memory, and for one that may share memory with the `other` of a call.
+    """
+    kind = type(memory)
+    if other is not None and type(other) is not kind:
+        return None
+    if kind is np.ndarray:
+        is_apart = memory.shape == (length,) and (other is None or not np.may_share_memory(memory, other))
+        return memory[places] if is_apart else None
+    library = library_of(memory)
+    return None if library is None else library.part_of(memory, other, length, places)
+
+
 def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple[Backend, AnyArray]:
     """The same, but plain Python numbers and lists become a new array on the default backend."""
     if isinstance(given, PLAIN):

@@ -140,6 +140,10 @@ class Library(ABC):
         """
         return None
 
+    def part_of(self, array: Any, other: Any, length: int, places: slice) -> Any:
+        """See `arrays.part_of`; always None if arrays of the library have no parts over the same memory."""
+        return None
+
     @abstractmethod
     def view(self, array: Any, backend: Backend, opened: AnyArray, shape: Sizes, strides: Sizes) -> Any:
         """An array of the library over the memory of `array`, which is `opened`; strides in bytes."""

@@ -152,6 +152,14 @@ class TorchTensors(Library):
 
         return again_on_bytes
 
+    def part_of(self, tensor: Any, other: Any, length: int, places: slice) -> Any:
+        torch = _torch()
+        if type(tensor) is not torch.Tensor or tensor.shape != (length,) or not plain_memory(torch).asks(tensor):
+            return None
+        if other is not None and other.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
+            return None
+        return tensor[places]
+
     def view(self, tensor: Any, backend: Backend, opened: AnyArray, shape: Sizes, strides: Sizes) -> Any:
         return tensor.as_strided(shape, tuple([stride // opened.itemsize for stride in strides]))
 

@@ -62,21 +62,21 @@ class HostMoves:
         """See `Prepared.known_call`.  None also where NumPy has a part of the work, or parameters many numbers."""
         if self.compiled is None:
             return None
-        [(plan, *_)] = self._plans(1)
+        [(plan, *offsets)] = self._plans(1)
         parameters = self._parameters() if isinstance(plan.move, ConvertMove) else ()
         if sum(numbers.nbytes for numbers in parameters) > MOST_KEPT:
             return None
         threads = thread_count if self._is_large else None
-        call = self.compiled.call(source, target, *(make or (None, None, None)), tensors, writes, threads, *parameters)
+        how = *(make or (None, None, None)), tensors, writes, threads
+        call = self.compiled.call(source, target, *how, *offsets, *parameters)
         again: Again | None = None if call is None else call.again
         return again
 
 
 def _only_native(plans: Planned) -> Any:
     """The compiled plan, if the native engine does everything in one move."""
-    [(plan, *offsets), *others] = plans or [(None, 0, 0)]
-    is_alone = not others and not any(offsets)
-    return plan.compiled if is_alone and isinstance(plan, NativePlan) else None
+    [(plan, *_), *others] = plans or [(None, 0, 0)]
+    return plan.compiled if not others and isinstance(plan, NativePlan) else None
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:

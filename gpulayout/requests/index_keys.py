@@ -57,19 +57,29 @@ def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
     """
     box = []
     for axis, (entry, size) in enumerate(zip(_entries(key if type(key) is tuple else (key,), shape), shape.bounds)):
-        where = f"for axis {axis} of {shape}"
-        if isinstance(entry, int) and not isinstance(entry, bool):
-            first = max(entry + size, 0) if entry < 0 else entry
-            raise LayoutError(
-                f"box has the number {entry} {where}: a box keeps every dimension, write slice({first}, {first + 1})"
-            )
         if not isinstance(entry, slice):
-            raise TypeError(f"box has {value_text(entry)} {where}: write slices, such as (slice(0, 512), ...)")
+            raise _no_slice(entry, axis, size, shape)
         if entry.step is not None and not (type(entry.step) is int and entry.step == 1):
+            where = _where(axis, shape)
             raise LayoutError(f"box has a slice of step {value_text(entry.step)} {where}: write one without a step")
         try:
             first, last, _ = entry.indices(size)
         except TypeError:
+            where = _where(axis, shape)
             raise TypeError(f"box has {value_text(entry)} {where}: its ends are whole numbers or None") from None
         box.append((first, max(first, last)))
     return tuple(box)
+
+
+def _no_slice(entry: Any, axis: int, size: int, shape: Shape) -> Exception:
+    """The error of an entry of a box that is no slice."""
+    where = _where(axis, shape)
+    if isinstance(entry, int) and not isinstance(entry, bool):
+        first = max(entry + size, 0) if entry < 0 else entry
+        text = f"a box keeps every dimension, write slice({first}, {first + 1})"
+        return LayoutError(f"box has the number {entry} {where}: {text}")
+    return TypeError(f"box has {value_text(entry)} {where}: write slices, such as (slice(0, 512), ...)")
+
+
+def _where(axis: int, shape: Shape) -> str:
+    return f"for axis {axis} of {shape}"  # only of an error: the text of a shape takes longer than a small box

@@ -20,7 +20,9 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
+from gpulayout.moves.windows import window_of
 from gpulayout.requests.arithmetic import Asked
+from gpulayout.requests.index_keys import box_of
 from gpulayout.requests.reading import WRITES_ARRAY, Call, check_source, check_strict
 from gpulayout.running.kept import KEY_TYPES, Kept, with_values
 from gpulayout.running.request import Opened, Request, request_of
@@ -50,6 +52,7 @@ kept_calls: Kept[_Known] = Kept()
 # By what a call says, and the kinds of its arrays: what ran the latest such call without checks.
 latest: Latest = {}
 MOST_LATEST = 256
+WRITES_BOX, PLAIN_VERBS = {"pack", "write_box"}, {"pack", "unpack"}  # that write a box; that also do without one
 _ENDS = {int, type(None)}  # of slices; True equals 1
 
 
@@ -71,6 +74,10 @@ def run(
     if is_compiling():
         anew = functools.partial(run, verb, array, source, target, out, options, sizes, max_bytes, strict, at)
         return traced(Call(verb, source, target, sizes, options, max_bytes, strict, at), array, out, anew)
+    if at is not None and strict and max_bytes is None:
+        done = _in_window(verb, array, source, target, out, options, at)
+        if done is not None:
+            return done
     key: Key | None = None
     if (
         max_bytes is at is None
@@ -91,6 +98,45 @@ def run(
             _set_latest(latest, key, other)
             return done
     return _Run(Call(verb, source, target, sizes, options, max_bytes, strict, at), key, latest).result(array, out)
+
+
+def _in_window(verb: str, array: Any, source: Any, target: Any, out: Any, options: Mapping[str, Any], at: Any) -> Any:
+    """The result of a call on a box, by one on its window: see `Window`.
+
+    None if it has no window, and for arrays and boxes with errors: the call on the whole says them.
+    """
+    writes, entries = verb in WRITES_BOX, _box_key(at)
+    whole, memory, other = (target, out, array) if writes else (source, array, out)
+    if entries is None or type(whole) is not Shape or whole.is_dynamic:
+        return None
+    try:
+        window = _window(whole, entries, verb in PLAIN_VERBS)
+        if window is None:
+            return None
+        shape, box, places = window
+        part = arrays.part_of(memory, other, whole.buffer_length, places)
+        if part is None:
+            return None
+        if not writes:
+            return run(verb, part, shape, target, out, options, at=box)
+        run(verb, array, source, shape, part, options, at=box)
+    except (TypeError, ValueError, BufferError):
+        return None
+    return out
+
+
+@functools.lru_cache(maxsize=4096)  # to find a window takes longer than a small box
+def _window(whole: Shape, entries: Key, is_plain: bool) -> tuple[Shape, Any, slice] | None:
+    """The shape of a window, the box in it and its places in the buffer; no box if it is all, and `is_plain`."""
+    box = box_of(tuple([slice(*entry) if isinstance(entry, tuple) else entry for entry in entries]), whole)
+    window = window_of(whole, box)
+    if window is None:
+        return None
+    shape, box = window.shape, window.box
+    is_all = is_plain and [(0, size) for size in shape.dimensions] == [*box]
+    is_all = is_all and shape.element_count * shape.bits_per_element == 8 * shape.nbytes  # a box writes no padding
+    at = None if is_all else tuple([slice(first, last) for first, last in box])
+    return shape, at, slice(window.first, window.last)
 
 
 def write_box(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from gpulayout.arrays.torch_tensors import TORCH, check_tensor
+from gpulayout.arrays.torch_tensors import TORCH, check_tensor, plain_address
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.graph_constants import is_compiling
 
@@ -38,6 +38,8 @@ def bytes_reached(tensor: Any) -> int:
     """Bytes from a tensor's first element to the end of its last."""
     if not tensor.numel():
         return 0
+    if tensor.is_contiguous():
+        return int(tensor.numel() * tensor.element_size())
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return int((last + 1) * tensor.element_size())
 
@@ -95,6 +97,8 @@ def check_kind(tensor: Any, role: str) -> None:
 
 def check_memory(tensor: Any, role: str) -> None:
     """TypeError or BufferError for a tensor without plain memory of its own."""
+    if plain_address(tensor) and not tensor.is_quantized and not getattr(tensor, "_is_flat_param", False):
+        return  # most tensors, in half of the time
     check_kind(tensor, role)
     if tensor.is_quantized:
         raise TypeError(f"{role} is a quantised tensor of torch: pass {role}.int_repr(), its codes")

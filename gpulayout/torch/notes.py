@@ -13,7 +13,7 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, NamedTuple
@@ -48,6 +48,11 @@ class Form(NamedTuple):
     def buffer(self, memory: Any) -> Any:
         """The form's bytes as the 1-D buffer that the package's functions take; `memory` is of bytes."""
         return memory[: self.nbytes].view(buffer_type(self.shape))
+
+    def buffer_of(self, tensor: Any) -> Any:
+        """The same of a plain tensor that is all of these bytes."""
+        flat, dtype = tensor.view(-1), buffer_type(self.shape)
+        return flat if flat.dtype is dtype else flat.view(dtype)
 
     def tensor(self, memory: Any) -> Any:
         """The tensor over the memory."""
@@ -208,6 +213,7 @@ def torch_type(name: str) -> Any:
     return dtype
 
 
+@functools.cache  # NumPy takes longer to name a dtype than a small copy takes
 def torch_type_of(element_type: ElementType) -> Any:
     """torch's dtype of an element type; None if it has none that takes whole bytes."""
     return None if element_type.is_sub_byte else getattr(torch, element_type.dtype.name, None)
@@ -223,12 +229,13 @@ def buffer_type(shape: Shape) -> Any:
     return torch.uint8 if shape.is_packed else array_type(shape.element_type)
 
 
-def spaces(tensor: Any) -> list[Space]:
+def spaces(tensor: Any) -> Sequence[Space]:
     """The spaces of a tensor's storage; none in tensors without one, such as sparse ones and those of torch.func."""
     try:
-        return list(getattr(tensor.untyped_storage(), "gpulayout", ()))
+        kept: Sequence[Space] = getattr(tensor.untyped_storage(), "gpulayout", ())
     except RuntimeError:
-        return []
+        return ()
+    return kept  # another tuple is kept when a space is added
 
 
 def lock_of(tensor: Any) -> Any:
@@ -296,12 +303,14 @@ def drop_space(tensor: Any, space: Space) -> None:
 
 def touched(tensor: Any) -> Space | None:
     """The packed space that a tensor's bytes lie in, all or some of them; None for plain memory."""
-    packed = [space for space in spaces(tensor) if space.is_packed]
-    if not packed:
+    kept = spaces(tensor)
+    if not kept:
         return None
     first = first_byte(tensor)
     last = first + bytes_reached(tensor)
-    for space in packed:
+    for space in kept:
+        if not space.is_packed:
+            continue
         if (first < space.first + space.used and space.first < last) or (first == last == space.first):
             return space
     return None
@@ -335,8 +344,11 @@ def space_of(tensor: Any, role: str = "tensor") -> Space | None:
     LayoutError for a tensor that is a part of packed memory, and for memory between two layouts.
     """
     space = touched(tensor)
-    if space is None:
-        return None
+    return None if space is None else whole_space(tensor, space, role)
+
+
+def whole_space(tensor: Any, space: Space, role: str = "tensor") -> Space:
+    """The space that a tensor touches, if it is all of that: see `space_of`."""
     if space.moving is not None:
         raise LayoutError(f"{role} {described(tensor)} {space.trouble}")
     if not is_whole(tensor, space):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, NamedTuple, Unpack
 
 import torch
@@ -20,9 +21,21 @@ from gpulayout.requests.index_keys import box_of
 from gpulayout.running.running import read_box, write_box, write_words
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
-from gpulayout.torch.notes import Note, Space, alone, buffer_type, lock_of, space_of, spaces, torch_type_of, touched
+from gpulayout.torch.notes import (
+    Form,
+    Note,
+    Space,
+    alone,
+    buffer_type,
+    lock_of,
+    space_of,
+    spaces,
+    torch_type_of,
+    touched,
+    whole_space,
+)
 from gpulayout.torch.packed_forms import code_types, plain_form, source_shape
-from gpulayout.torch.packed_tensor import guard, plain, unguard
+from gpulayout.torch.packed_tensor import PackedTensor, guard, plain, unguard
 
 
 @plainly
@@ -68,7 +81,7 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
     >>> read(weight)[:, 0]
     tensor([0., 0., 1., 1.])
     """
-    check_memory(tensor, "tensor")
+    check_memory(plain(tensor) if type(tensor) is PackedTensor else tensor, "tensor")
     check_memory(value, "value")
     locks = lock_of(tensor), lock_of(value) if spaces(value) else contextlib.nullcontext()
     first, second = sorted(locks, key=id)  # in one order, or two threads may wait for each other
@@ -117,13 +130,13 @@ def read(tensor: Any, *, at: Any = None) -> Any:
     given = plain(tensor)
     if space is None:
         return given[_box_key(given, at)].clone(memory_format=torch.contiguous_format)
-    note, buffer = space.held, space.buffer(tensor)
+    note, buffer = space.held, space.held.packed.buffer_of(given)
     if note.source is None:
         return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
     form, shape = note.plain, note.packed.shape
     if at is None:
         return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
-    form = plain_form(Shape(shape.element_type, _box_sizes(at, shape)), note.source)
+    form = _words_of_box(shape.element_type, _box_sizes(at, shape), note.source)
     return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
 
 
@@ -139,8 +152,10 @@ class Values(NamedTuple):
 def _space_to_fill(tensor: Any) -> Space | None:
     """The packed space that a tensor is; None for a plain tensor, and for one that is to become plain again."""
     space = touched(tensor)
-    if space is None or space.moving is None or space.first != first_byte(tensor):
-        return space_of(tensor)
+    if space is None:
+        return None
+    if space.moving is None or space.first != first_byte(tensor):
+        return whole_space(tensor, space)
     return space if space.note is not None else None
 
 
@@ -153,7 +168,7 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     sizes = shape.dimensions if at is None else _box_sizes(at, shape)
     values = _values(value, note, sizes, tensor.device)
     options = _conversion(values.shape.element_type, shape.element_type, options, value)
-    buffer = space.buffer(tensor)
+    buffer = space.buffer(tensor) if space.moving is not None else note.packed.buffer_of(plain(tensor))
     if values.array is not None:
         pack(values.array, shape, out=buffer, **(options if at is None else options | {"at": at}))
     elif values.words is not None:
@@ -172,7 +187,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
     value = plain(value).to(device)
     if given is not None:
         packed = given.held.packed
-        values = Values(None, None, packed.buffer(value.view(-1).view(torch.uint8)), packed.shape)
+        values = Values(None, None, packed.buffer_of(value), packed.shape)
     elif note.source is not None:
         words = _words(value, note)
         if value.element_size() < words.itemsize:  # several words hold an element
@@ -198,11 +213,20 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
     return values
 
 
+_source_shape = functools.lru_cache(maxsize=1024)(source_shape)  # to read a name takes longer than a small copy
+
+
+@functools.lru_cache(maxsize=1024)
+def _words_of_box(element_type: ElementType, sizes: tuple[int, ...], source: str) -> Form:
+    """The words of a checkpoint for a box of these sizes."""
+    return plain_form(Shape(element_type, sizes), source)
+
+
 def _words(value: Any, note: Note) -> Shape:
     """The array in words of a checkpoint; LayoutError for a tensor that is no words of the tensor's source."""
     assert note.source is not None
     try:
-        return source_shape(value.dtype, tuple(value.shape), note.source)
+        return _source_shape(value.dtype, tuple(value.shape), note.source)
     except LayoutError as error:
         problem = str(error).partition("; ")[0]
         own = note.plain

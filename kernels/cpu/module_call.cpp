@@ -133,6 +133,7 @@ struct Call {
     const State* state;
     PlanObject* plan;
     Facts source, target;
+    int64_t begins[2];  // bytes from the first element of each to where the plan begins
     PyObject *make, *arguments, *words;  // make(*arguments, **words) is a new target; nullptr: targets are given
     PyObject *writes, *threads;          // writes(target) comes before it is written, threads() of them may move; or nullptr
     Tensors* tensors;                    // nullptr: NumPy's arrays
@@ -246,7 +247,7 @@ bool move_apart(const Call* call, PyObject* read, const View& source, PyObject* 
         if (!said) return false;
         Py_DECREF(said);
     }
-    return stays(call, read, source) && stays(call, written, target) && execute(call->plan, source.data, target.data, call->parameters, threads);
+    return stays(call, read, source) && stays(call, written, target) && execute(call->plan, source.data + call->begins[0], target.data + call->begins[1], call->parameters, threads);
 }
 
 PyObject* call_again(PyObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -324,8 +325,8 @@ PyType_Spec call_spec = {"gpulayout.cpu._native.Call", sizeof(Call), 0, Py_TPFLA
 
 PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     const int parameters = reinterpret_cast<PlanObject*>(self)->parameters;
-    if (count != 8 + parameters)
-        return PyErr_Format(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes, threads) and %d parameters", parameters);
+    if (count != 10 + parameters)
+        return PyErr_Format(PyExc_TypeError, "call(source, target, make, arguments, words, tensors, writes, threads, source_offset, target_offset) and %d parameters", parameters);
     const State* state = state_of(self);
     if ((args[2] != Py_None && !PyTuple_Check(args[3])) || (args[4] != Py_None && !PyDict_Check(args[4])) ||
         (args[5] != Py_None && Py_TYPE(args[5]) != reinterpret_cast<PyTypeObject*>(state->types[TENSORS])))
@@ -336,7 +337,7 @@ PyObject* plan_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     call->state = state, call->plan = reinterpret_cast<PlanObject*>(Py_NewRef(self));
     call->make = kept(2), call->arguments = kept(3), call->words = kept(4), call->tensors = reinterpret_cast<Tensors*>(kept(5));
     call->writes = kept(6), call->threads = kept(7);
-    if (call->parameters.open(args + 8, parameters) && take_facts(call, args[0], call->source) && take_facts(call, args[1], call->target)) return reinterpret_cast<PyObject*>(call);
+    if (as_number(args[8], call->begins[0]) && as_number(args[9], call->begins[1]) && call->parameters.open(args + 10, parameters) && take_facts(call, args[0], call->source) && take_facts(call, args[1], call->target)) return reinterpret_cast<PyObject*>(call);
     Py_DECREF(call);
     if (PyErr_Occurred()) return nullptr;
     Py_RETURN_NONE;

@@ -242,9 +242,9 @@ PyMethodDef plan_methods[] = {
      "run(source, source_offset, target, target_offset, threads, *parameters)\n--\n\nMove between two buffers; offsets are bytes from the first element of each.\n\n"
      "Parameters are contiguous arrays of f64 if a side is f64 or has integers of 32 or 64 bits, else of f32."},
     {"call", as_method(plan_call), METH_FASTCALL,
-     "call(source, target, make, arguments, words, tensors, writes, threads, *parameters)\n--\n\nA call of these arrays, which passed all checks, or None.\n\n"
+     "call(source, target, make, arguments, words, tensors, writes, threads, source_offset, target_offset, *parameters)\n--\n\nA call of these arrays, which passed all checks, or None.\n\n"
      "make(*arguments, **words) makes such a target, writes(target) comes before it is written, threads() is how many may move;\n"
-     "tensors: how both are opened."},
+     "tensors: how both are opened; offsets are bytes from the first element of each."},
     {"describe", plan_describe, METH_NOARGS, "describe()\n--\n\nWhat the plan does, as a dict."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -55,8 +55,11 @@ def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
 
     LayoutError for numbers, which would drop a dimension, and for other steps than 1; TypeError for what is no slice.
     """
-    box = []
-    for axis, (entry, size) in enumerate(zip(_entries(key if type(key) is tuple else (key,), shape), shape.bounds)):
+    box, bounds = [], shape.bounds
+    entries = key if type(key) is tuple else (key,)
+    if len(entries) != len(bounds) or ... in entries:
+        entries = tuple(_entries(entries, shape))
+    for axis, (entry, size) in enumerate(zip(entries, bounds)):
         if not isinstance(entry, slice):
             raise _no_slice(entry, axis, size, shape)
         if entry.step is not None and not (type(entry.step) is int and entry.step == 1):
@@ -67,7 +70,7 @@ def box_of(key: Any, shape: Shape) -> tuple[tuple[int, int], ...]:
         except TypeError:
             where = _where(axis, shape)
             raise TypeError(f"box has {value_text(entry)} {where}: its ends are whole numbers or None") from None
-        box.append((first, max(first, last)))
+        box.append((first, last if last > first else first))
     return tuple(box)
 
 

@@ -52,7 +52,8 @@ kept_calls: Kept[_Known] = Kept()
 # By what a call says, and the kinds of its arrays: what ran the latest such call without checks.
 latest: Latest = {}
 MOST_LATEST = 256
-WRITES_BOX, PLAIN_VERBS = {"pack", "write_box"}, {"pack", "unpack"}  # that write a box; that also do without one
+# Verbs that write a box; verbs that also do without one.
+WRITES_BOX, PLAIN_VERBS = {"pack", "write_box", "write_words"}, {"pack", "unpack", "write_words"}
 _ENDS = {int, type(None)}  # of slices; True equals 1
 
 
@@ -78,6 +79,22 @@ def run(
         done = _in_window(verb, array, source, target, out, options, at)
         if done is not None:
             return done
+    return _run(verb, array, source, target, out, options, sizes, max_bytes, strict, at)
+
+
+def _run(
+    verb: str,
+    array: Any,
+    source: Any,
+    target: Any,
+    out: Any,
+    options: Mapping[str, Any] = NOTHING,
+    sizes: Mapping[str, Any] = NOTHING,
+    max_bytes: Any = None,
+    strict: bool = True,
+    at: Any = None,
+) -> Any:
+    """The same for a call that no graph traces, on all of its arrays."""
     key: Key | None = None
     if (
         max_bytes is at is None
@@ -110,30 +127,32 @@ def _in_window(verb: str, array: Any, source: Any, target: Any, out: Any, option
     if entries is None or type(whole) is not Shape or whole.is_dynamic:
         return None
     try:
-        window = _window(whole, entries, verb in PLAIN_VERBS)
+        window = _window(whole, entries)
         if window is None:
             return None
         shape, box, places = window
+        if box is None and verb not in PLAIN_VERBS:
+            verb = "relayout"
         part = arrays.part_of(memory, other, whole.buffer_length, places)
         if part is None:
             return None
         if not writes:
-            return run(verb, part, shape, target, out, options, at=box)
-        run(verb, array, source, shape, part, options, at=box)
+            return _run(verb, part, shape, target, out, options, at=box)
+        _run(verb, array, source, shape, part, options, at=box)
     except (TypeError, ValueError, BufferError):
         return None
     return out
 
 
 @functools.lru_cache(maxsize=4096)  # to find a window takes longer than a small box
-def _window(whole: Shape, entries: Key, is_plain: bool) -> tuple[Shape, Any, slice] | None:
-    """The shape of a window, the box in it and its places in the buffer; no box if it is all, and `is_plain`."""
+def _window(whole: Shape, entries: Key) -> tuple[Shape, Any, slice] | None:
+    """The shape of a window, the box in it and its places in the buffer; no box if it is all, without padding."""
     box = box_of(tuple([slice(*entry) if isinstance(entry, tuple) else entry for entry in entries]), whole)
     window = window_of(whole, box)
     if window is None:
         return None
     shape, box = window.shape, window.box
-    is_all = is_plain and [(0, size) for size in shape.dimensions] == [*box]
+    is_all = [(0, size) for size in shape.dimensions] == [*box]
     is_all = is_all and shape.element_count * shape.bits_per_element == 8 * shape.nbytes  # a box writes no padding
     at = None if is_all else tuple([slice(first, last) for first, last in box])
     return shape, at, slice(window.first, window.last)

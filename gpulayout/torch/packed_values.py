@@ -81,7 +81,7 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
     >>> read(weight)[:, 0]
     tensor([0., 0., 1., 1.])
     """
-    check_memory(plain(tensor) if type(tensor) is PackedTensor else tensor, "tensor")
+    check_memory(tensor.detach() if type(tensor) is PackedTensor else tensor, "tensor")
     check_memory(value, "value")
     locks = lock_of(tensor), lock_of(value) if spaces(value) else contextlib.nullcontext()
     first, second = sorted(locks, key=id)  # in one order, or two threads may wait for each other
@@ -168,7 +168,8 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
     sizes = shape.dimensions if at is None else _box_sizes(at, shape)
     values = _values(value, note, sizes, tensor.device)
     options = _conversion(values.shape.element_type, shape.element_type, options, value)
-    buffer = space.buffer(tensor) if space.moving is not None else note.packed.buffer_of(plain(tensor))
+    is_whole = space.moving is None
+    buffer = note.packed.buffer_of(tensor.detach()) if is_whole else space.buffer(tensor)
     if values.array is not None:
         pack(values.array, shape, out=buffer, **(options if at is None else options | {"at": at}))
     elif values.words is not None:
@@ -177,14 +178,17 @@ def _copy_to_packed(tensor: Any, space: Space, value: Any, at: Any, options: Any
         relayout(values.buffer, values.shape, shape, out=buffer, **options)
     else:
         write_box(values.buffer, values.shape, buffer, shape, at, options)
-    written(tensor)
+    if not is_whole:  # else torch counts a write to the buffer as one to the tensor
+        written(tensor)
     space.moving = None
 
 
 def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Values:
     """The values that a caller gives; LayoutError unless they are an array of these sizes."""
     given = space_of(value, "value")
-    value = plain(value).to(device)
+    value = value.detach()
+    if value.device != device:
+        value = value.to(device)
     if given is not None:
         packed = given.held.packed
         values = Values(None, None, packed.buffer_of(value), packed.shape)
@@ -194,7 +198,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
             value = value.contiguous().view(-1).view(torch.uint8).view(buffer_type(words))
         values = Values(None, value, None, words)
     else:
-        own, element_type = ElementType.of(value.dtype), note.packed.shape.element_type
+        own, element_type = _element_type(value.dtype), note.packed.shape.element_type
         is_codes = own in code_types(element_type)
         shape = dense_shape(element_type if is_codes else own, tuple(value.shape))
         if is_codes:
@@ -213,6 +217,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
     return values
 
 
+_element_type = functools.cache(ElementType.of)  # of torch's dtypes, by their names
 _source_shape = functools.lru_cache(maxsize=1024)(source_shape)  # to read a name takes longer than a small copy
 
 

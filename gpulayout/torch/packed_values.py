@@ -243,6 +243,7 @@ def _words(value: Any, note: Note) -> Shape:
 
 def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any) -> Any:
     """The keywords of a copy; LayoutTypeError where elements cannot become others without arithmetic."""
+    options = {name: option for name, option in options.items() if option is not None}  # scale=None is no arithmetic
     if options:
         return {"dtype": wanted.value, **options}
     if own is wanted:

@@ -376,9 +376,11 @@ def test_floats_are_converted_as_torch_does():
 def test_floats_become_codes_by_arithmetic_only():
     tensor = gl.torch.pack_(codes(), MARLIN)
     value = codes(1).float() * 0.5
-    with pytest.raises((gl.LayoutError, TypeError)) as caught:
-        gl.torch.copy_(tensor, value)
-    assert "scale" in str(caught.value) and "\n" not in str(caught.value) and bytes_of(tensor) == marlin_bytes(codes())
+    for options in ({}, {"scale": None}, {"scale": None, "zero_point": None, "dtype": None}):
+        with pytest.raises((gl.LayoutError, TypeError)) as caught:
+            gl.torch.copy_(tensor, value, **options)
+        assert "scale=" in str(caught.value) and "\n" not in str(caught.value)
+        assert bytes_of(tensor) == marlin_bytes(codes())
     gl.torch.copy_(tensor, value, scale=2.0)
     assert bytes_of(tensor) == marlin_bytes(codes(1))
 

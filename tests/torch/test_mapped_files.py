@@ -1,6 +1,8 @@
 """`load_packed(assign=True)`: tensors over the mapped file are what a load into memory gives, and the file stays."""
 
+import contextlib
 import copy
+import functools
 import io
 import itertools
 import json
@@ -15,13 +17,12 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support.traced_lines import Trace
 from tests.torch.packed_cases import KINDS, facts, model, packed, plain, same, tensor, values
 
 torch = pytest.importorskip("torch")
 
 from gpulayout.torch.mapped_bytes import FileSpan, mapped  # noqa: E402  # it needs torch
-
-PACKAGE = os.path.join(os.path.dirname(gl.__file__), "torch") + os.sep
 
 
 @pytest.fixture
@@ -480,25 +481,13 @@ def test_ctrl_c_at_any_line_replaces_all_or_none(file):
 
     def stopped_at(number, other):
         """Lines that were run; Ctrl-C comes before one of them."""
-        lines = itertools.count()
-
-        def trace(frame, event, argument):
-            if event == "line" and next(lines) == number:
-                signal.raise_signal(signal.SIGINT)
-            return trace if frame.f_code.co_filename.startswith(PACKAGE) else None
-
-        kept = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            gl.torch.load_packed(file, other, assign=True)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(kept)
-        return next(lines)
+        trace = Trace("torch" + os.sep, number, functools.partial(signal.raise_signal, signal.SIGINT))
+        with contextlib.suppress(KeyboardInterrupt):
+            trace.run(functools.partial(gl.torch.load_packed, file, other, assign=True))
+        return trace.lines
 
     count, found = stopped_at(-1, plain_model(*kinds)), set()
-    for number in {*range(0, count, count // 20), *range(count - 20, count)}:
+    for number in {*range(0, count, count // 20), *range(count - 20, count + 1)}:
         other = plain_model(*kinds)
         old = objects(other)
         stopped_at(number, other)

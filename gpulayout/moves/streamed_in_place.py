@@ -38,7 +38,7 @@ from gpulayout.moves.move import Axis, Move
 from gpulayout.moves.pieces import AnyMove, Pieces, relayout_pieces
 from gpulayout.moves.steps import Copy, StepInPlace, move_of
 
-MOST_KEPT = 1 << 12  # blocks: to make one takes 4 us, which is a tenth of a copy of 512 KB
+MOST_KEPT = 1 << 12  # blocks: to make one takes a tenth of the time of a copy of 512 KB
 
 
 class StreamedBlock(NamedTuple):

@@ -341,7 +341,7 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
 def _given(checkpoint: Checkpoint) -> dict[str, Given]:
     """All tensors of a file; `FileError` for notes that are not true."""
     given: dict[str, Given] = {}
-    known: dict[object, Note] = {}  # layers of a model have the same ones, and each takes milliseconds to read
+    known: dict[object, Note] = {}  # layers of a model have the same ones, and to read one takes long
     for shard in checkpoint.shards:
         file, tensors = str(shard.path), {each.name: each for each in shard.contents.tensors}
         notes, sides = notes_of(shard.contents.metadata), plain_sides_of(shard.contents.metadata)

@@ -79,6 +79,7 @@ def command(*arguments, **given):
     return subprocess.run(line, capture_output=True, env=ENVIRONMENT, **given)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("after", [1, 72, 1 << 20])
 def test_a_pipe_is_read_to_its_end_and_a_redirected_file_left_alone(after, folder):
     write(2880, after)

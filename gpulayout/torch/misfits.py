@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gpulayout.layout.checks import clipped, type_text, value_text
+from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
@@ -66,15 +67,23 @@ def is_extra_state(name: str) -> bool:
     return name.rpartition(".")[2] == "_extra_state"
 
 
+def holds_floats(element_type: ElementType) -> bool:
+    """True for types that floats of another type become as they are.
+
+    Not for codes below a byte, and not for f8e8m0fnu, whose powers of two are of scales alone: 0 is none of them.
+    """
+    return element_type.is_floating and not element_type.is_sub_byte and element_type is not ElementType.F8E8M0FNU
+
+
 def unfit_dtypes(dtype: Any, given: Any) -> bool:
     """True where `copy_` cannot make elements of one type from those of another without arithmetic."""
-    return given != dtype and not (dtype.is_floating_point and given.is_floating_point)
+    return given != dtype and not (given.is_floating_point and holds_floats(ElementType.of(dtype)))
 
 
 def unfit_types(one: Shape, other: Shape) -> bool:
     """True where `copy_` cannot make elements of one packed array from those of another without arithmetic."""
-    types = one.element_type, other.element_type
-    return types[0] is not types[1] and not all(each.is_floating for each in types)
+    own, given = one.element_type, other.element_type
+    return own is not given and not (given.is_floating and holds_floats(own))
 
 
 def matched(missing: list[str], unexpected: list[str]) -> Any:

@@ -12,6 +12,7 @@ from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.calls.packing import pack, unpack
 from gpulayout.calls.relayout import relayout
 from gpulayout.calls.transpose import transpose
+from gpulayout.catalogue.names import is_name, read_name
 from gpulayout.layout.checks import shown
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -21,6 +22,7 @@ from gpulayout.requests.index_keys import box_of
 from gpulayout.running.running import read_box, write_box, write_words
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
+from gpulayout.torch.misfits import holds_floats
 from gpulayout.torch.notes import (
     Form,
     Note,
@@ -54,7 +56,7 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
         512 rows.  Slices alone, so that `value` keeps every dimension.  Everything else stays as it is.
     **options
         ``scale=``, ``shift=`` and more change the elements on the way: see `gpulayout.ArithmeticOptions`.  Floats
-        become other floats without any; to become codes, they need them.
+        become other floats without any; to become codes or ``f8e8m0fnu``, they need them, or ``dtype=``.
 
     Returns
     -------
@@ -193,7 +195,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
         packed = given.held.packed
         values = Values(None, None, packed.buffer_of(value), packed.shape)
     elif note.source is not None:
-        words = _words(value, note)
+        words = _words(value, note, sizes)
         if value.element_size() < words.itemsize:  # several words hold an element
             value = value.contiguous().view(-1).view(torch.uint8).view(buffer_type(words))
         values = Values(None, value, None, words)
@@ -206,15 +208,24 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
             value = value.view(torch.uint8)
         values = Values(value, None, None, shape)
     if values.shape.dimensions != sizes:
-        same = tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype
-        hint = "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights" if same else ""
         holds = "has the sizes" if values.array is not None else "holds an array of"
         what = "tensor" if sizes == note.packed.shape.dimensions else "box"
         raise LayoutError(
             f"value {described(value)} {holds} {shown(values.shape.dimensions)}, but the {what} has {shown(sizes)}: it "
-            f"goes into {note.name}{hint}"
+            f"goes into {note.name}{_size_hint(value, note, sizes)}"
         )
     return values
+
+
+def _size_hint(value: Any, note: Note, sizes: tuple[int, ...]) -> str:
+    """What the sizes of a value tell of a usual mistake."""
+    if tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype:
+        return "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights"
+    if note.source is not None:
+        return "; at= counts elements, not words" if tuple(value.shape) == sizes else ""
+    codes = code_types(note.packed.shape.element_type)
+    is_words = codes and value.dtype.itemsize > 1 and not value.dtype.is_floating_point
+    return "; it was packed without source=, so it takes no words, but a code in each byte" if is_words else ""
 
 
 _element_type = functools.cache(ElementType.of)  # of torch's dtypes, by their names
@@ -227,18 +238,26 @@ def _words_of_box(element_type: ElementType, sizes: tuple[int, ...], source: str
     return plain_form(Shape(element_type, sizes), source)
 
 
-def _words(value: Any, note: Note) -> Shape:
+def _words(value: Any, note: Note, sizes: tuple[int, ...]) -> Shape:
     """The array in words of a checkpoint; LayoutError for a tensor that is no words of the tensor's source."""
-    assert note.source is not None
+    source, own = note.source, note.plain
+    assert source is not None
     try:
-        return _source_shape(value.dtype, tuple(value.shape), note.source)
+        return _source_shape(value.dtype, tuple(value.shape), source)
     except LayoutError as error:
         problem = str(error).partition("; ")[0]
-        own = note.plain
-        raise LayoutError(
-            f"value {described(value)} does not hold words of {note.source}, as the tensor takes them, which was "
-            f"packed from {own.dtype} of {shown(own.sizes)}: {problem}; a box has whole words too"
-        ) from None
+    if value.dtype != own.dtype:
+        problem = (
+            f"pass {own.dtype}; codes, and floats with scale= and zero_point=, go into a tensor that was packed "
+            "without source="
+        )
+    elif sizes != note.packed.shape.dimensions:
+        is_free = is_name(source) and read_name(source).sizes is None
+        problem += "; the rule holds for a box too" if is_free else "; at= needs a source without sizes"
+    raise LayoutError(
+        f"value {described(value)} does not hold words of {source}, as the tensor takes them, which was packed from "
+        f"{own.dtype} of {shown(own.sizes)}: {problem}"
+    )
 
 
 def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any) -> Any:
@@ -248,14 +267,30 @@ def _conversion(own: ElementType, wanted: ElementType, options: Any, value: Any)
         return {"dtype": wanted.value, **options}
     if own is wanted:
         return {}
-    if own.is_floating and wanted.is_floating:
+    if own.is_floating and holds_floats(wanted):
         return {"dtype": wanted.value}
-    bits = own.is_integral and own.bits == wanted.bits == 8 * wanted.itemsize and torch_type_of(wanted)
-    hint = f"value.view({bits}) takes them as its bits; " if bits else ""
     raise LayoutTypeError(
-        f"value {described(value)} has elements of {own}, and the tensor has {wanted}: {hint}dtype={wanted.value!r} "
-        "converts numbers, scale= and zero_point= quantise"
+        f"value {described(value)} has elements of {own}, and the tensor has {wanted}: {_type_hint(own, wanted)}"
     )
+
+
+def _type_hint(own: ElementType, wanted: ElementType) -> str:
+    """What to write for a value of another type than the tensor's."""
+    as_number = f"dtype={wanted.value!r} converts numbers"
+    if own.is_floating and wanted.is_floating:
+        powers = "f8e8m0fnu holds powers of two alone, so name the dtype where the memory is made; "
+        return f"{'' if wanted.is_sub_byte else powers}{as_number}, scale= scales them"
+    if own.is_integral and (codes := code_types(wanted)):
+        half, kind = 2 ** (wanted.bits - 1), torch_type_of(codes[-1])
+        hint = f"value.to({kind}) makes codes of it"
+        if kind == torch.uint8 and wanted.is_integral:
+            hint += f", (value + {half}).to({kind}) of those from {-half} to {half - 1}"
+        return f"{hint}; {as_number}, and saturates"
+    is_alike = own.bits == wanted.bits == 8 * wanted.itemsize and (own.is_integral or own.bits == 8)
+    hint = f"value.view({torch_type_of(wanted)}) takes them as its bits; " if is_alike else ""
+    way = "quantise" if own.is_floating else "dequantise"
+    also = f", scale= and zero_point= {way}" if own.is_floating or wanted.is_floating else ""
+    return f"{hint}{as_number}{also}"
 
 
 def _copy_to_plain(tensor: Any, value: Any, at: Any, options: Any) -> None:

@@ -167,6 +167,72 @@ def test_values_of_other_sizes_and_types(value):
 
 
 @pytest.mark.parametrize(
+    "value, at, hint",
+    [
+        (gptq_words(codes()).long(), None, "pass torch.int32"),
+        (torch.rand(64, 128), None, "packed without source="),
+        (gptq_words(codes())[:4], (slice(0, 4), ...), "elements, not words"),
+        (gptq_words(codes())[:2], (slice(0, 16), ...), "holds for a box too"),
+    ],
+)
+def test_what_is_said_to_values_for_words(value, at, hint):
+    words = gl.torch.pack_(gptq_words(codes()), MARLIN, source=GPTQ)
+    assert hint in refused(gl.torch.copy_, words, value, at=at)
+    assert bytes_of(words) == marlin_bytes(codes())
+
+
+def test_a_box_of_words_whose_source_has_sizes():
+    """A whole tensor has those sizes; a part of it has others."""
+    plain = codes()
+    words = plain.view(64, 64, 2) @ torch.tensor([1, 16], dtype=torch.uint8)  # two codes in a byte, the first one low
+    tensor = gl.torch.pack_(words.view(torch.int32).clone(), MARLIN, source="u4[64,128]{1,0:E(4)}")
+    assert bytes_of(tensor) == marlin_bytes(plain)
+    text = refused(gl.torch.copy_, tensor, words[:32].view(torch.int32), at=(slice(0, 32), ...))
+    assert "source without sizes" in text and bytes_of(tensor) == marlin_bytes(plain)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_what_is_said_to_codes_of_other_integers_is_true(kind):
+    parameter, plain = packed_parameter()
+    signed = codes(1).to(kind) - 8
+    text = refused(gl.torch.copy_, parameter, signed)
+    assert "(value + 8).to(torch.uint8)" in text and bytes_of(parameter) == marlin_bytes(plain)
+    gl.torch.copy_(parameter, (signed + 8).to(torch.uint8))
+    assert bytes_of(parameter) == marlin_bytes(codes(1))
+
+
+def test_words_for_a_tensor_of_codes():
+    parameter, plain = packed_parameter()
+    assert "takes no words" in refused(gl.torch.copy_, parameter, gptq_words(plain))
+
+
+@pytest.mark.parametrize("shape", ["f8e8m0fnu[4,8]{0,1}", "f4e2m1fn[4,8]{0,1:E(4)}"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float8_e4m3fn])
+def test_floats_that_lose_most_of_their_value_are_not_converted_unasked(shape, kind):
+    """f8e8m0fnu has no 0 and no 1.5, and codes need a scale."""
+    packed = gl.torch.empty_packed(shape)
+    before, value = bytes_of(packed), torch.full((4, 8), 2.0).to(kind)
+    name = gl.torch.layout_of(packed).element_type.value
+    assert f"dtype='{name}' converts" in refused(gl.torch.copy_, packed, value)
+    model = torch.nn.Module()
+    model.weight = packed
+    refused(gl.torch.load_state_dict, model, {"weight": value})
+    assert bytes_of(packed) == before
+    gl.torch.copy_(packed, value, dtype=name)
+    twos = gl.torch.read(packed)
+    assert (twos == 4).all() if twos.dtype == torch.uint8 else twos.float().equal(torch.full((4, 8), 2.0))
+
+
+@pytest.mark.parametrize("name, kind", [("u8", torch.float8_e4m3fn), ("f8e4m3fn", torch.uint8)])
+def test_bits_of_another_type_go_by_the_view_that_the_error_names(name, kind):
+    packed, value = gl.torch.empty_packed(f"{name}[4,8]{{0,1}}"), torch.arange(32, dtype=torch.uint8).view(4, 8)
+    view = packed.dtype
+    assert f"value.view({view}) takes them as its bits" in refused(gl.torch.copy_, packed, value.view(kind))
+    gl.torch.copy_(packed, value.view(kind).view(view))
+    assert gl.torch.read(packed).view(torch.uint8).equal(value)
+
+
+@pytest.mark.parametrize(
     "at, sizes",
     [
         ((slice(0, 8), slice(0, 8)), (8, 7)),

@@ -102,6 +102,11 @@ def check_memory(tensor: Any, role: str) -> None:
     check_kind(tensor, role)
     if tensor.is_quantized:
         raise TypeError(f"{role} is a quantised tensor of torch: pass {role}.int_repr(), its codes")
+    if tensor.is_meta and not torch.nn.parameter.is_lazy(tensor):
+        raise TypeError(
+            f"{role} is on the meta device, without memory: model.to_empty(device=...) gives it some, and "
+            "gl.torch.load_packed(file, model, assign=True) takes that of a file"
+        )
     check_tensor(tensor, role)
 
 

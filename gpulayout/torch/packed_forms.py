@@ -30,6 +30,7 @@ def note_for(tensor: Any, layout: Any, source: Any) -> Note:
         shape = _array_shape(tensor, _codes(tensor, layout, named))
     else:
         shape = source_shape(tensor.dtype, tuple(tensor.shape), source)
+        _check_width(shape.element_type, layout, named, source)
         if not tensor.is_contiguous():
             raise LayoutError(
                 f"source {source_text(source)} is of a contiguous tensor, not of strides {tensor.stride()}"
@@ -135,6 +136,19 @@ def _codes(tensor: Any, layout: Any, named: Named | None) -> ElementType:
     raise LayoutTypeError(
         f"tensor {described(tensor)} has elements of {own}, but layout {value_text(str(layout))} has {asked}: pass a "
         f"tensor of {needs} or source= for words of a checkpoint"
+    )
+
+
+def _check_width(held: ElementType, layout: Any, named: Named | None, source: Any) -> None:
+    """LayoutTypeError for an entry of the catalogue that asks for wider or narrower elements than the words have."""
+    asked = None if named is None else named.choices.get("dtype")
+    if named is None or asked is None or ElementType.of(asked).bits == held.bits:
+        return
+    choices = {**named.choices, "dtype": held.value}
+    right = f"{named.entry.name}({','.join(f'{name}={choice}' for name, choice in choices.items())})"
+    raise LayoutTypeError(
+        f"layout {value_text(str(layout))} has elements of {asked}, but the words of source {source_text(source)} hold "
+        f"{held}: write {right}"
     )
 
 

@@ -277,8 +277,8 @@ def _with_note(function: Any, given: Any, result: Any) -> Any:
     if result.dtype != given.dtype:
         raise LayoutTypeError(
             f"tensor {described(given)} holds {space.held.name}: .{function.__name__}() to {result.dtype} would take "
-            "its packed elements for plain ones; gl.torch.read(tensor) gives the plain tensor, and gl.torch.copy_ "
-            "converts on the way into a packed one"
+            "its packed elements for plain ones: gl.torch.unpack_(tensor) before and pack_ after, or "
+            "gl.torch.read(tensor) for a plain copy"
         )
     if result.untyped_storage()._cdata == given.untyped_storage()._cdata:
         guard(result)

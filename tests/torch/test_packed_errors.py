@@ -96,6 +96,15 @@ def test_layouts_that_do_not_suit(layout):
     assert type(plain) is torch.Tensor and plain.equal(codes()) and gl.torch.layout_of(plain) is None
 
 
+@pytest.mark.parametrize("asked, held", [("u8", "u4"), ("f8e4m3fn", "u4"), ("u4", "u8")])
+def test_a_layout_of_wider_or_narrower_elements_than_the_words(asked, held):
+    words = gptq_words(codes())
+    text = refused(gl.torch.pack_, words, f"marlin:weights(dtype={asked})", source=f"gptq:qweight(dtype={held})")
+    assert text.endswith(f"write marlin:weights(dtype={held})") and words.equal(gptq_words(codes()))
+    gl.torch.pack_(words, f"marlin:weights(dtype={held})", source=f"gptq:qweight(dtype={held})")
+    assert gl.torch.read(words).equal(gptq_words(codes()))
+
+
 def test_sizes_that_the_owner_does_not_take():
     for sizes in ((60, 128), (64, 120), (128,)):
         plain = codes(0, sizes)
@@ -298,6 +307,22 @@ def test_tensors_without_plain_memory(name):
     for call in (gl.torch.unpack_, lambda tensor: gl.torch.pack_(tensor, "{0,1}")):
         refused(call, tensor)
     assert type(tensor) is kind
+
+
+def test_tensors_on_the_meta_device_get_memory_as_the_error_says():
+    model = torch.nn.Linear(4, 3, device="meta")
+    state = torch.nn.Linear(4, 3).requires_grad_(False).state_dict()
+    gl.torch.pack_(state["weight"], "{0,1}")
+    for call in (
+        lambda: gl.torch.pack_(model.weight, "{0,1}"),
+        lambda: gl.torch.load_state_dict(model, state),
+        lambda: gl.torch.copy_(torch.zeros(3, 4), model.weight),
+    ):
+        assert "model.to_empty(device=...)" in refused(call)
+    model.to_empty(device="cpu").requires_grad_(False)
+    gl.torch.pack_(model.weight, "{0,1}")
+    gl.torch.load_state_dict(model, state)
+    assert gl.torch.read(model.weight).equal(gl.torch.read(state["weight"]))
 
 
 @pytest.mark.parametrize("name", ["meta", "sparse", "sparse rows", "quantised", "nested", "lazy"])

@@ -13,6 +13,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 MOST = 5  # names and problems of a kind that an error lists
+ARE_PACKED = "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights"
 
 
 def check_model(call: str, model: Any) -> None:

@@ -19,6 +19,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.torch.codes import check_codes
 from gpulayout.torch.memory import check_memory, plainly
 from gpulayout.torch.misfits import (
+    ARE_PACKED,
     array_text,
     check_fits,
     check_model,
@@ -320,7 +321,8 @@ def _misfit(name: str, own: Any, value: Any) -> Iterator[str]:
         if one.dimensions != other.dimensions or unfit_types(one, other):
             yield f"{shown_name(name)} is {given.name} of {array_text(other)} and must be of {array_text(one)}"
     elif has[1] != sizes and not (own.dim() == 0 and value.dim() == 1 and value.numel() == 1):  # as torch takes it
-        yield f"{shown_name(name)} is {form_text(*has)} and must be {form_text(dtype, sizes)}"
+        hint = ARE_PACKED if note is not None and has == (note.packed.dtype, note.packed.sizes) else ""
+        yield f"{shown_name(name)} is {form_text(*has)} and must be {form_text(dtype, sizes)}{hint}"
     elif (note is not None or given is not None) and unfit_dtypes(dtype, has[0]):
         yield f"{shown_name(name)} is of {has[0]} and must be of {dtype}"
     elif problem := _unfit_memory(own, value, note, given):

@@ -22,7 +22,7 @@ from gpulayout.requests.index_keys import box_of
 from gpulayout.running.running import read_box, write_box, write_words
 from gpulayout.torch.codes import check_codes, with_signs
 from gpulayout.torch.memory import check_memory, described, first_byte, plainly, written
-from gpulayout.torch.misfits import holds_floats
+from gpulayout.torch.misfits import ARE_PACKED, holds_floats
 from gpulayout.torch.notes import (
     Form,
     Note,
@@ -220,7 +220,7 @@ def _values(value: Any, note: Note, sizes: tuple[int, ...], device: Any) -> Valu
 def _size_hint(value: Any, note: Note, sizes: tuple[int, ...]) -> str:
     """What the sizes of a value tell of a usual mistake."""
     if tuple(value.shape) == note.packed.sizes and value.dtype == note.packed.dtype:
-        return "; these are the sizes of its packed bytes: gl.torch.load_packed takes converted weights"
+        return ARE_PACKED
     if note.source is not None:
         return "; at= counts elements, not words" if tuple(value.shape) == sizes else ""
     codes = code_types(note.packed.shape.element_type)

@@ -126,7 +126,7 @@ def _sizes(state):
 
 def _packed_sizes(state):
     state["blocks.1.weight"] = torch.zeros(1, 128, dtype=torch.int32)
-    return "'blocks.1.weight' is int32[1,128] and must be uint8[16,64]"
+    return "'blocks.1.weight' is int32[1,128] and must be uint8[16,64]; these are the sizes of its packed bytes"
 
 
 def _dtype(state):

@@ -56,7 +56,8 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
         512 rows.  Slices alone, so that `value` keeps every dimension.  Everything else stays as it is.
     **options
         ``scale=``, ``shift=`` and more change the elements on the way: see `gpulayout.ArithmeticOptions`.  Floats
-        become other floats without any; to become codes or ``f8e8m0fnu``, they need them, or ``dtype=``.
+        become other floats without any; to become codes or ``f8e8m0fnu``, they need them, or ``dtype=``.  ``scale=``
+        with ``zero_point=`` quantises: ``value / scale + zero_point``, rounded.
 
     Returns
     -------

@@ -208,9 +208,12 @@ def unpack_(tensor: Any, *, max_bytes: ByteCount | None = None) -> Any:
 
 def no_room(tensor: Any, space: Space) -> str:
     """Why a packed tensor cannot be unpacked in place."""
+    note = space.held
+    is_codes = note.source is None and note.packed.shape.element_type.is_sub_byte
+    hint = "; words fit, of the source= with which it is packed or marked" if is_codes else ""
     return (
-        f"tensor {described(tensor)} holds {space.held.name} in {space.capacity} bytes, but its plain form takes "
-        f"{space.held.plain.nbytes}: gl.torch.read(tensor) makes a new tensor"
+        f"tensor {described(tensor)} holds {note.name} in {space.capacity} bytes, but its plain form takes "
+        f"{note.plain.nbytes}: gl.torch.read(tensor) makes a new tensor{hint}"
     )
 
 

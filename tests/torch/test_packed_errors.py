@@ -96,6 +96,14 @@ def test_layouts_that_do_not_suit(layout):
     assert type(plain) is torch.Tensor and plain.equal(codes()) and gl.torch.layout_of(plain) is None
 
 
+def test_codes_that_do_not_fit_in_place_fit_as_words():
+    words = torch.zeros(4, 256, dtype=torch.int32)
+    gl.torch.mark_packed_(words, MARLIN)
+    assert "source=" in refused(gl.torch.unpack_, words) and words.shape == (4, 256)
+    words = gl.torch.mark_packed_(torch.zeros(4, 256, dtype=torch.int32), MARLIN, source=GPTQ)
+    assert gl.torch.unpack_(words).shape == (8, 128)
+
+
 @pytest.mark.parametrize("asked, held", [("u8", "u4"), ("f8e4m3fn", "u4"), ("u4", "u8")])
 def test_a_layout_of_wider_or_narrower_elements_than_the_words(asked, held):
     words = gptq_words(codes())

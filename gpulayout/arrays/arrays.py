@@ -55,14 +55,16 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
 def part_of(memory: Any, other: Any, length: int, places: slice) -> Any:
     """Places of a buffer of this length, as an array of its kind.
 
-    None for arrays that may be no plain memory, and for one that may share memory with the `other` of a call.
+    None for arrays that may be no plain memory, and for one that may share memory with the `other` of a call.  A part
+    says less than the whole: one element is contiguous, whatever the steps of the buffer are.
     """
     kind = type(memory)
     if other is not None and type(other) is not kind:
         return None
     if kind is np.ndarray:
-        is_apart = memory.shape == (length,) and (other is None or not np.may_share_memory(memory, other))
-        return memory[places] if is_apart else None
+        if memory.shape != (length,) or not memory.flags.c_contiguous:
+            return None
+        return memory[places] if other is None or not may_overlap(host_backend(), memory, other) else None
     library = library_of(memory)
     return None if library is None else library.part_of(memory, other, length, places)
 

@@ -156,8 +156,15 @@ class TorchTensors(Library):
         torch = _torch()
         if type(tensor) is not torch.Tensor or tensor.shape != (length,) or not plain_memory(torch).asks(tensor):
             return None
-        if other is not None and other.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
+        first, itemsize = _address(tensor), tensor.element_size()
+        if not first or not tensor.is_contiguous():
             return None
+        if (tensor.storage_offset() + length) * itemsize > tensor.untyped_storage().nbytes():
+            return None
+        if other is not None:  # two storages may be the same memory
+            there = _address(other)
+            if not there or (there < first + length * itemsize and first < there + _bytes_reached(other, 0)):
+                return None
         return tensor[places]
 
     def view(self, tensor: Any, backend: Backend, opened: AnyArray, shape: Sizes, strides: Sizes) -> Any:
@@ -232,9 +239,9 @@ def _address(tensor: Any) -> int:
     return address
 
 
-def _bytes_reached(tensor: Any) -> int:
-    """Bytes from the beginning of a tensor's storage to the end of its last element."""
-    offset: int = tensor.storage_offset()
+def _bytes_reached(tensor: Any, offset: int | None = None) -> int:
+    """Bytes from the beginning of a tensor's storage to the end of its last element, or so many elements before it."""
+    offset = tensor.storage_offset() if offset is None else offset
     itemsize: int = tensor.element_size()
     if tensor.is_contiguous():
         size: int = tensor.numel()  # torch.compile knows no nbytes of open sizes

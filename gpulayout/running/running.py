@@ -20,6 +20,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import as_shape, is_only_layout
 from gpulayout.moves.backend import Again, AnyArray, Backend, Prepared
+from gpulayout.moves.move import check_storable
 from gpulayout.moves.windows import window_of
 from gpulayout.requests.arithmetic import Asked
 from gpulayout.requests.index_keys import box_of
@@ -139,7 +140,7 @@ def _in_window(verb: str, array: Any, source: Any, target: Any, out: Any, option
         if not writes:
             return _run(verb, part, shape, target, out, options, at=box)
         _run(verb, array, source, shape, part, options, at=box)
-    except (TypeError, ValueError, BufferError):
+    except (TypeError, ValueError, IndexError, BufferError):
         return None
     return out
 
@@ -148,6 +149,7 @@ def _in_window(verb: str, array: Any, source: Any, target: Any, out: Any, option
 def _window(whole: Shape, entries: Key) -> tuple[Shape, Any, slice] | None:
     """The shape of a window, the box in it and its places in the buffer; no box if it is all, without padding."""
     box = box_of(tuple([slice(*entry) if isinstance(entry, tuple) else entry for entry in entries]), whole)
+    check_storable(whole)  # raises: a part of what cannot be moved may be movable
     window = window_of(whole, box)
     if window is None:
         return None

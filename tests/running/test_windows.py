@@ -164,19 +164,26 @@ def test_a_box_that_begins_inside_of_a_buffer_runs_again_without_checks(monkeypa
     assert (gl.unpack(buffer.numpy(), shape)[box] == 2).all() and float(buffer.sum()) == 2 * 4 * 32
 
 
-SHAPE = gl.parse_shape("f32[5,4,8]")
+SHAPE, SPLIT = gl.parse_shape("f32[5,4,8]"), gl.parse_shape("f32[5,4,8]{2,1,0:SC(0:2)}")
+ONE = np.ones((1, 1, 1), np.float32)
 ERRORS = [
     (lambda: gl.pack(np.ones((1, 3, 8), "f4"), SHAPE, out=np.zeros(160, "f4"), at=np.s_[2:3]), BufferError),
     (lambda: gl.pack(np.ones((1, 4, 8), "f8"), SHAPE, out=np.zeros(160, "f4"), at=np.s_[2:3]), TypeError),
     (lambda: gl.pack(np.ones((1, 4, 8), "f4"), SHAPE, out=np.zeros(161, "f4"), at=np.s_[2:3]), BufferError),
     (lambda: gl.unpack(np.zeros(160, "u4"), SHAPE, at=np.s_[2:3]), TypeError),
     (lambda: gl.unpack(np.zeros(159, "f4"), SHAPE, at=np.s_[2:3]), BufferError),
+    # A window of one element is contiguous, whatever the steps of its buffer are.
+    (lambda: gl.unpack(np.zeros(320, "f4")[::2], SHAPE, at=np.s_[2:3, 1:2, 1:2]), BufferError),
+    (lambda: gl.unpack(np.zeros(160, "f4")[::-1], SHAPE, at=np.s_[2:3, 1:2, 1:2]), BufferError),
+    (lambda: gl.pack(ONE, SHAPE, out=np.zeros(320, "f4")[::2], at=np.s_[2:3, 1:2, 1:2]), BufferError),
+    (lambda: gl.unpack(np.zeros(160, "f4"), SPLIT, at=np.s_[2:3]), gl.LayoutError),
+    (lambda: gl.unpack("5,4,8", SHAPE, at=np.s_[..., ...]), TypeError),
 ]
 
 
 @pytest.mark.parametrize("call, kind", ERRORS)
 def test_errors_are_those_of_the_whole(call, kind):
-    with pytest.raises(kind, match=r"5,4,8|2:3|160|1,4,8") as caught:
+    with pytest.raises(kind, match=r"5,4,8|2:3|160|1,4,8|is a str") as caught:
         call()
     assert "\n" not in str(caught.value)
 
@@ -187,3 +194,56 @@ def test_an_array_over_another_part_of_the_buffer_is_refused():
     for _ in range(4):
         with pytest.raises(BufferError, match="overlap"):
             gl.pack(buffer[:32].reshape(1, 4, 8), shape, out=buffer, at=np.s_[2:3])
+
+
+def test_a_map_of_another_part_of_the_same_file_is_refused(tmp_path):
+    np.zeros(160, np.float32).tofile(tmp_path / "buffer")
+    buffer, other = (np.asarray(np.memmap(tmp_path / "buffer", np.float32, "r+")) for _ in range(2))
+    with pytest.raises(BufferError, match="overlap in the file"):
+        gl.pack(other[:32].reshape(1, 4, 8), SHAPE, out=buffer, at=np.s_[2:3])
+
+
+@pytest.fixture
+def zeros():
+    """Makes tensors."""
+    return pytest.importorskip("torch").zeros
+
+
+@pytest.mark.parametrize("place", [0, 64])
+def test_tensors_of_two_storages_over_the_same_memory_are_refused(place):
+    torch, memory = pytest.importorskip("torch"), np.zeros(160, np.float32)
+    buffer, part = torch.from_numpy(memory), torch.from_numpy(memory[place : place + 32])
+    box, turned = np.s_[2:3], gl.parse_shape("f32[1,4,8]{1,2,0}")
+    for call in (
+        lambda: gl.pack(part.view(1, 4, 8), SHAPE, out=buffer, at=box),
+        lambda: gl.unpack(buffer, SHAPE, out=part.view(1, 4, 8), at=box),
+        lambda: write_box(part, turned, buffer, SHAPE, box),
+        lambda: read_box(buffer, SHAPE, box, turned, part),
+    ):
+        with pytest.raises(BufferError, match="overlap"):
+            call()
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta", "mkldnn"])
+def test_tensors_that_are_no_memory_have_the_errors_of_the_whole(zeros, kind):
+    part = zeros(1, 4, 8).to("meta") if kind == "meta" else getattr(zeros(1, 4, 8), f"to_{kind}")()
+    for call in (
+        lambda: gl.pack(part, SHAPE, out=zeros(160), at=np.s_[2:3]),
+        lambda: gl.unpack(zeros(160), SHAPE, out=part, at=np.s_[2:3]),
+    ):
+        with pytest.raises(BufferError, match="memory"):
+            call()
+
+
+def test_a_tensor_whose_storage_is_too_small_is_refused_for_boxes_that_it_has_too(zeros):
+    buffer = zeros(160)
+    buffer.untyped_storage().resize_(400)
+    with pytest.raises(BufferError, match="400 bytes"):
+        gl.unpack(buffer, SHAPE, at=np.s_[:1])
+    with pytest.raises(BufferError, match="400 bytes"):
+        gl.pack(np.ones((1, 4, 8), np.float32), SHAPE, out=buffer, at=np.s_[:1])
+
+
+def test_a_buffer_of_steps_is_refused_as_a_tensor_too(zeros):
+    with pytest.raises(BufferError, match="steps by 8"):
+        gl.unpack(zeros(320)[::2], SHAPE, at=np.s_[2:3, 1:2, 1:2])

@@ -204,7 +204,8 @@ def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dty
     if not move.element_count:
         return np.zeros(len(places), word)  # only padding
     if move.source_bits < 8:
-        return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits, move.source_big)
+        memory = strided_view(source, word, (high - low,), low, (1,))
+        return slots_at(memory, places - low * (8 // move.source_bits), move.source_bits, move.source_big)
     every_address = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))
     values: np.ndarray = every_address[places - low]
     if move.bits < 8:

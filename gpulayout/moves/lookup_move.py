@@ -106,7 +106,7 @@ def _places(side: Placement) -> tuple[StrideTable | tuple[int, ...], tuple[int, 
     that it spans.
     """
     if side.digits is None:
-        nbytes = side.shape.nbytes if side.words is None else -(-side.words.span() * side.bits // 8)
-        return checked_table(side.shape, side.table.table), (0, nbytes)
+        low, high = (0, side.shape.nbytes * 8) if side.words is None else [end * side.bits for end in side.words.span()]
+        return checked_table(side.shape, side.table.table), (low // 8, -(-high // 8))
     used = tuple([stride * (size > 1) for stride, size in zip(side.strides, side.dimensions)])
     return used, span(list(zip(side.dimensions, used)), side.shape.itemsize)

@@ -61,9 +61,9 @@ class Words(NamedTuple):
         digits = [Digit(place, *axis) for axis in axes if axis[1] != 1]  # one place has any stride, and no digit
         return StrideTable(tuple(digits[::-1]), table.dimensions, 0, (*table.numbers, table.digits))
 
-    def span(self) -> int:
-        """How many places there are from the first element to the last."""
-        return span([*zip(self.sizes, self.strides), (self.in_word, 1)], 1)[1]
+    def span(self) -> tuple[int, int]:
+        """Places from the first element to the lowest, and to one past the highest."""
+        return span([*zip(self.sizes, self.strides), (self.in_word, 1)], 1)
 
 
 class Placement(NamedTuple):

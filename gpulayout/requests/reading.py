@@ -198,6 +198,16 @@ def _read_write_box(call: Call, asked: Asked, label: np.dtype[Any], array: AnyAr
 def _read_write_words(call: Call, asked: Asked, label: np.dtype[Any], array: AnyArray, out: AnyArray | None) -> Read:
     of_buffer = _read_relayout if call.at is None else _read_write_box
     read, write, change = of_buffer(call, asked, label, array, out)
+    bits, itemsize = read.shape.bits_per_element, label.itemsize
+    if (
+        math.prod(array.shape) * itemsize != read.shape.nbytes
+        or 8 * itemsize < bits
+        or any(8 * stride % bits for size, stride in zip(array.shape, array.strides) if size > 1)
+    ):
+        raise BufferError(
+            f"array of {label.name} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so it is no "
+            f"words of {read.shape}, which has {read.shape.nbytes} bytes and elements of {bits} bits"
+        )
     return Placement.in_words(read.shape, tuple(array.shape), array.strides, label.itemsize), write, change
 
 

@@ -187,8 +187,8 @@ def write_words(
 ) -> Any:
     """Write the buffer that an array of words holds, or a box of it; returns the buffer that is written.
 
-    words         an array with any strides; its elements in C order are the bytes of a buffer of `words_shape`.  An
-                  element of that buffer is no larger than a word
+    words         an array with any strides, on the host below 0 too; its elements in C order are the bytes of a buffer
+                  of `words_shape`.  An element of that buffer is no larger than a word
     box           as `write_box` takes it; None for all of the buffer
     """
     return run("write_words", words, words_shape, shape, buffer, options, NOTHING, None, True, box)

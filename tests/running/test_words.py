@@ -1,5 +1,6 @@
 """Words with strides, whose bytes in C order are a buffer: they move as that buffer does."""
 
+import itertools
 import math
 import random
 import tracemalloc
@@ -161,6 +162,57 @@ def test_a_box_of_words_takes_a_bounded_workspace():
     tracemalloc.stop()
     assert out.tobytes() == expected.tobytes()
     assert most < 1.5 * limit < words.nbytes / 4, most
+
+
+@pytest.mark.parametrize("executor", ["numpy", "native"], indirect=True)
+@pytest.mark.parametrize("most", [None, 1])
+def test_words_may_lie_backwards(executor, most, monkeypatch, plans_anew):
+    """Also where places are looked up, which then lie before the first word."""
+    if most is not None:
+        monkeypatch.setattr(pieces, "LEAST_PIECES", most)
+        monkeypatch.setattr(pieces, "MOST_PIECES", most)
+    rng, numbers, count = random.Random(6), np.random.default_rng(6), 0
+    for source, target in itertools.islice(pairs(6), 120):
+        words = random_words(rng, executor, source, random_buffer(numbers, source))
+        if words is None or not can_hold(target):
+            continue
+        words = words[tuple(slice(None, None, rng.choice((1, -1))) for _ in words.shape)]
+        buffer = np.ascontiguousarray(executor.host(words)).reshape(-1).view(source.buffer_dtype)
+        expected = gl.relayout(buffer, source, target)
+        out = executor.array(np.zeros_like(expected))
+        write_words(words, source, out, target)
+        assert executor.host(out).tobytes() == expected.tobytes(), (source, target, words.shape, words.strides)
+        count += 1
+    assert count > 50
+
+
+def fields(count):
+    """Words of 4 bytes, 5 bytes apart."""
+    return np.zeros(count, [("word", np.uint32), ("byte", np.uint8)])["word"]
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (np.zeros(7, np.uint32), "u4[64]{0:E(4)}"),
+        (np.zeros(9, np.uint32), "u4[64]{0:E(4)}"),
+        (np.zeros(32, np.uint8), "u32[8]"),
+        (fields(8), "u16[16]"),
+    ],
+)
+def test_what_is_no_words_of_a_shape_is_refused(words, text):
+    shape = gl.parse_shape(text)
+    out = np.zeros(shape.buffer_length, shape.buffer_dtype)
+    with pytest.raises(BufferError, match="no words of u"):
+        write_words(words, shape, out, shape)
+
+
+def test_words_may_lie_apart_by_any_elements():
+    words = fields(8)
+    words[:] = range(8)
+    out = np.zeros(32, np.uint8)
+    write_words(words, "u8[32]", out, "u8[32]")
+    assert (out.view(np.uint32) == range(8)).all()
 
 
 def test_words_that_are_written_to_themselves_are_refused():

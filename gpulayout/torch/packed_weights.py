@@ -126,19 +126,29 @@ def places(model: Any) -> Iterator[Place]:
 def replace(model: Any, new: Mapping[int, Any]) -> None:
     """Put new tensors in the place of a model's, by the ids of those: all of them, or none."""
     old = [
-        (model.get_submodule(path), key, place.tensor)
-        for place in places(model)
-        for path, _, key in [place.name.rpartition(".")]
-        if id(place.tensor) in new
+        (module, key, tensor)
+        for _, module in model.named_modules()
+        for kept in (module._parameters, module._buffers)
+        for key, tensor in kept.items()
+        if id(tensor) in new
     ]
     with deferred_signals():
         try:
             for module, key, tensor in old:
-                setattr(module, key, new[id(tensor)])  # some modules, such as an LSTM, keep a list beside it
+                _put(module, key, new[id(tensor)])
         except BaseException:  # of a hook, or of a module's own __setattr__
             for module, key, tensor in old:
-                setattr(module, key, tensor)
+                _put(module, key, tensor)
             raise
+
+
+def _put(module: Any, key: str, tensor: Any) -> None:
+    """Put a tensor in a place of a module; a parameter that is a buffer stays a buffer."""
+    kept = module._parameters if key in module._parameters else module._buffers
+    if isinstance(tensor, torch.nn.Parameter) == (kept is module._parameters):
+        setattr(module, key, tensor)  # some modules, such as an LSTM, keep a list beside it
+    else:
+        kept[key] = tensor
 
 
 def _found(model: Any, path: str, key: str) -> Any:

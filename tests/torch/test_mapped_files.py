@@ -297,6 +297,30 @@ def test_extra_state_and_modules_that_keep_lists_of_their_parameters(file):
     assert torch.equal(other[1](step)[0], given[1](step)[0])
 
 
+def test_parameters_and_buffers_stay_what_they_are(file):
+    """Also a parameter that is a buffer, and a plain tensor that is a parameter."""
+    given = torch.nn.Module()
+    given.register_buffer("buffer", torch.nn.Parameter(torch.ones(2), requires_grad=False))
+    given.register_buffer("packed", packed("codes"))
+    given.plain = torch.nn.Parameter(torch.ones(3))
+    given._parameters["plain"] = torch.full((3,), 2.0)
+    gl.torch.save_packed(given, file)
+    other = copy.deepcopy(given)
+    gl.torch.load_packed(file, other, assign=True)
+    assert [*other._buffers] == ["buffer", "packed"] and [*other._parameters] == ["plain"]
+    assert forms(other) == forms(given) and same(plain(other), plain(given))
+    assert all(each is not objects(given)[name] for name, each in objects(other).items())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_the_tensors_of_a_script(file):
+    given = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    gl.torch.save_packed(given, file)
+    script = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 3)))
+    gl.torch.load_packed(file, script, assign=True)
+    assert torch.equal(script(torch.ones(1, 2)), given(torch.ones(1, 2)))
+
+
 def test_tensors_and_models_without_elements_and_a_default_device(file):
     given, other = torch.nn.Module(), torch.nn.Module()
     for each, device in ((given, "cpu"), (other, "meta")):

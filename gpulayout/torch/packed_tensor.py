@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import reduce_tensor
 
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -58,16 +60,19 @@ class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled as its bytes and its note, as plain values; the class that it had by name."""
         with PLAIN(), torch.no_grad(), lock_of(self):
-            space = _sound(self)
-            if space is None or space.note is None or not is_whole(self, space):
-                return plain(self).clone().__reduce_ex__(protocol)
-            data = plain(self)
-            if data.untyped_storage().nbytes() > space.note.packed.nbytes:
+            data, space = plain(self), _sound(self)
+            if space is None or not is_whole(self, space):
+                return data.clone().__reduce_ex__(protocol)
+            if data.untyped_storage().nbytes() > space.held.packed.nbytes:
                 data = data.clone()
-            state = {name: value for name, value in vars(self).items() if name != "_is_param"}
-            kind = None if type(self) is PackedTensor else plain_class(self)
-            is_parameter = isinstance(self, torch.nn.Parameter)
-            return rebuild_packed, (data, space.note.facts(), is_parameter, self.requires_grad, kind, state)
+            return rebuild_packed, _pickled(self, data, space.held)
+
+
+def _pickled(tensor: Any, data: Any, note: Note) -> tuple[Any, ...]:
+    """The arguments of `rebuild_packed`."""
+    state = {name: value for name, value in vars(tensor).items() if name != "_is_param"}
+    kind = None if type(tensor) is PackedTensor else plain_class(tensor)
+    return data, note.facts(), isinstance(tensor, torch.nn.Parameter), tensor.requires_grad, kind, state
 
 
 def rebuild_packed(data: Any, facts: Any, is_parameter: bool, requires_grad: bool, kind: Any, state: Any) -> Any:
@@ -84,7 +89,10 @@ def rebuild_packed(data: Any, facts: Any, is_parameter: bool, requires_grad: boo
     with torch.no_grad():
         if data.untyped_storage().nbytes() > note.packed.nbytes and data.is_contiguous():
             data = data.clone()  # what is beside it may be another tensor of the pickle
-        made = packed_from(data, note)
+        return _rebuilt(packed_from(data, note), is_parameter, requires_grad, kind, state)
+
+
+def _rebuilt(made: Any, is_parameter: bool, requires_grad: bool, kind: Any, state: Any) -> Any:
     if kind is not None:
         made.__class__ = guarded_class(kind)
     elif is_parameter:
@@ -108,6 +116,27 @@ def _check_pickled(data: Any, requires_grad: Any, kind: Any, state: Any) -> None
 
 rebuild_packed.__module__ = __package__  # what pickles name
 torch.serialization.add_safe_globals([rebuild_packed])
+
+
+def _sent(tensor: Any) -> Any:
+    """A packed tensor on its way to another process by torch.multiprocessing, which shares the memory of tensors.
+
+    A copy would not do: it is gone, and with it what the other process opens, before that one has begun.
+    """
+    with PLAIN(), torch.no_grad(), lock_of(tensor):
+        data, space = plain(tensor), _sound(tensor)
+        if space is None or not is_whole(tensor, space):
+            return reduce_tensor(data)
+        return _received, (space.capacity, *_pickled(tensor, data, space.held))
+
+
+def _received(capacity: int, data: Any, facts: Any, *others: Any) -> Any:
+    """The packed tensor that another process has sent, in the memory of that one's."""
+    with torch.no_grad():
+        return _rebuilt(packed_from(data, Note.of_facts(facts), capacity), *others)
+
+
+ForkingPickler.register(PackedTensor, _sent)
 
 
 def packed_from(data: Any, note: Note, capacity: int = 0) -> Any:
@@ -148,6 +177,7 @@ def guarded_class(kind: Any) -> Any:
     if kind not in _guarded:
         facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
         _guarded[kind] = type(f"Packed{kind.__name__}", (PackedTensor, kind), facts)
+        ForkingPickler.register(_guarded[kind], _sent)
     return _guarded[kind]
 
 

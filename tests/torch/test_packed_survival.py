@@ -342,3 +342,16 @@ def test_memory_is_given_back_with_its_tensor():
         assert gl.torch.layout_of(tensor) is None
         gl.torch.pack_(tensor, MARLIN)
         del tensor
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Parameter, Layer])
+def test_processes_share_the_memory_of_what_one_sends_to_another(kind):
+    """Of a packed tensor as of any other, also the room that it needs to be unpacked in place."""
+    layer, plain = packed_layer()
+    given = layer if kind is Layer else layer.weight
+    tensor, received = layer.weight, sent(given)
+    other = received.weight if kind is Layer else received
+    check_packed(other, plain)
+    gl.torch.copy_(other, 15 - plain)
+    check_packed(tensor, 15 - plain)
+    assert gl.torch.unpack_(other).equal(15 - plain)

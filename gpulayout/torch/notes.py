@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -203,6 +204,18 @@ class Space:
 
 
 LOCK = threading.RLock()  # for the attributes of storages
+_process = object()  # a forked child has another one: no thread of it can free a lock that one of the parent's holds
+
+
+def _forget_locks() -> None:
+    """In a forked child: new locks of storages, because the threads stayed with the parent."""
+    global _process
+    _process = object()
+    LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_forget_locks)
 
 
 def torch_type(name: str) -> Any:
@@ -244,11 +257,13 @@ def lock_of(tensor: Any) -> Any:
         storage = tensor.untyped_storage()
     except (RuntimeError, AttributeError):
         return contextlib.nullcontext()
-    if not hasattr(storage, "gpulayout_lock"):
+    kept = getattr(storage, "gpulayout_lock", None)
+    if kept is None or kept[0] is not _process:
         with LOCK:
-            if not hasattr(storage, "gpulayout_lock"):
-                storage.gpulayout_lock = threading.RLock()
-    return storage.gpulayout_lock
+            kept = getattr(storage, "gpulayout_lock", None)
+            if kept is None or kept[0] is not _process:
+                kept = storage.gpulayout_lock = _process, threading.RLock()
+    return kept[1]
 
 
 def alone(function: Call) -> Call:

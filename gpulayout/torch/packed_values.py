@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any, NamedTuple, Unpack
 
@@ -31,7 +30,6 @@ from gpulayout.torch.notes import (
     buffer_type,
     lock_of,
     space_of,
-    spaces,
     torch_type_of,
     touched,
     whole_space,
@@ -86,8 +84,7 @@ def copy_(tensor: Any, value: Any, *, at: Any = None, **options: Unpack[Arithmet
     """
     check_memory(tensor.detach() if type(tensor) is PackedTensor else tensor, "tensor")
     check_memory(value, "value")
-    locks = lock_of(tensor), lock_of(value) if spaces(value) else contextlib.nullcontext()
-    first, second = sorted(locks, key=id)  # in one order, or two threads may wait for each other
+    first, second = sorted((lock_of(tensor), lock_of(value)), key=id)  # in one order, or two threads may wait for ever
     with first, second:
         space = _space_to_fill(tensor)
         if space is None:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import copy
+import os
 import subprocess
 import sys
 import threading
@@ -14,7 +15,8 @@ import gpulayout as gl
 
 torch = pytest.importorskip("torch")
 
-from tests.support import served_laws  # noqa: E402  # they need torch
+from gpulayout.torch.notes import lock_of  # noqa: E402  # they need torch
+from tests.support import served_laws  # noqa: E402
 from tests.support.served_models import (  # noqa: E402
     PACKED,
     SLOTS,
@@ -181,6 +183,53 @@ def test_two_tensors_are_copied_into_each_other():
 
     together(lambda: fill(one, other), lambda: fill(other, one))
     assert gl.torch.read(one).equal(gl.torch.read(other))
+
+
+def test_a_plain_value_is_read_alone():
+    """While a thread has the lock of its memory, perhaps to pack it, no other copies its bytes."""
+    value, over = torch.rand(64, 128), threading.Event()
+    tensor = gl.torch.pack_(torch.zeros(64, 128), "{0,1}")
+    thread = threading.Thread(target=lambda: (gl.torch.copy_(tensor, value), over.set()))
+    with lock_of(value):
+        thread.start()
+        assert not over.wait(0.1)
+    thread.join()
+    assert gl.torch.read(tensor).equal(value)
+
+
+FORK = """
+import contextlib, os, signal, sys, threading
+import torch
+import gpulayout as gl
+from gpulayout.torch.notes import LOCK, lock_of
+
+def hold():
+    with LOCK if sys.argv[1] == "all" else lock_of(tensor):
+        held.set()
+        over.wait(0.2)
+
+tensor, held, over = gl.torch.pack_(torch.rand(64, 128), "{0,1}"), threading.Event(), threading.Event()
+values = gl.torch.read(tensor)
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(3)  # ends a child that waits
+    gl.torch.copy_(tensor, gl.torch.read(tensor))
+    os._exit(not gl.torch.unpack_(tensor).equal(values))
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+assert gl.torch.unpack_(tensor).equal(values)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.parametrize("lock", ["one", "all"])
+def test_a_forked_child_waits_for_no_thread_of_its_parent(lock):
+    """Such as a DataLoader's worker, while another thread loads weights."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, lock], capture_output=True)
+    assert not done.returncode, done.stderr.decode()
 
 
 FIRST_USE = """

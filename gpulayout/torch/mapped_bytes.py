@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import heapq
 import mmap
+import platform
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +18,10 @@ import torch
 from gpulayout.files.checkpoints.opening import Shard
 from gpulayout.files.elements import became_shorter
 from gpulayout.files.errors import named
+
+# Linux refuses to promise a map more memory than there is.  It is to promise none: only written pages take any.
+_IS_USUAL = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+UNRESERVED: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if _IS_USUAL else 0)  # Python has it from 3.13 on
 
 
 class FileSpan(NamedTuple):
@@ -51,6 +57,8 @@ def mapped(spans: Sequence[FileSpan]) -> list[Any]:
 def _map(shard: Shard) -> mmap.mmap:
     with named(str(shard.path)):
         try:
-            return mmap.mmap(shard.stream.fileno(), map_end(shard), access=mmap.ACCESS_COPY)
+            if sys.platform == "win32":
+                return mmap.mmap(shard.stream.fileno(), map_end(shard), access=mmap.ACCESS_COPY)
+            return mmap.mmap(shard.stream.fileno(), map_end(shard), mmap.MAP_PRIVATE | UNRESERVED)
         except ValueError:  # of Python, which looks at the size
             raise became_shorter(shard.stream, str(shard.path), f"and {map_end(shard)} are to be mapped") from None

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import pathlib
 import pickle
 import signal
 import sys
@@ -254,6 +255,21 @@ def test_an_index_of_several_files(tmp_path):
     index.write_text(json.dumps({"weight_map": files}))
     other = started(index, "codes", "columns")
     assert same(plain(other), plain(given)) and forms(other) == forms(given)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems promise no memory for maps, or always do")
+def test_a_file_larger_than_the_memory_of_the_machine(file):
+    sizes = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
+    size = sum(1024 * int(sizes[name].split()[0]) for name in ("MemTotal", "SwapTotal")) + (1 << 30)
+    header = json.dumps({"weight": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(file, 8 + len(header) + size)  # with a hole, which takes no room
+    other = with_weight(torch.nn.Parameter(torch.empty(size, dtype=torch.uint8, device="meta"), False))
+    gl.torch.load_packed(file, other, assign=True)
+    other.weight[-1] = 7
+    assert len(other.weight) == size and other.weight[:9].tolist() == [0] * 9 and other.weight[-1] == 7
+    with file.open("rb") as stream:
+        assert stream.seek(-1, os.SEEK_END) and stream.read() == b"\0"
 
 
 def test_files_that_the_package_has_made_of_checkpoints(file, tmp_path):

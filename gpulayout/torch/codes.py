@@ -41,13 +41,17 @@ def _ends(codes: Any) -> tuple[int, int]:
     return min(ends), max(ends)
 
 
-def with_signs(tensor: Any, shape: Shape) -> Any:
-    """Numbers of the bits that were unpacked, where the tensor is of int8: 15 of 4 bits is -1; in place.
+def with_signs(tensor: Any, shape: Shape, packed: Shape) -> Any:
+    """Codes of the bytes that were unpacked, in place: in int8 their numbers, so that 15 of 4 bits is -1; in uint8 15.
 
-    A layout with a code in each byte keeps the whole byte, so -1 comes as 255 there.
+    A layout with a code in each byte keeps the whole byte, so -1 of an int8 comes as 255 there.
     """
     element_type = shape.element_type
-    if element_type.is_sub_byte and not shape.is_packed and tensor.dtype == torch.int8:
-        sign = 1 << element_type.bits - 1
+    if not element_type.is_sub_byte or shape.is_packed:
+        return tensor
+    sign = 1 << element_type.bits - 1
+    if tensor.dtype == torch.int8:
         tensor.bitwise_and_(2 * sign - 1).bitwise_xor_(sign).sub_(sign)
+    elif element_type.kind == "signed" and not packed.is_packed:
+        tensor.bitwise_and_(2 * sign - 1)
     return tensor

@@ -132,7 +132,8 @@ def read(tensor: Any, *, at: Any = None) -> Any:
         return given[_box_key(given, at)].clone(memory_format=torch.contiguous_format)
     note, buffer = space.held, space.held.packed.buffer_of(given)
     if note.source is None:
-        return with_signs(unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype), note.plain.shape)
+        values = unpack(buffer, note.packed.shape, at=at).view(note.plain.dtype)
+        return with_signs(values, note.plain.shape, note.packed.shape)
     form, shape = note.plain, note.packed.shape
     if at is None:
         return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))

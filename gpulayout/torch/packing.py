@@ -336,7 +336,7 @@ def _move(tensor: Any, space: Space, note: Note | None, before: Form, after: For
                 guard(tensor)
             raise
         if note is None:
-            with_signs(after.tensor(room), after.shape)
+            with_signs(after.tensor(room), after.shape, before.shape)
         space.note, space.moving = note, None
         tensor.data = after.tensor(room)
         written(tensor)

@@ -140,6 +140,22 @@ def test_codes_of_a_byte_each_are_read_with_their_sign():
     assert gl.torch.read(tensor).equal(wanted) and gl.torch.unpack_(tensor).equal(wanted)
 
 
+@pytest.mark.parametrize("layout", ["{0,1}", "{1,0:T(8,128)}", "{0,1:E(4)}"])
+def test_numbers_become_codes_of_four_bits_where_the_plain_tensor_has_these(layout):
+    """A uint8 that gets values of int8 has codes up to 15 again, which can be packed."""
+    plain = codes()
+    numbers = ((plain ^ 8) - 8).to(torch.int8)
+    tensor = gl.torch.pack_(torch.zeros_like(plain), f"s4[64,128]{layout}")
+    gl.torch.copy_(tensor, numbers)
+    assert gl.torch.read(tensor).equal(plain)
+    gl.torch.copy_(tensor, numbers[:9].flip(0), at=(slice(0, 9), ...))
+    wanted = torch.cat([plain[:9].flip(0), plain[9:]])
+    assert gl.torch.read(tensor, at=(slice(5, 12), ...)).equal(wanted[5:12])
+    with gl.torch.unpacked([tensor]):
+        assert tensor.equal(wanted)
+    assert gl.torch.read(tensor).equal(wanted)
+
+
 def test_a_code_that_does_not_fit_is_refused():
     """16 has no place in 4 bits: nothing is cut off without a word."""
     plain = codes()

@@ -290,6 +290,8 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
     - A few tensors are read into memory of their own: those without elements, those that begin in the file where their
       dtype may not, and those whose plain form is larger and would end behind the file.
 
+    Each map keeps its file open while a tensor is left, and a file has one map or a few: see ``ulimit -n``.
+
     The maps hold the file as it was: `save_packed` and a rename may put another one in its place, though not on Windows
     while a tensor is left.  Do not change or shorten the file itself: the system ends a process that reads what is gone
     (SIGBUS).

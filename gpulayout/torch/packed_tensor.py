@@ -63,6 +63,7 @@ class PackedTensor(torch.Tensor):  # type: ignore[misc]  # torch may be missing
             data, space = plain(self), _sound(self)
             if space is None or not is_whole(self, space):
                 return data.clone().__reduce_ex__(protocol)
+            data = _in_form(data, space.held)
             if data.untyped_storage().nbytes() > space.held.packed.nbytes:
                 data = data.clone()
             return rebuild_packed, _pickled(self, data, space.held)
@@ -125,8 +126,8 @@ def _sent(tensor: Any) -> Any:
     """
     with PLAIN(), torch.no_grad(), lock_of(tensor):
         data, space = plain(tensor), _sound(tensor)
-        if space is None or not is_whole(tensor, space):
-            return reduce_tensor(data)
+        if space is None or (data.dtype, tuple(data.shape)) != space.held.packed[1:3] or not is_whole(tensor, space):
+            return reduce_tensor(data)  # a view, whose memory has the note if the whole tensor is sent too
         return _received, (space.capacity, *_pickled(tensor, data, space.held))
 
 
@@ -159,7 +160,12 @@ def packed_from(data: Any, note: Note, capacity: int = 0) -> Any:
 
 def _copied(data: Any, space: Space, note: Note) -> Any:
     """A copy of packed bytes, which may be on another device already, with the note."""
-    return packed_from(data.clone(), note, space.capacity)
+    return packed_from(_in_form(data.clone(), note), note, space.capacity)
+
+
+def _in_form(data: Any, note: Note) -> Any:
+    """All bytes of packed memory in the dtype and the sizes of the packed tensor; they may come in those of a view."""
+    return note.packed.tensor(data.view(-1).view(torch.uint8))
 
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
@@ -315,7 +321,9 @@ def _with_note(function: Any, given: Any, result: Any) -> Any:
         return result
     if space.note is None or not is_whole(given, space):
         return result  # raw bytes of a part
-    if tuple(result.shape) != space.note.packed.sizes:
+    if result.dtype != space.note.packed.dtype:
+        result = _in_form(result, space.note)
+    elif tuple(result.shape) != space.note.packed.sizes:
         result = result.view(space.note.packed.sizes)
     if result.requires_grad and result.is_contiguous():  # of floats, whose plain form takes no more memory
         hold(result, space.note, space.note.nbytes)

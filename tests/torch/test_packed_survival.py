@@ -355,3 +355,22 @@ def test_processes_share_the_memory_of_what_one_sends_to_another(kind):
     gl.torch.copy_(other, 15 - plain)
     check_packed(tensor, 15 - plain)
     assert gl.torch.unpack_(other).equal(15 - plain)
+
+
+VIEWS = {"flat": lambda tensor: tensor.view(-1), "bytes": lambda tensor: tensor.view(torch.uint8)}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", ["deepcopy", "clone", "pickle", "weights_only", "sent"])
+def test_copies_of_views_of_the_whole_have_the_note(view, name):
+    """A copy has the dtype and the sizes of the packed tensor; what is sent to a process stays a view."""
+    parameter, plain = packed_parameter()
+    given = VIEWS[view](parameter)
+    if name == "sent":
+        tensor, other = sent([parameter, given])
+        assert other.dtype == given.dtype and other.shape == given.shape and gl.torch.read(other).equal(plain)
+        check_packed(tensor, plain)
+    else:
+        other = IN_NEW_MEMORY[name](given)
+        check_packed(other, plain)
+        assert other.dtype == parameter.dtype and other.shape == parameter.shape

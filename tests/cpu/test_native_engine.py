@@ -145,6 +145,8 @@ def test_a_run_with_wrong_arguments_writes_nothing_and_keeps_nothing(arguments, 
         ("words", ()),
         ("tensors", native.Plan(ROW, 1, b"0")),
         ("tensors", "cpu"),
+        ("source_offset", None),
+        ("target_offset", "0"),
     ],
 )
 def test_a_call_refuses_wrong_arguments(wrong, value):
@@ -156,10 +158,20 @@ def test_a_call_refuses_wrong_arguments(wrong, value):
         "tensors": None,
         "writes": None,
         "threads": None,
+        "source_offset": 0,
+        "target_offset": 0,
     }
-    with pytest.raises(TypeError, match="arguments are a tuple"):
+    with pytest.raises(TypeError, match="integer" if wrong.endswith("_offset") else "arguments are a tuple"):
         plan.call(array, array, *(right | {wrong: value}).values())
     assert (plan.call(np.ones_like(array), array, *right.values()).again(np.ones_like(array), None) == 1).all()
+
+
+def test_a_call_begins_at_its_offsets():
+    source, target = np.arange(8, dtype=np.uint8), np.zeros(8, np.uint8)
+    call = native.Plan(ROW, 1, b"0").call(source, target, None, None, None, None, None, None, 2, 3)
+    for first in (0, 100):
+        assert call.again(source + np.uint8(first), target) is target
+        assert target.tolist() == [0, 0, 0, *range(first + 2, first + 6), 0]
 
 
 def test_a_read_only_array_is_a_source_and_no_target():
@@ -315,7 +327,7 @@ class Labelled(np.ndarray):
 
 def test_a_type_that_is_made_when_asked_for_is_not_kept():
     plan, array = native.Plan(ROW, 1, b"0"), np.zeros(4, np.uint8)
-    call = plan.call(array.view(Labelled), array, None, None, None, None, None, None)
+    call = plan.call(array.view(Labelled), array, None, None, None, None, None, None, 0, 0)
     for _ in range(100):
         assert call.again(array.view(Labelled), np.empty(4, np.uint8)) is None
 
@@ -325,7 +337,7 @@ def test_a_call_in_a_cycle_is_collected():
         return np.empty_like(array)
 
     plan, array = native.Plan(ROW, 1, b"0"), np.arange(4, dtype=np.uint8)
-    make.call = plan.call(array, make(), make, (), None, None, None, None)
+    make.call = plan.call(array, make(), make, (), None, None, None, None, 0, 0)
     assert (make.call.again(array, None) == array).all()
     make.kept = weakref.WeakSet([make])
     kept = make.kept
@@ -369,7 +381,7 @@ def moved():
     "The type of a call that moved, and what it moved."
     array, plan = Bytes(4), native.Plan(((4, 4, 1, 1),), 1, b"0")
     plan.run(b"abcd", 0, array, 0, 1)
-    return type(plan.call(Bytes(b"abcd"), array, None, None, None, None, None, None)), bytes(array)
+    return type(plan.call(Bytes(b"abcd"), array, None, None, None, None, None, None, 0, 0)), bytes(array)
 """
     inside = f"{PRELUDE}{moved}assert moved()[1] == b'abcd'"
     assert printed_by(f"""{moved}

@@ -175,7 +175,7 @@ def check_in_torch(forms, function):
     forms.check(found, torch().autograd.grad(found, given, [tensor(weights(case[0])) for case in forms.cases]))
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(14)
 @pytest.mark.filterwarnings("ignore:bf16 and fp16 are mixed:UserWarning")  # of Inductor, where a processor has bf16
 @each_source
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=SLOW)])
@@ -185,7 +185,7 @@ def test_torch_compile(source, backend):
     check_in_torch(forms, torch().compile(forms, fullgraph=True, backend=backend))
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(14)
 @each_source
 @pytest.mark.parametrize("strict", [False, True])
 def test_torch_export(source, strict):
@@ -219,7 +219,7 @@ def in_jax(kind, array):
         return np.where((wide != 0) & (abs(wide) < least), least, wide).astype(kind.dtype)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @each_jax_source
 @pytest.mark.parametrize("jit", [True, False])
 def test_jax(jax, source, jit):

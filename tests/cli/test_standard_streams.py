@@ -348,11 +348,13 @@ def test_what_a_closed_standard_output_would_lose_is_one_line_and_changes_nothin
     assert sorted(os.listdir()) == before
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("command", ["relayout array.npy - --to F", "show 'f32[2,3]'", "--version"])
 def test_a_process_whose_standard_output_is_closed_says_so(command, folder):
     assert shell(f"gpulayout {command} >&-") == (1, b"", "gpulayout: error: standard output is closed\n")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("command", ["relayout array.npy - --to F", "show 'f32[2,3]'", "--version"])
 def test_a_closed_standard_error_changes_neither_the_output_nor_the_exit_code(command, folder):
     with_it, without = shell(f"gpulayout {command}"), shell(f"gpulayout {command} 2>&-")

@@ -174,6 +174,7 @@ def stopped(weight, step, act, folders, error):
     return said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals are handled in the main thread"
 )
@@ -187,6 +188,7 @@ def test_ctrl_c_at_any_line(step, form):
     assert said["plain"] or step in ("copy", "reload")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("error", [Stopped, MemoryError])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("step", STEPS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -31,7 +32,7 @@ class Copy(NamedTuple):
     target_offset: int
 
 
-class StepInPlace:
+class StepInPlace(ABC):
     """What every step has; most read and write each of their parts once, through the workspace.
 
     kind                its name in `InPlace.as_json`
@@ -56,9 +57,9 @@ class StepInPlace:
         """Bytes of the buffer that are read or written."""
         return int(2 * self.count * self.part_bytes)
 
+    @abstractmethod
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """Its moves, in order: those of every `every`-th slab or part, from number `first`."""
-        raise NotImplementedError
 
 
 Steps = tuple[StepInPlace, ...]

@@ -80,22 +80,6 @@ def run(
         done = _in_window(verb, array, source, target, out, options, at)
         if done is not None:
             return done
-    return _run(verb, array, source, target, out, options, sizes, max_bytes, strict, at)
-
-
-def _run(
-    verb: str,
-    array: Any,
-    source: Any,
-    target: Any,
-    out: Any,
-    options: Mapping[str, Any] = NOTHING,
-    sizes: Mapping[str, Any] = NOTHING,
-    max_bytes: Any = None,
-    strict: bool = True,
-    at: Any = None,
-) -> Any:
-    """The same for a call that no graph traces, on all of its arrays."""
     key: Key | None = None
     if (
         max_bytes is at is None
@@ -138,8 +122,8 @@ def _in_window(verb: str, array: Any, source: Any, target: Any, out: Any, option
         if part is None:
             return None
         if not writes:
-            return _run(verb, part, shape, target, out, options, at=box)
-        _run(verb, array, source, shape, part, options, at=box)
+            return run(verb, part, shape, target, out, options, at=box)
+        run(verb, array, source, shape, part, options, at=box)
     except (TypeError, ValueError, IndexError, BufferError):
         return None
     return out

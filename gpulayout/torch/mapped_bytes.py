@@ -19,7 +19,7 @@ from gpulayout.files.checkpoints.opening import Shard
 from gpulayout.files.elements import became_shorter
 from gpulayout.files.errors import named
 
-# Linux refuses to promise a map more memory than there is.  It is to promise none: only written pages take any.
+# By default Linux refuses a private map that is larger than memory.  This reserves none: only written pages take any.
 _IS_USUAL = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
 UNRESERVED: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if _IS_USUAL else 0)  # Python has it from 3.13 on
 
@@ -43,7 +43,7 @@ def mapped(spans: Sequence[FileSpan]) -> list[Any]:
 
     A tensor with room to be unpacked in reaches over the next ones of its file.  Those lie in another map of it.
     """
-    maps: dict[Path, list[tuple[int, int, mmap.mmap]]] = {}  # of each file, those that end first before others
+    maps: dict[Path, list[tuple[int, int, mmap.mmap]]] = {}  # a heap for each file, by the end of the last span
     made: dict[int, Any] = {}
     for number in sorted(range(len(spans)), key=lambda number: spans[number].begin):
         shard, begin, end = spans[number]

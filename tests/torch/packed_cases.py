@@ -1,5 +1,7 @@
 """Models with one packed weight of each kind, and what their tensors are while they are plain."""
 
+import json
+
 import numpy as np
 
 import gpulayout as gl
@@ -75,3 +77,20 @@ def same(one, other):
     return one.keys() == other.keys() and all(
         one[name].dtype == other[name].dtype and np.array_equal(one[name], other[name]) for name in one
     )
+
+
+def in_two_files(given, folder):
+    """The index of two files, with the blocks of a model of two; the second has its head too."""
+    import torch
+
+    for number, name in enumerate(("a", "b")):
+        one = torch.nn.Module()
+        one.blocks = torch.nn.ModuleList([torch.nn.Module(), torch.nn.Module()])
+        one.blocks[number].weight = given.blocks[number].weight
+        if number:
+            one.head = given.head
+        gl.torch.save_packed(one, folder / f"{name}.safetensors")
+    files = {each: f"{'a' if each == 'blocks.0.weight' else 'b'}.safetensors" for each in given.state_dict()}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": files}))
+    return index

@@ -19,7 +19,7 @@ import pytest
 
 import gpulayout as gl
 from tests.support.traced_lines import Trace
-from tests.torch.packed_cases import KINDS, facts, model, packed, plain, same, tensor, values
+from tests.torch.packed_cases import KINDS, facts, in_two_files, model, packed, plain, same, tensor, values
 
 torch = pytest.importorskip("torch")
 
@@ -243,16 +243,7 @@ def test_ties(file, way, device, written):
 
 def test_an_index_of_several_files(tmp_path):
     given = model("codes", "columns")
-    for number, name in enumerate(("a", "b")):
-        one = torch.nn.Module()
-        one.blocks = torch.nn.ModuleList([torch.nn.Module(), torch.nn.Module()])
-        one.blocks[number].weight = given.blocks[number].weight
-        if number:
-            one.head = given.head
-        gl.torch.save_packed(one, tmp_path / f"{name}.safetensors")
-    files = {each: f"{'a' if each == 'blocks.0.weight' else 'b'}.safetensors" for each in given.state_dict()}
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": files}))
+    index = in_two_files(given, tmp_path)
     other = started(index, "codes", "columns")
     assert same(plain(other), plain(given)) and forms(other) == forms(given)
 

@@ -8,7 +8,7 @@ import pytest
 
 import gpulayout as gl
 from tests.support.command_line import run
-from tests.torch.packed_cases import KINDS, facts, model, packed, plain, same, tensor, values
+from tests.torch.packed_cases import KINDS, facts, in_two_files, model, packed, plain, same, tensor, values
 
 torch = pytest.importorskip("torch")
 
@@ -282,17 +282,7 @@ def test_files_that_the_package_has_made_of_checkpoints(file, tmp_path):
 
 def test_an_index_of_several_files(tmp_path):
     given = model("codes", "columns")
-    names = [*given.state_dict()]
-    for number, name in enumerate(("a", "b")):
-        one = torch.nn.Module()
-        one.blocks = torch.nn.ModuleList([torch.nn.Module(), torch.nn.Module()])
-        one.blocks[number].weight = given.blocks[number].weight
-        if number:
-            one.head = given.head
-        gl.torch.save_packed(one, tmp_path / f"{name}.safetensors")
-    files = {each: "a.safetensors" if each == "blocks.0.weight" else "b.safetensors" for each in names}
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": files}))
+    index = in_two_files(given, tmp_path)
     other = model("codes", "columns", seed=1)
     assert gl.torch.load_packed(index, other) == ([], [])
     assert same(plain(other), plain(given))

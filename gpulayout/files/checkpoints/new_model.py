@@ -1,7 +1,7 @@
 """A model file that is written from memory, tensor by tensor, with notes about those that are packed.
 
-The note says what the bytes are, as everywhere in the package.  Beside it stands the plain side, for whoever makes a
-plain tensor of these bytes again: which axes come first there, and in which words.
+A note gives the layout of a tensor's bytes, as in every file of the package.  A second entry describes the plain tensor
+that they can be unpacked to: the order of its axes, and the words that hold its elements.
 
     "__metadata__": {"gpulayout:up.weight": "marlin:weights[4096,4096]",
                      "gpulayout-plain:up.weight": "..."}

@@ -19,6 +19,7 @@ from gpulayout.cli.demo import demo
 from gpulayout.cli.explain import explain
 from gpulayout.cli.failures import Failure, Stopped, failures_in_one_line, stop_on_signals
 from gpulayout.cli.indexing import index
+from gpulayout.cli.recipes import recipes
 from gpulayout.cli.relayout import pack, relayout, unpack
 from gpulayout.cli.show import show
 from gpulayout.version import __version__
@@ -53,14 +54,13 @@ def commands() -> None:
     Examples:
       gpulayout demo
       gpulayout show 'f32[2,3]{0,1:PD(3,5)}'
-      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2
-      gpulayout pack picture.npy planes.npy --to '{1,0,2}'
       gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
+      gpulayout relayout Llama-GPTQ Llama-Marlin --recipe gptq-to-marlin
     """
 
 
-for _command in (demo, show, index, pack, unpack, relayout, explain, catalogue, info, benchmark):
+for _command in (demo, show, index, pack, unpack, relayout, explain, catalogue, recipes, info, benchmark):
     commands.add_command(_command)
 
 

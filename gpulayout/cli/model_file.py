@@ -14,6 +14,7 @@ import click
 from gpulayout.cli.answer import Answer
 from gpulayout.cli.failures import failures_in_one_line, print_note, printable, says_what_is_missing, with_options
 from gpulayout.cli.output import print_columns, print_json, print_remark
+from gpulayout.files.checkpoints.by_recipe import plan_by_recipe
 from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, CheckpointWork, ModelMove
@@ -26,6 +27,7 @@ from gpulayout.files.checkpoints.planning import (
     summary,
     taken_as,
 )
+from gpulayout.files.checkpoints.recipes import Recipe, read_recipe
 from gpulayout.files.checkpoints.rule_text import FLAGS, split_at_equals, why_no_equals
 from gpulayout.files.errors import OutputExistsError
 from gpulayout.files.results import TensorReport, checkpoint_relayout
@@ -38,7 +40,9 @@ from gpulayout.requests.arithmetic import OPTIONS
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
-def model_command(sources: Sequence[File], target: File, options: dict[str, Any]) -> ModelCommand:
+def model_command(
+    sources: Sequence[File], target: File, options: dict[str, Any], *, to_folder: bool = False
+) -> ModelCommand:
     """The command that the options mean; a usage error for those that have a value and are for one array."""
     known = {name: options.pop(name) for name in ("memory", "overwrite", "dry_run", "quiet", "as_json")}
     for name, value in options.items():
@@ -50,7 +54,8 @@ def model_command(sources: Sequence[File], target: File, options: dict[str, Any]
     if len(paths) < len(sources) or not isinstance(target, Path):
         quote = "; if `-` is a part of `->`, quote the rule: --tensor '.*=i o -> o i'" if len(sources) > 1 else ""
         raise click.UsageError(f"a model is read from a file and written to one, not to a standard stream{quote}")
-    return ModelCommand(ModelMove(paths, target, known.pop("memory"), known.pop("overwrite")), Answer(**known))
+    move = ModelMove(paths, target, known.pop("memory"), known.pop("overwrite"), to_folder)
+    return ModelCommand(move, Answer(**known))
 
 
 def _instead(name: str, value: Any) -> str:
@@ -68,15 +73,28 @@ def _instead(name: str, value: Any) -> str:
     return f": {NOT_FOR_MODELS[python_name]}" if python_name in NOT_FOR_MODELS else ""
 
 
+def recipe_of(text: str | None) -> Recipe | None:
+    """The recipe of --recipe; a usage error for other text."""
+    try:
+        return None if text is None else read_recipe(text)
+    except LayoutError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="'--recipe'") from None
+
+
 def planner(
-    texts: Mapping[str, Sequence[str]], *, dtype: ElementType | None, unpack: bool, allow_unmatched: bool
+    texts: Mapping[str, Sequence[str]],
+    recipe: Recipe | None,
+    *,
+    dtype: ElementType | None,
+    unpack: bool,
+    allow_unmatched: bool,
 ) -> Callable[..., CheckpointPlan]:
-    """What plans the move of models: by the texts of --tensor, --map, --rename and --assume, or by notes in the files.
+    """What plans the move of models: by a recipe and the texts of --tensor, --map, --rename and --assume, or by notes.
 
     Usage errors are for what no file can make right.  What a file of rules or a model makes wrong is a failure.
     """
     if unpack:
-        for name, value in {**texts, "dtype": dtype, "allow-unmatched": allow_unmatched}.items():
+        for name, value in {**texts, "recipe": recipe, "dtype": dtype, "allow-unmatched": allow_unmatched}.items():
             if value:
                 raise click.UsageError(f"--unpack makes arrays of tensors by their notes alone: leave out --{name}")
         return plan_restore
@@ -88,7 +106,8 @@ def planner(
         assumed = assumptions(_pairs("assume", "KIND", texts["assume"]), sets)
     except (LayoutError, TypeError) as error:
         raise click.UsageError(printable(with_options(str(error)))) from None
-    return partial(plan_relayout, sets=sets, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
+    plan_by = plan_relayout if recipe is None else partial(plan_by_recipe, recipe=recipe)
+    return partial(plan_by, sets=sets, assumed=assumed, dtype=dtype, allow_unmatched=allow_unmatched)
 
 
 _EXAMPLES = {
@@ -155,6 +174,8 @@ class ModelCommand:
                     "inputs": [*map(str, self.move.sources)],
                     "output": str(self.move.target),
                     "files": [str(file.path) for file in plan.files],
+                    "other_files": [str(file.path) for file in plan.others],
+                    "remarks": plan.remarks,
                     "dry_run": seconds is None,
                     "seconds": seconds,
                     "bytes_read": work.bytes_read,
@@ -181,6 +202,7 @@ class ModelCommand:
             f"{printable(str(self.move.target))}  {moved}",
             *map(printable, taken_as(plan.changes)),
             *map(printable, copied_siblings(plan)),
+            *map(printable, plan.remarks),
             *(f"fits no tensor: {printable(rule)}" for rule in plan.unmatched),
             "dry run: nothing was written" if seconds is None else f"written in {seconds:.2f} s, including the disk",
         ]

@@ -27,11 +27,13 @@ from gpulayout.cli.arguments import (
 )
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, failures_in_one_line, print_note, printable, says_what_is_missing
-from gpulayout.cli.model_file import model_command, planner
+from gpulayout.cli.model_file import model_command, planner, recipe_of
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.files.array_move import ArrayMove, FilePlan
+from gpulayout.files.checkpoints.model_folders import is_model_folder
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planning import plan_restore
+from gpulayout.files.checkpoints.recipes import makes_ranks
 from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import block_limit
 from gpulayout.files.plain_bytes import BYTE_ORDERS, PlainBytes
@@ -154,6 +156,7 @@ def unpack(source: File, target: File, from_: Shape | str | None, **options: Any
     click.option("--from", "from_", metavar="SHAPE", type=read_shape_or_layout, help="IN is a buffer of this shape."),
     click.option("--tensor", metavar="REGEX=WHAT", multiple=True, help="In a model: what tensors become."),
     click.option("--map", metavar="NAME|FILE", multiple=True, help="In a model: a map, or .toml rules."),
+    click.option("--recipe", metavar="NAME|FILE", help="A whole checkpoint: gpulayout recipes lists them."),
     click.option("--rename", metavar="REGEX=TEXT", multiple=True, help="In a model: replace in all names."),
     click.option("--assume", metavar="REGEX=KIND", multiple=True, help="In a model: what layers are."),
     click.option("--allow-unmatched", is_flag=True, help="In a model: not every rule must fit."),
@@ -165,29 +168,31 @@ def relayout(
     to: Shape | str | None,
     unpack: bool,
     from_: Shape | str | None,
+    recipe: str | None,
     allow_unmatched: bool,
     **options: Any,
 ) -> None:
     """Move IN, a .npy file or with --from a buffer, to another layout, into OUT; or the tensors of models, of which
     several become one.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
-    A model is a .safetensors file, or the index of its shards.  REGEX fits whole names.  WHAT is what --to takes, then
-    '; dtype=', '; name='; or keep, or drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, keras-, mlx-.
+    A model is a .safetensors file, an index of such, or a folder.  REGEX fits whole names.  WHAT is what --to takes,
+    '; dtype=', '; name='; or keep, drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, ...
 
     \b
     Examples:
-      gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
-      gpulayout relayout flax.safetensors torch.safetensors --map flax-to-torch --dtype bf16
+      gpulayout relayout Llama-GPTQ Llama-Marlin --recipe gptq-to-marlin
       gpulayout relayout a.safetensors b.safetensors --tensor '.*kernel=i o -> o i'
     """
     texts = {name: options.pop(name) for name in ("tensor", "map", "rename", "assume")}
     *sources, target = at_least_two(files)
     for source in sources:
-        if isinstance(source, Path):
+        if isinstance(source, Path) and not is_model_folder(source):
             refuse_folder(source)  # before questions about options
-    if is_about_model(files, to, from_) or (are_models(files) and not options["raw"]):
+    made_by = recipe_of(recipe)
+    if made_by or is_about_model(files, to, from_) or (are_models(files) and not options["raw"]):
         options = {"from": from_, "to": to, **options}
         of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched}
-        return model_command(sources, target, options).run(planner(texts, unpack=unpack, **of_models))
+        command = model_command(sources, target, options, to_folder=makes_ranks(made_by))
+        return command.run(planner(texts, made_by, unpack=unpack, **of_models))
     for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
         if value:
             raise click.UsageError(

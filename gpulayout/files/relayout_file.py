@@ -13,11 +13,13 @@ from typing import Any, SupportsIndex, TypeAlias, Unpack, overload
 from gpulayout.arrays.array_types import ArithmeticOptions, ShapeLike, TargetLike
 from gpulayout.arrays.shaped_buffer import ShapedBuffer
 from gpulayout.files.array_move import ArrayMove
+from gpulayout.files.checkpoints.by_recipe import plan_by_recipe
 from gpulayout.files.checkpoints.kinds import assumptions
 from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore
+from gpulayout.files.checkpoints.recipes import Recipe, makes_ranks, read_recipe
 from gpulayout.files.engine import Progress
 from gpulayout.files.errors import FileError, advice_in_python
 from gpulayout.files.plain_bytes import PlainBytes
@@ -46,16 +48,24 @@ def relayout_file(
 ) -> FileRelayout: ...  # fmt: skip
 @overload
 def relayout_file(
-    file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, unpack: bool = False, rename: Pairs = (),
-    assume: Pairs = (), allow_unmatched: bool = False, overwrite: bool = False, dry_run: bool = False,
-    max_bytes: SupportsIndex | str | None = None, progress: Callable[[int, int], None] | None = None,
-    **options: Unpack[ArithmeticOptions],
+    file: FilePath | Sequence[FilePath], out: FilePath, *, tensors: Rules, recipe: FilePath | None = None,
+    unpack: bool = False, rename: Pairs = (), assume: Pairs = (), allow_unmatched: bool = False,
+    overwrite: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
+    progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
+) -> CheckpointRelayout: ...  # fmt: skip
+@overload
+def relayout_file(
+    file: FilePath | Sequence[FilePath], out: FilePath, *, recipe: FilePath, tensors: Rules | None = None,
+    unpack: bool = False, rename: Pairs = (), assume: Pairs = (), allow_unmatched: bool = False,
+    overwrite: bool = False, dry_run: bool = False, max_bytes: SupportsIndex | str | None = None,
+    progress: Callable[[int, int], None] | None = None, **options: Unpack[ArithmeticOptions],
 ) -> CheckpointRelayout: ...  # fmt: skip
 def relayout_file(
     file: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | ShapedBuffer[Any],
     out: str | os.PathLike[str],
     *,
     tensors: Rules | None = None,
+    recipe: str | os.PathLike[str] | None = None,
     rename: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     assume: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     allow_unmatched: bool = False,
@@ -75,19 +85,19 @@ def relayout_file(
 ) -> FileRelayout | CheckpointRelayout:
     r"""Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
 
-    A safetensors file, or the index of its shards, is a model.  Rules say what becomes of which tensors; all others are
-    copied.  Several models become one.
+    A safetensors file, the index of its shards, or a folder with either is a model.  Rules say what becomes of which
+    tensors; all others are copied.  Several models become one.
 
     Parameters
     ----------
     file : path, Array, or list of paths
         A .npy file, or a file of plain bytes for a buffer of `source`.  Or an `Array` in the memory of the host, which
-        needs no source.  Or a model: ``model.safetensors`` or ``model.safetensors.index.json``; or a list of models,
-        whose tensors are put into one file.
+        needs no source.  Or a model: ``model.safetensors``, ``model.safetensors.index.json``, or a folder with one, as
+        a hub's download is; or a list of models, whose tensors are put into one file.
     out : path
         The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
         folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
-        changes its own.
+        changes its own.  Of a model in a folder, a folder too, which gets the config and all other small files.
     tensors : mapping, str, path or list of these, optional
         Rules by regular expressions, which fit whole names: ``{r"(.*)\.kernel": r"i o -> o i; name=\1.weight"}``.
         A rule is text, a Layout, or a mapping with the keys ``to`` (a pattern, a layout, its name, or several patterns
@@ -96,6 +106,10 @@ def relayout_file(
         ``"torch-to-keras"``, ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends in ``.toml``.  Of a
         list, the first rules that fit a tensor count.  Without rules all tensors are copied; type checkers know the
         result by ``tensors={}``.
+    recipe : str or path, optional
+        Rules for a whole checkpoint, by name, ``"gptq-to-marlin"`` or ``"llama-tp(ranks=2)"``, or a file of your own
+        that ends in ``.toml``.  The rules of `tensors` stand before its own.  It checks ``config.json``, if there is
+        one, and changes it in a new folder.  ``gpulayout recipes`` lists them.
     rename : mapping or pairs, optional
         Regular expressions, and the texts that take the place of what they find in the names of all new tensors.
     assume : mapping or pairs, optional
@@ -207,16 +221,16 @@ def relayout_file(
     plain = PlainBytes.of(offset, byte_order, raw, strict)
     files: list[Any] = [*file] if isinstance(file, (list, tuple)) else [file]
     named = *files, out
-    is_model = tensors is not None or is_about_model(named, target, source) or (are_models(named) and not raw)
+    is_named = is_about_model(named, target, source) or (are_models(named) and not raw)
     of_models: dict[str, Any] = {"rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}
     run = None if dry_run else (lambda done, total: None) if progress is None else progress
     with _advice_in_python():
-        if is_model:
+        if is_named or tensors is not None or recipe is not None:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
-            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite)
-            planner = _planner(tensors, unpack, dtype=options.get("dtype"), **of_models)
-            with move.planned(planner) as work:
-                return checkpoint_relayout(work, None if run is None else move.run(work, run))
+            made_by = None if recipe is None else read_recipe(recipe)
+            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite, makes_ranks(made_by))
+            planner = _planner(tensors, made_by, unpack, dtype=options.get("dtype"), **of_models)
+            return _moved_models(move, planner, run)
         _check_is_array(file, of_models)
         _check_unpack(file, unpack, source, target)
         folder = None if scratch is None else _path("scratch", scratch)
@@ -344,11 +358,23 @@ def _model_paths(files: Sequence[Any]) -> list[Path]:
 
 
 def _planner(
-    tensors: Rules | None, unpack: bool, rename: Pairs, assume: Pairs, allow_unmatched: bool, dtype: Any
+    tensors: Rules | None,
+    recipe: Recipe | None,
+    unpack: bool,
+    rename: Pairs,
+    assume: Pairs,
+    allow_unmatched: bool,
+    dtype: Any,
 ) -> Callable[..., CheckpointPlan]:
     """What plans the move of models: by rules, or by the notes in their files."""
     if unpack:
-        said = {"tensors": tensors, "rename": rename, "assume": assume, "allow_unmatched": allow_unmatched}
+        said = {
+            "tensors": tensors,
+            "recipe": recipe,
+            "rename": rename,
+            "assume": assume,
+            "allow_unmatched": allow_unmatched,
+        }
         for name, value in (said | {"dtype": dtype}).items():
             if value:
                 raise TypeError(f"unpack=True makes arrays of tensors by their notes alone: leave out {name}")
@@ -356,7 +382,14 @@ def _planner(
     sets = rule_sets(tensors, _pairs("rename", rename, "texts"))
     assumed = assumptions(_pairs("assume", assume, "kinds"), sets)
     element_type = None if dtype is None else ElementType.of(dtype)
-    return partial(plan_relayout, sets=sets, assumed=assumed, dtype=element_type, allow_unmatched=allow_unmatched)
+    plan_by = plan_relayout if recipe is None else partial(plan_by_recipe, recipe=recipe)
+    return partial(plan_by, sets=sets, assumed=assumed, dtype=element_type, allow_unmatched=allow_unmatched)
+
+
+def _moved_models(move: ModelMove, planner: Callable[..., CheckpointPlan], run: Progress | None) -> CheckpointRelayout:
+    """The move of models, done unless `run` is None."""
+    with move.planned(planner) as work:
+        return checkpoint_relayout(work, None if run is None else move.run(work, run))
 
 
 def _pairs(name: str, value: Any, what: str) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ FOLDER = Path(__file__).parent / "maps"
 MOST_MAP = 1 << 20  # bytes of a file of rules
 # Python reads a key of n parts, a.b.c, in time quadratic in n.  A key of a map has one part, or two.
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""")
-_KEYS = {"strict": bool, "optional": bool, "rename": list, "metadata": dict, "reads": list, "tensor": list}
+MAP_KEYS = {"strict": bool, "optional": bool, "rename": list, "metadata": dict, "reads": list, "tensor": list}
 
 
 def ready_maps() -> dict[str, str]:
@@ -56,6 +56,16 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
         shown = f"the map {name}"
     else:
         shown = str(file)
+    content = content_of(file, shown)[1]
+    for key, value in content.items():
+        if key not in MAP_KEYS or not isinstance(value, MAP_KEYS[key]):
+            needs = f"must be a {MAP_KEYS[key].__name__}" if key in MAP_KEYS else f"is none of {', '.join(MAP_KEYS)}"
+            raise FileError(f"{shown}: the key {value_text(key)} {needs}")
+    return rules_in(content, shown)
+
+
+def content_of(file: Path, shown: str) -> tuple[str, dict[str, Any]]:
+    """The first line of a TOML file, and its content; `FileError` for other text, with the place of what is wrong."""
     with open(file, "rb") as stream:
         text = stream.read(MOST_MAP + 1)
     try:
@@ -63,15 +73,18 @@ def read_map(name: str | os.PathLike[str]) -> RuleSet:
             raise ValueError(f"it has more than {MOST_MAP} bytes")
         if long := _LONG_KEY.search(decoded := text.decode()):
             raise ValueError(f"{value_text(clipped(long[0], 40))} has 50 parts: a key of a map has one, or two")
-        content = tomllib.loads(decoded)
+        return decoded.partition("\n")[0].removeprefix("# "), tomllib.loads(decoded)
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         quotes = "; write expressions and names in single quotes" if "'\\'" in str(reason) else ""
         raise FileError(f"{shown}: not rules in TOML: {reason}{quotes}") from None
+
+
+def rules_in(content: Mapping[str, Any], shown: str) -> RuleSet:
+    """The rules of a file; `FileError` for those that are wrong, which is a fault of the file."""
     try:
         return _rules(content, shown)
     except (LayoutError, TypeError) as error:
-        # A wrong rule in a file is a fault of the file, like text that is not TOML.
         raise FileError(str(error)) from None
 
 
@@ -90,12 +103,10 @@ def _near(name: str, known: Iterable[str]) -> str | None:
 
 
 def _rules(content: Mapping[str, Any], shown: str) -> RuleSet:
-    for key, value in content.items():
-        if key not in _KEYS or not isinstance(value, _KEYS[key]):
-            needs = f"must be a {_KEYS[key].__name__}" if key in _KEYS else f"is none of {', '.join(_KEYS)}"
-            raise FileError(f"{shown}: the key {value_text(key)} {needs}")
     optional, rules = content.get("optional", False), []
     for number, entry in enumerate(content.get("tensor", ()), 1):
+        if entry is None:  # of a recipe, for other values
+            continue
         origin = f"rule {number} of {shown}"
         if not isinstance(entry, dict) or not isinstance(entry.get("match"), str):
             raise FileError(f"{shown}: tensor {number} has no text called match, the regular expression of names")

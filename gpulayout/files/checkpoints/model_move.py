@@ -13,21 +13,29 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.assembly import TensorRuns, one_by_one, reversed_parts, segments_of
 from gpulayout.files.checkpoints.changes import TensorPlan
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.model import about_tensor
-from gpulayout.files.checkpoints.opening import Stage, check_is_new_checkpoint, open_checkpoint, untold
-from gpulayout.files.checkpoints.planning import CheckpointPlan
+from gpulayout.files.checkpoints.model_folders import (
+    ENDING,
+    INDEX_ENDING,
+    is_model_folder,
+    new_folder,
+    write_other,
+)
+from gpulayout.files.checkpoints.opening import Checkpoint, Stage, check_is_new_checkpoint, open_checkpoint, untold
+from gpulayout.files.checkpoints.planning import CheckpointPlan, check_whole_folder, whole_folder
 from gpulayout.files.elements import CHUNK, Elements, became_shorter, read_at, write_at
 from gpulayout.files.engine import Job, Progress, Report, RunThreads, jobs_of, move_jobs, report_of, wait_for
-from gpulayout.files.errors import Note, warn
+from gpulayout.files.errors import FileError, Note, warn
 from gpulayout.files.memory import block_limit
 from gpulayout.files.new_file import new_file, new_file_of_size
 from gpulayout.files.npy import Header
@@ -54,25 +62,47 @@ NOT_FOR_MODELS = {
 class ModelMove:
     """The models that are read, the new one, and how much memory the move may take.
 
-    sources     files and indices
+    sources     files, indices and folders
+    target      a file, an index, or a folder
     max_bytes   as text or a number; None for a part of what is free
+    to_folder   the target is a folder in any case, as several new files are made
     """
 
     sources: Sequence[Path]
     target: Path
     max_bytes: SupportsIndex | str | None = None
     overwrite: bool = False
+    to_folder: bool = False
 
     @contextlib.contextmanager
     def planned(self, planner: Callable[..., CheckpointPlan], stage: Stage = untold) -> Iterator[CheckpointWork]:
         """What will be done, after every check and with the sources open inside the `with`.
 
-        planner   `plan_restore`, or `plan_relayout` with what a caller says
+        planner   `plan_restore`, `plan_relayout` or `plan_by_recipe` with what a caller says
         """
-        with open_checkpoint(self.sources, stage) as checkpoint:
-            check_is_new_checkpoint(self.target, self.sources[0])
-            plan = planner(checkpoint, self.target, overwrite=self.overwrite, stage=stage)
+        with open_checkpoint(self.sources, stage) as checkpoint, self._place(checkpoint) as path:
+            check_is_new_checkpoint(path, checkpoint.path)
+            plan = planner(checkpoint, path, overwrite=self.overwrite, stage=stage)
+            if path != self.target:
+                plan = whole_folder(plan, self.sources[0], checkpoint.path.parent, path.parent)
+                check_whole_folder(plan, checkpoint.path.parent, path.parent, overwrite=self.overwrite)
+            elif plan.others:
+                remark = f"{config.NAME} stays as it is: name a folder as OUT for a whole checkpoint"
+                plan = replace(plan, others=(), remarks=(*plan.remarks, remark))
             yield work_within(plan, self.max_bytes)
+
+    @contextlib.contextmanager
+    def _place(self, checkpoint: Checkpoint) -> Iterator[Path]:
+        """The path of the new model; in a folder, which is there inside the `with`, and stays if something is in it."""
+        folder = self.target
+        is_named = folder.name.lower().endswith((ENDING, INDEX_ENDING)) and not folder.is_dir()
+        if is_named and self.to_folder:
+            raise FileError(f"{folder}: several files are made: name a folder, not a file")
+        if not (self.to_folder or folder.is_dir() or (is_model_folder(self.sources[0]) and not is_named)):
+            yield folder
+            return
+        with new_folder(folder):
+            yield folder / checkpoint.path.name
 
     def run(self, work: CheckpointWork, progress: Progress, note: Note = warn) -> float:
         """Write the new file or files.  Returns seconds, with the time to write them to the disk.
@@ -84,6 +114,10 @@ class ModelMove:
         report = report_of(progress, work.bytes_read + work.bytes_written)
         with contextlib.ExitStack() as stack:
             placed = stack.enter_context(_none_if_not_all())
+            for other in plan.others:  # what is entered first appears last
+                stream = stack.enter_context(new_file(other.path, overwrite=self.overwrite, note=note))
+                write_other(other, stream)
+                placed.append((other.path, os.fstat(stream.fileno())))
             if plan.index is not None:
                 index = stack.enter_context(new_file(plan.path, overwrite=self.overwrite, note=note))
                 index.write(plan.index)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpulayout.files.checkpoints.header import PLAIN, arranged, header_text, metadata_with, why_no_name
-from gpulayout.files.checkpoints.opening import ENDING, check_is_new_checkpoint
+from gpulayout.files.checkpoints.model_folders import ENDING
+from gpulayout.files.checkpoints.opening import check_is_new_checkpoint
 from gpulayout.files.checkpoints.stored import Stored
 from gpulayout.files.elements import write_at
 from gpulayout.files.errors import FileError

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_json, read_contents, tensor_text
+from gpulayout.files.checkpoints.model_folders import ENDING, INDEX_ENDING, is_model_folder, model_in
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import refuse_folder, refuse_folder_as_output
 from gpulayout.files.other_formats import other_model
@@ -29,8 +30,6 @@ from gpulayout.layout.checks import clipped, counted, value_text
 Stage = Callable[[str, int, int], None]  # gets what is done, such as "headers read", how much of it, and of how much
 Item = TypeVar("Item")
 
-ENDING = ".safetensors"
-INDEX_ENDING = ".safetensors.index.json"
 MOST_INDEX = 100_000_000  # bytes
 CHUNK = 1 << 20  # bytes that are read at a time
 
@@ -50,8 +49,8 @@ def are_models(files: Iterable[object]) -> bool:
 
 
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:
-    """True for the name of a safetensors file, or of an index of such files."""
-    return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING))
+    """True for the name of a safetensors file, or of an index of such files, and for a folder with one."""
+    return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING)) or is_model_folder(name)
 
 
 def is_index(path: Path) -> bool:
@@ -115,7 +114,11 @@ def staged(items: Collection[Item], what: str, stage: Stage) -> Iterator[Item]:
 
 @contextlib.contextmanager
 def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Checkpoint]:
-    """A checkpoint of one input or several, open inside the `with`; `FileError` for other files, and OSError."""
+    """A checkpoint of one input or several, open inside the `with`; `FileError` for other files, and OSError.
+
+    paths   of files, of indices, and of folders with a model
+    """
+    paths = [model_in(path) if is_model_folder(path) else path for path in paths]
     for path in paths:
         check_is_checkpoint(path)
     indices = {path: read_index(path) for path in paths if is_index(path)}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats, check_renamings, rules_of, unused
@@ -15,9 +16,14 @@ from gpulayout.files.checkpoints.drafts import Drafting
 from gpulayout.files.checkpoints.header import StoredTensor, arranged, header_text, metadata_with, why_no_name
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
 from gpulayout.files.checkpoints.model import check_order, model_of
-from gpulayout.files.checkpoints.opening import (
+from gpulayout.files.checkpoints.model_folders import (
     ENDING,
     INDEX_ENDING,
+    OtherFile,
+    check_new_folder,
+    other_files,
+)
+from gpulayout.files.checkpoints.opening import (
     Checkpoint,
     Shard,
     Stage,
@@ -72,6 +78,8 @@ class CheckpointPlan:
     files       the new ones
     index       the text of the new index; None for one file
     siblings    the tensors that are parameters of others
+    others      files beside the model, of a whole folder
+    remarks     what users are told of the result
     """
 
     path: Path
@@ -80,6 +88,8 @@ class CheckpointPlan:
     files: tuple[NewFile, ...]
     index: bytes | None
     siblings: Siblings
+    others: tuple[OtherFile, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def plan_relayout(
@@ -169,6 +179,28 @@ def check_outputs(source: Checkpoint, path: Path, *, overwrite: bool) -> None:
     if is_index(path):
         for shard in source.shards:
             check_new_file(path.parent / shard.path.name, shard.path, overwrite=overwrite)
+
+
+def whole_folder(plan: CheckpointPlan, source: Path, old: Path, new: Path) -> CheckpointPlan:
+    """A plan with the files that a new folder gets beside the model.
+
+    source   as the caller names it: other files than the config come from a folder only
+    old, new   the folders of the two models
+    """
+    others = [*plan.others]
+    if all(each.path.name != config.NAME for each in others) and (old / config.NAME).is_file():
+        others.append(OtherFile(new / config.NAME, None, old / config.NAME))
+    if source.is_dir():
+        others += other_files(old, new)
+    return replace(plan, others=tuple(others))
+
+
+def check_whole_folder(plan: CheckpointPlan, old: Path, new: Path, *, overwrite: bool) -> None:
+    """`FileError` when a folder must not become the new one."""
+    files = [file.path for file in plan.files] + [plan.path] * (plan.index is not None)
+    check_new_folder(new, old, files)
+    for path in [*(file.path for file in plan.files), *(each.path for each in plan.others)]:
+        check_new_file(path, None, overwrite=overwrite)
 
 
 # ---- the new files ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+"""What becomes of a checkpoint by a recipe: one new model, or a file for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpulayout.files.checkpoints import config
+from gpulayout.files.checkpoints.config import Config, read_config
+from gpulayout.files.checkpoints.model_folders import OtherFile
+from gpulayout.files.checkpoints.opening import Checkpoint
+from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout
+from gpulayout.files.checkpoints.recipes import Recipe
+from gpulayout.files.checkpoints.rules import RuleSet
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.errors import LayoutError
+
+
+def plan_by_recipe(
+    source: Checkpoint, path: Path, sets: Sequence[RuleSet], *, recipe: Recipe, **options: Any
+) -> CheckpointPlan:
+    """The relayout of a checkpoint by a recipe; `LayoutError` where its config says that the recipe is for others.
+
+    path      of the new model; of several new files, the folder is that of `path`
+    sets      those of the caller first, whose rules stand before those of the recipe
+    options   of `plan_relayout`
+    """
+    found = read_config(source.path.parent)
+    recipe.check(found)
+
+    def planned(path: Path, **values: Any) -> CheckpointPlan:
+        rules = recipe.rules(recipe.values(found, **values))
+        return plan_relayout(source, path, (*sets[:1], rules, *sets[1:]), **options)
+
+    if recipe.output is None:
+        values = recipe.values(found)
+        plan = planned(path)
+    else:
+        ranks = recipe.ranks(recipe.values(found))
+        values = recipe.values(found, rank=0)
+        names = [recipe.values(found, rank=rank).filled(recipe.output) for rank in range(ranks)]
+        if len({*names}) < ranks:
+            raise LayoutError(f"{recipe.shown}: output {value_text(recipe.output)} is one name for several ranks")
+        plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
+    text = recipe.config(found, values)
+    others = () if text is None else (OtherFile(path.with_name(config.NAME), text),)
+    return replace(plan, others=others, remarks=_remarks(recipe, found))
+
+
+def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
+    """Several plans of one checkpoint as one, whose files all appear or none."""
+    first = plans[0]
+    for each in plans[1:]:
+        first.siblings.read.update(each.siblings.read)
+    changes = tuple(change for each in plans for change in each.changes)
+    unmatched = tuple(dict.fromkeys(rule for each in plans for rule in each.unmatched))
+    return replace(
+        first, changes=changes, unmatched=unmatched, files=tuple(file for each in plans for file in each.files)
+    )
+
+
+def _remarks(recipe: Recipe, found: Config) -> tuple[str, ...]:
+    """Who reads the result, and what a user must know."""
+    unchecked = () if found.names else (f"{found.shown}, so nothing was checked that only it says",)
+    return (*unchecked, *(f"read by {each}" for each in recipe.readers), *recipe.notes)

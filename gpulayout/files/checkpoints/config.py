@@ -1,0 +1,132 @@
+"""config.json beside a model: what its fields say, whether a recipe is for them, and what the new one says.
+
+    {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096,
+     "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}
+
+A field is named with dots: quantization_config.bits.  Older checkpoints of GPTQ have its fields in a file of their own,
+quantize_config.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpulayout.files.checkpoints.header import parsed_json
+from gpulayout.files.checkpoints.recipe_values import UnknownName
+from gpulayout.files.errors import FileError
+from gpulayout.layout.checks import clipped, either, value_text
+from gpulayout.layout.errors import LayoutError
+
+NAME = "config.json"
+OF_GPTQ = "quantize_config.json"
+QUANTISATION = "quantization_config"
+MOST_CONFIG = 1 << 24  # bytes
+
+
+@dataclass(frozen=True)
+class Config:
+    """The fields of a model's config.
+
+    folder   of the model
+    names    of the files that have them, those that there are
+    fields   by name, as JSON has them
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    fields: Mapping[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return str(self.folder / self.names[0]) if self.names else f"{self.folder}: there is no {NAME}"
+
+    def field(self, name: str) -> Any:
+        """A field by its dotted name; `UnknownName` where there is none, or null."""
+        value: Any = self.fields
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is None:
+            raise UnknownName(name)
+        return value
+
+
+def read_config(folder: Path) -> Config:
+    """The config of the model in a folder, without fields where there is none; `FileError` for what is no JSON."""
+    own, of_gptq = _object(folder / NAME), _object(folder / OF_GPTQ)
+    fields = dict(own or {})
+    if of_gptq is not None and fields.get(QUANTISATION) is None:
+        fields[QUANTISATION] = {"quant_method": "gptq", **of_gptq}
+    names = [name for name, found in ((NAME, own), (OF_GPTQ, of_gptq)) if found is not None]
+    return Config(folder, tuple(names), fields)
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read(MOST_CONFIG + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if len(text) > MOST_CONFIG:
+        raise FileError(f"{path}: it has more than {MOST_CONFIG} bytes")
+    fields = parsed_json(str(path), text, "it")
+    if not isinstance(fields, dict):
+        raise FileError(f"{path}: it is not a JSON object")
+    return fields
+
+
+class Expectation(NamedTuple):
+    """What a field must be.
+
+    field     its dotted name
+    values    that are right; none where it must be missing
+    required  it must not be missing
+    why       the values are right
+    """
+
+    field: str
+    values: Sequence[Any]
+    required: bool
+    why: str
+
+    def check(self, config: Config, recipe: str) -> None:
+        """`LayoutError` where a config says something else."""
+        try:
+            value = config.field(self.field)
+        except UnknownName:
+            if not self.required:
+                return
+            said = f"{config.shown} has no {self.field}"
+        else:
+            if value in self.values and type(value) in map(type, self.values):  # JSON's true is not 1
+                return
+            said = f"{config.shown}: {self.field} is {clipped(json.dumps(value), 80)}"
+        wanted = either([json.dumps(each) for each in self.values]) if self.values else "a model without it"
+        raise LayoutError(f"{said}, and {recipe} is for {wanted}{f': {self.why}' if self.why else ''}")
+
+
+def new_config(config: Config, remove: Sequence[str], fields: Mapping[str, Any]) -> bytes:
+    """The text of the new config.json: without some fields, by their dotted names, and with others."""
+    new: dict[str, Any] = json.loads(json.dumps({**config.fields}))
+    for name in remove:
+        *parents, last = name.split(".")
+        _at(new, parents).pop(last, None)
+    for name, value in fields.items():
+        *parents, last = name.split(".")
+        at = _at(new, parents)
+        if not isinstance(at, dict):
+            raise LayoutError(f"{config.shown}: {value_text('.'.join(parents))} is no object")
+        at[last] = value
+    return (json.dumps(new, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _at(fields: dict[str, Any], parents: Sequence[str]) -> dict[str, Any]:
+    for name in parents:
+        if not isinstance(fields.get(name), dict):
+            fields[name] = {}
+        fields = fields[name]
+    return fields

@@ -1,0 +1,128 @@
+"""Folders of models, as a hub's download is: which file is the model, and what else a new folder gets.
+
+    Llama-GPTQ/config.json  model.safetensors.index.json  model-00001-of-00002.safetensors ...  tokenizer.json
+
+A folder that is read stands for the index in it, or the only .safetensors file.  A new folder gets the new model, the
+config, and copies of all other files but those of models in other formats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from gpulayout.files.checkpoints import config
+from gpulayout.files.errors import FileError
+from gpulayout.files.folders import MOST_ENTRIES
+from gpulayout.files.new_file import PARTIAL
+from gpulayout.files.other_formats import refuse_other_folder
+from gpulayout.layout.checks import counted
+
+MODEL = "model"
+ENDING = ".safetensors"
+INDEX_ENDING = ".safetensors.index.json"
+# What a new folder does not get: models in other formats, what is unfinished, and configs, which are made anew.
+_LEFT_OUT = (
+    ENDING, ".index.json", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".keras", ".msgpack", ".gguf", ".onnx", ".npz", ".ot",
+)  # fmt: skip
+
+
+class OtherFile(NamedTuple):
+    """A file of a new folder beside the model.
+
+    content   of it; None for that of the file `source`
+    """
+
+    path: Path
+    content: bytes | None
+    source: Path | None = None
+
+
+def is_model_folder(path: object) -> bool:
+    """True for a folder with a model in it."""
+    return isinstance(path, (str, os.PathLike)) and os.path.isdir(path) and bool(_models(Path(os.fspath(path))))
+
+
+def model_in(folder: Path) -> Path:
+    """The model in a folder; `FileError` where there is none, or where it is not clear which."""
+    refuse_other_folder(folder)
+    found = _models(folder)
+    if not found:
+        raise FileError(f"{folder}: this is a folder, and none of its files ends in {ENDING}")
+    if len(found) == 1:
+        return folder / found[0]
+    if f"{MODEL}{found[0][found[0].index(ENDING) :]}" in found:
+        return folder / f"{MODEL}{found[0][found[0].index(ENDING) :]}"
+    names = ", ".join(str(folder / name) for name in found[:3])
+    raise FileError(f"{folder}: this folder has {counted(len(found), 'model')}: write one of them, such as {names}")
+
+
+def _models(folder: Path) -> list[str]:
+    """The models in a folder: indices if there are any, or else all files of the format."""
+    names = _files(folder)
+    for ending in (INDEX_ENDING, ENDING):
+        if found := [name for name in names if name.lower().endswith(ending)]:
+            return found
+    return []
+
+
+def _files(folder: Path) -> list[str]:
+    with os.scandir(folder) as scanned:
+        return sorted(each.name for each in itertools.islice(scanned, MOST_ENTRIES) if each.is_file())
+
+
+def other_files(folder: Path, new: Path) -> list[OtherFile]:
+    """The files that a new folder gets from an old one beside the model and the config."""
+    names = [name for name in _files(folder) if not name.startswith(".") and PARTIAL not in name]
+    configs = (config.NAME, config.OF_GPTQ)
+    kept = [name for name in names if not name.lower().endswith(_LEFT_OUT) and name not in configs]
+    return [OtherFile(new / name, None, folder / name) for name in kept]
+
+
+def write_other(file: OtherFile, stream: BinaryIO) -> None:
+    """Write a file of a new folder."""
+    if file.content is not None:
+        stream.write(file.content)
+    elif file.source is not None:
+        with open(file.source, "rb") as old:
+            shutil.copyfileobj(old, stream)
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """A folder that is there inside the `with`; afterwards only if it was there before, or if something is in it."""
+    if not folder.parent.is_dir():
+        raise FileError(f"{folder}: there is no folder {folder.parent}")
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"{folder}: this is a file, and the result is a folder")
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # it has files in it
+            folder.rmdir()
+
+
+def check_new_folder(folder: Path, old: Path, files: Sequence[Path]) -> None:
+    """`FileError` for the folder of the old model, and for one with files of another model.
+
+    files   the new ones
+    """
+    if os.path.samefile(folder, old):
+        raise FileError(f"{folder}: input and output are the same folder")
+    own = {path.name for path in files}
+    left = [name for name in _files(folder) if name.lower().endswith((ENDING, INDEX_ENDING)) and name not in own]
+    if left:
+        raise FileError(
+            f"{folder}: it has {left[0]}, a file of another model that a loader would read too: delete it, or name "
+            "another folder"
+        )

@@ -143,10 +143,15 @@ def _about_order(rule: Rule, other: Rule, name: str, rank: int) -> str:
     )
 
 
-def unused(sets: Sequence[RuleSet], used: Sequence[Rule]) -> tuple[str, ...]:
-    """The rules that no tensor got, but for the optional ones."""
+def unused(sets: Sequence[RuleSet], used: Sequence[Rule], model: Model) -> tuple[str, ...]:
+    """The rules that no tensor got, but for the optional ones, and those of a recipe or a map whose tensors all got a
+    rule of the caller's.
+    """
     ids = {*map(id, used)}
-    return tuple(rule.origin for each in sets for rule in each.rules if id(rule) not in ids and not rule.optional)
+    left = [(each, rule) for each in sets for rule in each.rules if id(rule) not in ids and not rule.optional]
+    own = [rule for each in sets if not each.origin for rule in each.rules if id(rule) in ids]
+    taken = [name for name in model.tensors if any(rule.match.fullmatch(name) for rule in own)] if left else []
+    return tuple(rule.origin for each, rule in left if not (each.origin and any(map(rule.match.fullmatch, taken))))
 
 
 def about_unmatched(source: Checkpoint, sets: Sequence[RuleSet], unmatched: Sequence[str]) -> str:

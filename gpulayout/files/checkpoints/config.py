@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gpulayout.files.checkpoints.header import parsed_json
 from gpulayout.files.checkpoints.recipe_values import UnknownName
 from gpulayout.files.errors import FileError
-from gpulayout.layout.checks import clipped, either, value_text
+from gpulayout.layout.checks import clipped, either
 from gpulayout.layout.errors import LayoutError
 
 NAME = "config.json"
@@ -114,19 +114,17 @@ def new_config(config: Config, remove: Sequence[str], fields: Mapping[str, Any])
     new: dict[str, Any] = json.loads(json.dumps({**config.fields}))
     for name in remove:
         *parents, last = name.split(".")
-        _at(new, parents).pop(last, None)
+        at: Any = new
+        for parent in parents:
+            at = at.get(parent) if isinstance(at, dict) else None
+        if isinstance(at, dict):
+            at.pop(last, None)
     for name, value in fields.items():
         *parents, last = name.split(".")
-        at = _at(new, parents)
-        if not isinstance(at, dict):
-            raise LayoutError(f"{config.shown}: {value_text('.'.join(parents))} is no object")
+        at = new
+        for parent in parents:
+            if not isinstance(at.get(parent), dict):
+                at[parent] = {}
+            at = at[parent]
         at[last] = value
     return (json.dumps(new, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _at(fields: dict[str, Any], parents: Sequence[str]) -> dict[str, Any]:
-    for name in parents:
-        if not isinstance(fields.get(name), dict):
-            fields[name] = {}
-        fields = fields[name]
-    return fields

@@ -133,7 +133,7 @@ def plan_relayout(
         new_name = name if rule is None else rule.new_name(name)
         plans.append(changes.of_whole(model, name, new_name and rename(new_name), rule, kind))
     plans += [changes.of_draft(model, each, rename(each.name), rule, None) for rule, each in drafting.finished()]
-    left = unused(sets, [rule for rule, _ in rules.values() if rule is not None])
+    left = unused(sets, [rule for rule, _ in rules.values() if rule is not None], model)
     if not allow_unmatched:
         if left:
             raise LayoutError(about_unmatched(source, sets, left))

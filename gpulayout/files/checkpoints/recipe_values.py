@@ -53,6 +53,8 @@ def evaluated(text: str, value_of: Callable[[str], Any]) -> Any:
         if len(text) > MOST_EXPRESSION:
             raise ValueError
         return _value(ast.parse(text.strip(), mode="eval").body, value_of)
+    except LayoutError:  # of a name
+        raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, ZeroDivisionError) as error:
         why = ": it divides by 0" if isinstance(error, ZeroDivisionError) else ""
         raise LayoutError(

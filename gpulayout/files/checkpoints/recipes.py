@@ -132,12 +132,13 @@ class Recipe:
 
     def values(self, config: Config, **more: Any) -> RecipeValues:
         """The values for a model."""
+        where = f"{config.shown} has none" if config.names else config.shown
 
         def missing(name: str) -> str:
-            own = self.definitions.get(name, [name])
-            where = f"{config.shown} says none" if config.names else config.shown
-            said = f"{self.shown} needs {name}, which is {' or '.join(own)}" if own != [name] else f"it needs {name}"
-            return f"{said}: {where}: write {self.name}({name}=...)"
+            own = self.definitions.get(name)
+            if own is None:
+                return f"{self.shown} has the name {name}, which is no value of its own: {where}"
+            return f"{self.shown} needs {name}, which is {' or '.join(own)}: {where}: write {self.name}({name}=...)"
 
         return RecipeValues({**self.given, **more}, self.definitions, config.field, missing)
 

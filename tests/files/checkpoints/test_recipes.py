@@ -1,245 +1,114 @@
-"""Recipes: what their files say, the values that fill them, what they want of config.json, and the new one."""
+"""Every command of docs/kernel-weights.md, on small checkpoints, beside the formats' own definitions in NumPy."""
 
 import json
+import pathlib
 import re
+import shlex
 
 import numpy as np
 import pytest
 
-import gpulayout as gl
-from gpulayout.files.checkpoints.config import new_config, read_config
-from gpulayout.files.checkpoints.recipe_values import evaluated
-from gpulayout.files.checkpoints.recipes import read_recipe, recipes
-from tests.support.model_files import NEEDS_SAFETENSORS
+from gpulayout.files.checkpoints.header import DTYPES
+from tests.support.command_line import run
+from tests.support.model_files import entry, judged, raw
+from tests.support.recipe_cases import CASES, VARIANTS, fp8_to_plain, gptq_layer
 
-pytestmark = NEEDS_SAFETENSORS
-
-RANKS = r"""# A part for each rank.
-from = 'a model'
-to = 'parts'
-notes = ['Keep them together.']
-output = 'rank${rank}.safetensors'
-
-[[reader]]
-engine = 'Ours'
-versions = '1'
-function = 'ours.load'
-
-[values]
-ranks = 'tp_size'
-heads = ['heads', 'hidden_size // head_dim']
-head_dim = ['head_dim', '4']
-
-[expects.'quantization_config.bits']
-is = [4, 8]
-why = 'others cross bytes'
-
-[expects.'model_type']
-is = ['llama']
-required = true
-
-[config]
-remove = ['tp_size']
-set = { parts = '${ranks}', 'quantization_config.rows' = 'of ${heads} heads' }
-
-[[tensor]]
-match = '.*weight'
-shard = '${rank}/${ranks}'
-along = 0
-
-[[tensor]]
-match = '.*bias'
-when = 'rank > 0'
-drop = true
-"""
+PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "kernel-weights.md").read_text(encoding="utf-8")
+COMMANDS = [
+    shlex.split(re.sub(r"\\\n", " ", text))[1:]
+    for text in re.findall(r"^    (gpulayout relayout .+(?:\n    .+)*)", PAGE, flags=re.MULTILINE)
+]
+WORDS = {each.dtype: word for word, each in DTYPES.items() if each is not None and word not in ("F4", "BOOL")}
+INDEX = "model.safetensors.index.json"
 
 
-@pytest.fixture
-def model(tmp_path):
-    """A folder as a hub has it, and the recipe above."""
-    from safetensors.numpy import save_file
-
-    folder = tmp_path / "hub"
-    folder.mkdir()
-    tensors = {"a.weight": np.arange(12, dtype=np.float32).reshape(6, 2), "a.bias": np.ones(3, np.float32)}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "tp_size": 3, "hidden_size": 8}))
-    (folder / "tokenizer.json").write_text("{}")
-    (tmp_path / "ranks.toml").write_text(RANKS)
-    return tmp_path
+def key_of(command):
+    """The names of the files of a command, the new one last."""
+    return " ".join(word.removesuffix(".safetensors") for word in command if word.endswith(".safetensors"))
 
 
-def written(path):
-    from safetensors.numpy import load_file
-
-    return load_file(path)
-
-
-def test_a_recipe_makes_a_file_for_each_rank_and_a_new_config(model):
-    done = gl.relayout_file(model / "hub", model / "new", recipe=str(model / "ranks.toml"))
-    assert sorted(each.name for each in (model / "new").iterdir()) == [
-        "config.json", "rank0.safetensors", "rank1.safetensors", "rank2.safetensors", "tokenizer.json",
-    ]  # fmt: skip
-    for rank in range(3):
-        tensors = written(model / "new" / f"rank{rank}.safetensors")
-        np.testing.assert_array_equal(tensors["a.weight"], np.arange(4 * rank, 4 * rank + 4).reshape(2, 2))
-        assert ("a.bias" in tensors) == (rank == 0)
-    config = json.loads((model / "new" / "config.json").read_text())
-    assert config == {
-        "model_type": "llama",
-        "hidden_size": 8,
-        "parts": 3,
-        "quantization_config": {"rows": "of 2 heads"},
-    }
-    assert [each.new_name for each in done.tensors] == ["a.bias", "a.weight", None, "a.weight", None, "a.weight"]
+def write(path, tensors):
+    """A file with arrays."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        more = array.tobytes()
+        header[name] = entry(WORDS[array.dtype], list(array.shape), len(data), len(data) + len(more))
+        data += more
+    path.write_bytes(raw(header, data))
 
 
-def test_a_caller_gives_values_in_brackets_and_rules_that_stand_before(model):
-    recipe = f"{model / 'ranks.toml'}(ranks=2)"
-    gl.relayout_file(model / "hub", model / "new", recipe=recipe, tensors={".*bias": "scale=2"})
-    assert sorted(each.name for each in (model / "new").glob("*.safetensors")) == [
-        "rank0.safetensors", "rank1.safetensors",
-    ]  # fmt: skip
-    assert written(model / "new" / "rank1.safetensors")["a.bias"].tolist() == [2, 2, 2]
+def check(path, tensors):
+    """The file has these arrays, as the format's own library finds them, and no others."""
+    found = judged(path.read_bytes())
+    right = {name: (WORDS[array.dtype], array.shape, array.tobytes()) for name, array in tensors.items()}
+    assert {name: each[:2] for name, each in found.items()} == {name: each[:2] for name, each in right.items()}
+    assert [name for name in right if found[name] != right[name]] == []
 
 
-def test_a_path_names_a_recipe_too(model):
-    done = gl.relayout_file(model / "hub", model / "new", recipe=model / "ranks.toml", dry_run=True)
-    assert done.seconds is None and not (model / "new").exists()
+def relayout(folder, command, old, new):
+    """Run a command in a folder, with these old files, and compare the new one."""
+    pytest.importorskip("safetensors")
+    *inputs, made = [folder / f"{name}.safetensors" for name in key_of(command).split()]
+    for path, tensors in zip(inputs, old, strict=True):
+        write(path, tensors)
+    run(*(str(folder / word) if word.endswith(".safetensors") else word for word in command))
+    check(made, new)
 
 
-@pytest.mark.parametrize(
-    "config, problem",
-    [
-        ({"tp_size": 3}, "has no model_type, and the recipe .* is for \"llama\""),
-        ({"model_type": "gpt2", "tp_size": 3}, "model_type is \"gpt2\", and the recipe .* is for \"llama\""),
-        (
-            {"model_type": "llama", "tp_size": 3, "quantization_config": {"bits": 3}},
-            "quantization_config.bits is 3, and the recipe .* is for 4 or 8: others cross bytes",
-        ),
-        (
-            {"model_type": "llama", "tp_size": 3, "quantization_config": {"bits": True}},
-            "quantization_config.bits is true",
-        ),
-        ({"model_type": "llama"}, r"ranks, which is tp_size: .*config.json has none: write .*ranks.toml\(ranks="),
-        ({"model_type": "llama", "tp_size": "3"}, "ranks is '3', not a number from 1 to 4096"),
-        ({"model_type": "llama", "tp_size": 0}, "ranks is 0, not a number"),
-        ({"model_type": "llama", "tp_size": 4}, r"rule 1 of the recipe .*: shard="),
-    ],
-)  # fmt: skip
-def test_what_a_config_makes_wrong_is_said_before_anything_is_written(model, config, problem):
-    (model / "hub" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=problem):
-        gl.relayout_file(model / "hub", model / "new", recipe=str(model / "ranks.toml"))
-    assert not (model / "new").exists()
+def test_every_command_of_the_page_has_a_case():
+    assert sorted(map(key_of, COMMANDS)) == sorted(CASES)
 
 
-def test_without_a_config_values_must_be_given(model):
-    (model / "hub" / "config.json").unlink()
-    with pytest.raises(ValueError, match="there is no config.json: write"):
-        gl.relayout_file(model / "hub", model / "new", recipe=str(model / "ranks.toml"))
-    gl.relayout_file(model / "hub", model / "new", recipe=f"{model / 'ranks.toml'}(ranks=1)")
-    assert sorted(each.name for each in (model / "new").iterdir()) == ["rank0.safetensors", "tokenizer.json"]
+@pytest.mark.parametrize("memory", [[], ["--memory", "96K"]], ids=["", "96K"])
+@pytest.mark.parametrize("command", COMMANDS, ids=key_of)
+def test_the_new_file_is_what_the_formats_say(command, memory, tmp_path):
+    relayout(tmp_path, command + memory, *CASES[key_of(command)](np.random.default_rng(7)))
 
 
-@pytest.mark.parametrize(
-    "old, new, problem",
-    [
-        ("to = 'parts'", "too = 'parts'", "the key 'too' is none of from, to,"),
-        ("notes = ['Keep them together.']", "notes = 'Keep'", "the key 'notes' must be a list"),
-        ("versions = '1'", "", "a reader is .* not the texts engine, versions, function"),
-        ("ranks = 'tp_size'", "ranks = 3", "the value ranks is 3, not an expression"),
-        ("is = ['llama']", "are = ['llama']", "expects.model_type is .* not a table of is, required and why"),
-        ("remove = ['tp_size']", "drop = ['tp_size']", "config has more than a list remove and a table set"),
-        ("when = 'rank > 0'", "when = 3", "when is 3, not an expression"),
-        ("when = 'rank > 0'", "when = 'rank ** 9'", "'rank \\*\\* 9' has no value"),
-        ("when = 'rank > 0'", "when = 'size > 0'", "has the name size, which is no value of its own"),
-        ("shard = '${rank}/${ranks}'", "shard = '${rank/ranks}'", "'rank/ranks' has no value"),
-        ("shard = '${rank}/${ranks}'", "shards = 1", "rule 1 of the recipe .* has the key 'shards'"),
-        ("output = 'rank${rank}.safetensors'", "output = 'rank.safetensors'", "one name for several ranks"),
-        ("head_dim = ['head_dim', '4']", "head_dim = 'heads'", "the value .* is defined by itself"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_in_a_recipe_is_named(model, old, new, problem):
-    assert old in RANKS
-    (model / "ranks.toml").write_text(RANKS.replace(old, new))
-    with pytest.raises(ValueError, match=problem):
-        gl.relayout_file(model / "hub", model / "new", recipe=str(model / "ranks.toml"))
-    assert not (model / "new").exists()
+@pytest.mark.parametrize("case", VARIANTS, ids=lambda case: case.__name__)
+def test_so_is_that_of_other_rules(case, tmp_path):
+    rules = [word for rule in VARIANTS[case] for word in ("--tensor", rule)]
+    relayout(tmp_path, ["relayout", "old.safetensors", "new.safetensors", *rules], *case(np.random.default_rng(7)))
 
 
-@pytest.mark.parametrize(
-    "text, problem",
-    [
-        ("gptq-to-marlim", "'gptq-to-marlim' is not a recipe: did you mean 'gptq-to-marlin'"),
-        ("nothing", "'nothing' is not a recipe: they are "),
-        ("gptq-to-marlin(bits=4)", "the recipe gptq-to-marlin has no value bits: its values are group"),
-        ("gptq-to-marlin(group)", "'group' gives no value"),
-        ("gptq-to-marlin(group=1, group=2)", "gives group twice"),
-        ("gptq-to-marlin(group=x)", "'group=x' gives no value"),
-        ("gptq-to-marlin(group=1", "is not a recipe"),
-        ("../gptq-to-marlin", "is not a recipe"),
-        ("", "is not a recipe"),
-    ],
-)
-def test_other_texts_are_no_recipes(text, problem):
-    with pytest.raises(gl.LayoutError, match=problem):
-        read_recipe(text)
+def rules_of(key):
+    """What the command of the page says behind its files."""
+    command = next(each for each in COMMANDS if key_of(each) == key)
+    return command[command.index("--tensor") :]
 
 
-def test_every_recipe_says_all_that_a_user_must_know():
-    for name, recipe in recipes().items():
-        assert recipe.name == name and recipe.summary and recipe.content["from"] and recipe.content["to"], name
-        assert recipe.readers or any("gl.torch.load_packed" in each for each in recipe.notes), name
-        for each in recipe.expectations:
-            assert each.why or each.required, (name, each.field)
+def test_a_factor_may_lie_in_another_shard(tmp_path):
+    pytest.importorskip("safetensors")
+    (old,), new = fp8_to_plain(np.random.default_rng(7))
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    names = {name: f"{number}.safetensors" for number, name in enumerate(old)}
+    for name, shard in names.items():
+        write(tmp_path / "old" / shard, {name: old[name]})
+    (tmp_path / "old" / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": names}))
+    run("relayout", tmp_path / "old" / INDEX, tmp_path / "new" / INDEX, *rules_of("fp8 plain"))
+    places = json.loads((tmp_path / "new" / INDEX).read_text())["weight_map"]
+    assert places == {name: names[name] for name in new}
+    for name, array in new.items():
+        check(tmp_path / "new" / places[name], {name: array})
 
 
-@pytest.mark.parametrize(
-    "text, value",
-    [
-        ("7", 7), ("-7", -7), ("a + b * 2", 8), ("(a + b) * 2", 10), ("b // 2", 1), ("min(a, b, 9)", 2),
-        ("a == 2", True),
-        ("max(a - b, -3)", -1), ("a > b", False), ("c.d.e", 5), ("c.d.e >= 5", True), ("a != b", True), ("-(a)", -2),
-    ],
-)  # fmt: skip
-def test_expressions(text, value):
-    assert evaluated(text, {"a": 2, "b": 3, "c.d.e": 5}.__getitem__) == value
+def test_a_zero_point_beyond_the_codes_is_refused(tmp_path):
+    """GPTQ's 15 would be 16; it is what the 0 of a group became when 1 was taken from it."""
+    tensors, *_ = gptq_layer(np.random.default_rng(7), "l")
+    write(tmp_path / "a.safetensors", tensors | {"l.qzeros": np.full_like(tensors["l.qzeros"], -1)})
+    told = run(
+        "relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", *rules_of("gptq plain"), code=1
+    ).output
+    assert "zero_point 16 is outside the range of u4" in told and "l.qweight" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "a +", "a ** 2", "a / 2", "a // 0", "[a]", "a if a else b", "(lambda: 1)()", "__import__('os')", "min()",
-        "max(a, key=b)", "a < b < 3", "1.5", "'a'", "f'{a}'", "a.b()", "a[0]", "9" * 400, "9223372036854775807 * 2 * 2",
-        "(" * 150 + "1" + ")" * 150, "not a", "a and b", "~a", "a | b", "True + 1", "...",
-    ],
-)  # fmt: skip
-def test_other_texts_are_no_expressions(text):
-    with pytest.raises(gl.LayoutError, match="has no value"):
-        evaluated(text, {"a": 1, "b": 2}.__getitem__)
-
-
-def test_quantize_config_counts_where_config_has_no_quantisation(tmp_path):
-    (tmp_path / "quantize_config.json").write_text('{"bits": 4}')
-    assert read_config(tmp_path).fields == {"quantization_config": {"quant_method": "gptq", "bits": 4}}
-    (tmp_path / "config.json").write_text('{"quantization_config": {"bits": 8}, "x": 1.5}')
-    config = read_config(tmp_path)
-    assert config.fields == {"quantization_config": {"bits": 8}, "x": 1.5} and config.names[0] == "config.json"
-
-
-@pytest.mark.parametrize(
-    "text, problem",
-    [("[]", "not a JSON object"), ("{", "not JSON"), ('{"a": 1, "a": 2}', "twice"), ("\xff", "not JSON")],
-)
-def test_a_config_that_is_no_json_is_an_error(tmp_path, text, problem):
-    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match=re.escape(str(tmp_path / "config.json")) + f".*{problem}"):
-        read_config(tmp_path)
-
-
-def test_a_new_config_keeps_the_order_and_all_else(tmp_path):
-    (tmp_path / "config.json").write_text('{"z": 1e-05, "q": {"a": 1, "b": null}, "ü": [true, {"n": -1}]}')
-    new = new_config(read_config(tmp_path), ["q.a", "nothing.at.all"], {"q.c.d": 3, "n": [1]})
-    assert json.loads(new) == {"z": 1e-05, "q": {"b": None, "c": {"d": 3}}, "ü": [True, {"n": -1}], "n": [1]}
-    assert [*json.loads(new)] == ["z", "q", "ü", "n"] and "ü".encode() in new
+def test_a_missing_factor_is_named(tmp_path):
+    (old,), _ = fp8_to_plain(np.random.default_rng(7))
+    old.pop("kv_a_proj_with_mqa.weight_scale_inv")
+    write(tmp_path / "a.safetensors", old)
+    told = run(
+        "relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", *rules_of("fp8 plain"), code=1
+    ).output
+    assert "kv_a_proj_with_mqa.weight_scale_inv" in told

@@ -37,7 +37,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.requests.arithmetic import OPTIONS
 
-COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
+COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens", "file")
 
 
 def model_command(
@@ -181,10 +181,11 @@ class ModelCommand:
                     "bytes_read": work.bytes_read,
                     "bytes_written": work.bytes_written,
                     "unmatched_rules": plan.unmatched,
-                    "tensors": [tensor._asdict() for tensor in tensors],
+                    "tensors": [each._asdict() | {"file": each.file and str(each.file)} for each in tensors],
                 }
             )
         if seconds is None:
+            has_ranks = plan.index is None and len(plan.files) > 1
             rows = [
                 (
                     printable(_with_others(tensor)),
@@ -193,6 +194,7 @@ class ModelCommand:
                     printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
                     "" if tensor.kind is None else f"{tensor.kind} ({tensor.known_by})",
                     _what_happens(tensor),
+                    tensor.file.name if tensor.file is not None and has_ranks else "",
                 )
                 for tensor in tensors
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from gpulayout.files.array_move import FilePlan
@@ -58,6 +59,8 @@ class TensorReport(NamedTuple):
         for no other kind; or ``"guess"``.
     parts : tuple of str
         The names of all old tensors that it is made of, the first of which is `name`.
+    file : Path or None
+        The new file that has it; None if it was left out.
     """
 
     name: str
@@ -68,6 +71,7 @@ class TensorReport(NamedTuple):
     kind: str | None
     known_by: str | None
     parts: tuple[str, ...]
+    file: Path | None
 
 
 class CheckpointRelayout(NamedTuple):
@@ -76,17 +80,24 @@ class CheckpointRelayout(NamedTuple):
     Attributes
     ----------
     tensors : tuple of TensorReport
-        All new tensors and those that are left out, in the order of the old files; stacks last.
+        All new tensors and those that are left out, in the order of the old files; stacks last.  Where a recipe makes
+        a file for each rank, those of the first one, then those of the others.
     bytes_read, bytes_written : int
         Bytes of elements.
     seconds : float or None
         With the time to write the new file to the disk; None after ``dry_run=True``, which wrote nothing.
+    other_files : tuple of Path
+        The config and the other files of a new folder.
+    remarks : tuple of str
+        What a recipe says of its result: who reads it, and what to know.
     """
 
     tensors: tuple[TensorReport, ...]
     bytes_read: int
     bytes_written: int
     seconds: float | None
+    other_files: tuple[Path, ...]
+    remarks: tuple[str, ...]
 
 
 def file_relayout(plan: FilePlan, route: Route, seconds: float | None) -> FileRelayout:
@@ -97,12 +108,14 @@ def file_relayout(plan: FilePlan, route: Route, seconds: float | None) -> FileRe
 
 def checkpoint_relayout(work: CheckpointWork, seconds: float | None) -> CheckpointRelayout:
     """The move of a model as users see it."""
-    tensors = tuple(map(tensor_report, work.plan.changes))
-    return CheckpointRelayout(tensors, work.bytes_read, work.bytes_written, seconds)
+    files = {id(change): file.path for file in work.plan.files for change in file.changes}
+    tensors = tuple(tensor_report(change, files.get(id(change))) for change in work.plan.changes)
+    others = tuple(each.path for each in work.plan.others)
+    return CheckpointRelayout(tensors, work.bytes_read, work.bytes_written, seconds, others, work.plan.remarks)
 
 
-def tensor_report(change: TensorPlan) -> TensorReport:
-    """A change as users see it."""
+def tensor_report(change: TensorPlan, file: Path | None) -> TensorReport:
+    """A change as users see it, with the new file that it goes to."""
     return TensorReport(
         change.parts[0],
         change.name,
@@ -112,4 +125,5 @@ def tensor_report(change: TensorPlan) -> TensorReport:
         None if change.kind is None else change.kind.kind,
         None if change.kind is None else change.kind.known_by,
         change.parts,
+        file,
     )

@@ -1,0 +1,161 @@
+"""Folders as models: which file is meant, what a new folder gets, and that it appears whole or not at all."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.files.checkpoints.model_folders import is_model_folder, model_in
+from tests.support.command_line import run
+from tests.support.model_files import NEEDS_SAFETENSORS
+
+pytestmark = NEEDS_SAFETENSORS
+FIRST, SECOND = (f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+INDEX = "model.safetensors.index.json"
+
+
+def save(path, **tensors):
+    from safetensors.numpy import save_file
+
+    save_file(tensors, path)
+
+
+def tensors_in(path):
+    from safetensors.numpy import load_file
+
+    return load_file(path)
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A download of a model in two shards, with all that hubs put beside."""
+    folder = tmp_path / "hub"
+    (folder / "original").mkdir(parents=True)
+    save(folder / FIRST, a=np.arange(6, dtype=np.float32).reshape(2, 3))
+    save(folder / SECOND, b=np.ones(4, np.float16))
+    index = {"metadata": {"total_size": 32}, "weight_map": {"a": FIRST, "b": SECOND}}
+    (folder / INDEX).write_text(json.dumps(index))
+    (folder / "config.json").write_text('{"model_type": "x"}')
+    for name in ("tokenizer.json", "merges.txt", "README.md", "pytorch_model.bin", "model.gguf", ".gitattributes"):
+        (folder / name).write_text(name)
+    (folder / "out.safetensors.gpulayout-partial-0123456789abcdef").write_text("")
+    return folder
+
+
+def test_a_whole_folder_becomes_one(hub, tmp_path):
+    done = gl.relayout_file(hub, tmp_path / "new", tensors={"a": "i o -> o i"})
+    names = sorted(each.name for each in (tmp_path / "new").iterdir())
+    assert names == sorted([FIRST, SECOND, INDEX, "config.json", "tokenizer.json", "merges.txt", "README.md"])
+    assert (tmp_path / "new" / "merges.txt").read_text() == "merges.txt"
+    assert (tmp_path / "new" / "config.json").read_bytes() == (hub / "config.json").read_bytes()
+    np.testing.assert_array_equal(tensors_in(tmp_path / "new" / FIRST)["a"], np.arange(6).reshape(2, 3).T)
+    assert json.loads((tmp_path / "new" / INDEX).read_text())["weight_map"] == {"a": FIRST, "b": SECOND}
+    assert [each.moved for each in done.tensors] == [True, False]
+
+
+def test_links_of_a_hubs_cache_are_followed(hub, tmp_path):
+    """The cache of Hugging Face's hub has links to files with hashes for names."""
+    cache = tmp_path / "snapshot"
+    cache.mkdir()
+    for name in (FIRST, SECOND, INDEX, "config.json", "tokenizer.json"):
+        (cache / name).symlink_to(hub / name)
+    gl.relayout_file(cache, tmp_path / "new", tensors={})
+    assert not any(each.is_symlink() for each in (tmp_path / "new").iterdir())
+    assert (tmp_path / "new" / "tokenizer.json").read_text() == "tokenizer.json"
+
+
+def test_a_folder_becomes_a_file_and_a_file_goes_into_a_folder(hub, tmp_path):
+    gl.relayout_file(hub, tmp_path / "whole.safetensors", tensors={})
+    assert sorted(tensors_in(tmp_path / "whole.safetensors")) == ["a", "b"]
+    (tmp_path / "new").mkdir()
+    gl.relayout_file(hub / FIRST, tmp_path / "new", tensors={})
+    assert sorted(each.name for each in (tmp_path / "new").iterdir()) == [
+        "config.json",
+        FIRST,
+    ]  # the folder was not named
+
+
+def test_folders_on_the_command_line(hub, tmp_path):
+    shown = run("show", hub).stdout
+    assert shown.startswith(f"{hub / INDEX}\n2 tensors in 2 files")
+    run("relayout", hub, tmp_path / "packed", "--tensor", "a={0,1}")
+    run("unpack", tmp_path / "packed", tmp_path / "back")
+    np.testing.assert_array_equal(tensors_in(tmp_path / "back" / FIRST)["a"], np.arange(6).reshape(2, 3))
+    dry = run("relayout", hub, tmp_path / "new", "--tensor", "a={0,1}", "--dry-run")
+    assert "dry run: nothing was written" in dry.stdout + dry.stderr and not (tmp_path / "new").exists()
+    said = json.loads(run("relayout", hub, tmp_path / "new", "--tensor", "a={0,1}", "--json").stdout)
+    assert sorted(said["files"]) == [str(tmp_path / "new" / name) for name in (FIRST, SECOND)]
+    assert str(tmp_path / "new" / "merges.txt") in said["other_files"]
+
+
+@pytest.mark.parametrize(
+    "names, model",
+    [
+        (["model.safetensors"], "model.safetensors"),
+        (["weights.safetensors"], "weights.safetensors"),
+        (["model.safetensors", "consolidated.safetensors"], "model.safetensors"),
+        ([INDEX, FIRST, SECOND, "consolidated.safetensors"], INDEX),
+        (["a.safetensors.index.json", "model.safetensors", INDEX], INDEX),
+        (["a.safetensors", "b.safetensors"], None),
+        (["a.safetensors.index.json", "b.safetensors.index.json"], None),
+        (["config.json", "model.bin"], None),
+        ([], None),
+    ],
+)
+def test_the_model_in_a_folder(tmp_path, names, model):
+    for name in names:
+        (tmp_path / name).write_text("")
+    assert is_model_folder(tmp_path) == any(".safetensors" in name for name in names)
+    if model is not None:
+        assert model_in(tmp_path) == tmp_path / model
+    else:
+        with pytest.raises(
+            ValueError, match="2 models: write one of them" if names[1:] and "a" in names[0][0] else "none"
+        ):
+            model_in(tmp_path)
+
+
+def test_what_must_not_be_overwritten_stays(hub, tmp_path):
+    new = tmp_path / "new"
+    gl.relayout_file(hub, new, tensors={})
+    with pytest.raises(FileExistsError, match="the file exists; overwrite=True"):
+        gl.relayout_file(hub, new, tensors={"a": "scale=2"})
+    assert tensors_in(new / FIRST)["a"].sum() == 15
+    (new / "merges.txt").write_text("other")
+    gl.relayout_file(hub, new, tensors={"a": "scale=2"}, overwrite=True)
+    assert tensors_in(new / FIRST)["a"].sum() == 30 and (new / "merges.txt").read_text() == "merges.txt"
+    with pytest.raises(ValueError, match="input and output are the same file"):
+        gl.relayout_file(hub, hub, tensors={}, overwrite=True)
+    os.symlink(hub, tmp_path / "link")
+    with pytest.raises(ValueError, match="input and output are the same"):
+        gl.relayout_file(hub, tmp_path / "link", tensors={}, overwrite=True)
+
+
+def test_files_of_another_model_in_the_new_folder_are_an_error(hub, tmp_path):
+    """Loaders read all files of a folder, or those of its index."""
+    (tmp_path / "new").mkdir()
+    save(tmp_path / "new" / "model.safetensors", old=np.ones(1))
+    with pytest.raises(
+        ValueError, match="it has model.safetensors, a file of another model that a loader would read too"
+    ):
+        gl.relayout_file(hub, tmp_path / "new", tensors={}, overwrite=True)
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("out", ["nowhere/new", "hub/config.json/new", "hub/config.json"])
+def test_a_folder_that_cannot_be_made(hub, tmp_path, out):
+    with pytest.raises(ValueError, match="there is no folder|this is a file, and the result is a folder"):
+        gl.relayout_file(hub, tmp_path / out, tensors={})
+
+
+def test_nothing_is_left_of_a_folder_after_an_error(hub, tmp_path):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gl.relayout_file(hub, tmp_path / "new", tensors={"a": "i o -> o i"}, progress=stop)
+    with pytest.raises(gl.LayoutError):
+        gl.relayout_file(hub, tmp_path / "new", tensors={"a": "i o k -> o i k"})
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["hub"]

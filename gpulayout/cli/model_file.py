@@ -37,7 +37,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.requests.arithmetic import OPTIONS
 
-COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens", "file")
+COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
 def model_command(
@@ -194,11 +194,12 @@ class ModelCommand:
                     printable(tensor.new_name or "") if tensor.new_name != tensor.name else "",
                     "" if tensor.kind is None else f"{tensor.kind} ({tensor.known_by})",
                     _what_happens(tensor),
-                    tensor.file.name if tensor.file is not None and has_ranks else "",
+                    *([tensor.file.name if tensor.file else ""] if has_ranks else []),
                 )
                 for tensor in tensors
             ]
-            print_columns(COLUMNS, rows, left=COLUMNS, below=("new name",))
+            columns = (*COLUMNS, "file") if has_ranks else COLUMNS
+            print_columns(columns, rows, left=columns, below=("new name",))
         moved = f"{summary(plan.changes)}; {counted(work.bytes_written, 'byte')} of elements"
         lines = [
             f"{printable(str(self.move.target))}  {moved}",

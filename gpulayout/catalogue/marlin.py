@@ -4,6 +4,7 @@ from functools import partial
 
 from gpulayout.catalogue.entry import Size, entry
 from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
 _UTILS = "https://github.com/vllm-project/vllm/blob/v0.10.0/vllm/model_executor/layers/quantization/utils/"
@@ -43,7 +44,7 @@ def weights(dtype: ElementType) -> Layout:
 @_entry(
     summary="Marlin's scales of groups: 64 columns, transposed as 8 x 8",
     about=(
-        "One scale for each group of 32, 64 or 128 rows and each column. In every row of scales, 64 columns are a "
+        "One scale for each group of 32, 64 or 128 rows and each column, of two groups or more. In every row of scales, 64 columns are a "
         "matrix of 8 x 8 that is transposed: a lane then finds the scales of its 8 columns next to each other."
     ),
     judged_by="marlin_permute_scales with group_size < size_k",
@@ -53,8 +54,13 @@ def weights(dtype: ElementType) -> Layout:
     usual=(32, 4096),
     tensor="dtype[groups,columns]",
 )
-def scales() -> Layout:
+def scales(groups: int) -> Layout:
     """64 columns as 8 x 8, the low digit in front."""
+    if groups == 1:  # silently wrong else: all owners decide so, also where a group has as many rows as the weight
+        raise LayoutError(
+            "groups is 1, and scales of whole columns are marlin:channel_scales of the columns alone, as by the rule "
+            "'1 n -> n; marlin:channel_scales'"
+        )
     return Layout((1, 0), tiles=((64,), (8,), (8, 1)))
 
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from gpulayout.arrays.arrays import open_array
-from gpulayout.files.checkpoints.header import StoredTensor, is_note_key, notes_of, plain_sides_of, tensor_text
+from gpulayout.files.checkpoints.header import is_note_key
 from gpulayout.files.checkpoints.new_model import NewTensor, check_new_model, new_model
-from gpulayout.files.checkpoints.opening import Checkpoint, Shard, open_checkpoint
-from gpulayout.files.elements import became_shorter, read_at
-from gpulayout.files.errors import FileError
+from gpulayout.files.checkpoints.opening import Checkpoint, open_checkpoint
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.codes import check_codes
-from gpulayout.torch.mapped_bytes import FileSpan, map_end, mapped
+from gpulayout.torch.file_tensors import STAGE, Given, given_tensors, host_bytes, is_on_host
+from gpulayout.torch.mapped_bytes import mapped
 from gpulayout.torch.memory import (
     bytes_reached,
     check_changes,
@@ -42,7 +40,7 @@ from gpulayout.torch.misfits import (
     unfit_types,
 )
 from gpulayout.torch.notes import Note, add_space, lock_of, room_of, space_of
-from gpulayout.torch.packed_tensor import in_place_of, packed_from, plain
+from gpulayout.torch.packed_tensor import in_place_of, plain
 from gpulayout.torch.packed_values import copy_
 from gpulayout.torch.packed_weights import (
     follow,
@@ -54,9 +52,8 @@ from gpulayout.torch.packed_weights import (
     space_to_fill,
     tied_key,
 )
-from gpulayout.torch.stored_notes import note_in_file, plain_text, stored_packed, stored_plain, stored_type
+from gpulayout.torch.stored_notes import plain_text, stored_packed, stored_plain
 
-STAGE = 1 << 26  # bytes between a file and another device
 Name = str | os.PathLike[str]
 
 
@@ -144,92 +141,10 @@ def _parts(tensor: Any) -> Iterator[tuple[int, memoryview]]:
     whole = memory(tensor, bytes_reached(tensor))
     step = max(len(whole), 1) if is_on_host(whole) else STAGE
     for start in range(0, len(whole), step):
-        yield start, _host_bytes(whole[start : start + step].cpu())
-
-
-def is_on_host(room: Any) -> bool:
-    """True for memory that a file can be read into, and written from."""
-    return bool(room.is_cpu)
-
-
-def _host_bytes(tensor: Any, *, writing: bool = False) -> memoryview:
-    """The memory of a tensor of bytes on the host."""
-    view: memoryview = open_array(tensor, "tensor", writing=writing)[1].data
-    return view
+        yield start, host_bytes(whole[start : start + step].cpu())
 
 
 # ---- from a file -----------------------------------------------------------------------------------------------------
-
-
-class Given(NamedTuple):
-    """A tensor of a file.
-
-    note   of a packed one; None for a plain one
-    text   of its layout, as the file has it
-    is_sure   False where the file does not say what the plain tensor is
-    """
-
-    shard: Shard
-    stored: StoredTensor
-    note: Note | None
-    text: str | None
-    is_sure: bool
-
-    @property
-    def file(self) -> str:
-        """The name of its file."""
-        return str(self.shard.path)
-
-    def is_like(self, note: Note) -> bool:
-        """True for bytes that lie as those of a packed tensor."""
-        if self.note is None:
-            return False
-        is_named = not self.is_sure and self.note.name == note.name
-        return self.note.packed == note.packed or (is_named and self.note.packed.nbytes == note.packed.nbytes)
-
-    def facts(self) -> tuple[Any, tuple[int, ...]]:
-        """The dtype and the sizes of its plain tensor."""
-        if self.note is not None:
-            return self.note.plain.dtype, self.note.plain.sizes
-        return stored_type(self.stored), self.stored.dimensions
-
-    def read_into(self, room: Any) -> None:
-        """Fill memory of as many bytes, on any device."""
-        size = self.stored.nbytes
-        stage = room if is_on_host(room) else torch.empty(min(size, STAGE), dtype=torch.uint8, pin_memory=room.is_cuda)
-        for start in range(0, size, max(len(stage), 1)):
-            part = stage[: min(len(stage), size - start)]
-            view = _host_bytes(part, writing=True)
-            if read_at(self.shard.stream, view, self.shard.begin(self.stored) + start, self.file) < len(view):
-                who = tensor_text(self.stored.name)
-                raise became_shorter(self.shard.stream, self.file, f"and {who} is not whole")
-            if stage is not room:
-                room[start : start + len(part)].copy_(part)
-
-    @property
-    def room(self) -> int:
-        """Bytes of its memory."""
-        return self.stored.nbytes if self.note is None else self.note.nbytes
-
-    def span(self) -> FileSpan | None:
-        """Where it lies in its file; None if its elements cannot be used there, or nothing is there."""
-        begin = self.shard.begin(self.stored)
-        types = [self.facts()[0]] + ([] if self.note is None else [self.note.packed.dtype])
-        is_there = not any(begin % each.itemsize for each in types) and begin + self.room <= map_end(self.shard)
-        return FileSpan(self.shard, begin, begin + self.room) if self.room and is_there else None
-
-    def tensor(self, device: Any) -> Any:
-        """The tensor in new memory, packed if it is packed in the file."""
-        room = torch.empty(self.room, dtype=torch.uint8, device=device)
-        self.read_into(room[: self.stored.nbytes])
-        return self.over(room)
-
-    def over(self, room: Any) -> Any:
-        """The tensor over memory that has its bytes."""
-        if self.note is not None:
-            return packed_from(self.note.packed.tensor(room), self.note)
-        dtype, sizes = self.facts()
-        return room.view(dtype).view(sizes) if len(room) else torch.empty(sizes, dtype=dtype, device=room.device)
 
 
 @plainly
@@ -311,13 +226,16 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
     check_model("load_packed", model)
     own = model.state_dict(keep_vars=True)
     with open_checkpoint([Path(file)]) as checkpoint:
-        given = _given(checkpoint)
+        given = given_tensors(checkpoint)
         _fill_tied(given, _tied(checkpoint), own)
         missing = [name for name in own if name not in given]
         unexpected = [name for name in given if name not in own]
         both = [name for name in own if name in given]
         extra = [name for name in both if is_extra_state(name)]
         held = {name: own[name] for name in both if not is_extra_state(name)}
+        for name in held:
+            if packed_space(own[name]) is None and not torch.nn.parameter.is_lazy(own[name]):
+                given[name] = given[name].for_plain(own[name])
         unfit = [problem for name in held for problem in _misfit(name, own[name], given[name], assign=assign)]
         if not assign:
             packs = {name for name in held if given[name].note is not None and packed_space(own[name]) is None}
@@ -338,26 +256,6 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
             module = model.get_submodule(name.rpartition(".")[0])
             module.set_extra_state(given[name].tensor(torch.device("cpu")))
     return matched(missing, unexpected)
-
-
-def _given(checkpoint: Checkpoint) -> dict[str, Given]:
-    """All tensors of a file; `FileError` for notes that are not true."""
-    given: dict[str, Given] = {}
-    known: dict[object, Note] = {}  # layers of a model have the same ones, and to read one takes long
-    for shard in checkpoint.shards:
-        file, tensors = str(shard.path), {each.name: each for each in shard.contents.tensors}
-        notes, sides = notes_of(shard.contents.metadata), plain_sides_of(shard.contents.metadata)
-        for name in (*notes, *sides):
-            if name not in tensors or name not in notes:
-                what = "a plain tensor, but no note, for" if name in tensors else "a note about a tensor that it lacks,"
-                raise FileError(f"{file}: its metadata has {what} {shown_name(name)}")
-        for name, tensor in tensors.items():
-            text, side = notes.get(name), sides.get(name)
-            key = tensor.dtype, tensor.dimensions, text, side
-            if text is not None and key not in known:
-                known[key] = note_in_file(file, tensor, text, side)
-            given[name] = Given(shard, tensor, known.get(key), text, side is not None)
-    return given
 
 
 def _tied(checkpoint: Checkpoint) -> dict[str, str]:

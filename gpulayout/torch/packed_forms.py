@@ -8,6 +8,7 @@ import torch
 
 from gpulayout.catalogue.names import Named, is_name, name_of, read_name, shape_of_tensor
 from gpulayout.catalogue.tensors import tensor_of
+from gpulayout.files.checkpoints.views import shape_of_words, sizes_of_words
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -20,6 +21,8 @@ from gpulayout.moves.move import check_storable
 from gpulayout.requests.shape_arguments import as_target
 from gpulayout.torch.memory import described
 from gpulayout.torch.notes import Form, Note, array_type, buffer_type, torch_type_of
+
+_ELEMENT_TYPES = frozenset(map(str, ElementType))
 
 
 def note_for(tensor: Any, layout: Any, source: Any) -> Note:
@@ -73,10 +76,15 @@ def note_of_packed(tensor: Any, layout: Any, source: Any) -> Note:
     return note
 
 
-def plain_form(array: Shape, source: Any) -> Form:
-    """The plain tensor of an array: the array itself, or the words in which `source` holds it."""
+def plain_form(array: Shape, source: Any, word: Any = torch.uint8) -> Form:
+    """The plain tensor of an array: the array itself, or the words in which `source` holds it.
+
+    word   the dtype of the words, where `source` leaves it open
+    """
     if source is None:
         return Form(_row_major(array), array_type(array.element_type), array.dimensions, c_strides(array.dimensions))
+    if is_element_type(source):
+        return _words_form(array, ElementType(source), word)
     if isinstance(source, str) and is_name(source):
         named = read_name(source)
         choices: dict[str, Any] = {**named.choices, "dtype": array.element_type.value}
@@ -84,9 +92,25 @@ def plain_form(array: Shape, source: Any) -> Form:
     return _packed_form(as_target(source, array, "source"), None)
 
 
+def _words_form(array: Shape, element_type: ElementType, word: Any) -> Form:
+    """The words of elements that follow each other along the last dimension."""
+    if array.element_type is not element_type:
+        raise LayoutError(f"source {element_type} is not what {array} has")
+    words = ElementType.of(word)
+    sizes = sizes_of_words(words, array.dimensions, element_type)
+    return Form(shape_of_words(words, sizes, element_type), word, sizes, c_strides(sizes))
+
+
+def is_element_type(source: Any) -> bool:
+    """True for a source such as "u4": elements that follow each other along the last dimension of words."""
+    return isinstance(source, str) and source in _ELEMENT_TYPES
+
+
 def source_shape(dtype: Any, sizes: tuple[int, ...], source: Any) -> Shape:
     """The logical array in words of a checkpoint, and how it lies in them."""
     stored = ElementType.of(dtype)
+    if is_element_type(source):
+        return shape_of_words(stored, sizes, ElementType(source))
     if isinstance(source, str) and is_name(source):
         named = read_name(source)
         if named.sizes is None:

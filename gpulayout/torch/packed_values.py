@@ -34,7 +34,7 @@ from gpulayout.torch.notes import (
     touched,
     whole_space,
 )
-from gpulayout.torch.packed_forms import code_types, plain_form, source_shape
+from gpulayout.torch.packed_forms import code_types, is_element_type, plain_form, source_shape
 from gpulayout.torch.packed_tensor import PackedTensor, guard, plain, unguard
 
 
@@ -137,7 +137,7 @@ def read(tensor: Any, *, at: Any = None) -> Any:
     form, shape = note.plain, note.packed.shape
     if at is None:
         return form.tensor(relayout(buffer, shape, form.shape).view(torch.uint8))
-    form = _words_of_box(shape.element_type, _box_sizes(at, shape), note.source)
+    form = _words_of_box(shape.element_type, _box_sizes(at, shape), note.source, form.dtype)
     return form.tensor(read_box(buffer, shape, at, form.shape).view(torch.uint8))
 
 
@@ -232,9 +232,9 @@ _source_shape = functools.lru_cache(maxsize=1024)(source_shape)  # to read a nam
 
 
 @functools.lru_cache(maxsize=1024)
-def _words_of_box(element_type: ElementType, sizes: tuple[int, ...], source: str) -> Form:
+def _words_of_box(element_type: ElementType, sizes: tuple[int, ...], source: str, word: Any) -> Form:
     """The words of a checkpoint for a box of these sizes."""
-    return plain_form(Shape(element_type, sizes), source)
+    return plain_form(Shape(element_type, sizes), source, word)
 
 
 def _words(value: Any, note: Note, sizes: tuple[int, ...]) -> Shape:
@@ -251,7 +251,7 @@ def _words(value: Any, note: Note, sizes: tuple[int, ...]) -> Shape:
             "without source="
         )
     elif sizes != note.packed.shape.dimensions:
-        is_free = is_name(source) and read_name(source).sizes is None
+        is_free = is_element_type(source) or (is_name(source) and read_name(source).sizes is None)
         problem += "; the rule holds for a box too" if is_free else "; at= needs a source without sizes"
     raise LayoutError(
         f"value {described(value)} does not hold words of {source}, as the tensor takes them, which was packed from "

@@ -8,7 +8,6 @@ Nothing that a file says is taken as it is: the note is made anew from what it s
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -18,12 +17,11 @@ from gpulayout.files.checkpoints.header import (
     DTYPES,
     MOST_BYTES,
     MOST_RANK,
-    PLAIN,
     StoredTensor,
     dtype_of,
-    parsed_json,
     tensor_text,
 )
+from gpulayout.files.checkpoints.plain_sides import PlainSide, read_plain_side
 from gpulayout.files.checkpoints.stored import BYTES, Stored, stored_shape
 from gpulayout.files.checkpoints.views import in_c_order, noted_shape
 from gpulayout.files.errors import FileError
@@ -31,15 +29,18 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.torch.misfits import array_text, form_text
 from gpulayout.torch.notes import Note, torch_type, torch_type_of
-from gpulayout.torch.packed_forms import c_strides, note_for, packed_note
-
-_FIELDS = {"dtype", "sizes", "strides", "axes", "source"}
+from gpulayout.torch.packed_forms import c_strides, note_for, packed_note, source_shape
 
 
 def stored_packed(note: Note) -> Stored:
     """How a packed tensor lies in a file: as its owner stores it, or as bytes."""
+    form, usual = note.packed, packed_note(note.name, None).packed
+    if (form.dtype, form.sizes) != (usual.dtype, usual.sizes):  # as the file had it that it comes from
+        dtype = dtype_of(in_c_order(ElementType.of(form.dtype), form.sizes))
+        if dtype is not None:
+            return Stored(dtype, form.sizes, note.name)
     stored = stored_shape(parse_array_shape(note.name), note.name)
-    return stored if stored.note is not None else Stored(BYTES, (note.packed.nbytes,), note.name)
+    return stored if stored.note is not None else Stored(BYTES, (form.nbytes,), note.name)
 
 
 def stored_plain(tensor: Any) -> Stored:
@@ -63,15 +64,10 @@ def stored_type(tensor: StoredTensor) -> Any:
 
 def plain_text(note: Note) -> str:
     """What a file says of the plain tensor."""
-    plain, source = note.plain, note.source
-    said: dict[str, Any] = {"dtype": str(plain.dtype).removeprefix("torch."), "sizes": [*plain.sizes]}
-    if plain.strides != c_strides(plain.sizes):
-        said["strides"] = [*plain.strides]
-    if note.axes != (*range(note.plain.shape.rank),):
-        said["axes"] = [*note.axes]
-    if source is not None:
-        said["source"] = source
-    return json.dumps(said, separators=(",", ":"))
+    plain, dtype = note.plain, str(note.plain.dtype).removeprefix("torch.")
+    strides = None if plain.strides == c_strides(plain.sizes) else plain.strides
+    axes = None if note.axes == (*range(plain.shape.rank),) else note.axes
+    return PlainSide(dtype, plain.sizes, strides, axes, note.source).text
 
 
 def note_in_file(file: str, tensor: StoredTensor, text: str, plain: str | None) -> Note:
@@ -86,27 +82,31 @@ def note_in_file(file: str, tensor: StoredTensor, text: str, plain: str | None) 
     except FileError as error:
         raise FileError(f"{file}: {error}") from None
     try:
-        note = packed_note(text, None) if plain is None else _note_of(text, parsed_json(file, plain.encode(), PLAIN))
+        note = packed_note(text, None) if plain is None else _note_of(text, read_plain_side(file, plain))
     except FileError as error:
         raise FileError(f"{who}: {str(error).removeprefix(f'{file}: ')}") from None
     except (ValueError, TypeError, AttributeError, RuntimeError, KeyError) as error:
         raise FileError(f"{who} is {text}, and what the file says of its plain tensor does not fit: {error}") from None
-    return note
+    return _as_header_says(note, tensor)
 
 
-def _note_of(text: str, said: Any) -> Note:
+def _as_header_says(note: Note, tensor: StoredTensor) -> Note:
+    """The note with the packed tensor as the header of its file has it, where that is an array: `as=` chooses it."""
+    element_type = DTYPES[tensor.dtype]
+    dtype = None if element_type is None else torch_type_of(element_type)
+    if dtype is None or (tensor.dtype == BYTES and len(tensor.dimensions) == 1):
+        return note
+    sizes = tensor.dimensions
+    return note._replace(packed=note.packed._replace(dtype=dtype, sizes=sizes, strides=c_strides(sizes)))
+
+
+def _note_of(text: str, side: PlainSide) -> Note:
     """The note that `pack_` would make of such a plain tensor."""
-    if not isinstance(said, dict) or not {"dtype", "sizes"} <= {*said} <= _FIELDS:
-        raise ValueError(f"{said!r:.80} has not the fields dtype and sizes, and perhaps {', '.join(sorted(_FIELDS))}")
-    sizes = _numbers(said["sizes"])
-    strides = _numbers(said["strides"]) if "strides" in said else c_strides(sizes)
-    source = said.get("source")
-    if not isinstance(said["dtype"], str) or not isinstance(source, (str, type(None))):
-        raise ValueError("dtype and source must be texts")
-    tensor = _tensor_like(torch_type(said["dtype"]), sizes, strides)
-    axes, pattern = _numbers(said["axes"]) if "axes" in said else None, ""
+    sizes, axes, source, pattern = side.sizes, side.axes, side.source, ""
+    strides = c_strides(sizes) if side.strides is None else side.strides
+    tensor = _tensor_like(torch_type(side.dtype), sizes, strides)
     if axes is not None:
-        rank = len(sizes) if source is None else parse_array_shape(text).rank
+        rank = len(sizes) if source is None else source_shape(tensor.dtype, sizes, source).rank
         if len({*axes}) < len(axes) or any(axis >= rank for axis in axes):
             raise ValueError(f"axes {axes!s:.80} are no order of axes")
         names = [f"a{axis}" if axis in axes else "1" for axis in range(rank)]
@@ -127,9 +127,3 @@ def _tensor_like(dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -
     if max(count, *strides, 1) * dtype.itemsize >= MOST_BYTES:
         raise ValueError(f"sizes {sizes!s:.80} with strides {strides!s:.80} need 2^63 bytes or more")
     return torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
-
-
-def _numbers(values: Any) -> tuple[int, ...]:
-    if not isinstance(values, list) or not all(type(each) is int and 0 <= each < 1 << 63 for each in values):
-        raise ValueError(f"{values!r:.80} is not a list of numbers")
-    return tuple(values)

@@ -264,7 +264,7 @@ def test_a_file_larger_than_the_memory_of_the_machine(file):
 
 
 def test_files_that_the_package_has_made_of_checkpoints(file, tmp_path):
-    """They do not say what the plain tensor is: codes; or words, if the model has packed them."""
+    """A model has words that are packed, or the codes that the file has in words."""
     given = plain_model("words", "words", device="cpu", seed=0)
     gl.torch.save_packed(given, file)
     made = tmp_path / "marlin.safetensors"

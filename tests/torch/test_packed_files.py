@@ -265,7 +265,7 @@ def test_the_command_line_shows_it_and_makes_plain_tensors_of_it(file, tmp_path)
 
 
 def test_files_that_the_package_has_made_of_checkpoints(file, tmp_path):
-    """They do not say what the plain tensor is: codes, or the words that the model has packed."""
+    """A model has words that are packed, or the codes that the file has in words."""
     given = plain_model("words", "words", seed=0)
     gl.torch.save_packed(given, file)
     made = tmp_path / "marlin.safetensors"
@@ -442,12 +442,12 @@ def test_memory_that_is_not_the_tensor_s_own_is_not_written(file):
 
 
 def test_a_file_that_is_cut_off_while_it_is_read_leaves_no_plain_tensor_of_packed_bytes(file, monkeypatch):
-    from gpulayout.torch import packed_files
+    from gpulayout.torch import file_tensors
 
     given, other = model("codes"), plain_model("codes")
     gl.torch.save_packed(given, file)
-    read_at = packed_files.read_at
-    monkeypatch.setattr(packed_files, "read_at", lambda *arguments: read_at(*arguments) - 1)
+    read_at = file_tensors.read_at
+    monkeypatch.setattr(file_tensors, "read_at", lambda *arguments: read_at(*arguments) - 1)
     with pytest.raises(ValueError, match="has become shorter while it was read"):
         gl.torch.load_packed(file, other, strict=False)
     with pytest.raises(gl.LayoutError, match="between two layouts: loading .* failed"):
@@ -459,14 +459,16 @@ def test_a_file_that_is_cut_off_while_it_is_read_leaves_no_plain_tensor_of_packe
 
 def test_memory_of_a_device_is_filled_and_read_in_parts(file, monkeypatch):
     """As on a GPU, but that the parts are copied to memory of the host."""
-    from gpulayout.torch import packed_files
+    from gpulayout.torch import file_tensors, packed_files
 
-    monkeypatch.setattr(packed_files, "is_on_host", lambda memory: False)
+    for each in (file_tensors, packed_files):
+        monkeypatch.setattr(each, "is_on_host", lambda memory: False)
     given = model(*KINDS)
     expected = file.with_name("expected.safetensors")
     gl.torch.save_packed(given, expected)
     for stage in (1, 100, 1 << 26):
-        monkeypatch.setattr(packed_files, "STAGE", stage)
+        for each in (file_tensors, packed_files):
+            monkeypatch.setattr(each, "STAGE", stage)
         gl.torch.save_packed(given, file, overwrite=True)
         assert file.read_bytes() == expected.read_bytes()
         for other in (model(*KINDS, seed=1), plain_model(*PACKED_IN_PLACE)):

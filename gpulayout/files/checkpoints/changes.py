@@ -23,6 +23,7 @@ from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
 from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
+from gpulayout.files.checkpoints.plain_sides import plain_side_text
 from gpulayout.files.checkpoints.rule_numbers import check_says_type
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
@@ -59,6 +60,7 @@ class TensorPlan:
     change   what becomes of them
     before   how the first part lies in its file
     kind     what the tensor was taken as, where its rules ask
+    plain    what the new file says of the plain tensor of packed bytes; None for nothing
     again    makes the move once more, with the numbers of siblings; None where it needs none
     """
 
@@ -68,6 +70,7 @@ class TensorPlan:
     change: RuleChange
     before: Stored
     kind: Kind | None = None
+    plain: str | None = None
     again: Callable[[Read], Plan] | None = None
 
     @property
@@ -89,8 +92,11 @@ class TensorPlan:
 def unchanged(model: Model, name: str, new_name: str | None, kind: Kind | None = None) -> TensorPlan:
     """A tensor that stays as it is, or is left out; of several inputs, all must have the same to keep it."""
     shard, tensor = model.tensors[name][0] if new_name is None else same_in_all(model, name)
-    lies = Stored(tensor.dtype, tensor.dimensions, model.notes.get(name))
-    return TensorPlan((name,), new_name, whole(shard, tensor, (tensor.nbytes,), 8), RuleChange(lies, None), lies, kind)
+    lies, array = (
+        Stored(tensor.dtype, tensor.dimensions, model.notes.get(name)),
+        whole(shard, tensor, (tensor.nbytes,), 8),
+    )
+    return TensorPlan((name,), new_name, array, RuleChange(lies, None), lies, kind, model.sides.get(name))
 
 
 class Changes:
@@ -123,7 +129,7 @@ class Changes:
         if key not in self._shared:
             with about_tensor(name, same.before):
                 self._shared[key] = _in_place(view.shape, view.name, None, {"dtype": self._dtype})
-        return replace(same, change=self._shared[key])
+        return replace(same, change=self._shared[key], plain=None)
 
     def of_draft(self, model: Model, draft: Draft, new_name: str, rule: Rule, kind: Kind | None) -> TensorPlan:
         """What becomes of one tensor, or of several, by a rule."""
@@ -165,7 +171,10 @@ class Changes:
 
         if "zero_point" in rule.siblings:  # whose values must be in the range of a type, which is said before writing
             again(self._siblings.values)
-        return TensorPlan(member.names, new_name, member.array, made, before, kind, again if rule.siblings else None)
+        says = made.stored.note is not None and made.flip == NO_FLIP
+        plain_text = plain_side_text(model, member, rule, made.plan) if says else None
+        later = again if rule.siblings else None
+        return TensorPlan(member.names, new_name, member.array, made, before, kind, plain_text, later)
 
 
 @contextlib.contextmanager

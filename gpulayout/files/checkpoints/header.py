@@ -348,17 +348,14 @@ def plain_sides_of(metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def metadata_with(
-    metadata: Mapping[str, str] | None, more: Mapping[str, str], notes: Mapping[str, str]
+    metadata: Mapping[str, str] | None, more: Mapping[str, str], notes: Mapping[str, str], sides: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """The metadata of a new file: all that the old one had, what rules add, and the notes of its own tensors.
+    """The metadata of a new file: all that the old one had, what rules add, and what is said of its own tensors.
 
-    What the old one says of a plain tensor stays as long as the note about it does.
+    notes   of those that are packed
+    sides   what their plain tensors are
     """
-    stay = {name for name, text in notes_of(metadata).items() if notes.get(name) == text}
-    kept = {
-        key: text
-        for key, text in (metadata or {}).items()
-        if not is_note_key(key) or (key.startswith(PLAIN) and key.removeprefix(PLAIN) in stay)
-    }
+    kept = {key: text for key, text in (metadata or {}).items() if not is_note_key(key)}
     new = kept | dict(more) | {NOTE + name: text for name, text in notes.items()}
+    new |= {PLAIN + name: text for name, text in sides.items()}
     return new if new or metadata is not None else None

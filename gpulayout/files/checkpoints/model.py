@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpulayout.files.checkpoints.header import StoredTensor, notes_of, tensor_text
+from gpulayout.files.checkpoints.header import StoredTensor, notes_of, plain_sides_of, tensor_text
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.views import noted_shape
 from gpulayout.files.elements import Bytes, became_shorter, read_at
@@ -41,12 +41,14 @@ class Model:
 
     tensors  by name: one for each input that has it
     notes    about them
+    sides    what the files say of the plain tensors of those with a note
     inputs   how many there are
     input_of the number of the input of a file, by the `id` of the file
     """
 
     tensors: Mapping[str, tuple[Found, ...]]
     notes: Mapping[str, str]
+    sides: Mapping[str, str]
     inputs: int
     input_of: Mapping[int, int]
 
@@ -64,18 +66,23 @@ def model_of(source: Checkpoint) -> Model:
     """All tensors of a checkpoint; `LayoutError` for a file that is given twice, and for inputs whose notes differ."""
     tensors: dict[str, list[Found]] = {}
     notes: dict[str, str] = {}
+    sides: dict[str, str] = {}
     _check_each_once(source)
     for shard in source.shards:
-        own = notes_of(shard.contents.metadata)
+        own, plain = notes_of(shard.contents.metadata), plain_sides_of(shard.contents.metadata)
         for tensor in shard.contents.tensors:
             found = tensors.setdefault(tensor.name, [])
             found.append((shard, tensor))
             if found[1:] and own.get(tensor.name) != notes.get(tensor.name):
                 raise LayoutError(_about_notes(tensor, notes, found[0][0], own, shard))
+            if found[1:] and plain.get(tensor.name) != sides.get(tensor.name):
+                sides.pop(tensor.name, None)  # files that do not agree say nothing
+            elif tensor.name in own and tensor.name in plain:
+                sides[tensor.name] = plain[tensor.name]
             if tensor.name in own:
                 notes[tensor.name] = own[tensor.name]
     input_of = {id(shard): number for number, shards in enumerate(source.inputs) for shard in shards}
-    return Model({name: tuple(found) for name, found in tensors.items()}, notes, len(source.inputs), input_of)
+    return Model({name: tuple(found) for name, found in tensors.items()}, notes, sides, len(source.inputs), input_of)
 
 
 def _about_notes(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from gpulayout.files.checkpoints.header import PLAIN, arranged, header_text, metadata_with, why_no_name
+from gpulayout.files.checkpoints.header import arranged, header_text, metadata_with, why_no_name
 from gpulayout.files.checkpoints.model_folders import ENDING
 from gpulayout.files.checkpoints.opening import check_is_new_checkpoint
 from gpulayout.files.checkpoints.stored import Stored
@@ -58,8 +58,8 @@ def new_model(
         each.name: each for each in arranged((each.name, each.stored.dtype, each.stored.dimensions) for each in tensors)
     }
     notes = {each.name: each.stored.note for each in tensors if each.stored.note is not None}
-    sides = {PLAIN + each.name: each.plain for each in tensors if each.plain is not None}
-    header = header_text(metadata_with(None, {**metadata, **sides}, notes), placed.values())
+    sides = {each.name: each.plain for each in tensors if each.plain is not None}
+    header = header_text(metadata_with(None, metadata, notes, sides), placed.values())
     size = len(header) + max((each.end for each in placed.values()), default=0)
     with new_file_of_size(path, header, size, overwrite=overwrite) as stream:
         yield lambda name, start, part: write_at(stream, part, len(header) + placed[name].begin + start, str(path))

@@ -157,7 +157,7 @@ def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False, sta
     for name in staged(model.tensors, "tensors planned", stage):
         plans.append(unchanged(model, name, name))
         if name in model.notes:
-            plans[-1] = replace(plans[-1], change=restored(model.first(name), model.notes[name]))
+            plans[-1] = replace(plans[-1], change=restored(model.first(name), model.notes[name]), plain=None)
     return _planned(source, path, plans, (), {}, Siblings(model, {}), stage)
 
 
@@ -259,7 +259,8 @@ def _new_file(path: Path, shards: Sequence[Shard], plans: Sequence[TensorPlan], 
             noted_shape(each, notes[each.name])
     olds = [shard.contents.metadata for shard in shards if shard.contents.metadata is not None]
     old = {key: text for each in reversed(olds) for key, text in each.items()} if olds else None
-    header = header_text(metadata_with(old, more, notes), tensors)
+    sides = {name: side for name in notes if (side := by_name[name].plain) is not None}
+    header = header_text(metadata_with(old, more, notes, sides), tensors)
     return NewFile(path, tuple(by_name[each.name] for each in tensors), header, tensors)
 
 

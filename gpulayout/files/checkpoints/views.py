@@ -152,7 +152,7 @@ def _as_said(tensor: StoredTensor, from_: Shape | Layout | str) -> View:
     elif isinstance(from_, Shape):
         shape = from_
     elif isinstance(from_, str) and text in set(ElementType):
-        shape = _of_words(tensor, own, ElementType(text))
+        shape = shape_of_words(own, tensor.dimensions, ElementType(text))
     else:
         shape = _of_memory(in_c_order(own, tensor.dimensions, packed=tensor.dtype == "F4"), from_)
     if shape.nbytes != tensor.nbytes:
@@ -178,21 +178,44 @@ def _of_memory(stored: Shape, from_: Layout | str) -> Shape:
     return plan(array, f"{full} -> {after}").target
 
 
-def _of_words(tensor: StoredTensor, words: ElementType, element_type: ElementType) -> Shape:
-    """The elements that lie in the words of a tensor, along its last dimension."""
-    packed = element_type.is_sub_byte
-    own = element_type.bits if packed else 8 * element_type.itemsize
-    *others, last = tensor.dimensions or (1,)
-    bits = last * (4 if tensor.dtype == "F4" else 8 * words.itemsize)
+def shape_of_words(words: ElementType, dimensions: Sequence[int], element_type: ElementType) -> Shape:
+    """The elements that lie in the words of a tensor, along its last dimension.
+
+    >>> str(shape_of_words(ElementType.S32, (64, 2), ElementType.U4))
+    'u4[64,16]{1,0:E(4)}'
+    """
+    packed, own = element_type.is_sub_byte, _bits(element_type)
+    *others, last = dimensions or (1,)
+    bits = last * _bits(words)
     if bits % own:
         raise LayoutError(
-            f"the {last} elements of {shown(tensor.dimensions)} along its last dimension are no whole number of "
-            f"{element_type}"
+            f"the {last} elements of {shown(dimensions)} along its last dimension are no whole number of {element_type}"
         )
     size = bits // own
-    if not tensor.dimensions:
+    if not dimensions:
         return in_c_order(element_type, () if size == 1 else (size,), packed=packed)
     return in_c_order(element_type, (*others, size), packed=packed)
+
+
+def sizes_of_words(words: ElementType, dimensions: Sequence[int], element_type: ElementType) -> tuple[int, ...]:
+    """The sizes of the words that hold an array: the way back of `shape_of_words`.
+
+    >>> sizes_of_words(ElementType.S32, (64, 16), ElementType.U4)
+    (64, 2)
+    """
+    *others, last = dimensions or (1,)
+    size, rest = divmod(last * _bits(element_type), _bits(words))
+    if rest:
+        raise LayoutError(
+            f"the {last} elements of {element_type} along the last dimension of {shown(dimensions)} are no whole number "
+            f"of {words}"
+        )
+    return (*others, size) if dimensions else ()
+
+
+def _bits(element_type: ElementType) -> int:
+    """Bits of an element among others: those of 4 bits are two in a byte."""
+    return element_type.bits if element_type.is_sub_byte else 8 * element_type.itemsize
 
 
 def noted_shape(tensor: StoredTensor, note: str) -> Shape:

@@ -10,7 +10,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files import route
-from gpulayout.files.checkpoints.header import DTYPES, header_text, notes_of, read_contents
+from gpulayout.files.checkpoints.header import DTYPES, header_text, is_note_key, notes_of, plain_sides_of, read_contents
 from gpulayout.files.errors import FileError
 from tests.reference import tiled_numbers
 from tests.support.effort import ALL
@@ -37,6 +37,13 @@ def relayout(folder, data, rules, **options):
         return found, done
     assert judged((folder / "b.safetensors").read_bytes()) == found
     return found, done
+
+
+def plain_side(metadata, name):
+    """What a file says of a plain tensor, whose type has the format's name."""
+    said = json.loads(plain_sides_of(metadata)[name])
+    names = {each.dtype.name: name for name, each in DTYPES.items() if each is not None}
+    return said | {"dtype": names[said["dtype"]]}
 
 
 # ---- the model: what each kind of rule does, in NumPy ---------------------------------------------------------
@@ -121,10 +128,7 @@ def test_every_tensor_becomes_what_its_rule_says(tmp_path, monkeypatch, seed):
 
     # other metadata is kept, the header is as the library writes it, and every note leads back to the array
     kept = metadata_of(tmp_path / "b.safetensors")
-    assert {key: text for key, text in kept.items() if not key.startswith("gpulayout:")} == {
-        "format": "np",
-        "other": "kept",
-    }
+    assert {key: text for key, text in kept.items() if not is_note_key(key)} == {"format": "np", "other": "kept"}
     with open(tmp_path / "b.safetensors", "rb") as stream:
         read = read_contents("b", stream)
     assert (tmp_path / "b.safetensors").read_bytes()[: read.start] == header_text(kept, read.tensors)
@@ -133,6 +137,9 @@ def test_every_tensor_becomes_what_its_rule_says(tmp_path, monkeypatch, seed):
         buffer = np.frombuffer(found[name][2], shape.buffer_dtype)
         old = name.removeprefix("new.")
         assert gl.unpack(buffer, shape).tobytes() == arrays[old].tobytes()
+        said = {"dtype": given[old][0], "sizes": [*given[old][1]]}
+        assert plain_side(kept, name) == said
+    assert plain_sides_of(kept).keys() == notes_of(kept).keys()
 
 
 def test_a_pattern_gives_the_header_the_shape_of_the_result(tmp_path):
@@ -157,9 +164,12 @@ def test_notes_are_followed_read_again_and_dropped(tmp_path):
     data = model({"w": ("F32", (20, 30)), "b": ("F32", (3,))}, {"a": "b"})
     first, _ = relayout(tmp_path, data, {"w": "{1,0:T(8,128)}"})
     assert first["w"][:2] == ("U8", (24 * 128 * 4,))
-    assert metadata_of(tmp_path / "b.safetensors") == {"a": "b", "gpulayout:w": "f32[20,30]{1,0:T(8,128)}"}
+    side = '{"dtype":"float32","sizes":[20,30]}'
+    notes = {"gpulayout:w": "f32[20,30]{1,0:T(8,128)}", "gpulayout-plain:w": side}
+    assert metadata_of(tmp_path / "b.safetensors") == {"a": "b"} | notes
     second, _ = relayout(tmp_path, (tmp_path / "b.safetensors").read_bytes(), {"w": "{0,1}; name=v"})
-    assert metadata_of(tmp_path / "b.safetensors") == {"a": "b", "gpulayout:v": "f32[20,30]{0,1}"}
+    notes = {"gpulayout:v": "f32[20,30]{0,1}", "gpulayout-plain:v": side}
+    assert metadata_of(tmp_path / "b.safetensors") == {"a": "b"} | notes
     third, _ = relayout(tmp_path, (tmp_path / "b.safetensors").read_bytes(), {"v": "C; name=w"})
     assert third["w"] == ("F32", (20, 30), data[-2412:-12]) and metadata_of(tmp_path / "b.safetensors") == {"a": "b"}
 
@@ -175,7 +185,10 @@ def test_a_note_goes_with_a_tensor_that_is_only_renamed_and_away_with_one_that_i
     relayout(tmp_path, data, {".": "{0,1}"})
     noted = (tmp_path / "b.safetensors").read_bytes()
     relayout(tmp_path, noted, {"w": "name=new", "x": "drop"})
-    assert metadata_of(tmp_path / "b.safetensors") == {"gpulayout:new": "f32[20,30]{0,1}"}
+    assert metadata_of(tmp_path / "b.safetensors") == {
+        "gpulayout:new": "f32[20,30]{0,1}",
+        "gpulayout-plain:new": '{"dtype":"float32","sizes":[20,30]}',
+    }
 
 
 @pytest.mark.parametrize(
@@ -265,7 +278,8 @@ def test_an_odd_number_of_packed_floats_is_bytes_with_a_note(tmp_path):
     rule = {"w": "{1,0:E(4)}; dtype=f4e2m1fn"}
     odd, _ = relayout(tmp_path, model({"w": ("F32", (3, 5))}, None), rule)
     assert odd["w"][:2] == ("U8", (8,)) and metadata_of(tmp_path / "b.safetensors") == {
-        "gpulayout:w": "f4e2m1fn[3,5]{1,0:E(4)}"
+        "gpulayout:w": "f4e2m1fn[3,5]{1,0:E(4)}",
+        "gpulayout-plain:w": '{"dtype":"uint8","sizes":[3,5]}',
     }
     even, _ = relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), rule)
     assert even["w"][:2] == ("F4", (3, 4)) and metadata_of(tmp_path / "b.safetensors") is None
@@ -389,7 +403,7 @@ def test_values_of_other_types_are_named(tmp_path, rules, options, message):
 @pytest.mark.parametrize("to", [gl.Layout((0, 1)), gl.Shape("f32", (3, 4), gl.Layout((0, 1))), "f32[3,4]{0,1}", "F"])
 def test_layouts_and_shapes_are_targets_as_everywhere(tmp_path, to):
     relayout(tmp_path, model({"w": ("F32", (3, 4))}, None), {"w": to})
-    assert metadata_of(tmp_path / "b.safetensors") == {"gpulayout:w": "f32[3,4]{0,1}"}
+    assert notes_of(metadata_of(tmp_path / "b.safetensors")) == {"w": "f32[3,4]{0,1}"}
 
 
 def test_arguments_of_one_array_are_refused_with_tensors(tmp_path):

@@ -34,9 +34,10 @@ def floats(rng, *shape, dtype=np.float16):
     return rng.uniform(0.01, 1, shape).astype(dtype)
 
 
-def gptq_layer(rng, name, n=N):
-    """A layer of GPTQ without act-order: its tensors, its codes and scales, its zero points."""
+def gptq_layer(rng, name, n=N, *, symmetric=True):
+    """A layer of GPTQ without act-order: its tensors, its codes and scales, its zero points less 1."""
     q, s, z = codes(rng, K, n), floats(rng, K // GROUP, n), codes(rng, K // GROUP, n) % 15
+    z = np.full_like(z, 7) if symmetric else z
     g_idx = np.arange(K, dtype=np.int32) // GROUP
     tensors = {"qweight": gptq_words(q), "qzeros": words(z), "scales": s, "g_idx": g_idx}
     return {f"{name}.{key}": value for key, value in tensors.items()}, q, s, z
@@ -50,7 +51,7 @@ def gptq_to_marlin(rng):
 
 
 def gptq_to_plain(rng):
-    tensors, q, s, z = gptq_layer(rng, "l")
+    tensors, q, s, z = gptq_layer(rng, "l", symmetric=False)
     plain = dequantised(q, groups(s, GROUP), groups(z, GROUP) + np.float32(1), np.float16)
     return [tensors], {"l.weight": plain.T}
 

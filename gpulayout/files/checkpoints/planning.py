@@ -13,9 +13,10 @@ from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats, check_renamings, rules_of, unused
 from gpulayout.files.checkpoints.drafts import Drafting
+from gpulayout.files.checkpoints.expected import check_expected
 from gpulayout.files.checkpoints.header import StoredTensor, arranged, header_text, metadata_with, why_no_name
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
-from gpulayout.files.checkpoints.model import check_order, model_of
+from gpulayout.files.checkpoints.model import Model, check_order, model_of
 from gpulayout.files.checkpoints.model_folders import (
     ENDING,
     INDEX_ENDING,
@@ -32,9 +33,9 @@ from gpulayout.files.checkpoints.opening import (
     staged,
     untold,
 )
-from gpulayout.files.checkpoints.rules import RuleSet, new_names
+from gpulayout.files.checkpoints.rules import Rule, RuleSet, new_names
 from gpulayout.files.checkpoints.sibling_values import Siblings
-from gpulayout.files.checkpoints.views import noted_shape
+from gpulayout.files.checkpoints.views import noted_shape, view_of
 from gpulayout.files.errors import FileError
 from gpulayout.files.new_file import check_new_file
 from gpulayout.layout.checks import clipped, counted, value_text
@@ -139,7 +140,23 @@ def plan_relayout(
             raise LayoutError(about_unmatched(source, sets, left))
         check_renamings(source, sets, names)
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
-    return _planned(source, path, plans, left, metadata, siblings, stage)
+    planned = _planned(source, path, plans, left, metadata, siblings, stage)
+    _check_numbers(model, {name: rule for name, (rule, _) in rules.items()}, stage)
+    return planned
+
+
+def _check_numbers(model: Model, rules: Mapping[str, Rule | None], stage: Stage) -> None:
+    """`LayoutError` for a tensor of any input with another number than its rule expects.  All else was checked: this
+    reads whole tensors."""
+    looked = [
+        (part, rule, rule.expect)
+        for name, rule in rules.items()
+        if rule is not None and rule.expect is not None
+        for part in rule.parts(name) or [name]
+    ]
+    for name, rule, expect in staged(looked, "tensors looked at", stage):
+        for found in model.tensors[name]:
+            check_expected(found, view_of(found[1], model.notes.get(name), rule.from_), expect, rule.origin)
 
 
 def check_dtype(dtype: ElementType | None) -> None:

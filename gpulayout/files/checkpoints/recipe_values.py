@@ -5,8 +5,8 @@
     head_dim = ['head_dim', 'hidden_size // heads']     # the first alternative whose names are all known
     kv_ranks = 'min(ranks, num_key_value_heads)'
 
-An expression has whole numbers, names, dotted names of config.json, + - * // min max, comparisons and brackets.  In the
-texts of a recipe, ${head_dim} stands for the number.
+An expression has whole numbers, names, dotted names of config.json, + - * // min max, comparisons, also with a text in
+quotes, and brackets.  In the texts of a recipe, ${head_dim} stands for the number.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def evaluated(text: str, value_of: Callable[[str], Any]) -> Any:
 
 def _value(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
     match node:
-        case ast.Constant(value=int()):
+        case ast.Constant(value=int() | str()):
             return node.value
         case ast.Name() | ast.Attribute():
             return value_of(_dotted(node))

@@ -9,6 +9,7 @@ r"""Rules as people write them: on the command line, in a file of rules, and in 
           | "name=" template | "join=" templates | "stack=" template | "split=" templates | "sizes=" numbers
           | "along=" axis | "shard=" number "/" count | "interleave"
           | "rank=" number | "only=" types | "kind=" kind | "flip=" axes | "keep" | "drop"
+          | "expect=" numbers | "why=" text
 
 In Python and in TOML the parts are keys of a mapping.
 """
@@ -18,11 +19,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.catalogue.names import is_name as is_catalogued
 from gpulayout.catalogue.names import read_name
+from gpulayout.files.checkpoints.expected import expected
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
@@ -39,7 +42,8 @@ from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
 REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
-KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, "rank", "only", "kind", "flip", "keep", "drop")
+WHICH = ("rank", "only", "kind")
+KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
 _OTHER_WORDS = {  # of other libraries and formats
     **OTHER_WORDS,
@@ -54,6 +58,7 @@ _OTHER_WORDS = {  # of other libraries and formats
     **dict.fromkeys(("delete", "remove", "skip"), "drop"),
     **dict.fromkeys(("tp", "tp_rank", "part"), "shard"),
     **dict.fromkeys(("mul", "scales"), "scale"),
+    **dict.fromkeys(("assert", "check", "verify"), "expect"),
     "type": "dtype",
 }
 TRUTHS = ("divide", "saturate")  # with false, they say what else is not clear, or other than usual
@@ -148,6 +153,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         flip=_flip(parts.get("flip"), patterns, origin),
         keep=bool(parts.get("keep")),
         drop=bool(parts.get("drop")),
+        expect=expected(parts.get("expect"), parts.get("why"), origin),
         optional=optional,
         origin=origin,
     )
@@ -158,8 +164,11 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
 def _check_goes_together(rule: Rule) -> None:
     """`LayoutError` for a rule that says nothing, or two things at once."""
     origin, name, regroup = rule.origin, rule.name, rule.regroup
-    if (rule.keep and (rule.drop or rule.changes)) or (rule.drop and name is not None):
+    also = rule if rule.expect is None else replace(rule, from_=None)  # which says how the numbers are read
+    if (rule.keep and (rule.drop or also.changes)) or (rule.drop and name is not None):
         raise LayoutError(f"{origin} says {'keep' if rule.keep else 'drop'}, and something else as well")
+    if rule.expect is not None and not (also.changes or rule.keep or rule.drop or name is not None):
+        raise LayoutError(f"{origin} looks at its tensors with expect: add keep, drop, or what else becomes of them")
     if not (rule.changes or rule.keep or rule.drop or name is not None):
         quotes = "; without quotes, the shell ends a rule at its first ';'" if rule.only or rule.ranks else ""
         raise LayoutError(f"{origin} does not say what becomes of its tensors, {_EXAMPLE}{quotes}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from gpulayout.arrays.array_types import ArithmeticOptions
+from gpulayout.files.checkpoints.expected import Expected
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template
 from gpulayout.files.checkpoints.new_types import HeaderType
 from gpulayout.files.checkpoints.sibling_names import SiblingName
@@ -85,6 +86,7 @@ class Rule:
     flip      axes of the patterns whose elements come in reverse order
     keep      leave the tensor as it is, also where all tensors get another type
     drop      leave it out
+    expect    the numbers that its elements may be; None for any
     optional  no error if it fits no tensor
     origin    what messages call the rule
     """
@@ -104,6 +106,7 @@ class Rule:
     flip: tuple[str, ...]
     keep: bool
     drop: bool
+    expect: Expected | None
     optional: bool
     origin: str
 

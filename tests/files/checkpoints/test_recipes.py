@@ -104,6 +104,18 @@ def test_a_zero_point_beyond_the_codes_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
+@pytest.mark.parametrize("key", ["gptq marlin", "gptq fused", "gptq rank1", "gptq-experts stacked"])
+def test_asymmetric_weights_do_not_become_marlin_s(tmp_path, key):
+    (tensors,), _ = CASES[key](np.random.default_rng(7))
+    name = [each for each in tensors if each.endswith(".qzeros")][-1]
+    tensors[name] = tensors[name].copy()
+    tensors[name][1, 3] ^= 0xF000  # 7 becomes 8
+    write(tmp_path / "a.safetensors", tensors)
+    told = run("relayout", tmp_path / "a.safetensors", tmp_path / "b.safetensors", *rules_of(key), code=1).output
+    assert f"{name}" in told and "the element at (1, 27) is 8, but" in told and "expects 7" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+
+
 def test_a_missing_factor_is_named(tmp_path):
     (old,), _ = fp8_to_plain(np.random.default_rng(7))
     old.pop("kv_a_proj_with_mqa.weight_scale_inv")

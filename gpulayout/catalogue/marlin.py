@@ -44,11 +44,13 @@ def weights(dtype: ElementType) -> Layout:
 @_entry(
     summary="Marlin's scales of groups: 64 columns, transposed as 8 x 8",
     about=(
-        "One scale for each group of 32, 64 or 128 rows and each column, of two groups or more. In every row of scales, 64 columns are a "
-        "matrix of 8 x 8 that is transposed: a lane then finds the scales of its 8 columns next to each other."
+        "One scale for each group of 32, 64 or 128 rows and each column, of two groups or more. In every row of "
+        "scales, 64 columns are a matrix of 8 x 8 that is transposed: a lane then finds the scales of its 8 columns "
+        "next to each other."
     ),
     judged_by="marlin_permute_scales with group_size < size_k",
     sizes=_GROUPS,
+    refuses="columns must be a multiple of 64, and groups more than 1",
     types=("f16", "bf16"),
     stored="One element in each place, no padding.",
     usual=(32, 4096),

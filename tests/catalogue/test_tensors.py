@@ -177,6 +177,8 @@ def check_cuts(entry, shape, choices):
         there = tensor_axis(entry, shape, axis, choices)
         for begin, end in slices(size, there.multiple) if there else ():
             cut = (slice(None),) * axis + (slice(begin, end),)
+            if entry.name == "marlin:scales" and values[cut].shape[-2] == 1:
+                continue  # one group lies in another order, and is refused
             part = entry(*values[cut].shape, dtype=shape.element_type, **choices)
             own = tensor_of(entry, part, choices)
             first = begin / there.step

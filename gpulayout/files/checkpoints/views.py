@@ -207,8 +207,8 @@ def sizes_of_words(words: ElementType, dimensions: Sequence[int], element_type: 
     size, rest = divmod(last * _bits(element_type), _bits(words))
     if rest:
         raise LayoutError(
-            f"the {last} elements of {element_type} along the last dimension of {shown(dimensions)} are no whole number "
-            f"of {words}"
+            f"the {last} elements of {element_type} along the last dimension of {shown(dimensions)} are no whole "
+            f"number of {words}"
         )
     return (*others, size) if dimensions else ()
 

@@ -200,7 +200,8 @@ def test_every_recipe_says_all_that_a_user_must_know():
     [
         ("7", 7), ("-7", -7), ("a + b * 2", 8), ("(a + b) * 2", 10), ("b // 2", 1), ("min(a, b, 9)", 2),
         ("a == 2", True),
-        ("max(a - b, -3)", -1), ("a > b", False), ("c.d.e", 5), ("a == 'b'", False), ("f == 'b'", True), ("f != 'b'", False), ("c.d.e >= 5", True), ("a != b", True), ("-(a)", -2),
+        ("max(a - b, -3)", -1), ("a > b", False), ("c.d.e", 5), ("a == 'b'", False), ("f == 'b'", True),
+        ("f != 'b'", False), ("c.d.e >= 5", True), ("a != b", True), ("-(a)", -2),
     ],
 )  # fmt: skip
 def test_expressions(text, value):
@@ -211,7 +212,8 @@ def test_expressions(text, value):
     "text",
     [
         "", "a +", "a ** 2", "a / 2", "a // 0", "[a]", "a if a else b", "(lambda: 1)()", "__import__('os')", "min()",
-        "max(a, key=b)", "a < b < 3", "1.5", "'a' + 'b'", "-'a'", "min('a', 'b')", "a + 'b'", "f'{a}'", "a.b()", "a[0]", "9" * 400, "9223372036854775807 * 2 * 2",
+        "max(a, key=b)", "a < b < 3", "1.5", "'a' + 'b'", "-'a'", "min('a', 'b')", "a + 'b'",
+        "f'{a}'", "a.b()", "a[0]", "9" * 400, "9223372036854775807 * 2 * 2",
         "(" * 150 + "1" + ")" * 150, "not a", "a and b", "~a", "a | b", "True + 1", "...",
     ],
 )  # fmt: skip

@@ -217,7 +217,7 @@ def _what_happens(tensor: TensorReport) -> str:
     if tensor.new_name is None:
         return "left out"
     joined = "joined, " if len({*tensor.parts}) > 1 else ""
-    return f"{joined}{'moved' if tensor.moved else 'copied'}"
+    return f"{joined}{'measured' if tensor.measured else 'moved' if tensor.moved else 'copied'}"
 
 
 def _with_others(tensor: TensorReport) -> str:

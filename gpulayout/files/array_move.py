@@ -6,8 +6,6 @@ It goes from a file or from memory into a new file.
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -20,8 +18,8 @@ from gpulayout.arrays.shaped_buffer import ShapedBuffer
 from gpulayout.calls.array_elements import host_bytes
 from gpulayout.files.elements import Elements, buffer_header, new_target, open_source
 from gpulayout.files.engine import Progress, jobs_of, move_jobs, report_of
-from gpulayout.files.errors import Note, named, warn
-from gpulayout.files.new_file import check_output, reserve_space
+from gpulayout.files.errors import Note, warn
+from gpulayout.files.new_file import check_output, scratch_file, scratch_name
 from gpulayout.files.npy import Header, array_shape, buffer_shape, changing_shape, is_npy_name, npy_order
 from gpulayout.files.plain_bytes import PlainBytes
 from gpulayout.files.route import Route, sensible_route
@@ -160,12 +158,7 @@ def _type_of_result(header: Header, from_: Shape | None, asked: Asked) -> Elemen
 def _scratch_file(folder: Path, shape: Shape) -> Iterator[Elements]:
     """A file without a name for a buffer of a shape, to be written and then read.  Its space is reserved at once.
 
-    It has lost its name before it gets a byte, so nothing is left of it, however the process ends.
+    Nothing is left of it.
     """
-    name = f"the scratch file in {folder}"
-    descriptor, temporary = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
-    with open(descriptor, "r+b", buffering=0) as stream:
-        os.unlink(temporary)
-        with named(name):
-            reserve_space(stream, shape.nbytes)
-        yield Elements(buffer_header(name, shape), 0, stream)
+    with scratch_file(folder, shape.nbytes) as stream:
+        yield Elements(buffer_header(scratch_name(folder), shape), 0, stream)

@@ -15,6 +15,7 @@ import secrets
 import shlex
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -169,6 +170,25 @@ def reserve_space(stream: BinaryIO, size: int) -> None:
         os.posix_fallocate(stream.fileno(), 0, size)
     else:
         os.ftruncate(stream.fileno(), size)
+
+
+def scratch_name(folder: Path) -> str:
+    """What messages call a scratch file."""
+    return f"the scratch file in {folder}"
+
+
+@contextlib.contextmanager
+def scratch_file(folder: Path, size: int) -> Iterator[BinaryIO]:
+    """A file without a name, to be written and then read.  Its space is reserved at once.
+
+    It has lost its name before it gets a byte, so nothing is left of it, however the process ends.
+    """
+    descriptor, temporary = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
+    with open(descriptor, "r+b", buffering=0) as stream:
+        os.unlink(temporary)
+        with named(scratch_name(folder)):
+            reserve_space(stream, size)
+        yield stream
 
 
 @contextlib.contextmanager

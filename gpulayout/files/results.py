@@ -61,6 +61,8 @@ class TensorReport(NamedTuple):
         The names of all old tensors that it is made of, the first of which is `name`.
     file : Path or None
         The new file that has it; None if it was left out.
+    measured : bool
+        True for scales that are measured from another tensor; the old file has no such tensor.
     """
 
     name: str
@@ -72,6 +74,7 @@ class TensorReport(NamedTuple):
     known_by: str | None
     parts: tuple[str, ...]
     file: Path | None
+    measured: bool
 
 
 class CheckpointRelayout(NamedTuple):
@@ -126,4 +129,5 @@ def tensor_report(change: TensorPlan, file: Path | None) -> TensorReport:
         None if change.kind is None else change.kind.known_by,
         change.parts,
         file,
+        change.is_measured,
     )

@@ -12,6 +12,8 @@ _SMALL = 16  # bits: the types up to this width have codes in `reference_arithme
 def spread(numbers, shape, block, key):
     """Numbers for each element of an array: as NumPy broadcasts them, or one for each block of a dimension."""
     numbers = values_of(numbers)
+    if not numbers.ndim:
+        return np.broadcast_to(numbers, shape)
     if numbers.ndim > len(shape):
         raise Wrong(f"{key} has more dimensions than {shape}")
     full = numbers.ndim == len(shape)

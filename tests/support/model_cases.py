@@ -54,7 +54,8 @@ def case_of(families, seed):
     if not kept:
         count, kept = 1, [_placed(random, families[0], 1)]
     inputs = [dict(pair for tensors, _ in kept for pair in tensors[number].items()) for number in range(count)]
-    rules = {regex: _sensible(rule, count) for _, own in kept for regex, rule in own.items()}
+    sensible = {regex: _sensible(rule, count) for _, own in kept for regex, rule in own.items()}
+    rules = {regex: rule for regex, rule in sensible.items() if rule}
     shared = [_in_shards(random, model) if chance(random, 0.4) else model for model in inputs]
     to_index = count == 1 and isinstance(shared[0], list) and chance(random, 0.6)
     dtype, memory = pick(random, [None, None, None, "bf16"]), pick(random, [None, "96M", 16384])

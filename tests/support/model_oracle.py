@@ -5,7 +5,8 @@ layouts and for entries of the catalogue, which other tests prove.
 
 A model is a dictionary of NumPy arrays, also of types of ml_dtypes.  Rules are dictionaries by regular expressions.
 
-    from -> split along an axis -> shard -> join -> stack -> arithmetic -> pattern or layout -> the header
+    from -> scales are measured -> split along an axis -> shard -> join -> stack -> arithmetic -> pattern or layout
+         -> the header
 
 Every move is done to the elements and, at the same time, to the numbers that belong to each of them.  So an array of
 scales that lies beside a tensor needs no rule for blocks: it is spread over all elements before anything moves.
@@ -29,6 +30,7 @@ from tests.support.model_elements import (
     taken,
     unpacked,
 )
+from tests.support.model_measured import measured_scales, measuring
 from tests.support.model_pattern import Along, Pattern, is_pattern
 
 LISTS = ("scale", "shift", "zero_point", "mean", "std")  # which may be numbers along the last dimension
@@ -111,16 +113,36 @@ def _about_note(wanted, note, data, dtype):
 
 class _Conversion:
     def __init__(self, inputs, rules, dtype):
-        self.inputs, self.dtype = inputs, dtype
+        self.inputs, self.dtype = [dict(each) for each in inputs], dtype
         self.rules = [(re.compile(regex, re.DOTALL), _read(rule)) for regex, rule in rules.items()]
-        self.names = [*dict.fromkeys(name for each in inputs for name in each)]
         self.joined = {}  # for each part of a join but the first: the name of the first
+        self.measured, self.kept = set(), {}  # scales, and their rules, which keep their type
+        self.find_names()
+        for name in self.names:
+            self.measure(name)
+        self.find_names()
+
+    def find_names(self):
+        self.names = [*dict.fromkeys(name for each in self.inputs for name in each)]
         for name in self.names:
             rule, match = self.own_rule(name)
             for part in self.parts(name, rule, match)[1:]:
-                if part in self.joined:
+                if self.joined.get(part, name) != name:
                     raise Unclear(f"{part} is a part of two joins")
                 self.joined[part] = name
+
+    def measure(self, name):
+        """Add the tensor of scales of a tensor."""
+        rule, match = self.own_rule(self.joined.get(name, name))
+        if "measure" in rule:
+            new = match.expand(rule["scale"].replace("{name}", "\0")).replace("\0", name)
+            if new in self.names or new in self.measured:
+                raise Wrong(f"there is a tensor {new}")
+            self.measured.add(new)
+            for each in self.inputs:
+                if name in each:
+                    elements = each[name] if "from" not in rule else taken(each[name], rule["from"])
+                    each[new] = measured_scales(elements, rule)
 
     # ---- which rule --------------------------------------------------------------------------------------------
 
@@ -129,9 +151,16 @@ class _Conversion:
         rank = next(each[name].ndim for each in self.inputs if name in each)
         fitting = [(rule, match) for regex, rule in self.rules if (match := regex.fullmatch(name))]
         fitting = [(rule, match) for rule, match in fitting if rule.get("rank", rank) == rank]
+        if name in self.measured:
+            fitting = [self.keeping(rule, match) for rule, match in fitting if "measure" not in rule]
         if len(fitting) > 1:
             raise Wrong(f"{name} fits {len(fitting)} rules")
-        return fitting[0] if fitting else ({}, None)
+        return fitting[0] if fitting else ({"keep": True} if name in self.measured else {}, None)
+
+    def keeping(self, rule, match):
+        if {"dtype", *SIBLINGS} & rule.keys():
+            raise Wrong("scales that change")
+        return self.kept.setdefault(id(rule), {**rule, "keep": True}), match
 
     def rule_of(self, name):
         return self.own_rule(self.joined.get(name, name))[0]
@@ -213,6 +242,8 @@ class _Conversion:
         number    of the input whose piece of a tensor needs it; None for a whole tensor
         """
         rule, match = self.own_rule(self.joined.get(name, name))
+        if name in self.measured:
+            return next(each[name] for each in self.inputs[number or 0 :] if name in each)
         if number is None and "along" in rule and sum(name in each for each in self.inputs) > 1:
             raise Wrong(f"{name} is in pieces")
         if number is not None and name in self.inputs[number]:
@@ -405,7 +436,7 @@ def _read(rule):
     """A rule with its lists, numbers and axes read from text."""
     if isinstance(rule, str):
         rule = _parts(rule)
-    rule = dict(rule)
+    rule = measuring(dict(rule))
     for key in ("join", "split"):
         if isinstance(rule.get(key), str):
             rule[key] = [each.strip() for each in rule[key].split(",")]

@@ -419,8 +419,56 @@ def shards(random, at):
     return family
 
 
+def measured(random, at):
+    """Weights whose scales are measured: one, a part of one, several joined or stacked, or one that is split."""
+    kind, rank = pick(random, ["one", "one", "shard", "join", "stack", "split"]), int(random.integers(1, 5))
+    dtype, axis, count = pick(random, FLOATS), int(random.integers(0, rank)), pick(random, [1, 2, 3])
+    block, shape = [int(each) for each in random.integers(1, 5, rank)], list(some_shape(random, rank))
+    unit = block[axis]
+    rule = {"scale": pick(random, ["absmax/448", "absmax/7.5", "absmax"]), "block": block, "scale_name": "{name}_s"}
+    rule |= pick(random, [{"dtype": "f8e4m3fn"}, {"dtype": "s8", "zero_point": 3}, {"dtype": "bf16"}, {}])
+    rule |= pick(random, [{}, {"scale_dtype": "f16"}, {"scale_dtype": "bf16"}, {"scale_dtype": "F64"}])
+    names, family, of_scales = (
+        [f"{at}{number}.w" for number in range(count if kind in ("join", "stack") else 1)],
+        Family(),
+        {},
+    )
+    first = rf"({re.escape(at)})(0)\.w"
+    if kind == "one" and chance(random, 0.3):
+        del rule["block"]
+    elif kind != "one":
+        shape[axis] = unit * count * (6 if kind == "split" else int(random.integers(1, 3)))
+        rule["along"] = of_scales["along"] = axis
+    if kind == "join":
+        each = {"join": [rf"\g<1>{number}.w" for number in range(count)] * (count > 1)}
+        rule |= each | {"name": r"\1all"} if count > 1 else {}
+        of_scales |= {"join": [f"{name}_s" for name in each["join"]], "name": r"\1all_s"} if count > 1 else {}
+    elif kind == "shard":
+        number = int(random.integers(0, count))
+        rule["shard"], of_scales["shard"] = f"{number}/{count}", f"{number}/{count}"
+    elif kind == "split":
+        rule["split"], of_scales["split"] = ([rf"\1{each}{end}" for each in "qkv"[:count]] for end in ("", "_s"))
+    elif kind == "stack":
+        rule["stack"], of_scales["stack"], first = r"\1all", r"\1all_s", rf"({re.escape(at)})(\d)\.w"
+    for name in names:
+        family.tensors[name] = random_array(random, dtype, shape)
+        if kind != "one":
+            family.cuts[name] = Cut(axis, parts=(shape[axis] // count,) * count if kind == "split" else (), unit=unit)
+    family.rules[first] = rule
+    names = " ".join("abcde"[: rank + (kind == "stack")])
+    own = pick(random, [{}, {"to": f"{names} -> {' '.join(reversed(names.split()))}"}, {"to": f"{names} -> 1 {names}"}])
+    of_scales |= {} if "block" not in rule else own
+    if chance(random, 0.2):
+        first, of_scales = rf"{re.escape(at)}\d\.w", {"drop": True}
+    if of_scales:
+        family.rules[f"{first}_s"] = of_scales
+    if kind != "stack":
+        rule |= {"to": own["to"]} if own and chance(random, 0.5) else {}
+    return family
+
+
 FAMILIES = (copies, patterns, flips, joins, joins_inside, splits, splits_of_results, stacks)
-FAMILIES += (packed, packed_together, entries, dequantised, other_views, shards)
+FAMILIES += (packed, packed_together, entries, dequantised, other_views, shards, measured)
 
 
 def random_families(random):

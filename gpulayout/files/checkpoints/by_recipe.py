@@ -52,6 +52,8 @@ def plan_by_recipe(
 def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
     """Several plans of one checkpoint as one, whose files all appear or none."""
     first = plans[0]
+    if first.scales.nbytes:
+        raise LayoutError("several new files cannot have measured scales: measure them in a relayout before")
     for each in plans[1:]:
         first.siblings.read.update(each.siblings.read)
     changes = tuple(change for each in plans for change in each.changes)

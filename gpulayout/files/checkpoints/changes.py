@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.catalogue.names import is_name, read_name
-from gpulayout.files.checkpoints.assembly import Array, mean_run, whole
+from gpulayout.files.checkpoints.assembly import Array, mean_run, parts_of, whole
 from gpulayout.files.checkpoints.block_values import keywords
 from gpulayout.files.checkpoints.drafts import Draft
 from gpulayout.files.checkpoints.flips import NO_FLIP, Flip, flip_of_move
@@ -24,7 +24,7 @@ from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
 from gpulayout.files.checkpoints.model import Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.plain_sides import plain_side_text
-from gpulayout.files.checkpoints.rule_numbers import check_says_type
+from gpulayout.files.checkpoints.rule_numbers import check_blocks_stay, check_keeps_scales, check_says_type
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.sibling_values import Siblings
 from gpulayout.files.checkpoints.stored import Stored, stored_shape
@@ -84,6 +84,11 @@ class TensorPlan:
         return self.change.flip
 
     @property
+    def is_measured(self) -> bool:
+        """True for scales that are measured."""
+        return any(part.shard.is_measured for part in parts_of(self.array))
+
+    @property
     def stored(self) -> Stored:
         """How the new tensor lies."""
         return self.change.stored
@@ -116,7 +121,7 @@ class Changes:
     ) -> TensorPlan:
         """What becomes of a tensor without a rule, or with one that leaves its elements where they are."""
         same = unchanged(model, name, new_name, kind)
-        if new_name is None or self._dtype is None or (rule is not None and rule.keep):
+        if new_name is None or self._dtype is None or (rule is not None and rule.keep) or name in model.measured:
             return same
         note = model.notes.get(name)
         element_type = (
@@ -139,8 +144,9 @@ class Changes:
         if member.numbers:
             plain.pop("block", None)
         if rule.options.get("dtype") is None and member.view.shape.element_type in WIDE_FLOATS:
-            if self._dtype not in (None, member.view.shape.element_type):
+            if self._dtype not in (None, member.view.shape.element_type) and first.name not in model.measured:
                 plain["dtype"] = self._dtype
+        check_keeps_scales(rule, model, first)
 
         check_says_type(rule, member.view.shape.element_type)
         like = self._siblings.like
@@ -160,6 +166,7 @@ class Changes:
 
         with about():
             made = change(like)
+            check_blocks_stay(rule, member, like)
             if made.plan is None and mean_run(member.array) < SHORT_RUN:
                 made = made._replace(plan=plan(member.shape, member.shape.layout))
 
@@ -170,7 +177,7 @@ class Changes:
             return move
 
         if "zero_point" in rule.siblings:  # whose values must be in the range of a type, which is said before writing
-            again(self._siblings.values)
+            again(self._siblings.known)
         says = made.stored.note is not None and made.flip == NO_FLIP
         plain_text = plain_side_text(model, member, rule, made.plan) if says else None
         later = again if rule.siblings else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpulayout.files.checkpoints import kinds
 from gpulayout.files.checkpoints.header import tensor_text
@@ -54,8 +55,10 @@ def rules_of(
     dimensions = {name: model.dimensions(name) for name in model.tensors}
     by_name: dict[str, Chosen] = {}
     unclear: dict[str, tuple[str, Unclear]] = {}
+    for_scales = without_measuring(sets)
     for name in staged(model.tensors, "tensors matched with rules", stage):
-        choice, origin = _chosen_from(sets, name, model.first(name).dtype, dimensions, assumed)
+        own = for_scales if name in model.measured else sets
+        choice, origin = _chosen_from(own, name, model.first(name).dtype, dimensions, assumed)
         if isinstance(choice, Unclear):
             unclear[name] = origin, choice
         else:
@@ -73,6 +76,30 @@ def rules_of(
     if not allow_unmatched:
         kinds.check_all_decide(assumed, {name: kind for name, (_, kind) in by_name.items()}, dimensions, source.name)
     return by_name
+
+
+def measuring(model: Model, sets: Sequence[RuleSet], assumed: Assumptions) -> dict[str, tuple[Rule, str]]:
+    """The rule of each tensor whose scale is measured, and the name that it fits: of the parts of a join the first."""
+    if not any(rule.measure for each in sets for rule in each.rules):
+        return {}
+    dimensions = {name: model.dimensions(name) for name in model.tensors}
+    by_name: dict[str, Chosen] = {}
+    for name in model.tensors:
+        choice, _ = _chosen_from(sets, name, model.first(name).dtype, dimensions, assumed)
+        if not isinstance(choice, Unclear):
+            by_name[name] = choice
+    _leave_out_parts(by_name, {}, sets)
+    return {
+        part: (rule, name)
+        for name, (rule, _) in by_name.items()
+        if rule is not None and rule.measure is not None
+        for part in rule.parts(name) or [name]
+    }
+
+
+def without_measuring(sets: Sequence[RuleSet]) -> list[RuleSet]:
+    """The rules for tensors of scales, of which none are measured in turn."""
+    return [replace(each, rules=tuple(rule for rule in each.rules if rule.measure is None)) for each in sets]
 
 
 def _leave_out_parts(

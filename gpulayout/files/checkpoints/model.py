@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,7 @@ class Model:
     sides    what the files say of the plain tensors of those with a note
     inputs   how many there are
     input_of the number of the input of a file, by the `id` of the file
+    measured the tensors of scales that are measured, each with the name of the tensor that it is measured from
     """
 
     tensors: Mapping[str, tuple[Found, ...]]
@@ -51,6 +52,7 @@ class Model:
     sides: Mapping[str, str]
     inputs: int
     input_of: Mapping[int, int]
+    measured: Mapping[str, str] = field(default_factory=dict)
 
     def first(self, name: str) -> StoredTensor:
         """A tensor as the first input with it has it."""
@@ -134,6 +136,12 @@ def same_in_all(model: Model, name: str) -> Found:
     first = found[0]
     if len(found) == 1:
         return first
+    if name in model.measured:
+        raise LayoutError(
+            f"{tensor_text(name)} is measured from each of {len(found)} pieces of {tensor_text(model.measured[name])}, "
+            f"one of each input: a rule must say along which axis they are to be joined, such as "
+            f"'{re.escape(name)}=along=0', or that it is left out, '...=drop'"
+        )
     for each in found[1:]:
         if str(each[1]) != str(first[1]) or not _equal_bytes(first, each):
             raise LayoutError(
@@ -155,6 +163,7 @@ def _equal_bytes(one: Found, other: Found) -> bool:
 def read_tensor(found: Found, start: int = 0, most: int = sys.maxsize) -> Bytes:
     """Bytes of a tensor from one on, as many as there are, or as are asked for."""
     shard, tensor = found
+    shard.prepare(tensor)
     read: Bytes = np.empty(min(most, tensor.nbytes - start), np.uint8)
     if read_at(shard.stream, read.data, shard.begin(tensor) + start, str(shard.path)) < read.size:
         raise became_shorter(shard.stream, str(shard.path), f"and {tensor_text(tensor.name)} is not whole")

@@ -124,6 +124,7 @@ class ModelMove:
             new_shard = functools.partial(new_file_of_size, overwrite=self.overwrite, note=note)
             streams = [stack.enter_context(new_shard(file.path, file.header, file.nbytes)) for file in plan.files]
             placed += ((file.path, os.fstat(stream.fileno())) for file, stream in zip(plan.files, streams))
+            stack.enter_context(plan.scales.opened(plan.path.parent, block_limit(self.max_bytes), report))
             _move_all(work, streams, report)
             if plan.index is not None and self.overwrite:
                 with contextlib.suppress(FileNotFoundError):
@@ -187,8 +188,8 @@ class CheckpointWork:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of elements that are read, but for those of siblings."""
-        return sum(
+        """Bytes of elements that are read, but for those of siblings; once more where scales are measured."""
+        return self.plan.scales.nbytes + sum(
             self.blocks[id(change.plan)].bytes_read if id(change.plan) in self.blocks else nbytes
             for file in self.plan.files
             for change, _, nbytes in file.places
@@ -243,23 +244,26 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
             yield job
 
     try:
-        for copy in _copies(work, streams):
-            for begin in range(0, copy.nbytes, CHUNK):
-                size = min(CHUNK, copy.nbytes - begin)
-                part = copy._replace(begin=copy.begin + begin, offset=copy.offset + begin, nbytes=size)
-                pending.append(copies.begin(functools.partial(_copy, part)))
+        pending += (copies.begin(functools.partial(_copy, part)) for part in _copies(work, streams))
         move_jobs(jobs(), report, pairs=work.pairs)
+        pending += (copies.begin(functools.partial(_copy, part)) for part in _copies(work, streams, measured=True))
         wait_for([*pending], report)
     finally:
         copies.stop()
 
 
 def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
-    """The blocks of all tensors that move, in the order of the new files."""
+    """The blocks of all tensors that move, in the order of the new files; those of measured scales come last."""
+    yield from _jobs_of(work, streams, measured=False)
+    work.plan.scales.finish()
+    yield from _jobs_of(work, streams, measured=True)
+
+
+def _jobs_of(work: CheckpointWork, streams: Sequence[BinaryIO], *, measured: bool) -> Iterator[Job]:
     for file, stream in zip(work.plan.files, streams):
         for change, offset, nbytes in file.places:
             blocks = work.blocks.get(id(change.plan))
-            if blocks is None:
+            if blocks is None or change.is_measured != measured:
                 continue
             if change.again is not None:
                 blocks = work.limit.blocks(change, change.again(work.plan.siblings.values))
@@ -298,10 +302,21 @@ def _bytes(name: str, nbytes: int) -> Header:
     return Header(name, np.dtype(np.uint8), (nbytes,), False, "its shape")
 
 
-def _copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[StoredCopy]:
-    """The bytes that stay as they are, in the order of the new files; neighbours in both files are one copy."""
+def _copies(work: CheckpointWork, streams: Sequence[BinaryIO], *, measured: bool = False) -> Iterator[StoredCopy]:
+    """The bytes that stay as they are, in the order of the new files, some at a time.
+
+    measured   those of measured scales, and no others
+    """
+    for copy in _joined_copies(work, streams, measured=measured):
+        for begin in range(0, copy.nbytes, CHUNK):
+            size = min(CHUNK, copy.nbytes - begin)
+            yield copy._replace(begin=copy.begin + begin, offset=copy.offset + begin, nbytes=size)
+
+
+def _joined_copies(work: CheckpointWork, streams: Sequence[BinaryIO], *, measured: bool) -> Iterator[StoredCopy]:
+    """The same, where neighbours in both files are one copy."""
     last: StoredCopy | None = None
-    for copy in _all_copies(work, streams):
+    for copy in _all_copies(work, streams, measured=measured):
         ends = last and (last.source, last.begin + last.nbytes, last.target, last.offset + last.nbytes)
         if last is not None and ends == (copy.source, copy.begin, copy.target, copy.offset):
             last = last._replace(nbytes=last.nbytes + copy.nbytes)
@@ -313,10 +328,10 @@ def _copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Store
         yield last
 
 
-def _all_copies(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[StoredCopy]:
+def _all_copies(work: CheckpointWork, streams: Sequence[BinaryIO], *, measured: bool) -> Iterator[StoredCopy]:
     for file, stream in zip(work.plan.files, streams):
         for change, offset, nbytes in file.places:
-            if id(change.plan) in work.blocks or not nbytes:
+            if id(change.plan) in work.blocks or not nbytes or change.is_measured != measured:
                 continue
             for part, runs in one_by_one(segments_of(change.array)):
                 names = part.tensor.name, (str(part.shard.path), str(file.path))

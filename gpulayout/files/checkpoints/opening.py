@@ -70,6 +70,14 @@ class Shard:
         """Where a tensor begins in the file."""
         return self.contents.start + tensor.begin
 
+    @property
+    def is_measured(self) -> bool:
+        """True for tensors of scales that are measured from others."""
+        return False
+
+    def prepare(self, tensor: StoredTensor) -> None:
+        """Make the bytes of a tensor, where they are not in the file from the beginning."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
-from gpulayout.files.checkpoints.choosing import about_unmatched, check_formats, check_renamings, rules_of, unused
+from gpulayout.files.checkpoints.choosing import (
+    about_unmatched,
+    check_formats,
+    check_renamings,
+    measuring,
+    rules_of,
+    unused,
+)
 from gpulayout.files.checkpoints.drafts import Drafting
 from gpulayout.files.checkpoints.expected import check_expected
 from gpulayout.files.checkpoints.header import StoredTensor, arranged, header_text, metadata_with, why_no_name
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
+from gpulayout.files.checkpoints.measured_tensors import Scales, with_measured
 from gpulayout.files.checkpoints.model import Model, check_order, model_of
 from gpulayout.files.checkpoints.model_folders import (
     ENDING,
@@ -81,6 +89,7 @@ class CheckpointPlan:
     siblings    the tensors that are parameters of others
     others      files beside the model, of a whole folder
     remarks     what users are told of the result
+    scales      those that are measured
     """
 
     path: Path
@@ -89,6 +98,7 @@ class CheckpointPlan:
     files: tuple[NewFile, ...]
     index: bytes | None
     siblings: Siblings
+    scales: Scales = field(default_factory=Scales)
     others: tuple[OtherFile, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -114,6 +124,7 @@ def plan_relayout(
     check_outputs(source, path, overwrite=overwrite)
     check_formats(source, sets, assumed)
     model = model_of(source)
+    model, scales = with_measured(model, measuring(model, sets, assumed))
     rules = rules_of(source, model, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
     if any(rule is not None and rule.regroup.along is not None for rule, _ in rules.values()):
         check_order(source.paths)
@@ -140,7 +151,7 @@ def plan_relayout(
             raise LayoutError(about_unmatched(source, sets, left))
         check_renamings(source, sets, names)
     metadata = {key: text for each in reversed(sets) for key, text in each.metadata.items()}
-    planned = _planned(source, path, plans, left, metadata, siblings, stage)
+    planned = replace(_planned(source, path, plans, left, metadata, siblings, stage), scales=scales)
     _check_numbers(model, {name: rule for name, (rule, _) in rules.items()}, stage)
     return planned
 
@@ -299,12 +310,12 @@ def summary(changes: Sequence[TensorPlan]) -> str:
     >>> summary([])
     '0 tensors'
     """
-    moved = sum(change.plan is not None for change in changes)
-    dropped = sum(change.name is None for change in changes)
-    copied = len(changes) - moved - dropped
-    parts = [
-        f"{number} {what}" for number, what in ((moved, "moved"), (copied, "copied"), (dropped, "left out")) if number
-    ]
+    kept = [change for change in changes if change.name is not None]
+    measured = sum(change.is_measured for change in kept)
+    moved = sum(change.plan is not None and not change.is_measured for change in kept)
+    dropped, copied = len(changes) - len(kept), len(kept) - moved - measured
+    counts = ((moved, "moved"), (measured, "measured"), (copied, "copied"), (dropped, "left out"))
+    parts = [f"{number} {what}" for number, what in counts if number]
     return f"{counted(len(changes), 'tensor')}{': ' if parts else ''}{', '.join(parts)}"
 
 
@@ -323,7 +334,7 @@ def taken_as(changes: Sequence[TensorPlan]) -> list[str]:
 
 def copied_siblings(plan: CheckpointPlan) -> list[str]:
     """That numbers of other tensors are in the new file still, where they may be used once more."""
-    used = plan.siblings.read
+    used = plan.siblings.read - {*plan.siblings.model.measured}
     names = [each.parts[0] for each in plan.changes if each.name is not None and {*each.parts} & used]
     if not names:
         return []

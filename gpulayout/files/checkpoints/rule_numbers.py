@@ -16,7 +16,7 @@ import numpy as np
 from gpulayout.catalogue.names import find
 from gpulayout.files.checkpoints.block_values import BlockValues, block_values
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
-from gpulayout.files.checkpoints.members import Numbers, Read
+from gpulayout.files.checkpoints.members import Member, Numbers, Read
 from gpulayout.files.checkpoints.model import Found, Model, read_tensor
 from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.views import View
@@ -144,6 +144,35 @@ def check_says_type(rule: Rule, source: ElementType) -> None:
         raise LayoutError(
             f"{rule.origin}: from {source} to {target}, write divide, which divides by the scale, as when weights "
             f"become {target}; or divide=false, which multiplies"
+        )
+
+
+def check_keeps_scales(rule: Rule, model: Model, tensor: StoredTensor) -> None:
+    """`LayoutError` for a rule that changes measured scales: others are divided by the ones that were measured."""
+    if tensor.name in model.measured and (rule.options or rule.siblings):
+        raise LayoutError(
+            f"{rule.origin} changes the elements of {tensor_text(tensor.name)}, but those of "
+            f"{tensor_text(model.measured[tensor.name])} are divided by it as it is measured: for another type, write "
+            "scale_dtype= in the rule that measures"
+        )
+
+
+def check_blocks_stay(rule: Rule, member: Member, read: Read) -> None:
+    """`LayoutError` for a measured tensor that is cut or joined within a block: no scales say what it would have."""
+    block, along = rule.options.get("block"), rule.regroup.along
+    if rule.measure is None or block is None or along is None:
+        return
+    groups = member.groups[1:] if member.stacked else member.groups
+    if isinstance(along, int):
+        axis = along % len(groups)
+    else:
+        axis = next(number for number, group in enumerate(groups) if along in group)
+    size = block[axis] if isinstance(block, (list, tuple)) else block
+    has = member.numbers_by_dimension("scale", read).blocks[axis + member.stacked]
+    if has not in (0, size) and member.dimensions[axis]:
+        raise LayoutError(
+            f"{rule.origin}: along={along} cuts or joins within a block of {size}, so that blocks have {has}: measure "
+            f"in another relayout, after this one; or write a block of {has}"
         )
 
 

@@ -6,6 +6,7 @@ r"""Rules as people write them: on the command line, in a file of rules, and in 
     part := ["to="] (pattern | layout | name of a layout) | "from=" shape | "as=" type
           | parameter "=" (numbers | name of a tensor) | "dtype=" type | "block=" numbers | "divide" | "unit"
           | "saturate=false"
+          | "scale=absmax" ["/" number] | "scale_name=" template | "scale_dtype=" type
           | "name=" template | "join=" templates | "stack=" template | "split=" templates | "sizes=" numbers
           | "along=" axis | "shard=" number "/" count | "interleave"
           | "rank=" number | "only=" types | "kind=" kind | "flip=" axes | "keep" | "drop"
@@ -26,6 +27,9 @@ from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.catalogue.names import is_name as is_catalogued
 from gpulayout.catalogue.names import read_name
 from gpulayout.files.checkpoints.expected import expected
+from gpulayout.files.checkpoints.header import DTYPES
+from gpulayout.files.checkpoints.measured import KINDS as MEASURED_KINDS
+from gpulayout.files.checkpoints.measured import Measure, divisor_of
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
@@ -42,8 +46,9 @@ from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
 REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
+MEASURES = ("scale_name", "scale_dtype")
 WHICH = ("rank", "only", "kind")
-KEYS = ("to", "from", "as", *OPTIONS, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
+KEYS = ("to", "from", "as", *OPTIONS, *MEASURES, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
 _OTHER_WORDS = {  # of other libraries and formats
     **OTHER_WORDS,
@@ -132,7 +137,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         raise TypeError(f"{origin} is {value_text(what)}, not text, a Layout or a mapping of {', '.join(KEYS)}")
     _check_keys(parts, origin)
     match = NameRegex(regex, origin)
-    options, siblings = _options(parts, match, origin)
+    options, siblings, measure = _options(parts, match, origin)
     patterns, layout = _targets(parts.get("to"), origin)
     kind, name, header = parts.get("kind"), parts.get("name"), parts.get("as")
     if kind is not None and kind not in KINDS:
@@ -156,6 +161,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         expect=expected(parts.get("expect"), parts.get("why"), origin),
         optional=optional,
         origin=origin,
+        measure=measure,
     )
     _check_goes_together(rule)
     return rule
@@ -273,12 +279,19 @@ def _numbers(text: str, key: str, origin: str) -> float | list[float] | str:
 
 def _options(
     parts: Mapping[str, Any], match: NameRegex, origin: str
-) -> tuple[ArithmeticOptions, dict[str, SiblingName]]:
-    """The arithmetic on the way, and the parameters that are other tensors; all but the type is checked with the
-    tensor."""
+) -> tuple[ArithmeticOptions, dict[str, SiblingName], Measure | None]:
+    """The arithmetic on the way, the parameters that are other tensors, and how the scale is measured; all but types is
+    checked with the tensor."""
     options: Any = {key: parts[key] for key in OPTIONS if parts.get(key) is not None}
+    measure = _measure(parts, origin)
+    if measure is not None:
+        options["scale"] = parts["scale_name"]
+        if "zero_point" not in options:
+            options["divide"] = True
     siblings = {
-        key: sibling_name(match, options.pop(key), f"{origin}: {key}")
+        key: sibling_name(
+            match, options.pop(key), f"{origin}: {key if measure is None or key != 'scale' else MEASURES[0]}"
+        )
         for key in PARAMETERS
         if isinstance(options.get(key), str)
     }
@@ -287,7 +300,29 @@ def _options(
             options["dtype"] = ElementType.of(options["dtype"])
         except TypeError as error:
             raise LayoutError(f"{origin}: {error}") from None
-    return cast(ArithmeticOptions, options), siblings
+    return cast(ArithmeticOptions, options), siblings, measure
+
+
+def _measure(parts: Mapping[str, Any], origin: str) -> Measure | None:
+    """How a rule measures its scale; None where it does not, `LayoutError` for half of it."""
+    said, name, dtype = (parts.get(key) for key in ("scale", *MEASURES))
+    divisor = divisor_of(said, f"{origin}: scale") if isinstance(said, str) else None
+    if divisor is None:
+        for key in MEASURES:
+            if parts.get(key) is not None:
+                raise LayoutError(f"{origin}: {key} is for scale=absmax/NUMBER, which measures the scale")
+        return None
+    if not isinstance(name, str) or not name or "," in name or "*" in name:
+        is_ = "needs the name of the new tensor of scales: add" if name is None else "has no name in"
+        given = "..." if name is None else value_text(name)
+        raise LayoutError(f"{origin}: scale={said} {is_} scale_name={given}, such as scale_name={{name}}_scale")
+    if parts.get("divide") is not None and not parts["divide"]:
+        raise LayoutError(f"{origin}: scale={said} is what elements are divided by: leave out divide=false")
+    named = "F32" if dtype is None else dtype_named(dtype, f"{origin}: scale_dtype")
+    kind = DTYPES[named]
+    if kind not in MEASURED_KINDS:
+        raise LayoutError(f"{origin}: scale_dtype {value_text(dtype)} is not one of {', '.join(MEASURED_KINDS)}")
+    return Measure(divisor, kind)
 
 
 def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup:

@@ -17,6 +17,7 @@ from typing import Any, TypeGuard
 
 from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.files.checkpoints.expected import Expected
+from gpulayout.files.checkpoints.measured import Measure
 from gpulayout.files.checkpoints.name_regex import NameRegex, Template
 from gpulayout.files.checkpoints.new_types import HeaderType
 from gpulayout.files.checkpoints.sibling_names import SiblingName
@@ -80,6 +81,7 @@ class Rule:
     header    the type and the dimensions that the new file says; None for those that follow from the rest
     options   arithmetic on the way
     siblings  other tensors whose numbers are parameters of the arithmetic, by keyword
+    measure   how the numbers of the sibling `scale` are measured from the tensor; None where the file has them
     regroup   how tensors are cut and put together
     name      of the new tensor; None for the old name
     kind      of the tensors, one of `KINDS`; None for any
@@ -109,6 +111,7 @@ class Rule:
     expect: Expected | None
     optional: bool
     origin: str
+    measure: Measure | None = None
 
     @property
     def moves(self) -> bool:
@@ -167,6 +170,8 @@ class Rule:
     def other_parts(self) -> list[str]:
         """What a rule says beside its targets, as parts of its text: the name and what changes the elements."""
         said: dict[str, Any] = {**self.options, **{key: each.text for key, each in self.siblings.items()}}
+        if self.measure is not None:
+            said |= {"scale": self.measure, "scale_name": said["scale"], "scale_dtype": self.measure.dtype}
         if self.name is not None:
             said["name"] = self.name.text
         return [part_text(key, value) for key, value in said.items() if value is not False]

@@ -104,6 +104,10 @@ class SiblingName:
             raise LayoutError(f"{self.said} is {tensor_text(tensor_name)} itself: write the name of another tensor")
         return found
 
+    def text_for(self, tensor_name: str, of_first: Any) -> str:
+        """The name without a look whether there is such a tensor; of a text without `*`."""
+        return self.before.expand(_OfFirst(tensor_name, of_first))
+
     def _missing(self, tensor_name: str, wanted: str, names: Collection[str]) -> str:
         """What was looked for, and the nearest names."""
         looked = f"there is no tensor {value_text(clipped(wanted, 80))}"

@@ -80,6 +80,19 @@ class Siblings:
         self._values.move_to_end(key)
         return self._values[key]
 
+    def known(self, name: str, number: int | None) -> np.ndarray:
+        """The values, where they are known before anything is measured; otherwise zeros."""
+        return self.like(name, number) if self._is_measured(name) else self.values(name, number)
+
+    def _is_measured(self, name: str) -> bool:
+        """True for what is measured, and for what needs such numbers itself."""
+        first = self._firsts.get(name, name)
+        rule = self._rules.get(first)
+        if name in self.model.measured or rule is None:
+            return name in self.model.measured
+        match = rule.match.fullmatch(first)
+        return any(self._is_measured(each.name_for(name, self.model.tensors, match)) for each in rule.siblings.values())
+
     def _plan(self, name: str, number: int | None) -> SiblingPlan:
         key = name, number
         if key not in self._plans:
@@ -94,7 +107,7 @@ class Siblings:
         own = [each for each in self.model.tensors[name] if self.model.input_of[id(each[0])] == number]
         found = own[0] if own else same_in_all(self.model, name)
         first = self._firsts.get(name, name)
-        rule = self._rules.get(first)
+        rule = None if name in self.model.measured else self._rules.get(first)  # which says how scales are stored
         if number is None and rule is not None and rule.regroup.along is not None and len(self.model.tensors[name]) > 1:
             raise LayoutError(
                 f"{tensor_text(name)} is in pieces, by {rule.origin}, but the tensor that needs its numbers is whole"

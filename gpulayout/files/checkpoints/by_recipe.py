@@ -17,6 +17,9 @@ from gpulayout.files.checkpoints.rules import RuleSet
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.errors import LayoutError
 
+WEIGHT = ".weight"
+WIDE = ("BF16", "F16", "F32")  # types of weights that are not quantised
+
 
 def plan_by_recipe(
     source: Checkpoint, path: Path, sets: Sequence[RuleSet], *, recipe: Recipe, **options: Any
@@ -44,9 +47,17 @@ def plan_by_recipe(
         if len({*names}) < ranks:
             raise LayoutError(f"{recipe.shown}: output {value_text(recipe.output)} is one name for several ranks")
         plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
+    values.give(kept_modules=_kept_modules(plan))
     text = recipe.config(found, values)
     others = () if text is None else (OtherFile(path.with_name(config.NAME), text),)
     return replace(plan, others=others, remarks=_remarks(recipe, found))
+
+
+def _kept_modules(plan: CheckpointPlan) -> list[str]:
+    """The modules whose weights of two dimensions and more stay as they are, so that a config can list them."""
+    kept = [each for each in plan.changes if each.plan is None and each.name is not None]
+    matrices = [each.name for each in kept if len(each.stored.dimensions) > 1 and each.stored.dtype in WIDE]
+    return [name.removesuffix(WEIGHT) for name in matrices if name is not None and name.endswith(WEIGHT)]
 
 
 def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:

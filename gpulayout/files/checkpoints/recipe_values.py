@@ -123,6 +123,10 @@ class RecipeValues:
         except UnknownName:
             raise LayoutError(self._missing(name)) from None
 
+    def give(self, **values: Any) -> None:
+        """More values, which are known later."""
+        self._known.update(values)
+
     def expression(self, text: str) -> Any:
         """The value of an expression; `LayoutError` where a name in it has none."""
         return evaluated(text, self.__getitem__)

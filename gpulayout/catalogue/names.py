@@ -28,7 +28,7 @@ from gpulayout.layout.shape import Shape
 OWNERS = {
     owner: f"{__package__}.{owner}"
     for owner in (
-        "aiter awq cublas cublaslt cudnn cutlass deepgemm flashinfer gptq marlin mma onednn torchao transformers "
+        "aiter awq cublas cublaslt cudnn cutlass deepgemm flashinfer gguf gptq marlin mma onednn torchao transformers "
         "triton vllm xla_tpu"
     ).split()
 }

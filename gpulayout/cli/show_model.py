@@ -1,4 +1,4 @@
-"""`gpulayout show MODEL`: the tensors of a safetensors file, or of all shards of an index, from their headers alone."""
+"""`gpulayout show MODEL`: the tensors of a safetensors or GGUF file, or of all shards, from their headers alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Found:
     shard: Shard
 
     def as_json(self) -> dict[str, Any]:
-        """All that the files say of it, and where in its file it begins."""
+        """All that the files say of it, and where in its file it begins; its bytes may be parts of blocks there."""
         tensor, shard = self.tensor, self.shard
         return {
             "name": tensor.name,
@@ -47,6 +47,7 @@ class Found:
             "nbytes": tensor.nbytes,
             "file": str(shard.path),
             "offset": shard.begin(tensor),
+            "blocks": None if tensor.blocks is None else tensor.blocks._asdict(),
         }
 
 

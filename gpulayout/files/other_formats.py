@@ -43,7 +43,7 @@ OTHER_FORMATS = (  # those that are zips before .npz, which is known by that
     OtherFormat(
         "GGUF",
         (".gguf",),
-        "gguf.GGUFReader(FILE) reads its tensors, and numpy.save writes one",
+        "gpulayout relayout FILE OUT.safetensors moves its tensors, and gl.relayout_file too",
         "write a .npy file, and gguf.GGUFWriter takes numpy.load(FILE)",
         (b"GGUF",),
     ),
@@ -97,7 +97,7 @@ OTHER_MODELS = (  # where a model is meant: Python that makes safetensors of one
     OtherFormat(
         "GGUF, whose blocks hold scales beside codes",
         (".gguf",),
-        "safetensors.numpy.save_file, of what gguf.GGUFReader reads,",
+        "gpulayout relayout FILE model.safetensors",
         "convert_hf_to_gguf.py of llama.cpp",
     ),
     OtherFormat(

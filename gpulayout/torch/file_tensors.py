@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gpulayout.arrays.arrays import open_array
+from gpulayout.files.checkpoints.gguf import is_gguf
 from gpulayout.files.checkpoints.header import StoredTensor, notes_of, plain_sides_of, tensor_text
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.elements import became_shorter, read_at
@@ -116,10 +117,12 @@ class Given(NamedTuple):
 
 
 def given_tensors(checkpoint: Checkpoint) -> dict[str, Given]:
-    """All tensors of a file; `FileError` for notes that are not true."""
+    """All tensors of a file; `FileError` for notes that are not true, and for GGUF, whose blocks no tensor has."""
     given: dict[str, Given] = {}
     known: dict[object, Note] = {}  # layers of a model have the same ones, and to read one takes long
     for shard in checkpoint.shards:
+        if is_gguf(shard.path):
+            raise FileError(f"{shard.path}: gpulayout relayout makes a safetensors file of GGUF, which can be loaded")
         file, tensors = str(shard.path), {each.name: each for each in shard.contents.tensors}
         notes, sides = notes_of(shard.contents.metadata), plain_sides_of(shard.contents.metadata)
         for name in (*notes, *sides):

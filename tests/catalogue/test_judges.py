@@ -82,8 +82,26 @@ def sparse_metadata(values):
     return words.reshape(-1).new_zeros(len(places)).scatter_(0, places, words.reshape(-1)).numpy().tobytes()
 
 
+def q4_0(values):
+    """gguf says of each half byte of a block which column it is: one of them is 9, which is 1, and the others 0."""
+    import gguf
+
+    blocks = np.zeros((32, 18), np.uint8)
+    blocks[:, :2] = np.ones(32, np.float16).view(np.uint8).reshape(32, 2)
+    blocks[:, 2:] = 0x88
+    for place in range(32):
+        blocks[place, 2 + place // 2] += 1 << place % 2 * 4
+    columns = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.Q4_0).argmax(1)
+    codes = values.view(np.uint8).reshape(-1, 32)[:, columns]
+    return (codes[:, ::2] | codes[:, 1::2] << 4).tobytes()
+
+
 # By entry: the package, and what its function stores.
-PACKAGES = {"cublas:block_scales": ("torch", block_scales), "cutlass:sparse_metadata": ("torch", sparse_metadata)}
+PACKAGES = {
+    "cublas:block_scales": ("torch", block_scales),
+    "cutlass:sparse_metadata": ("torch", sparse_metadata),
+    "gguf:q4_0": ("gguf", q4_0),
+}
 
 
 @pytest.mark.parametrize("name", PACKAGES)

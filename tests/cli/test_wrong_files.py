@@ -71,8 +71,8 @@ BOTH = [  # the files, whether --to F says more, and the message of both
             (".keras", "a model of Keras"),
         ]
     ),
-    (["x.gguf", "b.npy"], 1, "x.gguf: this is GGUF: gguf.GGUFReader(FILE) reads its tensors, and numpy.save"),
-    (["x.gguf", "b.safetensors"], 0, "x.gguf: this is GGUF, whose blocks hold scales beside codes: safetensors.numpy"),
+    (["x.gguf", "b.npy"], 1, "x.gguf: this is GGUF: gpulayout relayout FILE OUT.safetensors moves its tensors"),
+    (["x.gguf", "b.safetensors"], 0, "x.gguf: version 0 of GGUF: gpulayout reads 2 and 3"),
     (["none.npz", "b.safetensors"], 0, "none.npz: this is a zip of arrays: safetensors.numpy.save_file("),
     (
         ["gone.safetensors.index.json", "c.safetensors.index.json"],
@@ -100,7 +100,7 @@ def test_a_folder_is_answered_before_questions_about_options(folder):
 
 
 def test_show_says_how_another_format_becomes_a_model(folder):
-    assert refusal("show", "x.gguf").endswith("gguf.GGUFReader reads, makes a model of it that can be shown")
+    assert failure("show", "x.gguf").startswith("x.gguf: version 0 of GGUF")
     assert "save_file(torch.load(FILE, weights_only=True), 'model.safetensors') makes" in refusal("show", "none.pt")
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
 from gpulayout.files.checkpoints.opening import Shard
+from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs, runs_of
 
@@ -105,8 +106,7 @@ def cut(array: Array, axis: int, begin: int, end: int, step: int = 1) -> Array:
         return _every(array, axis, begin, step)
     if isinstance(array, TensorBox):
         low = array.box[axis][0]
-        box = (*array.box[:axis], (low + begin, low + end), *array.box[axis + 1 :])
-        return replace(array, box=box)
+        return _checked(replace(array, box=(*array.box[:axis], (low + begin, low + end), *array.box[axis + 1 :])))
     if array.axis != axis:
         return replace(array, arrays=tuple(cut(each, axis, begin, end) for each in array.arrays))
     kept, start = [], 0
@@ -131,7 +131,14 @@ def _every(array: Array, axis: int, begin: int, step: int) -> Array:
         raise LayoutError("interleave is for whole tensors, not for shards of them")
     sizes = (*array.sizes[:axis], size // step, step, *array.sizes[axis + 1 :])
     box = (*array.box[:axis], (0, size // step), (begin, begin + 1), *array.box[axis + 1 :])
-    return replace(array, sizes=sizes, box=box)
+    return _checked(replace(array, sizes=sizes, box=box))
+
+
+def _checked(part: TensorBox) -> TensorBox:
+    """A part of a tensor; `LayoutError` for a cut within a block, which is said before anything moves."""
+    if part.tensor.blocks is not None and 0 not in part.dimensions:
+        _runs(part)
+    return part
 
 
 def segments_of(array: Array) -> Segments:
@@ -157,7 +164,7 @@ def segments_of(array: Array) -> Segments:
     in_rows = [_in_rows(each, rows) for each in arrays]
     whole_rows = [each for each in in_rows if each is not None]
     if len(whole_rows) == len(arrays):
-        return [whole_rows]
+        return [[*itertools.chain.from_iterable(whole_rows)]]
     return _row_by_row(arrays, rows)
 
 
@@ -230,21 +237,50 @@ def _runs(part: TensorBox) -> Runs:
     offset, length, loops = runs_of(levels, offset, 8)  # in bits: each is a place of 8
     if any(each % 8 for each in (offset, length, *(stride for _, stride in loops))):
         raise LayoutError(f"{tensor_text(part.tensor.name)} is {part.tensor}: a cut lies within a byte")
-    return Runs(offset // 8, length // 8, tuple((count, stride // 8) for count, stride in loops))
+    runs = Runs(offset // 8, length // 8, tuple((count, stride // 8) for count, stride in loops))
+    return runs if part.tensor.blocks is None else _in_blocks(part.tensor, runs)
 
 
-def _in_rows(segments: Segments, rows: int) -> TensorRuns | None:
-    """The one region of an array as so many runs; None where it is not that regular."""
+def _in_blocks(tensor: StoredTensor, runs: Runs) -> Runs:
+    """Where runs of a tensor's bytes lie that are in blocks of its file."""
+    assert tensor.blocks is not None
+    taken, step = tensor.blocks
+    number, inside = divmod(runs.offset, taken)
+    offset = number * step + inside
+    loops = [(count, stride // taken * step) for count, stride in runs.loops]
+    if not any(stride % taken for _, stride in runs.loops):
+        if inside + runs.length <= taken:
+            return Runs(offset, runs.length, tuple(loops))
+        if not inside and not runs.length % taken:
+            return Runs(offset, taken, (*loops, (runs.length // taken, step)))
+    raise LayoutError(
+        f"{tensor_text(tensor.name)} is {tensor}, in blocks of {counted(taken, 'byte')}: a cut lies within a block: "
+        "cut at a multiple, or copy the tensor in one relayout and cut it in another"
+    )
+
+
+def _in_rows(segments: Segments, rows: int) -> list[TensorRuns] | None:
+    """The one region of an array as regions that take turns, with a run in each of so many rows; None where it is not
+    that regular."""
     if len(segments) != 1 or len(segments[0]) != 1:
         return None
     part, runs = segments[0][0]
-    more, rest = divmod(rows, runs.run_count)
-    if rest or runs.length % more:
+    outer: list[tuple[int, int]] = []
+    inner: list[tuple[int, int]] = []  # loops within a row
+    for count, stride in runs.loops:
+        own = math.gcd(rows, count)
+        if own < min(rows, count):
+            return None
+        rows //= own
+        outer += [(own, stride * (count // own))] if own > 1 else []
+        inner += [(count // own, stride)] if own < count else []
+    length, rest = divmod(runs.length, rows)
+    if rest:
         return None
-    if more == 1:
-        return segments[0][0]
-    short = runs.length // more
-    return TensorRuns(part, Runs(runs.offset, short, (*runs.loops, (more, short))))
+    outer += [(rows, length)] if rows > 1 else []
+    within = Runs(runs.offset, length, (*inner,))
+    _check_count(within.run_count)
+    return [TensorRuns(part, Runs(start, length, tuple(outer))) for start in within.starts().tolist()]
 
 
 def _row_by_row(arrays: Sequence[Segments], rows: int) -> Segments:

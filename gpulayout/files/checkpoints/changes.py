@@ -19,6 +19,7 @@ from gpulayout.files.checkpoints.assembly import Array, mean_run, parts_of, whol
 from gpulayout.files.checkpoints.block_values import keywords
 from gpulayout.files.checkpoints.drafts import Draft
 from gpulayout.files.checkpoints.flips import NO_FLIP, Flip, flip_of_move
+from gpulayout.files.checkpoints.gguf import why_opaque
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.checkpoints.kinds import Kind
 from gpulayout.files.checkpoints.members import Member, Read
@@ -97,11 +98,18 @@ class TensorPlan:
 def unchanged(model: Model, name: str, new_name: str | None, kind: Kind | None = None) -> TensorPlan:
     """A tensor that stays as it is, or is left out; of several inputs, all must have the same to keep it."""
     shard, tensor = model.tensors[name][0] if new_name is None else same_in_all(model, name)
-    lies, array = (
-        Stored(tensor.dtype, tensor.dimensions, model.notes.get(name)),
-        whole(shard, tensor, (tensor.nbytes,), 8),
-    )
-    return TensorPlan((name,), new_name, array, RuleChange(lies, None), lies, kind, model.sides.get(name))
+    if new_name is not None and (problem := why_opaque(tensor)):
+        raise LayoutError(problem)
+    lies = Stored(tensor.dtype, tensor.dimensions, model.notes.get(name))
+    array = whole(shard, tensor, (tensor.nbytes,), 8)
+    change = RuleChange(lies, _gathered(tensor) if new_name is not None and tensor.blocks else None)
+    return TensorPlan((name,), new_name, array, change, lies, kind, model.sides.get(name))
+
+
+def _gathered(tensor: StoredTensor) -> Plan:
+    """The move of bytes that lie in blocks, to where they are consecutive."""
+    every = in_c_order(ElementType.U8, (tensor.nbytes,))
+    return plan(every, every.layout)
 
 
 class Changes:

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from gpulayout.files.checkpoints.header import tensor_text
-from gpulayout.files.checkpoints.model import Found
+from gpulayout.files.checkpoints.model import Found, elements_of
 from gpulayout.files.checkpoints.sibling_names import number, whole_number
 from gpulayout.files.checkpoints.views import View
 from gpulayout.files.elements import Elements
-from gpulayout.files.npy import Header
+from gpulayout.files.pieces import Pieces
 from gpulayout.layout.checks import either, shown, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -100,8 +100,7 @@ def check_expected(found: Found, view: View, expect: Expected, origin: str) -> N
     shape, (shard, tensor) = view.shape, found
     wanted = [_element(each, shape.element_type, origin) for each in expect.numbers]
     name = f"{tensor_text(tensor.name)} of {shard.path}"
-    header = Header(name, np.dtype(np.uint8), (tensor.nbytes,), False, "it")
-    source = Elements(header, shard.begin(tensor), shard.stream)
+    source = elements_of(found)
     first, value = shape.element_count * shape.element_type.itemsize, None
     for block in _blocks(shape, BLOCK):
         if block.target_runs.offset >= first:  # blocks begin in the order of the elements
@@ -156,7 +155,7 @@ def _blocks(shape: Shape, limit: int) -> Blocks:
             limit *= 2
 
 
-def _elements_of(block: Block, source: Elements, element_type: ElementType) -> np.ndarray:
+def _elements_of(block: Block, source: Elements | Pieces, element_type: ElementType) -> np.ndarray:
     """The elements of a block, read from its file."""
     runs = block.source_runs
     buffer = np.empty(runs.nbytes, np.uint8)

@@ -62,12 +62,20 @@ MOST_BYTES = 1 << 63
 MOST_RANK = 64  # NumPy's limit
 
 
+class ByteBlocks(NamedTuple):
+    """How the bytes of a tensor lie that are not consecutive: `taken` of every `step` bytes."""
+
+    taken: int
+    step: int
+
+
 class StoredTensor(NamedTuple):
     """One tensor of a file.
 
-    dtype        the format's name, one of `DTYPES`
+    dtype        the format's name, one of `DTYPES`; of a GGUF file it may be another one, whose elements nothing reads
     dimensions   major first, in elements
     begin, end   its bytes, counted from the first byte after the header
+    blocks       which of these are its own; None where all are
     """
 
     name: str
@@ -75,11 +83,17 @@ class StoredTensor(NamedTuple):
     dimensions: tuple[int, ...]
     begin: int
     end: int
+    blocks: ByteBlocks | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.end - self.begin
+        """Bytes of all elements.
+
+        >>> StoredTensor("codes", "I8", (64,), 2, 68, ByteBlocks(32, 34)).nbytes
+        64
+        """
+        taken, step = self.blocks or (1, 1)
+        return (self.end - self.begin + step - taken) // step * taken
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.dimensions))}]"

@@ -15,9 +15,12 @@ import numpy as np
 from gpulayout.files.checkpoints.header import StoredTensor, notes_of, plain_sides_of, tensor_text
 from gpulayout.files.checkpoints.opening import Checkpoint, Shard
 from gpulayout.files.checkpoints.views import noted_shape
-from gpulayout.files.elements import Bytes, became_shorter, read_at
+from gpulayout.files.elements import Bytes, Elements, became_shorter, read_at
+from gpulayout.files.npy import Header
+from gpulayout.files.pieces import FilePiece, Pieces
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
+from gpulayout.moves.runs import Runs
 
 COMPARED = 1 << 20  # bytes of two tensors that are read at a time
 Found = tuple[Shard, StoredTensor]
@@ -165,6 +168,20 @@ def read_tensor(found: Found, start: int = 0, most: int = sys.maxsize) -> Bytes:
     shard, tensor = found
     shard.prepare(tensor)
     read: Bytes = np.empty(min(most, tensor.nbytes - start), np.uint8)
-    if read_at(shard.stream, read.data, shard.begin(tensor) + start, str(shard.path)) < read.size:
+    if tensor.blocks is not None:
+        elements_of(found).read_runs(read.data, np.array([start]), read.size)
+    elif read_at(shard.stream, read.data, shard.begin(tensor) + start, str(shard.path)) < read.size:
         raise became_shorter(shard.stream, str(shard.path), f"and {tensor_text(tensor.name)} is not whole")
     return read
+
+
+def elements_of(found: Found) -> Elements | Pieces:
+    """The bytes of a tensor as a move reads them, where it is consecutive and where it lies in blocks."""
+    shard, tensor = found
+    name = f"{tensor_text(tensor.name)} of {shard.path}"
+    header = Header(name, np.dtype(np.uint8), (tensor.nbytes,), False, "it")
+    if tensor.blocks is None:
+        return Elements(header, shard.begin(tensor), shard.stream)
+    taken, step = tensor.blocks
+    runs = Runs(shard.begin(tensor), taken, ((tensor.nbytes // taken, step),))
+    return Pieces(header, ((FilePiece(shard.stream, name, runs),),))

@@ -1,6 +1,6 @@
-"""A checkpoint that is open for reading: safetensors files, or the shards that an index names.
+"""A checkpoint that is open for reading: safetensors files, the shards that an index names, or GGUF files.
 
-It has one input or several.  An input is a file, or the index of its shards.
+It has one input or several.  An input is a file, the index of its shards, or the first part of a GGUF model.
 
 The index, model.safetensors.index.json, says in which file each tensor is:
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from gpulayout.files.checkpoints.gguf import GGUF_ENDING, check_parts, gguf_files, is_gguf, read_gguf
 from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_json, read_contents, tensor_text
 from gpulayout.files.checkpoints.model_folders import ENDING, INDEX_ENDING, is_model_folder, model_in
 from gpulayout.files.errors import FileError
@@ -49,8 +50,8 @@ def are_models(files: Iterable[object]) -> bool:
 
 
 def is_checkpoint(name: str | os.PathLike[str]) -> bool:
-    """True for the name of a safetensors file, or of an index of such files, and for a folder with one."""
-    return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING)) or is_model_folder(name)
+    """True for the name of a safetensors file, of an index of such, or of a GGUF file, and for a folder with one."""
+    return os.fspath(name).lower().endswith((ENDING, INDEX_ENDING, GGUF_ENDING)) or is_model_folder(name)
 
 
 def is_index(path: Path) -> bool:
@@ -130,16 +131,21 @@ def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Ch
     for path in paths:
         check_is_checkpoint(path)
     indices = {path: read_index(path) for path in paths if is_index(path)}
-    files = [_files_of(path, indices[path][1]) if path in indices else [path] for path in paths]
+    files = [_files_of(path, indices[path][1]) if path in indices else gguf_files(path) for path in paths]
     with contextlib.ExitStack() as stack:
         wanted = [*itertools.chain.from_iterable(files)]
         streams = ((path, stack.enter_context(opened(path))) for path in staged(wanted, "headers read", stage))
-        shards = iter([Shard(path, stream, read_contents(str(path), stream)) for path, stream in streams])
+        shards = iter([Shard(path, stream, _contents(path, stream)) for path, stream in streams])
         inputs = tuple(tuple(itertools.islice(shards, len(each))) for each in files)
         for path, each in zip(paths, inputs):
             if path in indices:
                 _check_index(path, indices[path][1], each)
+            check_parts([(shard.path, shard.contents) for shard in each])
         yield Checkpoint(tuple(paths), inputs, indices[paths[0]][0] if len(paths) == len(indices) == 1 else None)
+
+
+def _contents(path: Path, stream: BinaryIO) -> Contents:
+    return (read_gguf if is_gguf(path) else read_contents)(str(path), stream)
 
 
 def _files_of(path: Path, files: Mapping[str, str]) -> list[Path]:
@@ -160,13 +166,13 @@ def check_is_checkpoint(path: Path) -> None:
     other = other_model(path.name)
     if other is not None:
         raise FileError(f"{path}: this is {other.name}: {other.read} makes a model of it that can be read")
-    raise FileError(f"{path}: the name of a model ends in {ENDING} or {INDEX_ENDING}")
+    raise FileError(f"{path}: the name of a model ends in {ENDING}, {INDEX_ENDING} or {GGUF_ENDING}")
 
 
 def check_is_new_checkpoint(path: Path, source: Path) -> None:
     """`FileError` for a folder, and for the name of another format, in place of the new file of a model `source`."""
     refuse_folder_as_output(path, source)
-    other = None if is_checkpoint(path.name) else other_model(path.name)
+    other = other_model(path.name)
     if other is not None:
         raise FileError(
             f"{path}: a model does not become {other.name}: write model.safetensors; {other.write} makes one of it"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gpulayout.catalogue.names import is_name, name_of, read_name, shape_of_tensor
 from gpulayout.catalogue.tensors import TensorAxis, tensor_axis, tensor_of
+from gpulayout.files.checkpoints.gguf import why_opaque
 from gpulayout.files.checkpoints.header import DTYPES, StoredTensor, tensor_text
 from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, counted, shown, value_text
@@ -79,6 +80,8 @@ def array_like(shape: Shape, dimensions: Sequence[int]) -> Shape:
 
 def view_of(tensor: StoredTensor, note: str | None, from_: Shape | Layout | str | None = None) -> View:
     """What a tensor is; `LayoutError` for elements that no layout has, and for a `from_` that does not fit."""
+    if problem := why_opaque(tensor):
+        raise LayoutError(problem)
     if from_ is None and note is not None:
         return _of_shape(noted_shape(tensor, note), note)
     if from_ is None:

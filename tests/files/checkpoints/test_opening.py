@@ -62,9 +62,10 @@ def test_messages_call_several_inputs_by_the_first(folder):
 def test_every_input_is_checked(folder):
     (folder / "bad.safetensors").write_bytes(b"\xff" * 100)
     (folder / "no.safetensors.index.json").write_text('{"weight_map": {"v": "1.safetensors"}}')
+    (folder / "x.gguf").write_bytes(b"GGUF" + bytes(60))
     for name, problem in [
         ("bad.safetensors", "not a safetensors file"),
-        ("x.gguf", "this is GGUF"),
+        ("x.gguf", "version 0 of GGUF"),
         ("no.safetensors.index.json", "tensor 'w1' is in 1.safetensors, but not in the index"),
     ]:
         for names in (["a.safetensors", name], [name, "a.safetensors"], [INDEX, name]):

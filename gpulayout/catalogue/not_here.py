@@ -14,9 +14,9 @@ _NAMES = {
     r"kleidiai:\w*|(\w+:)?\w*(_sums?|compensation)": (
         "sums of elements are no layout: they are computed. Lay out the elements alone, and add the sums yourself"
     ),
-    r"(ggml|llama_cpp):\w*|gguf:(?!q4_0$)\w*": (
+    r"(ggml|llama_cpp):\w*|gguf:(?!(q4_0|mxfp4)$)\w*": (
         "blocks of ggml are no layout: they hold scales between elements, and its repacks flip bits. gpulayout "
-        "relayout takes those of Q4_0 and Q8_0 in GGUF files apart, and 'gguf:q4_0' is the order of the codes"
+        "relayout takes those of Q4_0, Q4_1, Q8_0 and MXFP4 apart, and 'gguf:q4_0' is the order of the codes"
     ),
     r"(\w+:)?\w*quanti[sz](e|ation)\w*": (
         "quantisation is no layout: it computes new elements. Give gl.pack scale= and zero_point= beside an entry"

@@ -82,24 +82,33 @@ def sparse_metadata(values):
     return words.reshape(-1).new_zeros(len(places)).scatter_(0, places, words.reshape(-1)).numpy().tobytes()
 
 
-def q4_0(values):
-    """gguf says of each half byte of a block which column it is: one of them is 9, which is 1, and the others 0."""
+def gguf_codes(values, kind, scale, zero, one):
+    """gguf says of each half byte of a block which column it is: one of them has the code `one`, the others `zero`."""
     import gguf
 
-    blocks = np.zeros((32, 18), np.uint8)
-    blocks[:, :2] = np.ones(32, np.float16).view(np.uint8).reshape(32, 2)
-    blocks[:, 2:] = 0x88
+    blocks = np.zeros((32, len(scale) + 16), np.uint8)
+    blocks[:, : len(scale)] = np.frombuffer(scale, np.uint8)
+    blocks[:, len(scale) :] = zero | zero << 4
     for place in range(32):
-        blocks[place, 2 + place // 2] += 1 << place % 2 * 4
-    columns = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.Q4_0).argmax(1)
+        blocks[place, len(scale) + place // 2] ^= (one ^ zero) << place % 2 * 4
+    columns = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[kind]).argmax(1)
     codes = values.view(np.uint8).reshape(-1, 32)[:, columns]
     return (codes[:, ::2] | codes[:, 1::2] << 4).tobytes()
+
+
+def q4_0(values):
+    return gguf_codes(values, "Q4_0", np.float16(1).tobytes(), 8, 9)
+
+
+def mxfp4(values):
+    return gguf_codes(values, "MXFP4", bytes([127]), 0, 1)
 
 
 # By entry: the package, and what its function stores.
 PACKAGES = {
     "cublas:block_scales": ("torch", block_scales),
     "cutlass:sparse_metadata": ("torch", sparse_metadata),
+    "gguf:mxfp4": ("gguf", mxfp4),
     "gguf:q4_0": ("gguf", q4_0),
 }
 

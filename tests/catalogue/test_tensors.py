@@ -40,6 +40,7 @@ OWNERS = {
     "flashinfer:shuffle_matrix_a[4096,2048]": "u8[4096,2048]",
     "flashinfer:shuffle_matrix_a(block_k=128)[4096,2048]": "u8[16,4096,128]",
     "flashinfer:shuffle_matrix_sf_a[4096,256]": "u8[4096,256]",
+    "gguf:mxfp4[8,4096]": "u8[8,2048]",
     "gguf:q4_0[4096]": "u8[2048]",
     "gguf:q4_0[8,4096,1024]": "u8[8,4096,512]",
     "gptq:qweight[4096,1024]": "s32[512,1024]",

@@ -5,7 +5,20 @@ import struct
 import numpy as np
 
 MAGIC = b"GGUF"
-NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "Q6_K": 14, "I8": 24, "I32": 26, "F64": 28, "BF16": 30}
+NUMBERS = {
+    "F32": 0,
+    "F16": 1,
+    "Q4_0": 2,
+    "Q4_1": 3,
+    "Q5_0": 6,
+    "Q8_0": 8,
+    "Q6_K": 14,
+    "MXFP4": 39,
+    "I8": 24,
+    "I32": 26,
+    "F64": 28,
+    "BF16": 30,
+}
 
 
 def text(value):
@@ -59,18 +72,38 @@ def gguf_model(tensors, keys=(), alignment=32):
 
 def q4_0(codes, scales):
     """Blocks of codes [..., k] of 0 to 15 and scales [..., k/32]: element j and j + 16 share a byte."""
-    halves = codes.reshape(*scales.shape, 2, 16).astype(np.uint8)
-    return _blocks(scales, halves[..., 0, :] | halves[..., 1, :] << 4)
+    return blocks_of(f16(scales), halves(codes))
 
 
 def q8_0(codes, scales):
     """Blocks of codes [..., k] of 8 bits and scales [..., k/32]."""
-    return _blocks(scales, codes.astype(np.int8).reshape(*scales.shape, 32).view(np.uint8))
+    return blocks_of(f16(scales), codes.astype(np.int8).reshape(*scales.shape, 32).view(np.uint8))
 
 
-def _blocks(scales, codes):
-    scale_bytes = np.ascontiguousarray(scales, "<f2").view(np.uint8).reshape(*scales.shape, 2)
-    return np.concatenate([scale_bytes, codes], -1).tobytes()
+def q4_1(codes, scales, least):
+    """Blocks of codes [..., k] of 0 to 15, scales [..., k/32], and what a code of 0 means."""
+    return blocks_of(f16(scales), f16(least), halves(codes))
+
+
+def mxfp4(codes, scales):
+    """Blocks of codes [..., k] of 0 to 15, and scales [..., k/32] of 8 bits."""
+    return blocks_of(scales.astype(np.uint8)[..., None], halves(codes))
+
+
+def halves(codes):
+    """The codes of 32 elements in 16 bytes: j and j + 16 share a byte."""
+    two = codes.reshape(*codes.shape[:-1], codes.shape[-1] // 32, 2, 16).astype(np.uint8)
+    return two[..., 0, :] | two[..., 1, :] << 4
+
+
+def f16(numbers):
+    """The bytes of numbers in f16, on a new last axis."""
+    return np.ascontiguousarray(numbers, "<f2").view(np.uint8).reshape(*numbers.shape, 2)
+
+
+def blocks_of(*parts):
+    """The bytes of blocks whose parts are bytes on the last axis."""
+    return np.concatenate(parts, -1).tobytes()
 
 
 def values(codes, scales, zero):

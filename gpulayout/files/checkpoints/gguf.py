@@ -6,8 +6,8 @@
     tensors       a name, sizes from the most minor one on, a type and an offset each
     the rest      the elements, every tensor at a multiple of `general.alignment`
 
-Types such as Q8_0 are blocks, which have a scale before the codes of 32 elements.  Codes and scales become two tensors
-that take turns in the same bytes:
+Types such as Q8_0 are blocks, which have a scale before the codes of 32 elements.  Codes and scales become tensors that
+take turns in the same bytes:
 
     up.weight  Q8_0[2,64]   up.weight        I8[2,64]   32 of every 34 bytes, from byte 2 on
                             up.weight_scale  F16[2,2]    2 of every 34 bytes
@@ -43,7 +43,6 @@ from gpulayout.files.errors import FileError
 from gpulayout.layout.checks import clipped, counted, shown, value_text
 
 GGUF_ENDING = ".gguf"
-SCALE = "_scale"  # behind the name of a tensor: its scales
 METADATA_PREFIX = "gguf."  # then a key: the metadata of the new file
 MOST_ENTRIES = 1 << 17  # tensors, and keys
 MOST_TEXT = 200  # characters of a text that becomes metadata
@@ -65,16 +64,23 @@ class GgufType(NamedTuple):
     nbytes: int = 0
 
 
-class BlockCodes(NamedTuple):
-    """How a type with blocks is told as tensors: one for the codes, and one for what stands before them.
+class BlockPart(NamedTuple):
+    """A tensor that is a part of each block of another one.
 
-    dtype    of the codes, in `nbytes` bytes of each block
-    entry    of the catalogue that says the order of the codes; None for plain arrays
+    after      the name of the whole in its own name
+    dtype      of its elements
+    elements   how many are in a block, as its header says it
+    begin      the first of its bytes in a block
+    nbytes     of its bytes there
+    entry      of the catalogue that says the order of the elements; None for plain arrays
     """
 
+    after: str
     dtype: str
+    elements: int
+    begin: int
     nbytes: int
-    entry: str | None
+    entry: str | None = None
 
 
 TYPES: Mapping[int, GgufType] = {
@@ -116,8 +122,13 @@ TYPES: Mapping[int, GgufType] = {
         41: ("Q1_0", 128, 18),
     }.items()
 }
-CODES = {"Q8_0": BlockCodes("I8", 32, None), "Q4_0": BlockCodes("U8", 16, "gguf:q4_0")}
-SCALE_BYTES = 2  # of F16
+_SCALE = BlockPart("_scale", "F16", 1, 0, 2)
+PARTS: Mapping[str, tuple[BlockPart, ...]] = {
+    "Q8_0": (_SCALE, BlockPart("", "I8", 32, 2, 32)),
+    "Q4_0": (_SCALE, BlockPart("", "U8", 16, 2, 16, "gguf:q4_0")),
+    "Q4_1": (_SCALE, BlockPart("_min", "F16", 1, 2, 2), BlockPart("", "U8", 16, 4, 16, "gguf:q4_0")),
+    "MXFP4": (BlockPart("_scale", "F8_E8M0", 1, 0, 1), BlockPart("", "U8", 16, 1, 16, "gguf:mxfp4")),
+}
 
 
 @dataclass(frozen=True)
@@ -284,12 +295,13 @@ def read_gguf(name: str, stream: BinaryIO) -> GgufContents:
     found = [_tensor(reader, alignment) for _ in range(count)]
     start = -(-reader.position // alignment) * alignment
     _check_places(name, found, reader.size - start)
+    _check_names(name, found)
     tensors = [part for each in found for part in _told(each)]
-    _check_names(name, [each.name for each in found], tensors)
     notes = {
-        NOTE + each.name: f"{code.entry}[{','.join(map(str, each.dimensions))}]"
+        NOTE + each.name: f"{part.entry}[{','.join(map(str, each.dimensions))}]"
         for each in found
-        if (code := CODES.get(each.kind.name)) and code.entry
+        for part in PARTS.get(each.kind.name, ())
+        if part.entry is not None
     }
     tensors.sort(key=lambda each: (each.begin, each.end, each.name))
     part, parts = (values.get(f"split.{key}", _Key(_U32, usual)).value for key, usual in (("no", 0), ("count", 1)))
@@ -382,37 +394,33 @@ def _check_places(name: str, found: Iterable[_TensorInfo], room: int) -> None:
 
 
 def _told(found: _TensorInfo) -> Iterator[StoredTensor]:
-    """A tensor of the file as tensors: one, or codes and scales."""
+    """A tensor of the file as tensors: one, or the parts of its blocks."""
     name, dimensions, kind, begin, end = found
-    codes = CODES.get(kind.name)
-    if codes is None:
+    if kind.name not in PARTS:
         yield StoredTensor(name, kind.name, dimensions, begin, end)
         return
     *others, last = dimensions
-    count = last // kind.elements
-    for each, dtype, size, skipped, taken in (
-        (name, codes.dtype, codes.nbytes * count, SCALE_BYTES, codes.nbytes),
-        (name + SCALE, "F16", count, 0, SCALE_BYTES),
-    ):
-        first = begin + skipped
-        last_end = end - kind.nbytes + skipped + taken if end > begin else first
-        yield StoredTensor(each, dtype, (*others, size), first, last_end, ByteBlocks(taken, kind.nbytes))
+    for part in PARTS[kind.name]:
+        first = begin + part.begin
+        last_end = end - kind.nbytes + part.begin + part.nbytes if end > begin else first
+        own = (*others, last // kind.elements * part.elements)
+        yield StoredTensor(name + part.after, part.dtype, own, first, last_end, ByteBlocks(part.nbytes, kind.nbytes))
 
 
-def _check_names(name: str, own: Sequence[str], tensors: Sequence[StoredTensor]) -> None:
-    """Check that no two tensors have one name, nor a tensor that of the scales of another one."""
+def _check_names(file: str, found: Sequence[_TensorInfo]) -> None:
+    """Check that no two tensors have one name, nor a tensor that of a part of another one."""
     seen: set[str] = set()
-    for each in own:
-        if each in seen:
-            raise FileError(f"{name}: {tensor_text(each)} is in the file twice")
-        seen.add(each)
-    for part in tensors:
-        base = part.name.removesuffix(SCALE)
-        if part.blocks and part.dtype == "F16" and part.name in seen:
-            raise FileError(
-                f"{name}: {tensor_text(part.name)} is in the file, and the scales of {tensor_text(base)} would be "
-                "called so too"
-            )
+    for each in found:
+        if each.name in seen:
+            raise FileError(f"{file}: {tensor_text(each.name)} is in the file twice")
+        seen.add(each.name)
+    for each in found:
+        for part in PARTS.get(each.kind.name, ()):
+            if part.after and each.name + part.after in seen:
+                raise FileError(
+                    f"{file}: {tensor_text(each.name + part.after)} is in the file, and a part of "
+                    f"{tensor_text(each.name)}, {each.kind.name}, would be called so too"
+                )
 
 
 def _metadata(values: Mapping[str, _Key]) -> dict[str, str]:

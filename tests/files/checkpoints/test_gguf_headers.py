@@ -73,7 +73,7 @@ WRONG = {
     ),
     "scales": (
         gguf_bytes([info("a", [32], "Q8_0", 0), info("a_scale", [1], "F16", 64)], data=bytes(66)),
-        "tensor 'a_scale' is in the file, and the scales of tensor 'a' would be called so too",
+        "tensor 'a_scale' is in the file, and a part of tensor 'a', Q8_0, would be called so too",
     ),
     "rank 5": (
         gguf_bytes([info("a", [1] * 5, "F32", 0)], data=bytes(4)),
@@ -225,7 +225,7 @@ def test_headers_are_read_as_the_package_gguf_reads_them(tmp_path, seed):
     for each in reader.tensors:
         own = tensors[each.name]
         sizes = tuple(map(int, each.shape[::-1]))
-        taken = {"Q8_0": 2, "Q4_0": 2}.get(each.tensor_type.name, 0)
+        taken = {"Q8_0": 2, "Q4_0": 2, "Q4_1": 4, "MXFP4": 1}.get(each.tensor_type.name, 0)
         assert found.start + own.begin - taken == each.data_offset
         if not taken:
             assert (own.dtype, own.dimensions, own.nbytes) == (each.tensor_type.name, sizes, each.n_bytes)

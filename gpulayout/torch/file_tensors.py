@@ -49,13 +49,20 @@ class Given(NamedTuple):
 
     def for_plain(self, tensor: Any) -> Given:
         """The same for a plain tensor of a model, which may hold the array itself where the file has it in words."""
-        note = self.note
-        if note is None or note.source is None:
+        has, forms = (tensor.dtype, tuple(tensor.shape)), self.forms()
+        if self.note is None or has not in forms[2:] or has in forms[:2]:
             return self
-        has, array = (tensor.dtype, tuple(tensor.shape)), plain_form(note.packed.shape, None)
-        if has != (array.dtype, array.sizes) or has in ((each.dtype, each.sizes) for each in (note.plain, note.packed)):
-            return self
-        return self._replace(note=note._replace(source=None, plain=array))
+        return self._replace(note=self.note._replace(source=None, plain=plain_form(self.note.packed.shape, None)))
+
+    def forms(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """The dtypes and the sizes that a plain tensor of a model may have for a packed one: its plain form, its packed
+        one, and the array in place of words."""
+        if self.note is None:
+            return []
+        forms = [self.note.plain, self.note.packed]
+        if self.note.source is not None:
+            forms.append(plain_form(self.note.packed.shape, None))
+        return [(each.dtype, each.sizes) for each in forms]
 
     @property
     def file(self) -> str:

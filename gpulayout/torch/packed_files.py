@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from gpulayout.files.checkpoints.header import is_note_key
 from gpulayout.files.checkpoints.new_model import NewTensor, check_new_model, new_model
 from gpulayout.files.checkpoints.opening import Checkpoint, open_checkpoint
-from gpulayout.layout.checks import type_text
+from gpulayout.layout.checks import either, type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.running.in_place import deferred_signals
 from gpulayout.torch.codes import check_codes
@@ -149,17 +150,17 @@ def _parts(tensor: Any) -> Iterator[tuple[int, memoryview]]:
 
 @plainly
 def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = False) -> Any:
-    """Load a file that `save_packed` has written: packed bytes go straight into the model's memory, or are mapped.
+    """Load a file of packed tensors: their bytes go straight into the model's memory, or are mapped.
 
     Parameters
     ----------
     file : path
-        A .safetensors file, or an index of several.  `gpulayout.relayout_file` makes such files too.
+        A .safetensors file, or an index of several, that `save_packed` or `gpulayout.relayout_file` has written.
     model : torch.nn.Module
         Every tensor keeps its object and its address.  A packed tensor of the same layout gets the bytes; of another
         layout or float type, the same array in its own.  A plain tensor becomes packed, if it has the dtype and the
-        sizes of the file's plain tensor or of its packed one.  Plain tensors of the file go into plain and into packed
-        ones.
+        sizes of the file's plain tensor, such as GPTQ's words, of the array in these, or of the packed tensor.  Plain
+        tensors of the file go into plain and into packed ones.
     strict : bool
         Whether missing and unexpected names are errors.  Without it, what is missing stays as it is.
     assign : bool
@@ -327,13 +328,11 @@ def _misfit_of_plain(own: Any, given: Given, *, assign: bool) -> Iterator[str]:
         elif not assign and any(size > 1 and not stride for size, stride in zip(own.shape, own.stride())):
             yield f"is {form_text(*has)} of strides {own.stride()} in the model, so its elements share memory"
         return
-    fits = (note.plain.dtype, note.plain.sizes), (note.packed.dtype, note.packed.sizes)
     room = room_of(own)
-    if has not in fits:
-        texts = " or ".join(dict.fromkeys(form_text(*each) for each in fits))
-        hint = f": pack it by gl.torch.pack_(tensor, {given.text!r}, source=...) first"
-        hint = "" if given.is_sure or own.is_meta else hint
-        yield f"is {given.text} in the file, which goes into {texts}, and the model has {form_text(*has)}{hint}"
+    if has not in given.forms()[:2]:
+        texts = either([*dict.fromkeys(form_text(*each) for each in given.forms())])
+        way = _way_for_plain(own, given, note)
+        yield f"is {given.text} in the file, which goes into {texts}, and the model has {form_text(*has)}{way}"
     elif assign:
         check_gradient(own, note.packed.dtype, note.name)
     elif own.numel() * own.element_size() != bytes_reached(own):
@@ -345,6 +344,20 @@ def _misfit_of_plain(own: Any, given: Given, *, assign: bool) -> Iterator[str]:
         )
     else:
         check_changes(own, note.packed.dtype, note.name)
+
+
+def _way_for_plain(own: Any, given: Given, note: Note) -> str:
+    """What to do about a plain tensor of a model that is none of those from which a packed one is made."""
+    with contextlib.suppress(TypeError):
+        if own.numel() * own.element_size() == note.packed.nbytes:
+            as_own = stored_plain(own)
+            return f": if that is how the kernel takes it, say so in the rule that makes the file, by as={as_own}"
+    if given.is_sure or own.is_meta:
+        return ""
+    return (
+        ": the file does not say from which tensor it is made, so pack the model's first, by gl.torch.pack_(tensor, "
+        f"{given.text!r}, source=...)"
+    )
 
 
 def _fill(tensor: Any, given: Given, tied: Iterable[Any]) -> None:

@@ -97,8 +97,8 @@ def pack_(tensor: Any, layout: Shape | Layout | str, *, source: Any = None, max_
         As `gpulayout.pack` takes it: ``"marlin:weights(dtype=u4)"``, ``"{1,0:T(8,128)}"``.  A pattern before it
         reorders the axes first: ``"n k -> k n; marlin:weights(dtype=u4)"``.
     source : Shape, Layout or str, optional
-        How words of a checkpoint hold the array, such as ``"gptq:qweight(dtype=u4)"`` for int32.  Without it, the
-        tensor is the array.
+        How words of a checkpoint hold the array, such as ``"gptq:qweight(dtype=u4)"`` for int32; or ``"u4"``, where
+        elements follow each other along the last dimension.  Without it, the tensor is the array.
     max_bytes : int or str, optional
         The most bytes of the workspace, such as ``"64M"``; by default 5% of the tensor, or 1 MiB if that is more.
 

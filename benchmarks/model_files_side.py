@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def compared(
     """Seconds and memory of contenders, which take turns.  All but `cp` must write the same tensors.
 
     sources   the files that they read
-    target    the file that each writes; it is removed
+    target    the file that each writes, or a folder; it is removed
     """
     caches = ["warm", "cold"] if os.access(CACHES, os.W_OK) else ["warm"]
     taken: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -86,10 +87,11 @@ def compared(
                 for name, command in jobs.items():
                     taken.setdefault((cache, name), []).append(_timed(command, sources, cache == "cold"))
                     if name != "cp" and cache == "warm" and len(taken[cache, name]) == 1:
-                        sums.add(_digest(target))
-                    target.unlink()
+                        files = sorted(target.glob("*.safetensors")) if target.is_dir() else [target]
+                        sums.add(" ".join(map(_digest, files)))
+                    remove(target)
     finally:
-        target.unlink(missing_ok=True)
+        remove(target)
     if len(sums) != 1:
         raise RuntimeError("the contenders wrote different tensors")
     return [
@@ -102,6 +104,14 @@ def compared(
         }
         for (cache, name), each_round in taken.items()
     ]
+
+
+def remove(target: pathlib.Path) -> None:
+    """Remove a file or a folder that may be there."""
+    if target.is_dir():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
 
 
 def _write(path: pathlib.Path, pairs: int) -> None:
@@ -129,8 +139,8 @@ def _commands(source: pathlib.Path, target: pathlib.Path, memory: int) -> dict[s
 
 
 def then_on_disk(target: pathlib.Path) -> list[str]:
-    """What stands before a command so that its file is on the disk when it ends."""
-    return ["sh", "-c", '"$@" && sync "$0"', str(target)]
+    """What stands before a command so that its file, or all files of its folder, are on the disk when it ends."""
+    return ["sh", "-c", '"$@" && { [ ! -d "$0" ] || sync "$0"/*; } && sync "$0"', str(target)]
 
 
 def _timed(command: list[str], sources: Sequence[pathlib.Path], cold: bool) -> dict[str, Any]:

@@ -101,11 +101,11 @@ def relayout_file(
     tensors : mapping, str, path or list of these, optional
         Rules by regular expressions, which fit whole names: ``{r"(.*)\.kernel": r"i o -> o i; name=\1.weight"}``.
         A rule is text, a Layout, or a mapping with the keys ``to`` (a pattern, a layout, its name, or several patterns
-        of different ranks), ``dtype``, ``scale``, ``shift``, ``divide``, ``block``, ``name``, ``rank``, ``kind``,
-        ``flip``, ``keep`` and ``drop``.  Or a map: ``"flax-to-torch"``, ``"torch-to-flax"``, ``"keras-to-torch"``,
-        ``"torch-to-keras"``, ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends in ``.toml``.  Of a
-        list, the first rules that fit a tensor count.  Without rules all tensors are copied; type checkers know the
-        result by ``tensors={}``.
+        of different ranks), ``dtype``, ``scale``, ``scale_name``, ``shift``, ``divide``, ``block``, ``name``, ``rank``,
+        ``kind``, ``flip``, ``keep`` and ``drop``.  Or a map: ``"flax-to-torch"``, ``"torch-to-flax"``,
+        ``"keras-to-torch"``, ``"torch-to-keras"``, ``"mlx-to-torch"``, ``"torch-to-mlx"``, or a file of rules that ends
+        in ``.toml``.  Of a list, the first rules that fit a tensor count.  Without rules all tensors are copied; type
+        checkers know the result by ``tensors={}``.
     recipe : str or path, optional
         Rules for a whole checkpoint, by name, ``"gptq-to-marlin"`` or ``"llama-tp(ranks=2)"``, or a file of your own
         that ends in ``.toml``.  The rules of `tensors` stand before its own.  It checks ``config.json``, if there is

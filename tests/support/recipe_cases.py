@@ -104,6 +104,46 @@ def fp8_to_plain(rng):
     return [tensors | norm], {"kv_a_proj_with_mqa.weight": plain} | norm
 
 
+def plain_layer(rng, n=192, k=256):
+    """A weight of bf16, in f32 too, and tensors that stay."""
+    weight = (rng.standard_normal((n, k)) * 2.0 ** rng.integers(-6, 1, (n, 1))).astype(BF16)
+    rest = {"l.input_layernorm.weight": floats(rng, 8, dtype=BF16), "l.up_proj.bias": floats(rng, n, dtype=BF16)}
+    return {"l.up_proj.weight": weight} | rest, weight.astype(np.float32), rest
+
+
+def plain_to_fp8(rng):
+    tensors, x, rest = plain_layer(rng, 192, 320)
+    blocks = np.pad(x, ((0, 64), (0, 64))).reshape(2, 128, 3, 128)
+    scale = np.abs(blocks).max((1, 3)) / np.float32(448)
+    made = {"l.up_proj.weight": (x / blocks_128(scale, x.shape)).astype(F8), "l.up_proj.weight_scale_inv": scale}
+    return [tensors], made | rest
+
+
+def plain_to_channels(rng):
+    tensors, x, rest = plain_layer(rng)
+    scale = np.abs(x).max(1, keepdims=True) / np.float32(448)
+    return [tensors], {"l.up_proj.weight": (x / scale).astype(F8), "l.up_proj.weight_scale": scale} | rest
+
+
+def rounded_to_4_bits(x, dtype):
+    """Codes with a zero point of 8, and the scales of 128 elements of a row in their type, which divide."""
+    scale = (np.abs(x.reshape(x.shape[0], -1, 128)).max(2) / np.float32(7.5)).astype(dtype)
+    q = np.rint(x / np.repeat(scale, 128, 1).astype(np.float32)) + 8
+    return np.clip(q, 0, 15).astype(np.uint8), scale
+
+
+def plain_to_compressed(rng):
+    tensors, x, rest = plain_layer(rng)
+    q, scale = rounded_to_4_bits(x, BF16)
+    return [tensors], {"l.up_proj.weight_packed": words(q), "l.up_proj.weight_scale": scale} | rest
+
+
+def plain_to_marlin(rng):
+    tensors, x, rest = plain_layer(rng, 64)
+    q, scale = rounded_to_4_bits(x, np.float16)
+    return [tensors], {"l.up_proj.B": marlin_words(q.T), "l.up_proj.s": marlin_scales(scale.T)} | rest
+
+
 def gptoss_layer(rng):
     """Codes (experts, rows, columns), and exponents for 32 columns, of both products."""
     shapes = {"gate_up_proj": (2, 96, 64), "down_proj": (2, 64, 96)}
@@ -359,6 +399,10 @@ CASES = {
     "fp8 plain": fp8_to_plain,
     "gptoss plain": gptoss_to_plain,
     "nvfp4 plain": nvfp4_to_plain,
+    "bf16 fp8": plain_to_fp8,
+    "bf16 channels": plain_to_channels,
+    "bf16 compressed": plain_to_compressed,
+    "bf16 marlin": plain_to_marlin,
     "gptoss halves": gptoss_to_halves,
     "nvfp4 blackwell": nvfp4_to_blackwell,
     "llama fused": llama_to_fused,

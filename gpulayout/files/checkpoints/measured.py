@@ -40,7 +40,7 @@ KINDS: dict[ElementType, tuple[type[np.unsignedinteger[Any]], int]] = {
     ElementType.F32: (np.uint32, 0x7F80_0000),
     ElementType.F64: (np.uint64, 0x7FF0_0000_0000_0000),
 }
-CHUNK = 1 << 22  # bytes that are read at a time
+CHUNK = 1 << 19  # bytes that are read at a time: they are looked at twice, in the processor's cache
 _ABSMAX = re.compile(r"\s*absmax\s*(?:/([^/]*))?", re.DOTALL)
 _NEARLY = re.compile(
     r"\s*(?:absmax\s*(?:[-+*(:/].*)?|(?:abs_max|amax|maxabs|max_abs|max)\s*/\s*[-+.\d].*)", re.DOTALL | re.IGNORECASE

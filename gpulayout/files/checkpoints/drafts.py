@@ -7,8 +7,9 @@ A rule names the result and its parts.  Each is checked here: it is there, once,
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -175,9 +176,9 @@ class Drafting:
         with about_tensor(name, tensor):
             groups, sizes = _axes(view, own)
         axes = [axis for group in groups for axis in group]
-        units, places = view.sizes, view.places
+        units, places = view.sizes, [*_places(view, groups, sizes)]
         if view.is_array:
-            units, places = tuple(sizes[axis] for axis in axes), tuple(map(TensorAxis, range(len(axes))))
+            units, places = tuple(sizes[axis] for axis in axes), [*map(TensorAxis, range(len(axes)))]
         numbers = {key: numbers_of(key, self.model, found, rule, match, view, groups, sizes) for key in followed(rule)}
         return Member(
             names=(name,),
@@ -216,10 +217,18 @@ def _axes(view: View, pattern: Pattern | None) -> tuple[Groups, dict[str, int]]:
         groups: Groups = tuple((f"~{number}",) for number in range(len(dimensions)))
         return groups, dict(zip((group[0] for group in groups), dimensions))
     sizes = pattern.axis_sizes(dimensions, {})
-    if not view.is_array and any(len(group) > 1 for group in pattern.before):
-        raise LayoutError(f"{pattern.shown} splits an axis of {view.shape}: its elements are not in C order")
     groups = tuple(group or (f"{UNNAMED}{number}",) for number, group in enumerate(pattern.before))
     return groups, {name: sizes.get(name, 1) for group in groups for name in group}
+
+
+def _places(view: View, groups: Groups, sizes: Mapping[str, int]) -> Iterator[TensorAxis | None]:
+    """Where the axes lie in what the file holds.  Of those that a pattern makes of one, only the first can be cut."""
+    for place, group in zip(view.places, groups):
+        inner = math.prod(sizes[axis] for axis in group[1:])
+        if place is not None and inner:
+            place = TensorAxis(place.axis, place.step / inner, place.multiple // math.gcd(place.multiple, inner))
+        yield place
+        yield from [None] * len(group[1:])
 
 
 def _axis(member: Member, rule: Rule) -> str:

@@ -126,7 +126,11 @@ _SCALE = BlockPart("_scale", "F16", 1, 0, 2)
 PARTS: Mapping[str, tuple[BlockPart, ...]] = {
     "Q8_0": (_SCALE, BlockPart("", "I8", 32, 2, 32)),
     "Q4_0": (_SCALE, BlockPart("", "U8", 16, 2, 16, "gguf:q4_0")),
-    "Q4_1": (_SCALE, BlockPart("_min", "F16", 1, 2, 2), BlockPart("", "U8", 16, 4, 16, "gguf:q4_0")),
+    "Q4_1": (
+        BlockPart("_step", "F16", 1, 0, 2),
+        BlockPart("_min", "F16", 1, 2, 2),
+        BlockPart("", "U8", 16, 4, 16, "gguf:q4_0"),
+    ),
     "MXFP4": (BlockPart("_scale", "F8_E8M0", 1, 0, 1), BlockPart("", "U8", 16, 1, 16, "gguf:mxfp4")),
 }
 

@@ -20,7 +20,7 @@ SHAPES = [(32,), (1, 32), (3, 64), (2, 3, 96), (2, 1, 2, 32), (0, 32), (2, 0)]
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F64": np.float64, "I8": np.int8}
 RULES = {"Q4_0": "zero_point=8; scale={name}_scale; block=32; dtype=f32; C", "Q8_0": "scale={name}_scale; dtype=f32"}
 MORE_RULES = {
-    "Q4_1": "C; scale={name}_scale; shift={name}_min; dtype=f32",
+    "Q4_1": "C; scale={name}_step; shift={name}_min; dtype=f32",
     "MXFP4": "C; scale={name}_scale; dtype=f32",
 }
 
@@ -111,7 +111,7 @@ def test_values_are_those_of_the_package_gguf(tmp_path, kind, shape):
         step()
     (tensor,) = gguf.GGUFReader(tmp_path / "own.gguf").tensors
     wanted = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape)
-    rules = {r"blk\.0\.w": (RULES | MORE_RULES).get(kind, "dtype=f32"), ".*_(scale|min)": "drop"}
+    rules = {r"blk\.0\.w": (RULES | MORE_RULES).get(kind, "dtype=f32"), ".*_(scale|step|min)": "drop"}
     found, metadata = relayout(tmp_path, (tmp_path / "own.gguf").read_bytes(), rules, allow_unmatched=True)
     assert found["blk.0.w"].tobytes() == wanted.tobytes() and found["blk.0.w"].shape == shape
     assert metadata == {"gguf.general.architecture": "llama"}
@@ -124,7 +124,7 @@ def test_blocks_with_a_least_number(tmp_path, shape):
     file = gguf_model({"w": ("Q4_1", shape, q4_1(codes, scales, least))})
     found, metadata = relayout(tmp_path, file)
     assert np.array_equal(nibbles(found["w"]), codes) and [*metadata] == ["gpulayout:w"]
-    assert found["w_scale"].tobytes() == scales.tobytes() and found["w_min"].tobytes() == least.tobytes()
+    assert found["w_step"].tobytes() == scales.tobytes() and found["w_min"].tobytes() == least.tobytes()
     with np.errstate(invalid="ignore", over="ignore"):
         wanted = values(codes, scales, 0) + np.repeat(least, 32, -1).astype(np.float32)
     found, _ = relayout(tmp_path, file, {"w": MORE_RULES["Q4_1"], "w_.*": "drop"})
@@ -231,6 +231,23 @@ def test_a_cut_within_a_block_is_refused_before_anything_moves(tmp_path):
         relayout(tmp_path, gguf_model(tensors), {"w0": "n (b=6 d) -> n b d; shard=0/2; along=d"})
     with pytest.raises(gl.LayoutError, match="within a block"):
         relayout(tmp_path, gguf_model(tensors), {"w0": "split=a,b; along=1; interleave"})
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_rows_that_a_pattern_splits(tmp_path, kind):
+    """As llama.cpp's q and k: the halves of each head's rows take turns.  The first axis of the pattern can be cut."""
+    tensors, (array,) = parts(kind, [(3 * 4 * 2, 64)])
+    wanted = array.reshape(3, 4, 2, 64).swapaxes(1, 2)
+    rule = RULES[kind].removesuffix("; C") + "; (h=3 d two=2) k -> (h two d) k"
+    found, _ = relayout(tmp_path, gguf_model(tensors), {"w0": rule, ".*_scale": "drop"})
+    assert same(found["w0"], wanted.reshape(24, 64))
+    for number in range(3):
+        own = {"w0": rule + f"; shard={number}/3; along=h", ".*_scale": "drop"}
+        found, _ = relayout(tmp_path, gguf_model(tensors), own)
+        assert same(found["w0"], wanted[number].reshape(8, 64))
+    if kind == "Q4_0":
+        with pytest.raises(gl.LayoutError, match="can be neither cut nor joined along axis d"):
+            relayout(tmp_path, gguf_model(tensors), {"w0": rule + "; shard=0/2; along=d", ".*_scale": "drop"})
 
 
 def test_several_files_are_pieces_of_one_tensor(tmp_path):

@@ -48,9 +48,15 @@ def plan_by_recipe(
             raise LayoutError(f"{recipe.shown}: output {value_text(recipe.output)} is one name for several ranks")
         plan = together([planned(path.with_name(name), rank=rank) for rank, name in enumerate(names)])
     values.give(kept_modules=_kept_modules(plan))
-    text = recipe.config(found, values)
-    others = () if text is None else (OtherFile(path.with_name(config.NAME), text),)
-    return replace(plan, others=others, remarks=_remarks(recipe, found))
+    return replace(plan, others=_configs(path, recipe.config(found, values)), remarks=_remarks(recipe, found))
+
+
+def _configs(path: Path, text: bytes | None) -> tuple[OtherFile, ...]:
+    """The files with the new config."""
+    if text is None:
+        return ()
+    texts = {config.NAME: text, config.OF_GPTQ: config.config_of_gptq(text)}
+    return tuple(OtherFile(path.with_name(name), each) for name, each in texts.items() if each is not None)
 
 
 def _kept_modules(plan: CheckpointPlan) -> list[str]:

@@ -3,8 +3,8 @@
     {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096,
      "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}
 
-A field is named with dots: quantization_config.bits.  Older checkpoints of GPTQ have its fields in a file of their own,
-quantize_config.json.
+A field is named with dots: quantization_config.bits.  Checkpoints of GPTQ also have its fields in a file of their own,
+quantize_config.json, and older ones only there.  AutoGPTQ reads nothing else.
 """
 
 from __future__ import annotations
@@ -128,3 +128,11 @@ def new_config(config: Config, remove: Sequence[str], fields: Mapping[str, Any])
             at = at[parent]
         at[last] = value
     return (json.dumps(new, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def config_of_gptq(text: bytes) -> bytes | None:
+    """The text of the quantize_config.json beside a new config.json; None where that is not of GPTQ."""
+    own = json.loads(text).get(QUANTISATION)
+    if not isinstance(own, dict) or own.get("quant_method") != "gptq":
+        return None
+    return (json.dumps(own, indent=2, ensure_ascii=False) + "\n").encode()

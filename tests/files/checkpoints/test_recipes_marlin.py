@@ -7,6 +7,7 @@ import hashlib
 import json
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -156,3 +157,110 @@ def test_rules_give_the_numbers_that_the_owners_compute(case, tmp_path):
     q, s, z = (awq_codes if folder.startswith("awq") else gptq_codes)(tensors, case["layer"])
     z = groups(z, len(q) // len(s)).astype(np.float32) + (folder in ("gptq", "gptq-channel"))
     assert np.array_equal(dequantised(q, groups(s, len(q) // len(s)), z, np.float16).T, plain)
+
+
+ROUND = r"scale=absmax/7.5; block=1,128; zero_point=8; dtype=u4"
+MARLIN_ROUND = {
+    r"(.*_proj)\.weight": rf"{ROUND}; n k -> k n; marlin:weights; name=\1.B; scale_name=\1.s; scale_dtype=F16",
+    r".*\.s": "n g -> g n; marlin:scales",
+    r".*norm.*": "drop",
+}
+STORED_ROUND = {
+    r"(.*_proj)\.weight": rf"{ROUND}; n k -> n k; {{1,0:E(4)}}; as=I32[n,k/8]; name=\1.weight_packed; "
+    r"scale_name=\1.weight_scale; scale_dtype=BF16",
+    r".*norm.*": "drop",
+}
+
+
+def marlin_codes(words):
+    """Codes (K, N) of Marlin's words: where each one goes, the model says, 4 bits of its number at a time."""
+    shape = words.shape[0] * 16, words.shape[1] // 2
+    numbers = np.arange(shape[0] * shape[1]).reshape(shape)
+    found = np.zeros(numbers.shape, np.int64)
+    for bit in range(0, 16, 4):
+        found += nibbles_of(marlin_words((numbers >> bit & 15).astype(np.uint8))).reshape(shape).astype(np.int64) << bit
+    codes = np.empty(shape, np.uint8)
+    codes.flat[found.ravel()] = nibbles_of(words).ravel()
+    return codes
+
+
+def layer_of(path):
+    """The tensors of the one layer of a file, by the last part of their names."""
+    return {name.rsplit(".", 1)[1]: array for name, array in arrays(path).items() if "_proj" in name}
+
+
+def is_rounded(weight, scales, codes, half_step):
+    """Codes (N, K) are the nearest, half to even; next to the middle of two, within half a step, either of them."""
+    exact = weight.astype(np.float64) / np.repeat(scales.astype(np.float64), 128, axis=1)
+    nearest = np.clip(np.rint(exact) + 8, 0, 15)
+    other = np.clip(2 * np.floor(exact) + 1 - np.rint(exact) + 8, 0, 15)
+    middle = np.abs(exact - np.floor(exact) - 0.5) <= half_step
+    return np.where(middle, (codes == nearest) | (codes == other), codes == nearest).all()
+
+
+@pytest.mark.parametrize("owner", ["gptqmodel", "marlin"])
+def test_rounding_to_marlin_is_that_of_the_owners(owner, tmp_path):
+    """Marlin rounds the quotient to f16 first; GPTQModel divides by a scale in f32, halved if all is positive."""
+    gl.relayout_file(FOLDER / "rtn" / "model.safetensors", tmp_path / "new.safetensors", tensors=MARLIN_ROUND)
+    weight = layer_of(FOLDER / "rtn" / "model.safetensors")["weight"]
+    made, right = layer_of(tmp_path / "new.safetensors"), layer_of(FOLDER / "rtn" / f"{owner}.safetensors")
+    scales, owned = (marlin_scales(each["s"]).T for each in (made, right))  # the order is its own inverse
+    codes, owned_codes = (marlin_codes(each["B"]).T for each in (made, right))
+    rows = [row for row in range(len(weight)) if owner == "marlin" or weight[row].min() < 0]
+    assert len(rows) == (64 if owner == "marlin" else 63) and np.array_equal(scales[rows], owned[rows])
+    assert is_rounded(weight, scales, codes, half_step=0)
+    near = (
+        2.0**-9 if owner == "marlin" else 2.0**-8
+    )  # half a step of f16 from 4 to 8; what it changes of a scale, 8 times
+    assert is_rounded(weight[rows], scales[rows], owned_codes[rows], half_step=near)
+    assert np.mean(codes[rows] == owned_codes[rows]) > 0.99
+
+
+def test_rounding_to_compressed_tensors_is_the_owners(tmp_path):
+    """The owner divides in bf16."""
+    gl.relayout_file(FOLDER / "rtn" / "model.safetensors", tmp_path / "new.safetensors", tensors=STORED_ROUND)
+    weight = layer_of(FOLDER / "rtn" / "model.safetensors")["weight"]
+    made, right = layer_of(tmp_path / "new.safetensors"), layer_of(FOLDER / "rtn" / "compressed.safetensors")
+    assert np.array_equal(made["weight_scale"], right["weight_scale"])
+    codes, owned = (nibbles_of(each["weight_packed"]) for each in (made, right))
+    assert is_rounded(weight, made["weight_scale"], codes, half_step=0)
+    assert is_rounded(weight, made["weight_scale"], owned, half_step=2.0**-6)
+    assert np.mean(codes == owned) > 0.98
+
+
+def relayout_folder(folder, new, **rules):
+    gl.relayout_file(FOLDER / folder, new, recipe=f"{folder.split('-')[0]}-to-marlin", **rules)
+
+
+@pytest.mark.parametrize("folder", ["gptq-channel", "gptq-v2", "awq-64"])
+def test_a_recipe_makes_what_the_owners_make(folder, tmp_path):
+    relayout_folder(folder, tmp_path / "new")
+    check(tmp_path / "new" / "model.safetensors", FOLDER / folder / "marlin.safetensors")
+    old, new = (json.loads((path / "config.json").read_text()) for path in (FOLDER / folder, tmp_path / "new"))
+    made = new.pop("quantization_config")
+    assert old.pop("quantization_config") != made and new == old
+    of_gptq = tmp_path / "new" / "quantize_config.json"  # AutoGPTQ reads this one
+    assert (json.loads(of_gptq.read_text()) == made) if folder.startswith("gptq") else not of_gptq.exists()
+
+
+@pytest.mark.parametrize("folder", ["gptq", "awq"])
+def test_a_recipe_names_the_layer_that_has_one_group(folder, tmp_path):
+    """K is 128, the size of a group: these scales are in the order of those of whole columns."""
+    with pytest.raises(gl.LayoutError, match=r"down_proj\.scales.*marlin:channel_scales"):
+        relayout_folder(folder, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    name = r"; name=\1.s" if folder == "gptq" else ""
+    relayout_folder(folder, tmp_path / "new", tensors={r"(.*down_proj)\.scales": ONE_ROW + name})
+    check(tmp_path / "new" / "model.safetensors", FOLDER / folder / "marlin.safetensors")
+
+
+@pytest.mark.parametrize(("folder", "format"), [("gptq-v2", "gptq"), ("gptq-channel", "gptq_v2")])
+def test_zero_points_show_that_the_format_is_another(folder, format, tmp_path):
+    """Version 1 of GPTQ stores 7 for the zero point 8, version 2 stores 8."""
+    shutil.copytree(FOLDER / folder, tmp_path / "old")
+    config = json.loads((tmp_path / "old" / "config.json").read_text())
+    config["quantization_config"]["checkpoint_format"] = format
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(gl.LayoutError, match="qzeros"):
+        gl.relayout_file(tmp_path / "old", tmp_path / "new", recipe="gptq-to-marlin")
+    assert not (tmp_path / "new").exists()

@@ -264,3 +264,14 @@ def test_zero_points_show_that_the_format_is_another(folder, format, tmp_path):
     with pytest.raises(gl.LayoutError, match="qzeros"):
         gl.relayout_file(tmp_path / "old", tmp_path / "new", recipe="gptq-to-marlin")
     assert not (tmp_path / "new").exists()
+
+
+def test_the_recipe_that_rounds_has_the_same_rules(tmp_path):
+    old = FOLDER / "rtn"
+    gl.relayout_file(old, tmp_path / "new", recipe="bf16-to-marlin-u4")
+    gl.relayout_file(old / "model.safetensors", tmp_path / "rules.safetensors", tensors=MARLIN_ROUND)
+    made, right = (layer_of(path) for path in (tmp_path / "new" / "model.safetensors", tmp_path / "rules.safetensors"))
+    assert sorted(made) == ["B", "s"] and all(np.array_equal(made[name], right[name]) for name in made)
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    of_gptq = json.loads((tmp_path / "new" / "quantize_config.json").read_text())
+    assert config["quantization_config"] == of_gptq and of_gptq["checkpoint_format"] == "marlin"

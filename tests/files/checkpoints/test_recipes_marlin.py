@@ -42,6 +42,11 @@ def arrays(path):
     }
 
 
+def layer_of(path):
+    """The tensors of the one layer of a file, by the last part of their names."""
+    return {name.rsplit(".", 1)[1]: array for name, array in arrays(path).items() if "_proj" in name}
+
+
 def check(path, right):
     """The file has the same tensors as the owner's, byte by byte."""
     assert judged(path.read_bytes()) == judged(right.read_bytes())
@@ -128,16 +133,26 @@ def test_rules_lay_awq_out_as_vllm_does(folder, tmp_path):
     check(new, FOLDER / folder / "marlin.safetensors")
 
 
-def test_rules_lay_compressed_tensors_out_as_vllm_does(tmp_path):
-    (right,) = OWNERS["laid_out"]
-    rules = {
+COMPRESSED = {
+    "vLLM": {
         r"(.*)\.weight_packed": r"from=u4; n k -> k n; marlin:weights; name=\1.weights",
         r"(.*)\.weight_scale": r"n g -> g n; marlin:scales; name=\1.scales",
         r".*\.weight_shape": "drop",
-    }
-    gl.relayout_file(FOLDER / right["file"], tmp_path / "new.safetensors", tensors=rules)
-    for name, array in arrays(tmp_path / "new.safetensors").items():
-        assert {"shape": list(array.shape), "sha256": sha256(array)} == right[name.rsplit(".", 1)[1]]
+    },
+    "compressed-tensors": {
+        r"(.*)\.weight_packed": r"from=u4; scale=\1.weight_scale; block=128; zero_point=8; dtype=bf16; name=\1.weight",
+        r".*\.weight_(scale|shape)": "drop",
+    },
+}
+
+
+@pytest.mark.parametrize("right", OWNERS["compressed"], ids=lambda right: right["owner"])
+def test_rules_make_of_compressed_tensors_what_the_owners_make(right, tmp_path):
+    gl.relayout_file(FOLDER / right["file"], tmp_path / "new.safetensors", tensors=COMPRESSED[right["owner"]])
+    made = layer_of(tmp_path / "new.safetensors")
+    assert {name: {"shape": list(array.shape), "sha256": sha256(array)} for name, array in made.items()} == right[
+        "made"
+    ]
 
 
 @pytest.mark.parametrize("case", OWNERS["plain"], ids=lambda case: f"{case['folder']} {case['layer']}")
@@ -182,11 +197,6 @@ def marlin_codes(words):
     codes = np.empty(shape, np.uint8)
     codes.flat[found.ravel()] = nibbles_of(words).ravel()
     return codes
-
-
-def layer_of(path):
-    """The tensors of the one layer of a file, by the last part of their names."""
-    return {name.rsplit(".", 1)[1]: array for name, array in arrays(path).items() if "_proj" in name}
 
 
 def is_rounded(weight, scales, codes, half_step):

@@ -264,15 +264,28 @@ def test_a_recipe_names_the_layer_that_has_one_group(folder, tmp_path):
     check(tmp_path / "new" / "model.safetensors", FOLDER / folder / "marlin.safetensors")
 
 
-@pytest.mark.parametrize(("folder", "format"), [("gptq-v2", "gptq"), ("gptq-channel", "gptq_v2")])
-def test_zero_points_show_that_the_format_is_another(folder, format, tmp_path):
-    """Version 1 of GPTQ stores 7 for the zero point 8, version 2 stores 8."""
+@pytest.mark.parametrize(
+    ("folder", "field", "value", "problem"),
+    [
+        (
+            "gptq-v2",
+            "checkpoint_format",
+            "gptq",
+            "qzeros",
+        ),  # version 1 stores 7 for the zero point 8, version 2 stores 8
+        ("gptq-channel", "checkpoint_format", "gptq_v2", "qzeros"),
+        ("gptq-v2", "pack_dtype", "int16", "pack_dtype"),
+        ("gptq-v2", "lm_head", True, "lm_head"),
+        ("awq-64", "version", "gemv", "version"),
+    ],
+)
+def test_a_config_that_says_something_else_is_refused(folder, field, value, problem, tmp_path):
     shutil.copytree(FOLDER / folder, tmp_path / "old")
     config = json.loads((tmp_path / "old" / "config.json").read_text())
-    config["quantization_config"]["checkpoint_format"] = format
+    config["quantization_config"][field] = value
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(gl.LayoutError, match="qzeros"):
-        gl.relayout_file(tmp_path / "old", tmp_path / "new", recipe="gptq-to-marlin")
+    with pytest.raises(gl.LayoutError, match=problem):
+        gl.relayout_file(tmp_path / "old", tmp_path / "new", recipe=f"{folder.split('-')[0]}-to-marlin")
     assert not (tmp_path / "new").exists()
 
 

@@ -34,8 +34,9 @@ def plan_by_recipe(
     recipe.check(found)
 
     def planned(path: Path, **values: Any) -> CheckpointPlan:
-        rules = recipe.rules(recipe.values(found, **values))
-        return plan_relayout(source, path, (*sets[:1], rules, *sets[1:]), **options)
+        known = recipe.values(found, **values)
+        sets_of_all = (*sets[:1], recipe.rules(known), *sets[1:])
+        return plan_relayout(source, path, sets_of_all, constants=recipe.constants(known), **options)
 
     if recipe.output is None:
         values = recipe.values(found)

@@ -1,6 +1,6 @@
 """Which tensors of the old files each new tensor is made of, by its rule: joined, stacked, split and cut.
 
-    inputs are put together  >  from  >  split, or shard  >  join  >  stack  >  pattern, layout and arithmetic
+    inputs are put together  >  from  >  split, or resize, shard  >  join  >  stack  >  pattern, layout, arithmetic
 
 A rule names the result and its parts.  Each is checked here: it is there, once, and fits the others.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from gpulayout.catalogue.tensors import TensorAxis
 from gpulayout.files.checkpoints.assembly import whole
 from gpulayout.files.checkpoints.header import StoredTensor, tensor_text
-from gpulayout.files.checkpoints.members import UNNAMED, Member, axis_text, joined, stacked
+from gpulayout.files.checkpoints.members import UNNAMED, Member, axis_text, grown, joined, stacked
 from gpulayout.files.checkpoints.model import Found, Model, about_tensor, same_in_all
 from gpulayout.files.checkpoints.rule_numbers import (
     check_each_has_its_own,
@@ -55,7 +55,7 @@ class Drafting:
     def drafts(self, name: str, rule: Rule) -> list[Draft]:
         """The new tensors of a rule for a tensor that it fits; a stack comes later, from `finished`."""
         match, regroup = rule.match.fullmatch(name), rule.regroup
-        goes_along = regroup.join or regroup.split or regroup.shard or self.model.inputs > 1
+        goes_along = regroup.regroups or self.model.inputs > 1
         if regroup.along is not None and not goes_along:
             raise LayoutError(
                 f"{rule.origin}: along={regroup.along} is for join=, split= and shard=, and for pieces in several "
@@ -63,7 +63,8 @@ class Drafting:
             )
         if regroup.split:
             return self._split(name, rule, match)
-        shards = [_shard(self._member(each, rule, match), rule) for each in self._parts(name, rule, match)]
+        parts = [_resized(self._member(each, rule, match), rule) for each in self._parts(name, rule, match)]
+        shards = [_shard(part, rule, number) for number, part in enumerate(parts)]
         member = shards[0]
         if regroup.join:
             member = joined(shards, _axis(member, rule), interleave=regroup.interleave)
@@ -258,13 +259,25 @@ def _of_inputs(members: Sequence[Member], rule: Rule) -> Member:
     return first if len(members) == 1 else replace(joined(members, _axis(first, rule)), names=first.names)
 
 
-def _shard(member: Member, rule: Rule) -> Member:
-    """The shard of a rule."""
-    if rule.regroup.shard is None:
+def _resized(member: Member, rule: Rule) -> Member:
+    """A tensor with zeros behind the last index of an axis, or without the last ones."""
+    if rule.regroup.resize is None:
         return member
-    axis = _axis(member, rule)
+    (old, new), axis = rule.regroup.resize, _axis(member, rule)
+    if member.sizes[axis] != old:
+        raise LayoutError(
+            f"{rule.origin}: resize={old}->{new}, but {member} has {member.sizes[axis]} along {axis_text(axis)}"
+        )
+    return member.taken(axis, range(new)) if new < old else grown(member, axis, new)
+
+
+def _shard(member: Member, rule: Rule, number: int = 0) -> Member:
+    """The shard of a rule, which has one for all parts, or one for each."""
+    if not rule.regroup.shard:
+        return member
+    axis, cut = _axis(member, rule), rule.regroup.shard[number if len(rule.regroup.shard) > 1 else 0]
     try:
-        indices = rule.regroup.shard.indices(member.sizes[axis], f"{member} along {axis_text(axis)}")
+        indices = cut.indices(member.sizes[axis], f"{member} along {axis_text(axis)}")
     except LayoutError as error:
         raise LayoutError(f"{rule.origin}: shard={error}") from None
     return member.taken(axis, indices)

@@ -14,9 +14,10 @@ import numpy as np
 
 from gpulayout.catalogue.tensors import TensorAxis
 from gpulayout.files.checkpoints import block_values
-from gpulayout.files.checkpoints.assembly import Array, Turns, cut
+from gpulayout.files.checkpoints.assembly import Array, Turns, cut, parts_of
 from gpulayout.files.checkpoints.block_values import BlockValues
 from gpulayout.files.checkpoints.header import tensor_text
+from gpulayout.files.checkpoints.made_elements import made
 from gpulayout.files.checkpoints.views import View
 from gpulayout.layout.checks import shown
 from gpulayout.layout.errors import LayoutError
@@ -181,6 +182,24 @@ def joined(members: Sequence[Member], name: str, *, interleave: bool = False) ->
         array=Turns(tuple(each.array for each in members), place.axis, interleave),
         numbers=numbers,
     )
+
+
+def grown(member: Member, name: str, size: int) -> Member:
+    """A member with zeros behind the last index of an axis; `LayoutError` where it has none alone, or numbers of
+    parameters that would lack some.
+    """
+    more = size - member.sizes[name]
+    if not more:
+        return member
+    place = member._place(name)
+    if place.multiple > 1 or place.step != 1 or member.numbers:
+        why = f"has {next(iter(member.numbers))}" if member.numbers else f"is stored as {member.view.shape}"
+        raise LayoutError(f"{member} {why}, so nothing can come behind it along {axis_text(name)}")
+    first = next(parts_of(member.array))
+    sizes = [more if axis == place.axis else each for axis, each in enumerate(member.array.dimensions)]
+    zeros = made(first.shard.path, member.names[0], first.tensor.dtype, sizes, first.bits)
+    array = Turns((member.array, zeros), place.axis)
+    return replace(member, sizes={**member.sizes, name: size}, array=array)
 
 
 def stacked(members: Sequence[Member]) -> Member:

@@ -19,6 +19,7 @@ from gpulayout.files.checkpoints.choosing import (
     rules_of,
     unused,
 )
+from gpulayout.files.checkpoints.constants import Constant
 from gpulayout.files.checkpoints.drafts import Drafting
 from gpulayout.files.checkpoints.expected import check_expected
 from gpulayout.files.checkpoints.header import StoredTensor, arranged, header_text, metadata_with, why_no_name
@@ -113,12 +114,14 @@ def plan_relayout(
     allow_unmatched: bool = False,
     overwrite: bool = False,
     stage: Stage = untold,
+    constants: Sequence[Constant] = (),
 ) -> CheckpointPlan:
     """The relayout of a checkpoint by rules.
 
     assumed           what the caller knows of the kinds of tensors, and of the format of the file
     dtype             the new type of all tensors of f16, bf16, f32 and f64 whose rule says no other
     allow_unmatched   neither a rule without tensors nor, in a strict map, a tensor without a rule is an error
+    constants         new tensors that no old one becomes
     """
     check_dtype(dtype)
     check_outputs(source, path, overwrite=overwrite)
@@ -145,6 +148,7 @@ def plan_relayout(
         new_name = name if rule is None else rule.new_name(name)
         plans.append(changes.of_whole(model, name, new_name and rename(new_name), rule, kind))
     plans += [changes.of_draft(model, each, rename(each.name), rule, None) for rule, each in drafting.finished()]
+    plans += [plan for each in constants for plan in each.plans(model, rename)]
     left = unused(sets, [rule for rule, _ in rules.values() if rule is not None], model)
     if not allow_unmatched:
         if left:

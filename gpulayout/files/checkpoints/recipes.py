@@ -30,6 +30,13 @@ set = { torch_dtype = 'bfloat16' }
 match = '(.*)\.scales'
 when = 'group > 0'                       # only then
 to = 'marlin:scales'
+
+[[constant]]                             # new tensors that no old one becomes, see `constants`
+match = '(.*)\.scales'
+names = ['\1.extra']
+dtype = 'F32'
+shape = []
+value = 1
 """
 
 from __future__ import annotations
@@ -43,6 +50,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpulayout.files.checkpoints.config import Config, Expectation, new_config
+from gpulayout.files.checkpoints.constants import Constant, constant_of
 from gpulayout.files.checkpoints.maps import MAP_KEYS, content_of, rules_in
 from gpulayout.files.checkpoints.recipe_values import RecipeValues
 from gpulayout.files.checkpoints.rules import RuleSet
@@ -61,6 +69,7 @@ _KEYS = {
     "values": dict,
     "expects": dict,
     "config": dict,
+    "constant": list,
     **MAP_KEYS,
 }
 _CALL = re.compile(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", re.DOTALL)
@@ -166,6 +175,20 @@ class Recipe:
         own = {key: value for key, value in self.content.items() if key in MAP_KEYS}
         return rules_in({**own, "tensor": tensors}, self.shown)
 
+    def constants(self, values: RecipeValues) -> list[Constant]:
+        """The tensors that it adds for these values; `FileError` for a table that is wrong."""
+        said = [each for each in self.content.get("constant", ()) if values.expression(each.get("when", "1"))]
+        try:
+            return [
+                constant_of(
+                    values.filled({key: value for key, value in each.items() if key != "when"}),
+                    f"constant {number} of {self.shown}",
+                )
+                for number, each in enumerate(said, 1)
+            ]
+        except LayoutError as error:
+            raise FileError(str(error)) from None
+
     def config(self, config: Config, values: RecipeValues) -> bytes | None:
         """The text of the new config.json; None where there is none, and where it stays as it is."""
         said = self.content.get("config")
@@ -245,7 +268,10 @@ def _check(content: Mapping[str, Any], shown: str) -> None:
         kinds = {"is": list, "required": bool, "why": str}
         if not isinstance(each, dict) or not all(isinstance(value, kinds.get(key, ())) for key, value in each.items()):
             problem = f"expects.{field} is {value_text(each)}, not a table of is, required and why"
-    for each in content.get("tensor", ()):
+    for each in content.get("constant", ()):
+        if not isinstance(each, dict):
+            problem = f"a constant is {value_text(each)}, not a table"
+    for each in (*content.get("tensor", ()), *content.get("constant", ())):
         if isinstance(each, dict) and not isinstance(each.get("when", ""), str):
             problem = f"when is {value_text(each['when'])}, not an expression"
     said = content.get("config", {})

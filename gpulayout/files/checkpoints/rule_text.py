@@ -8,7 +8,7 @@ r"""Rules as people write them: on the command line, in a file of rules, and in 
           | "saturate=false"
           | "scale=absmax" ["/" number] | "scale_name=" template | "scale_dtype=" type
           | "name=" template | "join=" templates | "stack=" template | "split=" templates | "sizes=" numbers
-          | "along=" axis | "shard=" number "/" count | "interleave"
+          | "along=" axis | "shard=" number "/" count ("," number "/" count)* | "resize=" size "->" size | "interleave"
           | "rank=" number | "only=" types | "kind=" kind | "flip=" axes | "keep" | "drop"
           | "expect=" numbers | "why=" text
 
@@ -45,7 +45,7 @@ from gpulayout.layout.text import is_only_layout, parse_array_shape
 from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
-REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "interleave")
+REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "resize", "interleave")
 MEASURES = ("scale_name", "scale_dtype")
 WHICH = ("rank", "only", "kind")
 KEYS = ("to", "from", "as", *OPTIONS, *MEASURES, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
@@ -69,6 +69,7 @@ _OTHER_WORDS = {  # of other libraries and formats
 TRUTHS = ("divide", "saturate")  # with false, they say what else is not clear, or other than usual
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS or key in TRUTHS)})\s*=\s*(.*)", re.DOTALL)
 _PART = re.compile(r"""\s*[a-z]\w*\s*=\s*(?:'[^']*'|"[^"]*")\s*(?=;|$)|[^;]+""")  # a ; in quotes ends no part
+_RESIZE = re.compile(r"\s*([0-9]{1,18})\s*->\s*([0-9]{1,18})\s*")
 _TYPE = re.compile(r"\s*[a-z]\w+\s*")  # an element type; F and C are layouts
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 
@@ -333,6 +334,7 @@ def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup
     )
     stack = parts.get("stack")
     shard, along = _shard(parts.get("shard"), parts.get("along"), origin)
+    resize = _resize(parts.get("resize"), origin)
     interleave = bool(parts.get("interleave"))
     sizes = tuple(_sizes(parts.get("sizes"), origin))
     problem = ""
@@ -350,10 +352,14 @@ def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup
         problem = "interleave is for join and split along=AXIS"
     elif shard and along is None:
         problem = "shard needs the axis that is cut: write shard=2/4 along=0"
+    elif len(shard) > 1 and len(shard) != len(join):
+        problem = f"shard has {len(shard)} parts, and join has {len(join)} names"
+    elif resize and (along is None or join or split or stack is not None):
+        problem = "resize is for a tensor by itself, along an axis: write resize=100->128; along=0"
     if problem:
         raise LayoutError(f"{origin}: {problem}")
     template = None if stack is None else template_of(match, stack, f"{origin}: stack", ("name",))
-    return Regroup(join, template, split, sizes, interleave, shard, along)
+    return Regroup(join, template, split, sizes, interleave, shard, resize, along)
 
 
 def _names(value: Any, match: NameRegex, what: str, words: tuple[str, ...]) -> tuple[Any, ...]:
@@ -364,20 +370,32 @@ def _names(value: Any, match: NameRegex, what: str, words: tuple[str, ...]) -> t
     return tuple(template_of(match, each, what, words) for each in names)
 
 
-def _shard(value: Any, along: Any, origin: str) -> tuple[Cut | None, int | str | None]:
-    """The shard, and the axis, which may stand behind it."""
+def _shard(value: Any, along: Any, origin: str) -> tuple[tuple[Cut, ...], int | str | None]:
+    """The shard, or those of the parts of a join, and the axis, which may stand behind the last one."""
     try:
-        shard = None if value is None else read_cut(value)
+        shard = tuple(map(read_cut, value.split(",") if isinstance(value, str) else _listed(value)))
     except LayoutError as error:
         raise LayoutError(f"{origin}: shard {error}") from None
-    if shard is not None and shard.along is not None:
-        if along is not None:
-            raise LayoutError(f"{origin} says along twice")
-        along = shard.along
+    said = [axis for axis in (*(each.along for each in shard), along) if axis is not None]
+    if len(said) > 1:
+        raise LayoutError(f"{origin} says along twice")
+    along = said[0] if said else None
     try:
         return shard, None if along is None else read_axis(along)
     except LayoutError as error:
         raise LayoutError(f"{origin}: {error}") from None
+
+
+def _resize(value: Any, origin: str) -> tuple[int, int] | None:
+    """The size that an axis has, and that it gets."""
+    if value is None:
+        return None
+    match = _RESIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise LayoutError(
+            f"{origin}: resize {value_text(value)} is not the size that there is and the new one, such as 100->128"
+        )
+    return int(match[1]), int(match[2])
 
 
 def _sizes(value: Any, origin: str) -> list[int]:

@@ -48,7 +48,8 @@ class Regroup:
     split       the names of the new tensors that the tensor is cut into
     sizes       of those along the axis; none for equal ones
     interleave  joined and split tensors take turns along the axis
-    shard       which of equal parts is taken
+    shard       which of equal parts is taken: of all tensors, or of each part of a join
+    resize      the size along the axis, and what becomes of it: zeros come behind, or the last indices go
     along       the axis, by its number or its name in the pattern; None where none is said
     """
 
@@ -57,13 +58,14 @@ class Regroup:
     split: tuple[Template, ...] = ()
     sizes: tuple[int, ...] = ()
     interleave: bool = False
-    shard: Cut | None = None
+    shard: tuple[Cut, ...] = ()
+    resize: tuple[int, int] | None = None
     along: int | str | None = None
 
     @property
     def regroups(self) -> bool:
         """True where more than one tensor, or less than a whole one, is taken."""
-        return bool(self.join or self.stack or self.split or self.shard)
+        return bool(self.join or self.stack or self.split or self.shard or self.resize)
 
 
 NO_REGROUP = Regroup()

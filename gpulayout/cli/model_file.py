@@ -40,10 +40,11 @@ from gpulayout.requests.arithmetic import OPTIONS
 COLUMNS = ("tensor", "before", "after", "new name", "taken as", "what happens")
 
 
-def model_command(
-    sources: Sequence[File], target: File, options: dict[str, Any], *, to_folder: bool = False
-) -> ModelCommand:
-    """The command that the options mean; a usage error for those that have a value and are for one array."""
+def model_command(sources: Sequence[File], target: File, options: dict[str, Any], **move_options: Any) -> ModelCommand:
+    """The command that the options mean; a usage error for those that have a value and are for one array.
+
+    move_options   what a recipe says of the files
+    """
     known = {name: options.pop(name) for name in ("memory", "overwrite", "dry_run", "quiet", "as_json")}
     for name, value in options.items():
         if value is None if name in OPTIONS else not value:
@@ -54,7 +55,7 @@ def model_command(
     if len(paths) < len(sources) or not isinstance(target, Path):
         quote = "; if `-` is a part of `->`, quote the rule: --tensor '.*=i o -> o i'" if len(sources) > 1 else ""
         raise click.UsageError(f"a model is read from a file and written to one, not to a standard stream{quote}")
-    move = ModelMove(paths, target, known.pop("memory"), known.pop("overwrite"), to_folder)
+    move = ModelMove(paths, target, known.pop("memory"), known.pop("overwrite"), **move_options)
     return ModelCommand(move, Answer(**known))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -64,8 +65,10 @@ def _show(recipe: Recipe) -> None:
         *(("read by", str(each)) for each in recipe.readers),
         *(("note", each) for each in recipe.notes),
         *(("expects", _expectation(each)) for each in recipe.expectations),
+        *(("requires", each["that"]) for each in recipe.content.get("requires", ())),
         *((f"{name}=", " or ".join(texts)) for name, texts in recipe.definitions.items()),
         *([("files", recipe.output)] if recipe.output is not None else []),
+        *([("reads files", recipe.content["input"])] if "input" in recipe.content else []),
     ]
     width = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
@@ -73,8 +76,17 @@ def _show(recipe: Recipe) -> None:
         click.echo("\n".join(f"{label:{width}}{line}" for label, line in zip([name] + [""] * len(lines), lines)))
     click.echo("\nrules, for tensors whose whole names fit:")
     for each in recipe.content.get("tensor", ()):
-        rest = "; ".join(f"{key}={_part(value)}" for key, value in each.items() if key not in ("match", "optional"))
-        click.echo(f"  {printable(each['match'])}\n      {printable(rest)}")
+        _show_table(each)
+    if constants := recipe.content.get("constant", ()):
+        click.echo("\nnew tensors, for each one whose whole name fits:")
+        for each in constants:
+            _show_table(each)
+
+
+def _show_table(said: Mapping[str, Any]) -> None:
+    """A table with an expression for names, and what else it says."""
+    rest = "; ".join(f"{key}={_part(value)}" for key, value in said.items() if key not in ("match", "optional"))
+    click.echo(f"  {printable(said['match'])}\n      {printable(rest)}")
 
 
 def _expectation(each: Expectation) -> str:

@@ -33,7 +33,7 @@ from gpulayout.files.array_move import ArrayMove, FilePlan
 from gpulayout.files.checkpoints.model_folders import is_model_folder
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planning import plan_restore
-from gpulayout.files.checkpoints.recipes import makes_ranks
+from gpulayout.files.checkpoints.recipes import move_options
 from gpulayout.files.folders import refuse_folder
 from gpulayout.files.memory import block_limit
 from gpulayout.files.plain_bytes import BYTE_ORDERS, PlainBytes
@@ -191,7 +191,7 @@ def relayout(
     if made_by or is_about_model(files, to, from_) or (are_models(files) and not options["raw"]):
         options = {"from": from_, "to": to, **options}
         of_models = {"dtype": options.pop("dtype"), "allow_unmatched": allow_unmatched}
-        command = model_command(sources, target, options, to_folder=makes_ranks(made_by))
+        command = model_command(sources, target, options, **move_options(made_by))
         return command.run(planner(texts, made_by, unpack=unpack, **of_models))
     for name, value in (texts | {"allow-unmatched": allow_unmatched}).items():
         if value:

@@ -19,7 +19,7 @@ from gpulayout.files.checkpoints.maps import rule_sets
 from gpulayout.files.checkpoints.model_move import NOT_FOR_MODELS, ModelMove
 from gpulayout.files.checkpoints.opening import are_models, is_about_model
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout, plan_restore
-from gpulayout.files.checkpoints.recipes import Recipe, makes_ranks, read_recipe
+from gpulayout.files.checkpoints.recipes import Recipe, move_options, read_recipe
 from gpulayout.files.engine import Progress
 from gpulayout.files.errors import FileError, advice_in_python
 from gpulayout.files.plain_bytes import PlainBytes
@@ -228,7 +228,8 @@ def relayout_file(
         if is_named or tensors is not None or recipe is not None:
             _check_says_nothing_of_arrays(options, source=source, target=target, scratch=scratch, **plain.said)
             made_by = None if recipe is None else read_recipe(recipe)
-            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite, makes_ranks(made_by))
+            options_of_move = move_options(made_by)
+            move = ModelMove(_model_paths(files), _path("out", out), max_bytes, overwrite, **options_of_move)
             planner = _planner(tensors, made_by, unpack, dtype=options.get("dtype"), **of_models)
             return _moved_models(move, planner, run)
         _check_is_array(file, of_models)

@@ -34,7 +34,8 @@ def plan_by_recipe(
     recipe.check(found)
 
     def planned(path: Path, **values: Any) -> CheckpointPlan:
-        known = recipe.values(found, **values)
+        known = recipe.values(found, inputs=len(source.inputs), **values)
+        recipe.check_values(known)
         sets_of_all = (*sets[:1], recipe.rules(known), *sets[1:])
         return plan_relayout(source, path, sets_of_all, constants=recipe.constants(known), **options)
 

@@ -27,6 +27,7 @@ from gpulayout.files.checkpoints.model import about_tensor
 from gpulayout.files.checkpoints.model_folders import (
     ENDING,
     INDEX_ENDING,
+    MODEL,
     is_model_folder,
     new_folder,
     write_other,
@@ -66,6 +67,7 @@ class ModelMove:
     target      a file, an index, or a folder
     max_bytes   as text or a number; None for a part of what is free
     to_folder   the target is a folder in any case, as several new files are made
+    ranks       the names of the files of each rank, where a folder has those of all
     """
 
     sources: Sequence[Path]
@@ -73,6 +75,7 @@ class ModelMove:
     max_bytes: SupportsIndex | str | None = None
     overwrite: bool = False
     to_folder: bool = False
+    ranks: str | None = None
 
     @contextlib.contextmanager
     def planned(self, planner: Callable[..., CheckpointPlan], stage: Stage = untold) -> Iterator[CheckpointWork]:
@@ -80,7 +83,7 @@ class ModelMove:
 
         planner   `plan_restore`, `plan_relayout` or `plan_by_recipe` with what a caller says
         """
-        with open_checkpoint(self.sources, stage) as checkpoint, self._place(checkpoint) as path:
+        with open_checkpoint(self.sources, stage, self.ranks) as checkpoint, self._place(checkpoint) as path:
             check_is_new_checkpoint(path, checkpoint.path)
             plan = planner(checkpoint, path, overwrite=self.overwrite, stage=stage)
             if path != self.target:
@@ -102,7 +105,7 @@ class ModelMove:
             yield folder
             return
         with new_folder(folder):
-            yield folder / checkpoint.path.name
+            yield folder / (checkpoint.path.name if self.ranks is None else f"{MODEL}{ENDING}")
 
     def run(self, work: CheckpointWork, progress: Progress, note: Note = warn) -> float:
         """Write the new file or files.  Returns seconds, with the time to write them to the disk.

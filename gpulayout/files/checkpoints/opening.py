@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, TypeVar
 from gpulayout.files.checkpoints.gguf import GGUF_ENDING, check_parts, gguf_files, is_gguf, read_gguf
 from gpulayout.files.checkpoints.header import Contents, StoredTensor, parsed_json, read_contents, tensor_text
 from gpulayout.files.checkpoints.model_folders import ENDING, INDEX_ENDING, is_model_folder, model_in
+from gpulayout.files.checkpoints.rank_files import rank_files
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import refuse_folder, refuse_folder_as_output
 from gpulayout.files.other_formats import other_model
@@ -122,16 +123,20 @@ def staged(items: Collection[Item], what: str, stage: Stage) -> Iterator[Item]:
 
 
 @contextlib.contextmanager
-def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Checkpoint]:
+def open_checkpoint(paths: Sequence[Path], stage: Stage = untold, ranks: str | None = None) -> Iterator[Checkpoint]:
     """A checkpoint of one input or several, open inside the `with`; `FileError` for other files, and OSError.
 
     paths   of files, of indices, and of folders with a model
+    ranks   the names of the files of each rank, see `rank_files`: a folder alone has an input for each rank
     """
+    of_ranks = rank_files(paths[0], ranks) if ranks is not None and len(paths) == 1 and paths[0].is_dir() else None
+    if of_ranks is not None:
+        paths = [files[0] for files in of_ranks]
     paths = [model_in(path) if is_model_folder(path) else path for path in paths]
     for path in paths:
         check_is_checkpoint(path)
     indices = {path: read_index(path) for path in paths if is_index(path)}
-    files = [_files_of(path, indices[path][1]) if path in indices else gguf_files(path) for path in paths]
+    files = of_ranks or [_files_of(path, indices[path][1]) if path in indices else gguf_files(path) for path in paths]
     with contextlib.ExitStack() as stack:
         wanted = [*itertools.chain.from_iterable(files)]
         streams = ((path, stack.enter_context(opened(path))) for path in staged(wanted, "headers read", stage))
@@ -141,11 +146,22 @@ def open_checkpoint(paths: Sequence[Path], stage: Stage = untold) -> Iterator[Ch
             if path in indices:
                 _check_index(path, indices[path][1], each)
             check_parts([(shard.path, shard.contents) for shard in each])
+            _check_once(each)
         yield Checkpoint(tuple(paths), inputs, indices[paths[0]][0] if len(paths) == len(indices) == 1 else None)
 
 
 def _contents(path: Path, stream: BinaryIO) -> Contents:
     return (read_gguf if is_gguf(path) else read_contents)(str(path), stream)
+
+
+def _check_once(shards: Sequence[Shard]) -> None:
+    """`FileError` for a tensor that two files of one input have."""
+    shard_of: dict[str, Shard] = {}
+    for shard in shards:
+        for each in shard.contents.tensors:
+            first = shard_of.setdefault(each.name, shard)
+            if first is not shard:
+                raise FileError(f"{shard.path}: {tensor_text(each.name)} is in {first.path.name} too")
 
 
 def _files_of(path: Path, files: Mapping[str, str]) -> list[Path]:

@@ -1,6 +1,6 @@
 """The files of all ranks in a folder, each rank with one or several: what a recipe reads that makes one model of them.
 
-    model-rank-0-part-0.safetensors  model-rank-0-part-1.safetensors  model-rank-1-part-0.safetensors ...
+model-rank-0-part-0.safetensors  model-rank-0-part-1.safetensors  model-rank-1-part-0.safetensors ...
 """
 
 from __future__ import annotations
@@ -42,5 +42,6 @@ def _check_all(folder: Path, what: str, numbers: Sequence[int]) -> None:
     """`FileError` unless the numbers are 0, 1, 2 and so on."""
     missing = next((number for number, own in enumerate(numbers) if number != own), None)
     if missing is not None:
-        raise FileError(f"{folder}: {what} {missing} is missing: there are {counted(len(numbers), 'file')} to {what} "
-                        f"{numbers[-1]}")
+        raise FileError(
+            f"{folder}: {what} {missing} is missing: there are {counted(len(numbers), 'file')} to {what} {numbers[-1]}"
+        )

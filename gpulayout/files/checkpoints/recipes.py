@@ -8,6 +8,7 @@ from = 'GPTQ of 4 bits'                  # what it reads
 to = 'Marlin'                            # what it makes
 notes = ['...']                          # what a user must know
 output = 'rank-${rank}.safetensors'      # the names of several new files, one for each rank of ${ranks}
+input = 'rank-${rank}.safetensors'       # those of several old files in a folder, one for each rank, see `rank_files`
 
 [[reader]]                               # who reads the result
 engine = 'vLLM'
@@ -21,6 +22,10 @@ group = 'quantization_config.group_size'
 is = [4]                                 # the values that are right; none for a field that must be missing
 required = true                          # it must not be missing
 why = 'Marlin has 4 bits'
+
+[[requires]]                             # of the values
+that = 'ranks <= heads'
+why = '${heads} heads are too few for ${ranks} ranks'
 
 [config]                                 # of the new config.json
 remove = ['quantization_config']
@@ -65,10 +70,12 @@ _KEYS = {
     "to": str,
     "notes": list,
     "output": str,
+    "input": str,
     "reader": list,
     "values": dict,
     "expects": dict,
     "config": dict,
+    "requires": list,
     "constant": list,
     **MAP_KEYS,
 }
@@ -157,6 +164,12 @@ class Recipe:
             for each in self.expectations:
                 each.check(config, self.shown)
 
+    def check_values(self, values: RecipeValues) -> None:
+        """`LayoutError` for values that do not go together."""
+        for each in self.content.get("requires", ()):
+            if not values.expression(each["that"]):
+                raise LayoutError(f"{self.shown}: {values.filled(each['why'])}")
+
     def ranks(self, values: RecipeValues) -> int:
         """How many new files there are."""
         ranks = values["ranks"]
@@ -197,9 +210,11 @@ class Recipe:
         return new_config(config, said.get("remove", []), values.filled(said.get("set", {})))
 
 
-def makes_ranks(recipe: Recipe | None) -> bool:
-    """True for a recipe that makes a file for each rank."""
-    return recipe is not None and recipe.output is not None
+def move_options(recipe: Recipe | None) -> dict[str, Any]:
+    """What a recipe says of the files of a `ModelMove`: that it makes one for each rank, and that it reads such."""
+    if recipe is None:
+        return {}
+    return {"to_folder": recipe.output is not None, "ranks": recipe.content.get("input")}
 
 
 def recipes() -> dict[str, Recipe]:
@@ -268,6 +283,9 @@ def _check(content: Mapping[str, Any], shown: str) -> None:
         kinds = {"is": list, "required": bool, "why": str}
         if not isinstance(each, dict) or not all(isinstance(value, kinds.get(key, ())) for key, value in each.items()):
             problem = f"expects.{field} is {value_text(each)}, not a table of is, required and why"
+    for each in content.get("requires", ()):
+        if not isinstance(each, dict) or {*each} != {"that", "why"} or not _are_texts(each.values()):
+            problem = f"requires has {value_text(each)}, not the texts that and why"
     for each in content.get("constant", ()):
         if not isinstance(each, dict):
             problem = f"a constant is {value_text(each)}, not a table"

@@ -32,10 +32,10 @@ from gpulayout.files.checkpoints.measured import KINDS as MEASURED_KINDS
 from gpulayout.files.checkpoints.measured import Measure, divisor_of
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
-from gpulayout.files.checkpoints.rules import KINDS, Regroup, Renaming, Rule, is_pattern
+from gpulayout.files.checkpoints.regroup_text import REGROUPS, listed, regroup_of
+from gpulayout.files.checkpoints.rules import KINDS, Renaming, Rule, is_pattern
 from gpulayout.files.checkpoints.sibling_names import SiblingName, is_name, number, sibling_name, whole_number
 from gpulayout.layout.checks import clipped, value_text
-from gpulayout.layout.cuts import Cut, read_axis, read_cut
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -45,7 +45,6 @@ from gpulayout.layout.text import is_only_layout, parse_array_shape
 from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
-REGROUPS = ("join", "stack", "split", "sizes", "along", "shard", "resize", "interleave")
 MEASURES = ("scale_name", "scale_dtype")
 WHICH = ("rank", "only", "kind")
 KEYS = ("to", "from", "as", *OPTIONS, *MEASURES, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
@@ -69,7 +68,6 @@ _OTHER_WORDS = {  # of other libraries and formats
 TRUTHS = ("divide", "saturate")  # with false, they say what else is not clear, or other than usual
 _KEYWORD = re.compile(rf"({'|'.join(key for key in KEYS if key not in FLAGS or key in TRUTHS)})\s*=\s*(.*)", re.DOTALL)
 _PART = re.compile(r"""\s*[a-z]\w*\s*=\s*(?:'[^']*'|"[^"]*")\s*(?=;|$)|[^;]+""")  # a ; in quotes ends no part
-_RESIZE = re.compile(r"\s*([0-9]{1,18})\s*->\s*([0-9]{1,18})\s*")
 _TYPE = re.compile(r"\s*[a-z]\w+\s*")  # an element type; F and C are layouts
 _EXAMPLE = r"such as '(.*)\.kernel=i o -> o i; dtype=bf16; name=\1.weight'"
 
@@ -153,7 +151,7 @@ def rule_of(regex: str, what: Any, origin: str, *, optional: bool = False) -> Ru
         header=None if header is None else header_type(header, origin),
         options=options,
         siblings=siblings,
-        regroup=_regroup(parts, match, origin),
+        regroup=regroup_of(parts, match, origin),
         name=None if name is None else template_of(match, name, f"{origin}: name", ("name",)),
         kind=kind,
         flip=_flip(parts.get("flip"), patterns, origin),
@@ -326,95 +324,9 @@ def _measure(parts: Mapping[str, Any], origin: str) -> Measure | None:
     return Measure(divisor, kind)
 
 
-def _regroup(parts: Mapping[str, Any], match: NameRegex, origin: str) -> Regroup:
-    """How the tensors are cut and put together; `LayoutError` for parts that do not go together."""
-    join, split = (
-        _names(parts.get(key), match, f"{origin}: {key}", words)
-        for key, words in (("join", ("name",)), ("split", ("name", "number")))
-    )
-    stack = parts.get("stack")
-    shard, along = _shard(parts.get("shard"), parts.get("along"), origin)
-    resize = _resize(parts.get("resize"), origin)
-    interleave = bool(parts.get("interleave"))
-    sizes = tuple(_sizes(parts.get("sizes"), origin))
-    problem = ""
-    if split and (join or stack is not None):
-        problem = f"split and {'join' if join else 'stack'} are for two relayouts, one after the other"
-    elif join and along is None:
-        problem = "join needs the axis along which the parts come one after the other: add along=0, or another axis"
-    elif join and len(join) < 2:
-        problem = "join needs the names of all parts, with commas between them"
-    elif sizes and (not split or along is None or interleave):
-        problem = "sizes are those of the pieces of a split along=AXIS that does not interleave"
-    elif sizes and len(sizes) != len(split):
-        problem = f"sizes has {len(sizes)} numbers, and split has {len(split)} names"
-    elif interleave and (not (join or split) or along is None):
-        problem = "interleave is for join and split along=AXIS"
-    elif shard and along is None:
-        problem = "shard needs the axis that is cut: write shard=2/4 along=0"
-    elif len(shard) > 1 and len(shard) != len(join):
-        problem = f"shard has {len(shard)} parts, and join has {len(join)} names"
-    elif resize and (along is None or join or split or stack is not None):
-        problem = "resize is for a tensor by itself, along an axis: write resize=100->128; along=0"
-    if problem:
-        raise LayoutError(f"{origin}: {problem}")
-    template = None if stack is None else template_of(match, stack, f"{origin}: stack", ("name",))
-    return Regroup(join, template, split, sizes, interleave, shard, resize, along)
-
-
-def _names(value: Any, match: NameRegex, what: str, words: tuple[str, ...]) -> tuple[Any, ...]:
-    """The templates of a list of names, or of a text with commas between them."""
-    names = [each.strip() for each in value.split(",")] if isinstance(value, str) else _listed(value)
-    if any(isinstance(each, str) and not each for each in names):
-        raise LayoutError(f"{what} {value_text(value)} has an empty name")
-    return tuple(template_of(match, each, what, words) for each in names)
-
-
-def _shard(value: Any, along: Any, origin: str) -> tuple[tuple[Cut, ...], int | str | None]:
-    """The shard, or those of the parts of a join, and the axis, which may stand behind the last one."""
-    try:
-        shard = tuple(map(read_cut, value.split(",") if isinstance(value, str) else _listed(value)))
-    except LayoutError as error:
-        raise LayoutError(f"{origin}: shard {error}") from None
-    said = [axis for axis in (*(each.along for each in shard), along) if axis is not None]
-    if len(said) > 1:
-        raise LayoutError(f"{origin} says along twice")
-    along = said[0] if said else None
-    try:
-        return shard, None if along is None else read_axis(along)
-    except LayoutError as error:
-        raise LayoutError(f"{origin}: {error}") from None
-
-
-def _resize(value: Any, origin: str) -> tuple[int, int] | None:
-    """The size that an axis has, and that it gets."""
-    if value is None:
-        return None
-    match = _RESIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise LayoutError(
-            f"{origin}: resize {value_text(value)} is not the size that there is and the new one, such as 100->128"
-        )
-    return int(match[1]), int(match[2])
-
-
-def _sizes(value: Any, origin: str) -> list[int]:
-    listed = value.split(",") if isinstance(value, str) else _listed(value)
-    sizes: list[Any] = [
-        int(each) if isinstance(each, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", each) else each for each in listed
-    ]
-    if not all(type(each) is int and each >= 0 for each in sizes):
-        raise LayoutError(f"{origin}: sizes {value_text(value)} are not numbers of elements, such as 4096,1024,1024")
-    return sizes
-
-
-def _listed(value: Any) -> list[Any]:
-    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-
-
 def _ranks(value: Any, origin: str) -> tuple[int, ...]:
     ranks = [
-        int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 4 else each for each in _listed(value)
+        int(each) if isinstance(each, str) and each.isdecimal() and len(each) < 4 else each for each in listed(value)
     ]
     if not all(type(each) is int and each >= 0 for each in ranks):
         raise LayoutError(f"{origin}: rank {value_text(value)} is not a number of dimensions, or a list of them")
@@ -423,7 +335,7 @@ def _ranks(value: Any, origin: str) -> tuple[int, ...]:
 
 def _only(value: Any, origin: str) -> tuple[str, ...]:
     """The types of tensors that a rule is for."""
-    names = value.split(",") if isinstance(value, str) else _listed(value)
+    names = value.split(",") if isinstance(value, str) else listed(value)
     return tuple(dtype_named(each.strip() if isinstance(each, str) else each, f"{origin}: only") for each in names)
 
 
@@ -468,10 +380,10 @@ def _from(value: Any, origin: str) -> Shape | Layout | str | None:
 
 def _targets(value: Any, origin: str) -> tuple[tuple[str, ...], Layout | str | None]:
     """Patterns of different ranks, and a layout."""
-    for each in _listed(value):
+    for each in listed(value):
         if not isinstance(each, (str, Layout, Shape)):
             raise TypeError(f"{origin}: to is {value_text(each)}, not text, a Layout or a Shape")
-    targets = [str(each) if isinstance(each, Shape) else each for each in _listed(value)]
+    targets = [str(each) if isinstance(each, Shape) else each for each in listed(value)]
     for each in targets:
         if isinstance(each, str):
             if ";" in each:

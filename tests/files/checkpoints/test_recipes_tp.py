@@ -1,0 +1,198 @@
+"""Files for each rank of tensor parallelism: those that vLLM saves, back again, and what is refused.
+
+`tests/data/recipes/vllm_sharded_state.json` has hashes of every tensor that vLLM saved of the same models.
+"""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.files.errors import FileError
+from gpulayout.layout.errors import LayoutError
+from tests.support.model_files import contents, entry, raw
+from tests.support.recipe_vectors import FILES, as_bf16, as_float, even_bf16, save_folder, small_bf16
+
+MODELS = {each["model"]: each for each in FILES["vllm_sharded_state"]["models"]}
+SCALES = ("k", "v", "q", "prob")
+
+
+def rank_file(folder, rank, part=0):
+    return folder / f"model-rank-{rank}-part-{part}.safetensors"
+
+
+def source_tensors(model):
+    shapes = sorted(MODELS[model]["source"].items())
+    return {name: ("BF16", small_bf16(shape, number)) for number, (name, shape) in enumerate(shapes)}
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    """Makes the folder of a model; with fields of its config changed."""
+
+    def make(model, **config):
+        save_folder(tmp_path / "old", source_tensors(model), {**MODELS[model]["config"], **config})
+        return tmp_path / "old"
+
+    return make
+
+
+def hashes(path):
+    return {
+        name: [dtype, list(shape), hashlib.sha256(data).hexdigest()[:32]]
+        for name, (dtype, shape, data) in contents(path).items()
+    }
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_rank_gets_the_tensors_that_vllm_saves(model, model_folder, tmp_path):
+    folder = model_folder(model)
+    for ranks, files in MODELS[model]["files"].items():
+        gl.relayout_file(folder, tmp_path / ranks, recipe=f"llama-tp(ranks={ranks})")
+        assert [hashes(rank_file(tmp_path / ranks, rank)) for rank in range(len(files))] == files
+        assert (tmp_path / ranks / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+        names = {"config.json", "tokenizer.json", *(rank_file(folder, rank).name for rank in range(int(ranks)))}
+        assert {each.name for each in (tmp_path / ranks).iterdir()} == names
+
+
+def test_without_scales_the_files_are_those_of_other_engines(model_folder, tmp_path):
+    gl.relayout_file(model_folder("llama"), tmp_path / "new", recipe="llama-tp(ranks=2, scales=0)")
+    for rank, right in enumerate(MODELS["llama"]["files"]["2"]):
+        want = {name: each for name, each in right.items() if not name.endswith("_scale")}
+        assert hashes(rank_file(tmp_path / "new", rank)) == want and len(want) == len(right) - 2 * len(SCALES)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "llama-tied"])
+def test_the_way_back_gives_every_byte(model, ranks, model_folder, tmp_path):
+    folder = model_folder(model)
+    gl.relayout_file(folder, tmp_path / "ranks", recipe=f"llama-tp(ranks={ranks})")
+    gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+    assert contents(tmp_path / "back" / "model.safetensors") == contents(folder / "model.safetensors")
+    assert sorted(each.name for each in (tmp_path / "back").iterdir()) == [
+        "config.json", "model.safetensors", "tokenizer.json",
+    ]  # fmt: skip
+
+
+def test_a_tied_head_becomes_the_embedding_again(model_folder, tmp_path):
+    folder = model_folder("llama-tied")
+    gl.relayout_file(folder, tmp_path / "ranks", recipe="llama-tp(ranks=1)")
+    assert "model.embed_tokens.weight" not in contents(rank_file(tmp_path / "ranks", 0))
+    gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+    assert contents(tmp_path / "back" / "model.safetensors") == contents(folder / "model.safetensors")
+
+
+def in_two_parts(folder, rank):
+    """Each file of a rank in two, as vLLM saves large models."""
+    tensors = contents(rank_file(folder, rank))
+    for part, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2])):
+        header, data = {}, b""
+        for name in names:
+            dtype, shape, own = tensors[name]
+            header[name] = entry(dtype, list(shape), len(data), len(data) + len(own))
+            data += own
+        rank_file(folder, rank, part).write_bytes(raw(header, data))
+
+
+def test_ranks_in_several_parts_are_read(model_folder, tmp_path):
+    folder = model_folder("qwen2")
+    gl.relayout_file(folder, tmp_path / "ranks", recipe="llama-tp(ranks=2)")
+    in_two_parts(tmp_path / "ranks", 0)
+    in_two_parts(tmp_path / "ranks", 1)
+    gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+    assert contents(tmp_path / "back" / "model.safetensors") == contents(folder / "model.safetensors")
+    shutil.copy(rank_file(tmp_path / "ranks", 1, 0), rank_file(tmp_path / "ranks", 1, 2))
+    with pytest.raises(FileError, match="part-2.safetensors: tensor '.*' is in model-rank-1-part-0.safetensors too"):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "more", recipe="llama-from-tp")
+
+
+@pytest.mark.parametrize("gone, problem", [((0, 0), "rank 0 is missing"), ((1, 0), "rank 1 is missing")])
+def test_a_missing_rank_is_refused(gone, problem, model_folder, tmp_path):
+    gl.relayout_file(model_folder("qwen2"), tmp_path / "ranks", recipe="llama-tp(ranks=4)")
+    rank_file(tmp_path / "ranks", *gone).unlink()
+    with pytest.raises(FileError, match=problem):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+
+
+def test_a_missing_part_and_a_folder_without_ranks_are_refused(model_folder, tmp_path):
+    folder = model_folder("qwen2")
+    gl.relayout_file(folder, tmp_path / "ranks", recipe="llama-tp(ranks=1)")
+    rank_file(tmp_path / "ranks", 0).rename(rank_file(tmp_path / "ranks", 0, 1))
+    with pytest.raises(FileError, match="rank 0, part 0 is missing"):
+        gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+    with pytest.raises(FileError, match="no files of ranks, whose names are model-rank-"):
+        gl.relayout_file(folder, tmp_path / "back", recipe="llama-from-tp")
+
+
+@pytest.mark.parametrize(
+    "model, ranks, config, problem",
+    [
+        ("llama", 3, {}, r"4 heads \(num_attention_heads\) do not divide among 3 ranks"),
+        ("llama", 8, {}, r"4 heads \(num_attention_heads\) do not divide among 8 ranks"),
+        ("llama", 0, {}, "ranks is 0, not a number from 1"),
+        ("llama", 2, {"model_type": "mixtral"}, 'model_type is "mixtral"'),
+        ("llama", 2, {"quantization_config": {"bits": 4}}, "a model without it"),
+        ("llama", 2, {"vocab_size": 90}, r"resize=90->128, but tensor '.*' of shape .* has 100 along axis 0"),
+        ("llama", 2, {"vocab_size": 128}, r"resize=128->128, but tensor '.*' of shape .* has 100 along axis 0"),
+        ("llama", 2, {"head_dim": 7}, "o_proj.weight.*axis 1 of size 32 is not h x 7"),
+        ("llama", 2, {"num_attention_heads": None}, "num_attention_heads"),
+    ],
+)
+def test_models_that_cannot_be_cut_are_refused(model, ranks, config, problem, model_folder, tmp_path):
+    folder = model_folder(model, **config)
+    with pytest.raises(LayoutError, match=problem):
+        gl.relayout_file(folder, tmp_path / "new", recipe=f"llama-tp(ranks={ranks})")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kv_heads, ranks", [(4, 6), (3, 2), (2, 3)])
+def test_ranks_that_do_not_divide_the_heads_of_k_and_v_are_refused(kv_heads, ranks, model_folder, tmp_path):
+    """Nor the other way round, as vLLM asserts."""
+    folder = model_folder("llama", num_attention_heads=6, num_key_value_heads=kv_heads)
+    with pytest.raises(LayoutError, match=f"{kv_heads} heads of k and v .* neither divide among {ranks} ranks"):
+        gl.relayout_file(folder, tmp_path / "new", recipe=f"llama-tp(ranks={ranks})")
+
+
+def test_a_tensor_that_the_recipe_does_not_know_is_refused(model_folder, tmp_path):
+    folder = model_folder("llama")
+    tensors = source_tensors("llama") | {"model.layers.0.mlp.router.weight": ("BF16", small_bf16((2, 2)))}
+    shutil.rmtree(folder)
+    save_folder(folder, tensors, MODELS["llama"]["config"])
+    with pytest.raises(LayoutError, match="router.weight"):
+        gl.relayout_file(folder, tmp_path / "new", recipe="llama-tp(ranks=2)")
+
+
+def test_shared_heads_and_scales_that_are_not_1_have_no_way_back(model_folder, tmp_path):
+    folder = model_folder("llama")
+    gl.relayout_file(folder, tmp_path / "four", recipe="llama-tp(ranks=4)")
+    with pytest.raises(LayoutError, match="these are 4 ranks, which share 2 heads of k and v"):
+        gl.relayout_file(tmp_path / "four", tmp_path / "back", recipe="llama-from-tp")
+    gl.relayout_file(folder, tmp_path / "one", recipe="llama-tp(ranks=1)")
+    file = rank_file(tmp_path / "one", 0)
+    half, one = (np.float32(each).tobytes() for each in (0.5, 1))
+    data = file.read_bytes()
+    file.write_bytes(data.replace(one, half, 1))
+    with pytest.raises(LayoutError, match=r"_scale.*0\.5"):
+        gl.relayout_file(tmp_path / "one", tmp_path / "back", recipe="llama-from-tp")
+
+
+def test_transformers_computes_the_same_after_the_way_there_and_back(tmp_path):
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    shapes = sorted(MODELS["llama"]["source"].items())
+    tensors = {
+        name: ("BF16", as_bf16(as_float(even_bf16(shape, number)) / 4)) for number, (name, shape) in enumerate(shapes)
+    }
+    save_folder(tmp_path / "old", tensors, MODELS["llama"]["config"])
+    gl.relayout_file(tmp_path / "old", tmp_path / "ranks", recipe="llama-tp(ranks=2)")
+    gl.relayout_file(tmp_path / "ranks", tmp_path / "back", recipe="llama-from-tp")
+
+    def logits(folder):
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="bfloat16").eval()
+        with torch.no_grad():
+            return model(torch.arange(1, 100, 7)[None]).logits
+
+    assert torch.equal(logits(tmp_path / "old"), logits(tmp_path / "back"))
+    assert json.loads((tmp_path / "back" / "config.json").read_text()) == MODELS["llama"]["config"]

@@ -146,8 +146,8 @@ def test_what_is_wrong_is_named_before_anything_is_written(model, old, new, prob
 
 def test_the_command_shows_what_is_added_and_required(model):
     shown = run("recipes", str(model / "made.toml")).output
-    assert re.search("^requires +layers >= 2$", shown, re.MULTILINE) and "new tensors, for each one whose whole name fits:" in shown
-    assert "value=0.5" in shown
+    assert re.search("^requires +layers >= 2$", shown, re.MULTILINE) and "value=0.5" in shown
+    assert "new tensors, for each one whose whole name fits:" in shown
 
 
 def test_files_of_ranks_come_in_the_order_of_their_numbers(tmp_path):

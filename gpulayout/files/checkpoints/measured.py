@@ -16,12 +16,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpulayout.files.checkpoints.header import DTYPES
+from gpulayout.files.checkpoints.new_types import dtype_named
 from gpulayout.files.checkpoints.sibling_names import number
 from gpulayout.files.checkpoints.views import View, in_c_order
 from gpulayout.files.elements import Bytes
@@ -40,6 +42,7 @@ KINDS: dict[ElementType, tuple[type[np.unsignedinteger[Any]], int]] = {
     ElementType.F32: (np.uint32, 0x7F80_0000),
     ElementType.F64: (np.uint64, 0x7FF0_0000_0000_0000),
 }
+MEASURES = ("scale_name", "scale_dtype")  # the keys of rules that go with scale=absmax/NUMBER
 CHUNK = 1 << 19  # bytes that are read at a time: they are looked at twice, in the processor's cache
 _ABSMAX = re.compile(r"\s*absmax\s*(?:/([^/]*))?", re.DOTALL)
 _NEARLY = re.compile(
@@ -80,6 +83,27 @@ def divisor_of(text: str, said: str) -> float | None:
     if not 0 < single < math.inf:
         raise LayoutError(f"{said} {value_text(clipped(text, 80))} is not absmax/NUMBER, such as absmax/448")
     return divisor
+
+
+def measure_of(parts: Mapping[str, Any], origin: str) -> Measure | None:
+    """How a rule measures its scale, by its keys; None where it does not, `LayoutError` for half of it."""
+    said, name, dtype = (parts.get(key) for key in ("scale", *MEASURES))
+    divisor = divisor_of(said, f"{origin}: scale") if isinstance(said, str) else None
+    if divisor is None:
+        for key in MEASURES:
+            if parts.get(key) is not None:
+                raise LayoutError(f"{origin}: {key} is for scale=absmax/NUMBER, which measures the scale")
+        return None
+    if not isinstance(name, str) or not name or "," in name or "*" in name:
+        is_ = "needs the name of the new tensor of scales: add" if name is None else "has no name in"
+        given = "..." if name is None else value_text(name)
+        raise LayoutError(f"{origin}: scale={said} {is_} scale_name={given}, such as scale_name={{name}}_scale")
+    if parts.get("divide") is not None and not parts["divide"]:
+        raise LayoutError(f"{origin}: scale={said} is what elements are divided by: leave out divide=false")
+    kind = DTYPES["F32" if dtype is None else dtype_named(dtype, f"{origin}: scale_dtype")]
+    if kind not in KINDS:
+        raise LayoutError(f"{origin}: scale_dtype {value_text(dtype)} is not one of {', '.join(KINDS)}")
+    return Measure(divisor, kind)
 
 
 # ---- before anything is read -----------------------------------------------------------------------------------------

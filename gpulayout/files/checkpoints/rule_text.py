@@ -27,9 +27,7 @@ from gpulayout.arrays.array_types import ArithmeticOptions
 from gpulayout.catalogue.names import is_name as is_catalogued
 from gpulayout.catalogue.names import read_name
 from gpulayout.files.checkpoints.expected import expected
-from gpulayout.files.checkpoints.header import DTYPES
-from gpulayout.files.checkpoints.measured import KINDS as MEASURED_KINDS
-from gpulayout.files.checkpoints.measured import Measure, divisor_of
+from gpulayout.files.checkpoints.measured import MEASURES, Measure, measure_of
 from gpulayout.files.checkpoints.name_regex import NameRegex, template_of
 from gpulayout.files.checkpoints.new_types import dtype_named, header_type
 from gpulayout.files.checkpoints.regroup_text import REGROUPS, listed, regroup_of
@@ -45,7 +43,6 @@ from gpulayout.layout.text import is_only_layout, parse_array_shape
 from gpulayout.requests.arithmetic import OPTIONS, OTHER_WORDS, PARAMETERS
 from gpulayout.requests.shape_arguments import check_layout_text
 
-MEASURES = ("scale_name", "scale_dtype")
 WHICH = ("rank", "only", "kind")
 KEYS = ("to", "from", "as", *OPTIONS, *MEASURES, "name", *REGROUPS, *WHICH, "flip", "keep", "drop", "expect", "why")
 FLAGS = ("divide", "unit", "interleave", "keep", "drop")
@@ -282,7 +279,7 @@ def _options(
     """The arithmetic on the way, the parameters that are other tensors, and how the scale is measured; all but types is
     checked with the tensor."""
     options: Any = {key: parts[key] for key in OPTIONS if parts.get(key) is not None}
-    measure = _measure(parts, origin)
+    measure = measure_of(parts, origin)
     if measure is not None:
         options["scale"] = parts["scale_name"]
         if "zero_point" not in options:
@@ -300,28 +297,6 @@ def _options(
         except TypeError as error:
             raise LayoutError(f"{origin}: {error}") from None
     return cast(ArithmeticOptions, options), siblings, measure
-
-
-def _measure(parts: Mapping[str, Any], origin: str) -> Measure | None:
-    """How a rule measures its scale; None where it does not, `LayoutError` for half of it."""
-    said, name, dtype = (parts.get(key) for key in ("scale", *MEASURES))
-    divisor = divisor_of(said, f"{origin}: scale") if isinstance(said, str) else None
-    if divisor is None:
-        for key in MEASURES:
-            if parts.get(key) is not None:
-                raise LayoutError(f"{origin}: {key} is for scale=absmax/NUMBER, which measures the scale")
-        return None
-    if not isinstance(name, str) or not name or "," in name or "*" in name:
-        is_ = "needs the name of the new tensor of scales: add" if name is None else "has no name in"
-        given = "..." if name is None else value_text(name)
-        raise LayoutError(f"{origin}: scale={said} {is_} scale_name={given}, such as scale_name={{name}}_scale")
-    if parts.get("divide") is not None and not parts["divide"]:
-        raise LayoutError(f"{origin}: scale={said} is what elements are divided by: leave out divide=false")
-    named = "F32" if dtype is None else dtype_named(dtype, f"{origin}: scale_dtype")
-    kind = DTYPES[named]
-    if kind not in MEASURED_KINDS:
-        raise LayoutError(f"{origin}: scale_dtype {value_text(dtype)} is not one of {', '.join(MEASURED_KINDS)}")
-    return Measure(divisor, kind)
 
 
 def _ranks(value: Any, origin: str) -> tuple[int, ...]:

@@ -3,10 +3,11 @@
 import itertools
 import re
 
+import ml_dtypes
 import numpy as np
 
 from tests.reference_arithmetic import expected_codes
-from tests.support.model_elements import ELEMENTS, NAMES, Wrong
+from tests.support.model_elements import ELEMENTS, HEADER, NAMES, Wrong
 
 
 def scales_by_blocks(array, block, divisor, dtype):
@@ -31,6 +32,8 @@ def scale_of(part, wide, divisor, dtype):
     exact = np.array([wide(greatest) / wide(divisor) if greatest else wide(1)])
     if np.dtype(dtype) in (np.float32, np.float64):
         return exact.astype(dtype)
+    if np.dtype(dtype) == ml_dtypes.float8_e8m0fnu:  # up, and never below the least of the type
+        return np.array([next(2.0**power for power in range(-127, 128) if 2.0**power >= exact[0])]).astype(dtype)
     return expected_codes(exact.astype(np.float64), NAMES[np.dtype(dtype)]).astype(np.uint16).view(dtype)
 
 
@@ -40,7 +43,8 @@ def measuring(rule):
     words = re.fullmatch(r"absmax(?:/(.*))?", text) if isinstance(text, str) else None
     if words is None:
         return rule
-    rule = {**rule, "measure": (float(words[1] or 1), ELEMENTS[rule.get("scale_dtype", "f32").lower()])}
+    dtype = rule.get("scale_dtype", "f32")
+    rule = {**rule, "measure": (float(words[1] or 1), ELEMENTS[HEADER.get(dtype, dtype)])}
     rule["scale"] = rule.pop("scale_name")
     rule.pop("scale_dtype", None)
     return rule if "zero_point" in rule else {**rule, "divide": True}

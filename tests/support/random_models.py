@@ -427,7 +427,10 @@ def measured(random, at):
     unit = block[axis]
     rule = {"scale": pick(random, ["absmax/448", "absmax/7.5", "absmax"]), "block": block, "scale_name": "{name}_s"}
     rule |= pick(random, [{"dtype": "f8e4m3fn"}, {"dtype": "s8", "zero_point": 3}, {"dtype": "bf16"}, {}])
-    rule |= pick(random, [{}, {"scale_dtype": "f16"}, {"scale_dtype": "bf16"}, {"scale_dtype": "F64"}])
+    rule |= pick(
+        random,
+        [{}, {"scale_dtype": "f16"}, {"scale_dtype": "bf16"}, {"scale_dtype": "F64"}, {"scale_dtype": "f8e8m0fnu"}],
+    )
     names, family, of_scales = (
         [f"{at}{number}.w" for number in range(count if kind in ("join", "stack") else 1)],
         Family(),

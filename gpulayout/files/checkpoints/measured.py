@@ -5,7 +5,8 @@
 The law, in the type C, which is f32, or f64 if the tensor or its scales are f64:
 
 1. The greatest |x| of a block is one of its elements, and exact.
-2. It is divided by the number, in one IEEE operation of C, and the result is rounded once to the type of the scales.
+2. It is divided by the number, in one IEEE operation of C, and the result is rounded once to the type of the scales: to
+   nearest, but to a power of two (f8e8m0fnu) up, so that the greatest element is still in range.
 3. A block whose elements are all 0, or that has none, has the scale 1.
 
 A nan, an infinity, and a scale that would be 0 or infinite are errors.
@@ -34,7 +35,7 @@ from gpulayout.plans.plan import plan
 from gpulayout.requests.parameters import block_sizes
 
 Words = np.ndarray[tuple[int, ...], np.dtype[Any]]
-# The types of tensors and of scales.  Without the sign, the bits of an element are a word that grows with |x|: those of
+# The types of tensors.  Without the sign, the bits of an element are a word that grows with |x|: those of
 # infinity are given here, and a nan has greater ones.
 KINDS: dict[ElementType, tuple[type[np.unsignedinteger[Any]], int]] = {
     ElementType.F16: (np.uint16, 0x7C00),
@@ -43,7 +44,9 @@ KINDS: dict[ElementType, tuple[type[np.unsignedinteger[Any]], int]] = {
     ElementType.F64: (np.uint64, 0x7FF0_0000_0000_0000),
 }
 MEASURES = ("scale_name", "scale_dtype")  # the keys of rules that go with scale=absmax/NUMBER
+SCALES = (*KINDS, ElementType.F8E8M0FNU)  # the types of scales
 CHUNK = 1 << 19  # bytes that are read at a time: they are looked at twice, in the processor's cache
+PART = 1 << 16  # scales that are made at a time, with all numbers on the way
 _ABSMAX = re.compile(r"\s*absmax\s*(?:/([^/]*))?", re.DOTALL)
 _NEARLY = re.compile(
     r"\s*(?:absmax\s*(?:[-+*(:/].*)?|(?:abs_max|amax|maxabs|max_abs|max)\s*/\s*[-+.\d].*)", re.DOTALL | re.IGNORECASE
@@ -101,8 +104,8 @@ def measure_of(parts: Mapping[str, Any], origin: str) -> Measure | None:
     if parts.get("divide") is not None and not parts["divide"]:
         raise LayoutError(f"{origin}: scale={said} is what elements are divided by: leave out divide=false")
     kind = DTYPES["F32" if dtype is None else dtype_named(dtype, f"{origin}: scale_dtype")]
-    if kind not in KINDS:
-        raise LayoutError(f"{origin}: scale_dtype {value_text(dtype)} is not one of {', '.join(KINDS)}")
+    if kind not in SCALES:
+        raise LayoutError(f"{origin}: scale_dtype {value_text(dtype)} is not one of {', '.join(SCALES)}")
     return Measure(divisor, kind)
 
 
@@ -172,23 +175,46 @@ def scales_of(measured: Measured, read: Callable[[int, int], Bytes], most: int =
     read   gives bytes of the tensor: from which one on, and how many; they are changed
     most   bytes that are read at a time
     """
+    greatest = _greatest(measured, read, most).view(measured.kind.dtype)
+    scales = np.empty(greatest.size, measured.measure.dtype.dtype)
+    for begin in range(0, greatest.size, PART):
+        scales[begin : begin + PART] = _scales(greatest[begin : begin + PART], measured, begin)
+    return scales.reshape(measured.shape)
+
+
+def _scales(greatest: np.ndarray, measured: Measured, begin: int) -> np.ndarray:
+    """The scales of some blocks by their greatest |x|; the first of them is the block `begin`."""
     measure, shape = measured.measure, measured.shape
     wide = ElementType.F64 if ElementType.F64 in (measured.kind, measure.dtype) else ElementType.F32
-    greatest = _greatest(measured, read, most).view(measured.kind.dtype).astype(wide.dtype)
+    values = greatest.astype(wide.dtype)
     with np.errstate(all="ignore"):
-        exact = np.where(greatest == 0, 1, greatest / wide.dtype.type(measure.divisor)).astype(wide.dtype)
+        exact = np.where(values == 0, 1, values / wide.dtype.type(measure.divisor)).astype(wide.dtype)
+    if measure.dtype is ElementType.F8E8M0FNU:
+        exact = _power_of_two_above(exact)
     scales = np.asarray(plan(in_c_order(wide, exact.shape), "C", dtype=measure.dtype)(exact))
-    as_numbers = scales.astype(np.float64)
-    wrong = np.flatnonzero((as_numbers == 0) | np.isinf(as_numbers))
+    numbers = np.where(np.isinf(exact), np.inf, scales.astype(np.float64))
+    wrong = np.flatnonzero((numbers == 0) | np.isinf(numbers))
     if wrong.size:
         first = int(wrong[0])
-        where = f" of block {_index(first, shape)}" if shape else ""
+        where = f" of block {_index(begin + first, shape)}" if shape else ""
         other = "scale_dtype=f32 has more" if measure.dtype.bits < 32 else "keep leaves the tensor as it is"
         raise LayoutError(
-            f"the greatest absolute value{where} is {greatest[first]:.9g}, and scale={measure} of it is "
-            f"{as_numbers[first]:g} as {measure.dtype}: {other}"
+            f"the greatest absolute value{where} is {values[first]:.9g}, and scale={measure} of it is "
+            f"{numbers[first]:g} as {measure.dtype}: {other}"
         )
-    return scales.reshape(shape)
+    return scales
+
+
+def _power_of_two_above(values: np.ndarray) -> np.ndarray:
+    """The least power of two that is not below each number; infinity above 2^127, the last one of f8e8m0fnu.
+
+    >>> _power_of_two_above(np.array([0.5, 0.75, 1e-44])).tolist()[:2]
+    [0.5, 1.0]
+    """
+    fractions, exponents = np.frexp(values)
+    exponents = exponents - (fractions == 0.5)
+    powers = np.ldexp(values.dtype.type(1), np.minimum(exponents, 127))
+    return np.where(exponents > 127, np.inf, powers).astype(values.dtype)
 
 
 def _greatest(measured: Measured, read: Callable[[int, int], Bytes], most: int) -> Words:

@@ -22,7 +22,14 @@ from gpulayout.files.checkpoints.choosing import (
 from gpulayout.files.checkpoints.constants import Constant
 from gpulayout.files.checkpoints.drafts import Drafting
 from gpulayout.files.checkpoints.expected import check_expected
-from gpulayout.files.checkpoints.header import StoredTensor, arranged, header_text, metadata_with, why_no_name
+from gpulayout.files.checkpoints.header import (
+    StoredTensor,
+    arranged,
+    header_text,
+    metadata_with,
+    tensor_text,
+    why_no_name,
+)
 from gpulayout.files.checkpoints.kinds import Assumptions, Kind
 from gpulayout.files.checkpoints.measured_tensors import Scales, with_measured
 from gpulayout.files.checkpoints.model import Model, check_order, model_of
@@ -170,6 +177,8 @@ def _check_numbers(model: Model, rules: Mapping[str, Rule | None], stage: Stage)
         for part in rule.parts(name) or [name]
     ]
     for name, rule, expect in staged(looked, "tensors looked at", stage):
+        if name in model.measured:
+            raise LayoutError(f"{rule.origin}: expect is for tensors of the file, and {tensor_text(name)} is measured")
         for found in model.tensors[name]:
             check_expected(found, view_of(found[1], model.notes.get(name), rule.from_), expect, rule.origin)
 

@@ -10,12 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
+from gpulayout.files.checkpoints import measured
 from gpulayout.files.checkpoints.measured import Measure, divisor_of, measured_of, scales_of
 from gpulayout.files.checkpoints.views import array_view, in_c_order
 from gpulayout.layout.element_type import ElementType
 from tests.support.model_measured import scales_by_blocks
 
 KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+
+
+SCALES = {**KINDS, "f8e8m0fnu": ml_dtypes.float8_e8m0fnu}
 
 
 def scales(array, block, divisor=448.0, dtype="f32", most=1 << 22):
@@ -36,7 +40,7 @@ def scales(array, block, divisor=448.0, dtype="f32", most=1 << 22):
 
 def check(array, block, divisor=448.0, dtype="f32", most=1 << 22):
     found = scales(array, block, divisor, dtype, most)
-    wanted = scales_by_blocks(array, block, divisor, KINDS[dtype])
+    wanted = scales_by_blocks(array, block, divisor, SCALES[dtype])
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     assert found.tobytes() == wanted.tobytes(), (array.shape, block, most)
 
@@ -63,7 +67,7 @@ def test_every_small_array_in_every_small_block(rank):
     shape=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     data=st.data(),
     kind=st.sampled_from([*KINDS]),
-    dtype=st.sampled_from([*KINDS]),
+    dtype=st.sampled_from([*SCALES]),
     divisor=st.sampled_from([1.0, 448.0, 7.5, 6.3, 127.0, 3e-3]),
 )
 def test_any_array_in_any_block(shape, data, kind, dtype, divisor):
@@ -131,6 +135,30 @@ def test_a_scale_that_its_type_does_not_have(kind, dtype, value, divisor, messag
         message = message.replace("9.99999975e-05", "9.99999975e-06")
     with pytest.raises(gl.LayoutError, match=message):
         scales(array, 2, divisor, dtype)
+
+
+def test_powers_of_two_are_those_above():
+    """So the greatest element divided by its scale is in range, also where a number is just above a power."""
+    for power in (-127, -126, -3, 0, 3, 126, 127):
+        for kind in ("f32", "f64"):
+            one = KINDS[kind](2.0**power)
+            above, below = (np.nextafter(one, KINDS[kind](end)) for end in (np.inf, 0))
+            assert scales(np.array([one]), None, 1, "f8e8m0fnu").astype(float) == 2.0**power
+            assert scales(np.array([below]), None, 1, "f8e8m0fnu").astype(float) == 2.0**power
+            if power < 127:
+                assert scales(np.array([above]), None, 1, "f8e8m0fnu").astype(float) == 2.0 ** (power + 1)
+                continue
+            with pytest.raises(gl.LayoutError, match="of it is inf as f8e8m0fnu: scale_dtype=f32 has more"):
+                scales(np.array([above]), None, 1, "f8e8m0fnu")
+
+
+def test_many_scales_are_made_in_parts(monkeypatch):
+    monkeypatch.setattr(measured, "PART", 7)
+    check(values((30, 5), np.float32), (1, 2), 7.5, "f16")
+    wrong = np.ones((30, 5), np.float32)
+    wrong[20, 4] = 1e-30
+    with pytest.raises(gl.LayoutError, match=r"of block \(20, 2\) is 1e-30, and scale=absmax of it is 0 as f16"):
+        scales(wrong, (1, 2), 1, "f16")
 
 
 def test_the_greatest_and_the_least_numbers_of_a_type():

@@ -10,8 +10,9 @@ import pytest
 import gpulayout as gl
 from gpulayout.files.checkpoints import measured_tensors
 from gpulayout.files.errors import FileError
+from tests.support.gguf_files import gguf_model
 from tests.support.model_cases import Case, file_of, problems, read_result, relayout
-from tests.support.model_files import NEEDS_SAFETENSORS
+from tests.support.model_files import NEEDS_SAFETENSORS, entry, raw
 
 pytestmark = NEEDS_SAFETENSORS
 BF16 = ml_dtypes.bfloat16
@@ -93,6 +94,7 @@ CASES = {
         [{"w": A, "v": A}],
         {"w": F8, "w_s": {"to": "a b -> b a"}, "v": {"scale": "w_s", "block": [2, 4], "dtype": "f32"}},
     ),
+    "scales that are powers of two": ([{"w": A}], {"w": {**F8, "scale_dtype": "F8_E8M0"}}),
     "no elements": ([{"w": A[:0], "v": A[:, :0]}], {"[wv]": F8}),
     "a single number": ([{"w": A[0, 0]}], {"w": WHOLE}),
     "one dimension": ([{"w": A[0]}], {"w": {**F8, "block": 3}}),
@@ -168,8 +170,8 @@ JOIN = {**F8, "join": "q,k", "along": 0, "name": "qk"}
         ([{"w": A}], {"w": {**F8, "mean": 1}}, "'w', F32.6,8."),
         (
             [{"w": A}],
-            {"w": {**F8, "scale_dtype": "f8e8m0fnu"}},
-            "scale_dtype 'f8e8m0fnu' is not one of f16, bf16, f32, f64",
+            {"w": {**F8, "scale_dtype": "f8e5m2"}},
+            "scale_dtype 'f8e5m2' is not one of f16, bf16, f32, f64, f8e8m0fnu",
         ),
         ([{"w": A}], {"w": {**F8, "scale_name": 7}}, "scale=absmax/448 has no name in scale_name=7"),
         ([{"w": A}], {"w": {**F8, "scale_name": "*_s"}}, "has no name in scale_name='[*]_s'"),
@@ -178,6 +180,11 @@ JOIN = {**F8, "join": "q,k", "along": 0, "name": "qk"}
             [{"w": A}],
             {"w": {**F8, "scale": "absmax:448"}},
             "scale 'absmax:448' is not absmax/NUMBER, such as absmax/448",
+        ),
+        (
+            [{"w": A}],
+            {"w": F8, "w_s": {"expect": 1, "name": "s"}},
+            "expect is for tensors of the file, and tensor 'w_s'",
         ),
         ([{"w": A}], {"w": F8, "w_S": {"drop": True}}, "'w_S' fits no tensor"),
         (
@@ -319,3 +326,26 @@ def test_types_are_named_as_the_format_or_numpy_does(file):
     for dtype in ("F16", "f16", np.float16, np.dtype("float16"), "float16"):
         done = gl.relayout_file(file, out, tensors={"w": {**F8, "scale_dtype": dtype}}, dry_run=True)
         assert [each.after for each in done.tensors if each.measured] == ["F16[3,2]"]
+
+
+def test_weights_of_a_gguf_file(tmp_path):
+    (tmp_path / "a.gguf").write_bytes(gguf_model({"blk.0.up.weight": ("F16", C[0].shape, C[0].tobytes())}))
+    rules = {r"(.*)\.weight": {**F8, "scale_name": r"\1.weight_scale"}}
+    gl.relayout_file(tmp_path / "a.gguf", tmp_path / "b.safetensors", tensors=rules)
+    (tmp_path / "c.safetensors").write_bytes(file_of({"blk.0.up.weight": C[0]}))
+    gl.relayout_file(tmp_path / "c.safetensors", tmp_path / "d.safetensors", tensors=rules)
+    assert read_result(tmp_path / "b.safetensors")[0] == read_result(tmp_path / "d.safetensors")[0]
+
+
+@pytest.mark.parametrize("shape", [[0], [0, 1 << 62], [1 << 62, 0], [1 << 40, 0, 1 << 22], [0] * 60])
+def test_sizes_that_a_hostile_header_may_have(tmp_path, shape):
+    header = {"w": entry("F32", shape, 0, 0)}
+    (tmp_path / "a.safetensors").write_bytes(raw(header))
+    for block in (None, [1] * len(shape), [3] * len(shape)):
+        rule = {"scale": "absmax", "scale_name": "s", "dtype": "s8"} | ({} if block is None else {"block": block})
+        try:
+            gl.relayout_file(
+                tmp_path / "a.safetensors", tmp_path / "b.safetensors", tensors={"w": rule}, overwrite=True
+            )
+        except gl.LayoutError as error:
+            assert "w" in str(error)

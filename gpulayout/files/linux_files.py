@@ -28,6 +28,12 @@ def start_write_back(stream: BinaryIO) -> None:
     )  # 0, 0: all of the file
 
 
+def read_ahead(stream: BinaryIO, begin: int, count: int) -> None:
+    """Begin to read bytes of a file into the system's page cache, without waiting."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(stream.fileno(), begin, count, os.POSIX_FADV_WILLNEED)
+
+
 def forget_content(stream: BinaryIO) -> None:
     """Make a file quick to delete, which loses its bytes.
 

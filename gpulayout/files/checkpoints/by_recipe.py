@@ -9,6 +9,7 @@ from typing import Any
 
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.config import Config, read_config
+from gpulayout.files.checkpoints.measured_tensors import Scales
 from gpulayout.files.checkpoints.model_folders import OtherFile
 from gpulayout.files.checkpoints.opening import Checkpoint
 from gpulayout.files.checkpoints.planning import CheckpointPlan, plan_relayout
@@ -32,12 +33,13 @@ def plan_by_recipe(
     """
     found = read_config(source.path.parent)
     recipe.check(found)
+    scales = Scales()  # those of all new files, measured once
 
     def planned(path: Path, **values: Any) -> CheckpointPlan:
         known = recipe.values(found, inputs=len(source.inputs), **values)
         recipe.check_values(known)
         sets_of_all = (*sets[:1], recipe.rules(known), *sets[1:])
-        return plan_relayout(source, path, sets_of_all, constants=recipe.constants(known), **options)
+        return plan_relayout(source, path, sets_of_all, scales=scales, constants=recipe.constants(known), **options)
 
     if recipe.output is None:
         values = recipe.values(found)
@@ -71,15 +73,12 @@ def _kept_modules(plan: CheckpointPlan) -> list[str]:
 def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
     """Several plans of one checkpoint as one, whose files all appear or none."""
     first = plans[0]
-    if first.scales.nbytes:
-        raise LayoutError("several new files cannot have measured scales: measure them in a relayout before")
     for each in plans[1:]:
         first.siblings.read.update(each.siblings.read)
     changes = tuple(change for each in plans for change in each.changes)
     unmatched = tuple(dict.fromkeys(rule for each in plans for rule in each.unmatched))
-    return replace(
-        first, changes=changes, unmatched=unmatched, files=tuple(file for each in plans for file in each.files)
-    )
+    files = tuple(file for each in plans for file in each.files)
+    return replace(first, changes=changes, unmatched=unmatched, files=files)
 
 
 def _remarks(recipe: Recipe, found: Config) -> tuple[str, ...]:

@@ -254,7 +254,7 @@ def _merged(dimensions: Sequence[int], blocks: Sequence[int]) -> tuple[list[int]
     sizes, steps = [1], [1]
     for size, block in zip(reversed(dimensions), reversed(blocks)):
         if steps[0] >= sizes[0]:  # all of what is inside is one block
-            sizes[0], steps[0] = size * sizes[0], min(block, size) * sizes[0]
+            sizes[0], steps[0] = size * sizes[0], block * sizes[0]
         elif block == 1 and sizes[0] % steps[0] == 0:
             sizes[0] *= size
         else:
@@ -276,7 +276,7 @@ def _boxes(dimensions: Sequence[int], most: int) -> Iterator[tuple[tuple[int, in
 def _folded(words: Words, axis: int, first: int, block: int) -> Words:
     """The greatest word of each block along an axis, whose first index is `first` of the whole array."""
     size = words.shape[axis]
-    if block == 1 or size == 1:
+    if block == 1:
         return words
     before = (slice(None),) * axis
     head = min(-first % block, size)

@@ -27,10 +27,12 @@ from gpulayout.files.checkpoints.rules import Rule
 from gpulayout.files.checkpoints.views import view_of
 from gpulayout.files.elements import Bytes, write_at
 from gpulayout.files.engine import Report
+from gpulayout.files.linux_files import read_ahead
 from gpulayout.files.new_file import scratch_file
 from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
+AHEAD = 1 << 24  # bytes that the disk reads while others are looked at
 ALIGNMENT = 8  # bytes: where scales begin in their file
 
 
@@ -57,18 +59,19 @@ class MeasuredShard(Shard):
 
     def prepare(self, tensor: StoredTensor) -> None:
         """Measure a tensor, once."""
-        self.scales.measure(tensor)
+        self.scales.measure(tensor.begin)
 
 
 class Scales:
-    """All scales that are measured for one relayout.
+    """All scales that are measured for one relayout, which may have several models: each only once.
 
     nbytes   of the tensors that are read for them
     """
 
     def __init__(self) -> None:
         self.nbytes = 0
-        self._waiting: dict[int, tuple[StoredTensor, Measurement]] = {}  # by where they begin
+        self._waiting: dict[int, Measurement] = {}  # by where their scales begin
+        self._begins: dict[tuple[int, str, Measured], int] = {}  # by the file, the tensor and how it is measured
         self._size = 0
         self._stream = _Stream()
         self._most = CHUNK
@@ -81,14 +84,15 @@ class Scales:
 
     def add(self, name: str, measurement: Measurement) -> StoredTensor:
         """A new tensor of this name for the scales."""
-        measured = measurement.measured
+        (shard, old), measured = measurement
         dtype = next(dtype for dtype, kind in DTYPES.items() if kind is measured.measure.dtype)
         size = math.prod(measured.shape) * measured.measure.dtype.itemsize
-        tensor = StoredTensor(name, dtype, measured.shape, self._size, self._size + size)
-        self._waiting[tensor.begin] = tensor, measurement
-        self._size += max(-(-size // ALIGNMENT), 1) * ALIGNMENT
-        self.nbytes += measured.nbytes
-        return tensor
+        begin = self._begins.setdefault((id(shard), old.name, measured), self._size)
+        if begin == self._size:
+            self._waiting[begin] = measurement
+            self._size += max(-(-size // ALIGNMENT), 1) * ALIGNMENT
+            self.nbytes += measured.nbytes
+        return StoredTensor(name, dtype, measured.shape, begin, begin + size)
 
     @contextlib.contextmanager
     def opened(self, folder: Path, most: int, report: Report) -> Iterator[None]:
@@ -104,27 +108,31 @@ class Scales:
             self._stream.file, self._most, self._report = stream, min(most, CHUNK), report
             yield
 
-    def measure(self, tensor: StoredTensor) -> None:
-        """Measure the scales that a tensor is for, unless they are there."""
-        waiting = self._waiting.get(tensor.begin)
-        if waiting is None:
+    def measure(self, begin: int) -> None:
+        """Measure the scales that begin at a byte of the file, unless they are there."""
+        if begin not in self._waiting:
             return
-        found, measured = waiting[1]
+        found, measured = self._waiting[begin]
+        (shard, old), ahead = found, 0
 
         def read(start: int, count: int) -> Bytes:
+            nonlocal ahead
+            if old.blocks is None and ahead < min(start + AHEAD, old.nbytes):
+                read_ahead(shard.stream, shard.begin(old) + ahead, start + AHEAD - ahead)
+                ahead = start + AHEAD
             part = read_tensor(found, start, count)
             self._report(count)
             return part
 
-        with about_tensor(found[1].name, found[1]):
+        with about_tensor(old.name, old):
             scales = scales_of(measured, read, self._most)
-        write_at(self.stream, memoryview(scales.tobytes()), tensor.begin, f"the scales of {tensor_text(found[1].name)}")
-        del self._waiting[tensor.begin]
+        write_at(self.stream, memoryview(scales.tobytes()), begin, f"the scales of {tensor_text(old.name)}")
+        del self._waiting[begin]
 
     def finish(self) -> None:
         """Measure those that nothing has needed so far."""
-        for tensor, _ in [*self._waiting.values()]:
-            self.measure(tensor)
+        for begin in [*self._waiting]:
+            self.measure(begin)
 
 
 class _Stream(io.RawIOBase):
@@ -143,7 +151,7 @@ def _untold(more: int) -> None:
     """A `Report` that nobody hears."""
 
 
-def with_measured(model: Model, rules: Mapping[str, tuple[Rule, str]]) -> tuple[Model, Scales]:
+def with_measured(model: Model, rules: Mapping[str, tuple[Rule, str]], scales: Scales) -> Model:
     """A model with the tensors of all scales that are measured, each behind the one that it is measured from.
 
     rules   that of each tensor that is measured, by its name, and the name of the tensor that it fits: of the parts of
@@ -151,7 +159,7 @@ def with_measured(model: Model, rules: Mapping[str, tuple[Rule, str]]) -> tuple[
 
     `LayoutError` for a name that is taken, and for a tensor that cannot be measured.
     """
-    scales, shards = Scales(), dict[int, MeasuredShard]()
+    shards: dict[int, MeasuredShard] = {}
     tensors: dict[str, tuple[Found, ...]] = {}
     measured: dict[str, str] = {}
     input_of = dict(model.input_of)
@@ -168,7 +176,7 @@ def with_measured(model: Model, rules: Mapping[str, tuple[Rule, str]]) -> tuple[
                 input_of[id(shards[id(shard)])] = model.input_of[id(shard)]
             own.append((shards[id(shard)], scales.add(new, _measurement(model, (shard, tensor), rule))))
         tensors[new], measured[new] = tuple(own), name
-    return replace(model, tensors=tensors, input_of=input_of, measured=measured), scales
+    return replace(model, tensors=tensors, input_of=input_of, measured=measured)
 
 
 def _new_name(name: str, rule: Rule, first: str, model: Model, measured: Mapping[str, str]) -> str:

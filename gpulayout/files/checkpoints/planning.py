@@ -122,6 +122,7 @@ def plan_relayout(
     overwrite: bool = False,
     stage: Stage = untold,
     constants: Sequence[Constant] = (),
+    scales: Scales | None = None,
 ) -> CheckpointPlan:
     """The relayout of a checkpoint by rules.
 
@@ -129,12 +130,14 @@ def plan_relayout(
     dtype             the new type of all tensors of f16, bf16, f32 and f64 whose rule says no other
     allow_unmatched   neither a rule without tensors nor, in a strict map, a tensor without a rule is an error
     constants         new tensors that no old one becomes
+    scales            those of other plans that will be one with this
     """
     check_dtype(dtype)
     check_outputs(source, path, overwrite=overwrite)
     check_formats(source, sets, assumed)
     model = model_of(source)
-    model, scales = with_measured(model, measuring(model, sets, assumed))
+    scales = Scales() if scales is None else scales
+    model = with_measured(model, measuring(model, sets, assumed), scales)
     rules = rules_of(source, model, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
     if any(rule is not None and rule.regroup.along is not None for rule, _ in rules.values()):
         check_order(source.paths)

@@ -349,3 +349,42 @@ def test_sizes_that_a_hostile_header_may_have(tmp_path, shape):
             )
         except gl.LayoutError as error:
             assert "w" in str(error)
+
+
+RANKS = r"""# A part of the quantised weights for each rank.
+from = 'a model'
+to = 'parts'
+output = 'rank${rank}.safetensors'
+
+[values]
+ranks = ['2']
+
+[[tensor]]
+match = 'w'
+scale = 'absmax/448'
+block = [1, 4]
+dtype = 'f8e4m3fn'
+scale_name = '{name}_s'
+shard = '${rank}/${ranks}'
+along = 0
+
+[[tensor]]
+match = 'w_s'
+shard = '${rank}/${ranks}'
+along = 0
+"""
+
+
+def test_several_new_files_share_what_is_measured(file, tmp_path, monkeypatch):
+    (tmp_path / "ranks.toml").write_text(RANKS)
+    measured, measure, seen = [], measured_tensors.scales_of, []
+    monkeypatch.setattr(measured_tensors, "scales_of", lambda *given: measured.append(given) or measure(*given))
+    done = gl.relayout_file(
+        file, tmp_path / "new", recipe=tmp_path / "ranks.toml", progress=lambda *each: seen.append(each)
+    )
+    assert len(measured) == 1 and seen[-1][0] == seen[-1][1] == done.bytes_read + done.bytes_written
+    for rank in range(2):
+        wanted = {"w": {**F8, "block": [1, 4], "shard": f"{rank}/2 along=0"}, "w_s": {"shard": f"{rank}/2 along=0"}}
+        one = tmp_path / f"{rank}.safetensors"
+        gl.relayout_file(file, one, tensors=wanted)
+        assert read_result(tmp_path / "new" / f"rank{rank}.safetensors")[0] == read_result(one)[0]

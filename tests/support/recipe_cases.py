@@ -125,6 +125,14 @@ def plain_to_channels(rng):
     return [tensors], {"l.up_proj.weight": (x / scale).astype(F8), "l.up_proj.weight_scale": scale} | rest
 
 
+def plain_to_mxfp8(rng):
+    tensors, x, rest = plain_layer(rng)
+    scale = np.exp2(np.ceil(np.log2(np.abs(x).reshape(x.shape[0], -1, 32).max(2) / np.float32(448))))
+    exponents = (np.log2(scale) + 127).astype(np.uint8)
+    made = {"l.up_proj.weight": (x / np.repeat(scale, 32, 1)).astype(F8), "l.up_proj.weight_scale": exponents}
+    return [tensors], made | rest
+
+
 def rounded_to_4_bits(x, dtype):
     """Codes with a zero point of 8, and the scales of 128 elements of a row in their type, which divide."""
     scale = (np.abs(x.reshape(x.shape[0], -1, 128)).max(2) / np.float32(7.5)).astype(dtype)
@@ -401,6 +409,7 @@ CASES = {
     "nvfp4 plain": nvfp4_to_plain,
     "bf16 fp8": plain_to_fp8,
     "bf16 channels": plain_to_channels,
+    "bf16 mxfp8": plain_to_mxfp8,
     "bf16 compressed": plain_to_compressed,
     "bf16 marlin": plain_to_marlin,
     "gptoss halves": gptoss_to_halves,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.config import Config, read_config
+from gpulayout.files.checkpoints.gguf import GgufContents
 from gpulayout.files.checkpoints.measured_tensors import Scales
 from gpulayout.files.checkpoints.model_folders import OtherFile
 from gpulayout.files.checkpoints.opening import Checkpoint
@@ -31,7 +32,7 @@ def plan_by_recipe(
     sets      those of the caller first, whose rules stand before those of the recipe
     options   of `plan_relayout`
     """
-    found = read_config(source.path.parent)
+    found = replace(read_config(source.path.parent), keys=_keys(source))
     recipe.check(found)
     scales = Scales()  # those of all new files, measured once
 
@@ -70,6 +71,12 @@ def _kept_modules(plan: CheckpointPlan) -> list[str]:
     return [name.removesuffix(WEIGHT) for name in matrices if name is not None and name.endswith(WEIGHT)]
 
 
+def _keys(source: Checkpoint) -> Mapping[str, Any]:
+    """The keys of the first GGUF file; none where there is no such file."""
+    every = (shard.contents.keys for shard in source.shards if isinstance(shard.contents, GgufContents))
+    return next(every, {})
+
+
 def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
     """Several plans of one checkpoint as one, whose files all appear or none."""
     first = plans[0]
@@ -83,5 +90,5 @@ def together(plans: Sequence[CheckpointPlan]) -> CheckpointPlan:
 
 def _remarks(recipe: Recipe, found: Config) -> tuple[str, ...]:
     """Who reads the result, and what a user must know."""
-    unchecked = () if found.names else (f"{found.shown}, so nothing was checked that only it says",)
+    unchecked = () if found.is_there else (f"{found.shown}, so nothing was checked that only it says",)
     return (*unchecked, *(f"read by {each}" for each in recipe.readers), *recipe.notes)

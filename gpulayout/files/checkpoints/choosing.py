@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpulayout.files.checkpoints import kinds
+from gpulayout.files.checkpoints.gguf import why_opaque
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.kinds import FORMATS, Assumptions, Kind, Unclear, assumption_text
 from gpulayout.files.checkpoints.maps import readers
@@ -69,7 +70,8 @@ def rules_of(
         if rule is None and strict and not allow_unmatched:
             one, who = kinds.only(name), f"{tensor_text(name)}, {model.first(name)}"
             raise LayoutError(
-                f"{strict} has no rule for {who}: add one of your own, such as '{one}=drop', or '{one}=keep'"
+                why_opaque(model.first(name))
+                or f"{strict} has no rule for {who}: add one of your own, such as '{one}=drop', or '{one}=keep'"
             )
     for origin in dict.fromkeys(origin for origin, _ in unclear.values()):
         raise LayoutError(kinds.unclear_text([choice for where, choice in unclear.values() if where == origin], origin))

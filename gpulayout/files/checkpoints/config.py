@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpulayout.files.checkpoints.gguf import METADATA_PREFIX
 from gpulayout.files.checkpoints.header import parsed_json
 from gpulayout.files.checkpoints.recipe_values import UnknownName
 from gpulayout.files.errors import FileError
@@ -34,19 +35,30 @@ class Config:
     folder   of the model
     names    of the files that have them, those that there are
     fields   by name, as JSON has them
+    keys     of a GGUF file, which are fields too, called gguf.llama.block_count
     """
 
     folder: Path
     names: tuple[str, ...]
     fields: Mapping[str, Any]
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown(self) -> str:
         """What messages call it."""
+        if self.keys and not self.names:
+            return "the GGUF file"
         return str(self.folder / self.names[0]) if self.names else f"{self.folder}: there is no {NAME}"
+
+    @property
+    def is_there(self) -> bool:
+        """True where anything says what the model is."""
+        return bool(self.names or self.keys)
 
     def field(self, name: str) -> Any:
         """A field by its dotted name; `UnknownName` where there is none, or null."""
+        if (key := name.removeprefix(METADATA_PREFIX)) != name and key in self.keys:
+            return self.keys[key]
         value: Any = self.fields
         for part in name.split("."):
             value = value.get(part) if isinstance(value, dict) else None

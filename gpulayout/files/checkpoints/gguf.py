@@ -23,7 +23,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -140,10 +140,12 @@ class GgufContents(Contents):
     """What a GGUF file holds.
 
     part, parts   which of how many files of one model it is, from 0 on
+    keys          numbers, booleans and short texts of the header by name
     """
 
     part: int = 0
     parts: int = 1
+    keys: Mapping[str, int | float | bool | str] = field(default_factory=dict)
 
 
 def is_gguf(path: str | os.PathLike[str]) -> bool:
@@ -311,7 +313,8 @@ def read_gguf(name: str, stream: BinaryIO) -> GgufContents:
     part, parts = (values.get(f"split.{key}", _Key(_U32, usual)).value for key, usual in (("no", 0), ("count", 1)))
     if not (isinstance(part, int) and isinstance(parts, int)):
         raise FileError(f"{name}: split.no and split.count are {value_text(part)} and {value_text(parts)}, no numbers")
-    return GgufContents(_metadata(values) | notes, tuple(tensors), start, part, parts or 1)
+    plain = {key: value for key, (_, value) in values.items()}
+    return GgufContents(_metadata(values) | notes, tuple(tensors), start, part, parts or 1, plain)
 
 
 def _begun(reader: _HeaderBytes) -> tuple[int, int]:

@@ -16,7 +16,7 @@ versions = '0.4 to 0.9'
 function = 'vllm.model_executor...'
 
 [values]                                 # numbers by name, see `recipe_values`: a caller may give each of them
-group = 'quantization_config.group_size'
+group = 'quantization_config.group_size'  # of config.json; a key of a GGUF file is gguf.llama.block_count
 
 [expects.'quantization_config.bits']     # of config.json, where there is one
 is = [4]                                 # the values that are right; none for a field that must be missing
@@ -148,7 +148,7 @@ class Recipe:
 
     def values(self, config: Config, **more: Any) -> RecipeValues:
         """The values for a model."""
-        where = f"{config.shown} has none" if config.names else config.shown
+        where = f"{config.shown} has none" if config.is_there else config.shown
 
         def missing(name: str) -> str:
             own = self.definitions.get(name)
@@ -160,7 +160,7 @@ class Recipe:
 
     def check(self, config: Config) -> None:
         """`LayoutError` for a model that the recipe is not for, as its config says; nothing without a config."""
-        if config.names:
+        if config.is_there:
             for each in self.expectations:
                 each.check(config, self.shown)
 

@@ -176,6 +176,16 @@ def gguf_files(path: Path) -> list[Path]:
     return files
 
 
+def is_later_part(name: str) -> bool:
+    """True for the name of a part of a model in several files that is not the first one.
+
+    >>> [is_later_part(name) for name in ("m.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf")]
+    [False, False, True]
+    """
+    found = _PART.fullmatch(name)
+    return found is not None and int(found[2]) != 1
+
+
 def check_parts(files: Sequence[tuple[Path, Contents]]) -> None:
     """`FileError` unless the files of one model are what their headers say, and have each tensor once."""
     shard_of: dict[str, Path] = {}

@@ -2,8 +2,8 @@
 
     Llama-GPTQ/config.json  model.safetensors.index.json  model-00001-of-00002.safetensors ...  tokenizer.json
 
-A folder that is read stands for the index in it, or the only .safetensors file.  A new folder gets the new model, the
-config, and copies of all other files but those of models in other formats.
+A folder that is read stands for the index in it, or the only .safetensors file, or else the only GGUF file.  A new
+folder gets the new model, the config, and copies of all other files but those of models in other formats.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gpulayout.files.checkpoints import config
+from gpulayout.files.checkpoints.gguf import GGUF_ENDING, is_later_part
 from gpulayout.files.errors import FileError
 from gpulayout.files.folders import MOST_ENTRIES
 from gpulayout.files.new_file import PARTIAL
@@ -56,17 +57,18 @@ def model_in(folder: Path) -> Path:
         raise FileError(f"{folder}: this is a folder, and none of its files ends in {ENDING}")
     if len(found) == 1:
         return folder / found[0]
-    if f"{MODEL}{found[0][found[0].index(ENDING) :]}" in found:
-        return folder / f"{MODEL}{found[0][found[0].index(ENDING) :]}"
+    usual = next((f"{MODEL}{ending}" for ending in (INDEX_ENDING, ENDING) if f"{MODEL}{ending}" in found), None)
+    if usual is not None:
+        return folder / usual
     names = ", ".join(str(folder / name) for name in found[:3])
     raise FileError(f"{folder}: this folder has {counted(len(found), 'model')}: write one of them, such as {names}")
 
 
 def _models(folder: Path) -> list[str]:
-    """The models in a folder: indices if there are any, or else all files of the format."""
+    """The models in a folder: indices if there are any, or else all files of the format, or else those of GGUF."""
     names = _files(folder)
-    for ending in (INDEX_ENDING, ENDING):
-        if found := [name for name in names if name.lower().endswith(ending)]:
+    for ending in (INDEX_ENDING, ENDING, GGUF_ENDING):
+        if found := [name for name in names if name.lower().endswith(ending) and not is_later_part(name)]:
             return found
     return []
 

@@ -22,6 +22,7 @@ import numpy as np
 from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.assembly import TensorRuns, one_by_one, reversed_parts, segments_of
 from gpulayout.files.checkpoints.changes import TensorPlan
+from gpulayout.files.checkpoints.gguf import is_gguf
 from gpulayout.files.checkpoints.header import tensor_text
 from gpulayout.files.checkpoints.model import about_tensor
 from gpulayout.files.checkpoints.model_folders import (
@@ -105,7 +106,8 @@ class ModelMove:
             yield folder
             return
         with new_folder(folder):
-            yield folder / (checkpoint.path.name if self.ranks is None else f"{MODEL}{ENDING}")
+            is_new = self.ranks is not None or is_gguf(checkpoint.path)  # the old name is that of another file
+            yield folder / (f"{MODEL}{ENDING}" if is_new else checkpoint.path.name)
 
     def run(self, work: CheckpointWork, progress: Progress, note: Note = warn) -> float:
         """Write the new file or files.  Returns seconds, with the time to write them to the disk.

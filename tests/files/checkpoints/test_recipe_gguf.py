@@ -8,6 +8,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.files.checkpoints.header import DTYPES
+from gpulayout.files.errors import FileError
 from tests.support.command_line import run
 from tests.support.gguf_files import gguf_model, q4_0, q8_0, u32, values, words
 from tests.support.model_files import contents
@@ -162,6 +163,25 @@ def test_a_gguf_file_is_not_for_the_other_recipes(tmp_path):
         gl.LayoutError, match="the GGUF file has no quantization_config.quant_method, and the recipe gptq"
     ):
         relayout(tmp_path, file, "gptq-to-marlin")
+
+
+def test_a_folder_becomes_a_folder(tmp_path):
+    file, wanted = llama("Q8_0", layers=1)
+    (tmp_path / "in").mkdir()
+    for name, data in (("x.gguf", file), ("config.json", b"{}"), ("tokenizer.json", b"[]")):
+        (tmp_path / "in" / name).write_bytes(data)
+    gl.relayout_file(tmp_path / "in", tmp_path / "out", recipe="gguf-to-llama")
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    assert {*contents(tmp_path / "out/model.safetensors")} == {*wanted}
+    (tmp_path / "in/y.gguf").write_bytes(file)
+    with pytest.raises(FileError, match="this folder has 2 models: write one of them, such as .*x.gguf, .*y.gguf"):
+        gl.relayout_file(tmp_path / "in", tmp_path / "out2", recipe="gguf-to-llama")
+    (tmp_path / "in/y.gguf").rename(tmp_path / "in/y-00002-of-00002.gguf")
+    gl.relayout_file(tmp_path / "in", tmp_path / "out2", recipe="gguf-to-llama")
 
 
 def test_the_command_line(tmp_path):

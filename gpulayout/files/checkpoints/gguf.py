@@ -271,8 +271,23 @@ class _HeaderBytes:
             what = "arrays" if kind == _ARRAY else f"values of type {kind}, which is unknown"
             raise FileError(f"{self.name}: its header has an array of {what}")
         self._check(8 * count)
-        for _ in range(count):
+        while count:
+            count -= self._skip_texts(count)
+
+    def _skip_texts(self, most: int) -> int:
+        """Leave out some texts, at least one, and say how many.  A tokenizer has hundreds of thousands."""
+        number_at, chunk, at, done = struct.Struct("<Q").unpack_from, self._chunk, self._at, 0
+        last = len(chunk) - 8
+        while done < most and at <= last:
+            size = number_at(chunk, at)[0]
+            if at + 8 + size > len(chunk):
+                break
+            at += 8 + size
+            done += 1
+        self._at = at
+        if not done:
             self.skip(self.number("Q"))
+        return done or 1
 
     def _check(self, count: int) -> None:
         end = self.position + count

@@ -190,6 +190,25 @@ def test_a_header_takes_little_memory(tmp_path):
         assert peak < 5 << 20
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_long_arrays_of_texts_and_numbers(tmp_path, seed):
+    """More than is read at a time, with texts across its borders, and one that is longer than it."""
+    rng = random.Random(seed)
+    texts = [bytes(rng.choice([0, 1, 7, 300, 70_000])) for _ in range(200)]
+    texts.insert(rng.randrange(200), bytes(3 << 20))
+    keys = [
+        key("texts", 9, struct.pack("<IQ", 8, len(texts)) + b"".join(map(text, texts))),
+        key("numbers", 9, struct.pack("<IQ", 5, 1 << 19) + bytes(1 << 21)),
+        key("none", 9, struct.pack("<IQ", 8, 0)),
+        u32("last", 7),
+    ]
+    (tmp_path / "a.gguf").write_bytes(gguf_model({"a": ("F32", (1,), b"1234")}, keys))
+    with open(tmp_path / "a.gguf", "rb") as stream:
+        found = read_gguf("a", stream)
+    data = (tmp_path / "a.gguf").read_bytes()
+    assert found.keys == {"last": 7} and data[found.start :][:4] == b"1234"
+
+
 def test_types_are_those_of_the_package_gguf():
     gguf = pytest.importorskip("gguf")
     known = {

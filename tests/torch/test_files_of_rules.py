@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.files.checkpoints.header import plain_sides_of
 
 torch = pytest.importorskip("torch")
 
 from tests.support.packed_tensors import bytes_of  # noqa: E402
-from tests.torch.test_packed_files import rewrite  # noqa: E402
+from tests.torch.test_packed_files import parts, rewrite  # noqa: E402
 
 K, N, GROUPS = 128, 192, 4
 GPTQ, WEIGHTS = "gptq:qweight(dtype=u4)", "marlin:weights(dtype=u4)"
@@ -84,6 +85,9 @@ FORMATS = {
     ),
     "bytes of two": alone(
         lambda s: low_bytes(N, K // 2, seed=s), "from=u4; n k -> k n; marlin:weights", f"n k -> k n; {WEIGHTS}", "u4"
+    ),
+    "an axis of size 1": alone(
+        lambda s: words(1, N, K // 8, seed=s), "from=u4; 1 n k -> k n; marlin:weights", f"1 n k -> k n; {WEIGHTS}", "u4"
     ),
     "scales": alone(lambda s: floats(GROUPS, N, seed=s), "marlin:scales", "marlin:scales"),
     "scales of (N, groups)": alone(
@@ -242,9 +246,10 @@ def test_the_tensor_has_the_sizes_that_the_rule_says(file):
         assert gl.torch.load_packed(file.with_name("again.safetensors"), model(kernel)) == ([], [])
     other = torch.nn.Module()  # one that is packed keeps its sizes
     other.q = torch.nn.Parameter(packed.data, requires_grad=False)
-    gl.torch.copy_(other.q, torch.zeros_like(scales))
-    gl.torch.load_packed(file, other)
-    assert other.q.shape == (3072,) and same(gl.torch.read(other.q), scales)
+    for assign in (False, True):
+        gl.torch.copy_(other.q, torch.zeros_like(scales))
+        gl.torch.load_packed(file, other, assign=assign)
+        assert other.q.shape == (3072,) and same(gl.torch.read(other.q), scales)
     relayout(file, {"q": scales}, "cublas:block_scales")
     with pytest.raises(gl.LayoutError, match=r"say so in the rule that makes the file, by as=F8_E4M3\[256,12\]"):
         gl.torch.load_packed(file, model(kernel))
@@ -308,6 +313,28 @@ def test_packed_files_go_on_to_another_layout_and_another_name(file):
     gl.relayout_file(file, second, tensors={"q": "dtype=u8; {0,1}"}, overwrite=True)  # other elements: not this tensor
     with pytest.raises(gl.LayoutError, match="the file does not say from which tensor it is made"):
         gl.torch.load_packed(second, model(turned))
+
+
+def test_a_part_of_a_packed_tensor_and_other_elements_are_not_made_from_the_plain_one(file):
+    plain, second = floats(64, 16), file.with_name("second.safetensors")
+    relayout(file, {"q": plain}, "{0,1}")
+    for rules, options in (({"q": "shard=0/2; along=1"}, {}), ({}, {"dtype": "bf16"}), ({"q": "scale=2"}, {})):
+        gl.relayout_file(file, second, tensors=rules, overwrite=True, **options)
+        assert not plain_sides_of(parts(second)[0]["__metadata__"])
+        gl.torch.load_packed(second, torch.nn.Module(), strict=False)  # and what it says is so
+
+
+def test_files_that_do_not_agree_about_the_plain_tensor_say_nothing(file):
+    """They have the same bytes, which two tensors may be packed to."""
+    other, second = file.with_name("other.safetensors"), file.with_name("second.safetensors")
+    square = floats(16, 16)
+    relayout(other, {"q": square.t().contiguous()}, "a b -> b a; {0,1}")
+    relayout(file, {"q": square}, "{0,1}")
+    for inputs in ([file, other], [other, file], [file, other, file.with_name("third.safetensors")]):
+        file.with_name("third.safetensors").write_bytes(file.read_bytes())
+        gl.relayout_file(inputs, second, overwrite=True)
+        notes = parts(second)[0]["__metadata__"]
+        assert notes["gpulayout:q"] == "f16[16,16]{0,1}" and not plain_sides_of(notes)
 
 
 def test_a_pattern_that_splits_axes_leaves_no_plain_tensor(file):

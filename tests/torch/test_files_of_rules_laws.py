@@ -1,14 +1,18 @@
 """Files that random rules make: they load, and every packed tensor leads back to the tensor of the old file."""
 
+import json
 import random
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.files.checkpoints.header import notes_of
+from gpulayout.files import route
+from gpulayout.files.checkpoints.header import notes_of, plain_sides_of
 from tests.support.effort import ALL
-from tests.support.model_cases import file_of
+from tests.support.model_cases import case_of, file_of, relayout
+from tests.support.model_files import NEEDS_SAFETENSORS
+from tests.support.random_models import random_families
 from tests.support.random_tensors import PLAIN, pick, random_array, random_words, some_shape
 
 torch = pytest.importorskip("torch")
@@ -94,16 +98,21 @@ def random_rule(rng):
     elif kind == "shape":
         dtype, shape = pick(rng, ["U8", "I32"]), [16, 6]
         count = 96 * (1 if dtype == "U8" else 4)
-        rule = {"from": pick(rng, [f"u4[{2 * count // 16},16]{{0,1:E(4)}}", f"u8[{count // 8},8]{{1,0:T(2,4)}}"])}
+        shapes = [
+            f"u4[{count // 8},16]{{0,1:E(4)}}",
+            f"u8[{count // 8},8]{{1,0:T(2,4)}}",
+            f"u8[2,{count // 4},2]{{1,2,0}}",
+        ]
+        rule = {"from": pick(rng, shapes)}
     else:
         rule = {}
     array = random_array(rng, dtype, shape) if kind == "array" else random_words(rng, dtype, shape)
-    rank = 2 if kind == "shape" else len(shape)
+    rank = rule["from"].partition("]")[0].count(",") + 1 if kind == "shape" else len(shape)
     order = [int(each) for each in rng.permutation(rank)]
     tiles = ",".join(str(int(each)) for each in rng.integers(1, 5, min(rank, 2)))
     layout = pick(rng, ["F", "{" + ",".join(map(str, rng.permutation(rank))) + f":T({tiles})}}"])
-    if kind == "array" and rng.random() < 0.6:
-        ones = [axis for axis, size in enumerate(shape) if size == 1 and rank > 1][: rank - 1]
+    if kind in ("array", "shape") and rng.random() < 0.6 and "T" not in rule.get("from", ""):
+        ones = [axis for axis, size in enumerate(shape) if size == 1 and kind == "array"][: rank - 1]
         names = ["1" if axis in ones else f"n{axis}" for axis in range(rank)]
         after = [names[axis] for axis in order if axis not in ones]
         if len(after) == rank:
@@ -125,10 +134,61 @@ def test_a_packed_tensor_leads_back_to_the_tensor_of_the_old_file(tmp_path, seed
         rules[f"w{number}"] = "; ".join(filter(None, (from_, rule.get("pattern"), layout)))
     old.write_bytes(file_of(arrays))
     gl.relayout_file(old, new, tensors=rules)
-    noted = notes_of(parts(new)[0].get("__metadata__"))  # the others are arrays in C order
+    check_plain_tensors(new, arrays, rules)
+    again = again_elsewhere(rng, notes_of(parts(new)[0].get("__metadata__")))
+    gl.relayout_file(new, tmp_path / "again.safetensors", tensors=again)
+    check_plain_tensors(tmp_path / "again.safetensors", arrays, again)
+
+
+def again_elsewhere(rng, notes):
+    """Rules that move packed tensors on: another order, or another layout, or both."""
+    rules = {}
+    for name, note in notes.items():
+        rank = gl.parse_shape(note).rank
+        names = [f"n{axis}" for axis in range(rank)]
+        pattern = f"{' '.join(names)} -> {' '.join(str(each) for each in rng.permutation(names))}"
+        layout = "{" + ",".join(map(str, rng.permutation(rank))) + ":T(2)}"
+        is_plain = "T" not in note and ":" not in note.partition("[")[0]
+        rules[name] = pick(rng, [layout, f"{pattern}; {layout}" if is_plain else layout])
+    return rules
+
+
+def check_plain_tensors(file, arrays, rules):
+    """Every packed tensor of a file leads back to the old one."""
+    noted = notes_of(parts(file)[0].get("__metadata__"))  # the others are arrays in C order
     plain = {name: tensor_of(arrays[name]) for name in noted}
     started = module({name: tensor.to("meta") for name, tensor in plain.items()})
-    gl.torch.load_packed(new, started, strict=False, assign=True)
+    gl.torch.load_packed(file, started, strict=False, assign=True)
     for name, tensor in plain.items():
         found = getattr(started, name)
         assert gl.torch.layout_of(found) is not None and same(gl.torch.read(found), tensor), rules[name]
+
+
+def plain_or_packed(name, metadata):
+    """A tensor on the meta device that a packed one of a file goes into: the plain one, if the file says what it is."""
+    side = plain_sides_of(metadata).get(name)
+    if side is None:
+        packed = gl.torch.empty_packed(notes_of(metadata)[name])
+        return torch.empty(packed.shape, dtype=packed.dtype, device="meta")
+    said = json.loads(side)
+    return torch.empty(said["sizes"], dtype=getattr(torch, said["dtype"]), device="meta")
+
+
+@NEEDS_SAFETENSORS
+@pytest.mark.parametrize("seed", range(300 if ALL else 40))
+def test_whatever_rules_make_loads_and_takes_new_values(tmp_path, monkeypatch, seed):
+    """Also of joins, stacks, shards, pieces in several files, and arithmetic."""
+    monkeypatch.setattr(route, "LEAST_RUN", 0)  # short runs are accepted
+    given = case_of(random_families(np.random.default_rng([3, seed])), seed)
+    out = relayout(tmp_path, given)
+    metadata = {}
+    for file in out.parent.glob("*.safetensors"):
+        metadata |= parts(file)[0].get("__metadata__") or {}
+    started = module({name: plain_or_packed(name, metadata) for name in notes_of(metadata)})
+    gl.torch.load_packed(out, started, strict=False, assign=True)
+    for name, weight in started.named_parameters():
+        packed, plain = bytes_of(weight), gl.torch.read(weight)
+        assert gl.torch.layout_of(weight) is not None, (name, str(given))
+        gl.torch.copy_(weight, torch.zeros_like(plain))
+        gl.torch.copy_(weight, plain)
+        assert bytes_of(weight) == packed, (name, str(given))

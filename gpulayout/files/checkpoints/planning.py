@@ -201,7 +201,7 @@ def plan_restore(source: Checkpoint, path: Path, *, overwrite: bool = False, sta
     for name in staged(model.tensors, "tensors planned", stage):
         plans.append(unchanged(model, name, name))
         if name in model.notes:
-            plans[-1] = replace(plans[-1], change=restored(model.first(name), model.notes[name]), plain=None)
+            plans[-1] = replace(plans[-1], change=restored(model.first(name), model.notes[name]))
     return _planned(source, path, plans, (), {}, Siblings(model, {}), stage)
 
 

@@ -33,7 +33,6 @@ from gpulayout.layout.checks import clipped, value_text
 from gpulayout.layout.errors import LayoutError
 
 AHEAD = 1 << 24  # bytes that the disk reads while others are looked at
-ALIGNMENT = 8  # bytes: where scales begin in their file
 
 
 class Measurement(NamedTuple):
@@ -90,7 +89,7 @@ class Scales:
         begin = self._begins.setdefault((id(shard), old.name, measured), self._size)
         if begin == self._size:
             self._waiting[begin] = measurement
-            self._size += max(-(-size // ALIGNMENT), 1) * ALIGNMENT
+            self._size += max(size, 1)  # each begins at a byte of its own
             self.nbytes += measured.nbytes
         return StoredTensor(name, dtype, measured.shape, begin, begin + size)
 

@@ -10,6 +10,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.files.checkpoints import measured_tensors
 from gpulayout.files.errors import FileError
+from tests.support.command_line import run
 from tests.support.gguf_files import gguf_model
 from tests.support.model_cases import Case, file_of, problems, read_result, relayout
 from tests.support.model_files import NEEDS_SAFETENSORS, entry, raw
@@ -20,6 +21,7 @@ RANDOM = np.random.default_rng(5)
 A = RANDOM.normal(size=(6, 8)).astype(np.float32)
 B = (RANDOM.normal(size=(5, 7)) * 9).astype(BF16)
 C = RANDOM.normal(size=(4, 6, 8)).astype(np.float16)
+ZERO = np.arange(6, dtype=np.int8).reshape(3, 2)
 HEADS = RANDOM.normal(size=(12, 4)).astype(np.float32)
 F8 = {"scale": "absmax/448", "block": [2, 4], "dtype": "f8e4m3fn", "scale_name": "{name}_s"}
 S8 = {"scale": "absmax/127", "dtype": "s8", "scale_name": "{name}_s"}
@@ -34,6 +36,19 @@ CASES = {
     "a zero point": ([{"w": A}], {"w": {**S8, "zero_point": 3, "scale": "absmax/7.5"}}),
     "an own type of scales, of which the rounded ones divide": ([{"w": A}], {"w": {**F8, "scale_dtype": "bf16"}}),
     "all other types, but not that of scales": ([{"w": A, "v": B}], {"w": {**F8, "dtype": "f32"}}, "f16"),
+    "all other types, but not that of scales with a rule": (
+        [{"w": A}],
+        {"w": {**F8, "dtype": "f32"}, "w_s": {"to": "a b -> b a"}},
+        "f16",
+    ),
+    "a zero point of the file": ([{"w": A, "z": ZERO}], {"w": {**S8, "block": [2, 4], "zero_point": "z"}}),
+    "a zero point that is quantised itself": (
+        [{"w": A, "z": A[::2, ::4] * 9}],
+        {
+            "w": {**S8, "block": [2, 4], "zero_point": "z"},
+            "z": {**S8, "block": 2, "zero_point": 1, "scale": "absmax/7"},
+        },
+    ),
     "scales that are stored in another order": (
         [{"w": A}],
         {"w": {**F8, "to": "n k -> k n"}, "w_s": {"to": "a b -> b a"}},
@@ -95,6 +110,7 @@ CASES = {
         {"w": F8, "w_s": {"to": "a b -> b a"}, "v": {"scale": "w_s", "block": [2, 4], "dtype": "f32"}},
     ),
     "scales that are powers of two": ([{"w": A}], {"w": {**F8, "scale_dtype": "F8_E8M0"}}),
+    "a share of no rows": ([{"w": A[:0]}], {"w": {**F8, "shard": "0/2", "along": 0}}),
     "no elements": ([{"w": A[:0], "v": A[:, :0]}], {"[wv]": F8}),
     "a single number": ([{"w": A[0, 0]}], {"w": WHOLE}),
     "one dimension": ([{"w": A[0]}], {"w": {**F8, "block": 3}}),
@@ -158,6 +174,11 @@ JOIN = {**F8, "join": "q,k", "along": 0, "name": "qk"}
             [{"w": A[:3]}, {"w": A[3:]}],
             {"w": {**F8, "along": 0}},
             "cuts or joins within a block of 2, so that blocks have 1",
+        ),
+        (
+            [{"q": A[:, :6], "k": A}],
+            {"q": {**JOIN, "along": 1}},
+            "along=1 cuts or joins within a block of 4, so that blocks have 2",
         ),
         ([{"q": A[:3], "k": A}], {"q": JOIN}, "along=0 cuts or joins within a block of 2, so that blocks have 1"),
         (
@@ -223,6 +244,19 @@ def test_a_dry_run_reads_nothing(file, monkeypatch):
     assert os.listdir(file.parent) == ["a.safetensors"]
 
 
+def test_a_dry_run_reads_no_zero_point_that_needs_scales(file, monkeypatch):
+    """Others are read, and must be in the range of their type."""
+    monkeypatch.delattr(measured_tensors, "scales_of")
+    file.write_bytes(file_of({"w": A, "z": A[::2, ::4], "v": A, "v_z": ZERO.astype(np.int32) * 50}))
+    rule = {**S8, "block": [2, 4], "zero_point": "z"}
+    rules = {"w": rule, "z": {**S8, "block": 2, "zero_point": 1}}
+    gl.relayout_file(file, file.with_name("b.safetensors"), tensors=rules, dry_run=True)
+    with pytest.raises(gl.LayoutError, match="zero_point 250 is outside the range of s8"):
+        gl.relayout_file(
+            file, file.with_name("b.safetensors"), tensors={"v": {**rule, "zero_point": "v_z"}}, dry_run=True
+        )
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("rules", [{"w": F8}, {"w": {**F8, "drop": True}}, {"w": F8, "w_s": {"drop": True}}])
 def test_a_tensor_with_no_number_leaves_nothing(file, value, rules):
@@ -267,7 +301,7 @@ def test_a_file_that_becomes_shorter_is_an_error(file, monkeypatch):
     measure = measured_tensors.scales_of
 
     def cut_first(*given):
-        os.truncate(file, file.stat().st_size - A.nbytes)
+        os.truncate(file, file.stat().st_size - C.nbytes - 1)  # within v
         return measure(*given)
 
     monkeypatch.setattr(measured_tensors, "scales_of", cut_first)
@@ -299,14 +333,23 @@ def test_the_scales_go_to_the_shard_of_their_weight(tmp_path):
 
 def test_a_rule_that_measures_is_not_for_scales(file):
     """Else there would be scales of scales without end."""
-    done = gl.relayout_file(file, file.with_name("b.safetensors"), tensors={".*": {**WHOLE, "rank": 2}})
-    assert {each.name: each.measured for each in done.tensors} == {
-        "rest": False,
-        "w": False,
-        "w_s": True,
-        "v": False,
-        "v_s": True,
-    }
+    done = gl.relayout_file(file, file.with_name("b.safetensors"), tensors={".*": WHOLE})
+    assert {each.name: each.after for each in done.tensors if each.measured} == dict.fromkeys(
+        ("rest_s", "w_s", "v_s"), "F32[]"
+    )
+
+
+def test_the_command_says_what_is_measured(file, tmp_path):
+    command = ["relayout", file, tmp_path / "b.safetensors"]
+    command += ["--tensor", "[wv]=scale=absmax/448; block=2; dtype=f8e4m3fn; scale_name={name}_s"]
+    rows = {line.split()[0]: line.split()[-1] for line in run(*command, "--dry-run").output.splitlines() if line}
+    assert {name: rows[name] for name in ("w", "w_s", "v", "v_s", "rest")} == {
+        "w": "moved", "w_s": "measured", "v": "moved", "v_s": "measured", "rest": "copied",
+    }  # fmt: skip
+    told = run(*command).output
+    assert "5 tensors: 2 moved, 2 measured, 1 copied" in told and "used by arithmetic" not in told
+    told = run(*command, "--tensor", ".*_s=drop", "--overwrite").output
+    assert "5 tensors: 2 moved, 1 copied, 2 left out" in told
 
 
 def test_a_strict_map_needs_a_rule_for_scales(file, tmp_path):

@@ -81,6 +81,11 @@ class Scales:
         """The file, which is there inside the `with` of `opened` only."""
         return cast(BinaryIO, self._stream)
 
+    @property
+    def are_any(self) -> bool:
+        """True where something is measured."""
+        return self._size > 0
+
     def add(self, name: str, measurement: Measurement) -> StoredTensor:
         """A new tensor of this name for the scales."""
         (shard, old), measured = measurement
@@ -100,7 +105,7 @@ class Scales:
         most     bytes of a tensor that are read at a time
         report   gets the bytes that were read
         """
-        if not self._size:
+        if not self.are_any:
             yield
             return
         with scratch_file(folder, self._size) as stream:

@@ -251,7 +251,8 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
     try:
         pending += (copies.begin(functools.partial(_copy, part)) for part in _copies(work, streams))
         move_jobs(jobs(), report, pairs=work.pairs)
-        pending += (copies.begin(functools.partial(_copy, part)) for part in _copies(work, streams, measured=True))
+        if work.plan.scales.are_any:
+            pending += (copies.begin(functools.partial(_copy, part)) for part in _copies(work, streams, measured=True))
         wait_for([*pending], report)
     finally:
         copies.stop()
@@ -260,8 +261,9 @@ def _move_all(work: CheckpointWork, streams: Sequence[BinaryIO], report: Report)
 def _jobs(work: CheckpointWork, streams: Sequence[BinaryIO]) -> Iterator[Job]:
     """The blocks of all tensors that move, in the order of the new files; those of measured scales come last."""
     yield from _jobs_of(work, streams, measured=False)
-    work.plan.scales.finish()
-    yield from _jobs_of(work, streams, measured=True)
+    if work.plan.scales.are_any:
+        work.plan.scales.finish()
+        yield from _jobs_of(work, streams, measured=True)
 
 
 def _jobs_of(work: CheckpointWork, streams: Sequence[BinaryIO], *, measured: bool) -> Iterator[Job]:

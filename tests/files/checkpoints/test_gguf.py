@@ -227,10 +227,35 @@ def test_a_cut_within_a_block_is_refused_before_anything_moves(tmp_path):
                 relayout(tmp_path, gguf_model(tensors), {"w0": "shard=0/2; along=1"}, dry_run=dry_run)
         assert not (tmp_path / "out.safetensors").exists()
     tensors, _ = parts("Q8_0", [(4, 96)])
-    with pytest.raises(gl.LayoutError, match="within a block"):
-        relayout(tmp_path, gguf_model(tensors), {"w0": "n (b=6 d) -> n b d; shard=0/2; along=d"})
-    with pytest.raises(gl.LayoutError, match="within a block"):
-        relayout(tmp_path, gguf_model(tensors), {"w0": "split=a,b; along=1; interleave"})
+    for rule in (
+        "n (b=6 d) -> n b d; shard=0/2; along=d",
+        "n k -> k n; shard=1/2; along=1",
+        "split=a,b; along=1; interleave",
+        "split=a,b,c; along=1; sizes=24,16,56",  # b is in two blocks
+        "split=a,b,c; along=1; sizes=16,32,48",  # as long as a block
+        "split=a,b,c; along=1; sizes=32,48,16",
+    ):
+        for dry_run in (False, True):
+            with pytest.raises(gl.LayoutError, match="within a block"):
+                relayout(tmp_path, gguf_model(tensors), {"w0": rule}, dry_run=dry_run)
+
+
+def test_a_cut_of_all_blocks_at_one_place(tmp_path):
+    tensors, (array,) = parts("Q8_0", [(4, 96)])
+    for number in range(4):
+        rules = {"w0": f"n (b d=32) -> n b d; shard={number}/4; along=d", "w0_scale": "drop"}
+        found, _ = relayout(tmp_path, gguf_model(tensors), rules)
+        codes, _, _ = quantised("Q8_0", (4, 96), seed=1)
+        assert np.array_equal(found["w0"], codes.reshape(4, 3, 32)[..., 8 * number : 8 * number + 8])
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_groups_of_columns_that_a_pattern_splits(tmp_path, kind):
+    tensors, (array,) = parts(kind, [(2, 96)])
+    for number in range(3):
+        rule = RULES[kind].removesuffix("; C") + f"; n (g j=32) -> g n j; shard={number}/3; along=g"
+        found, _ = relayout(tmp_path, gguf_model(tensors), {"w0": rule, ".*_scale": "drop"})
+        assert same(found["w0"], array[None, :, 32 * number : 32 * number + 32].copy())
 
 
 @pytest.mark.parametrize("kind", RULES)

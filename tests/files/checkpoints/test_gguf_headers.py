@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
+from gpulayout.files.checkpoints import gguf as gguf_header
 from gpulayout.files.checkpoints.gguf import TYPES, read_gguf
 from gpulayout.files.errors import FileError
 from tests.support.command_line import failure, run
@@ -111,6 +112,10 @@ WRONG = {
         gguf_bytes([info("a", [9], "F32", 32), info("b", [9], "F32", 0)], data=bytes(99)),
         "tensor 'a' begins at byte 32 and overlaps tensor 'b', which ends at byte 36",
     ),
+    "overlap of a byte": (
+        gguf_bytes([info("a", [33], "I8", 0), info("b", [1], "I8", 32)], data=bytes(99)),
+        "tensor 'b' begins at byte 32 and overlaps tensor 'a', which ends at byte 33",
+    ),
     "same place": (
         gguf_bytes([info("a", [9], "F32", 0), info("b", [9], "F32", 0)], data=bytes(99)),
         "overlaps tensor 'a'",
@@ -207,6 +212,24 @@ def test_long_arrays_of_texts_and_numbers(tmp_path, seed):
         found = read_gguf("a", stream)
     data = (tmp_path / "a.gguf").read_bytes()
     assert found.keys == {"last": 7} and data[found.start :][:4] == b"1234"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 64])
+def test_a_header_is_read_in_pieces_of_any_size(tmp_path, monkeypatch, size):
+    (tmp_path / "a.gguf").write_bytes(usual())
+    with open(tmp_path / "a.gguf", "rb") as stream:
+        whole = read_gguf("a", stream)
+    monkeypatch.setattr(gguf_header, "CHUNK", size)
+    for begin in range(40):
+        texts = [bytes(each % 11) for each in range(begin, 90)]
+        keys = [key("x", 9, struct.pack("<IQ", 8, len(texts)) + b"".join(map(text, texts))), u32("last", begin)]
+        (tmp_path / "b.gguf").write_bytes(gguf_model({"a": ("F32", (1,), b"1234")}, keys))
+        with open(tmp_path / "b.gguf", "rb") as stream:
+            found = read_gguf("b", stream)
+        data = (tmp_path / "b.gguf").read_bytes()
+        assert found.keys == {"last": begin} and data[found.start :][:4] == b"1234"
+    with open(tmp_path / "a.gguf", "rb") as stream:
+        assert read_gguf("a", stream) == whole
 
 
 def test_types_are_those_of_the_package_gguf():

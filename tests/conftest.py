@@ -28,7 +28,9 @@ collect_ignore = ["support/rehearsal", *["support/standin"] * ("tests.support.st
 # What records calls has no examples, and needs PyTorch and JAX.
 collect_ignore_glob = ["support/*_calls.py", "support/random_arrays.py", "support/random_texts.py"]
 
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile(
+    "default", max_examples=effort.examples(100), deadline=None, print_blob=True, derandomize=True
+)
 hypothesis.settings.load_profile("default")
 
 
@@ -164,6 +166,7 @@ doctest.DocTestFinder._from_module = _documented_in
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session):
     """One worker after the other in `ci/test`: the first writes the bytecode of all imports, which the others read."""
+    gc.disable()  # what is collected stays, and to visit it again and again takes a quarter of the time
     if "GPULAYOUT_COLLECT_IN_TURN" not in os.environ or not hasattr(session.config, "workerinput"):
         return (yield)
     with toolchain.turn("collecting"):
@@ -172,6 +175,7 @@ def pytest_collection(session):
 
 def pytest_collection_finish():
     """Keep the garbage collector from visiting all collected tests again and again: 20% of the time of small moves."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

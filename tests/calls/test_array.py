@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from tests import reference
 from tests.support import strategies
+from tests.support.effort import examples
 
 LAYOUTS = (
     "{1,0}", "{0,1}", "{0,1:PD(3,5)}", "{1,0:PD(4,3)}", "{1,0:T(2,2)}", "{0,1:T(2,4)(2,1)}", "{1,0:T(*,4)}",
@@ -122,7 +123,7 @@ def test_arrays_of_any_rank():
             call(gl.Array(np.zeros(1), "f64[]"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_random_layouts_and_keys_on_numpy(data):
     source, target = data.draw(strategies.pairs(max_rank=4, max_elements=300))

@@ -29,6 +29,7 @@ def advice_of(call, error=TypeError):
     return re.search("write (.+?)(?:;|, of|$)", str(caught.value))[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("library", KINDS)
 @pytest.mark.parametrize("name", BINARY)
 def test_the_advice_of_arithmetic_works(name, library):

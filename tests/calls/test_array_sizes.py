@@ -66,6 +66,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_flat", [True, False])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_torch_compiles_them_whole(name, is_flat):

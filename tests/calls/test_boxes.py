@@ -53,6 +53,7 @@ def check_box(shape, box, rng):
     assert buffer.view(np.uint8).tobytes() == expected.tobytes(), (shape, box)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("text", SMALL)
 def test_every_box_of_small_arrays(text):
     rng, shape = np.random.default_rng(7), gl.parse_shape(text)

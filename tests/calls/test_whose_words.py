@@ -134,6 +134,7 @@ DOORS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.parametrize("door", DOORS)
 def test_an_error_is_the_library_s_own_and_prints_no_address(tmp_path, monkeypatch, door, kind):

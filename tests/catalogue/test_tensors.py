@@ -121,6 +121,7 @@ def test_a_tensor_is_its_owner_s(text):
     assert (back == gl.parse_shape(text)) == ("[100,3]" not in text and "[9," not in text)  # which owners round up
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("entry", WITH_TENSORS, ids=lambda entry: entry.name)
 def test_a_tensor_has_the_bytes_and_gives_the_shape(entry):
     with_tensor = 0
@@ -194,7 +195,7 @@ def check_cuts(entry, shape, choices):
     return compared
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("entry", WITH_TENSORS, ids=lambda entry: entry.name)
 def test_a_cut_tensor_is_that_of_the_cut_array(entry):
     compared = sum(check_cuts(entry, *case) for case in cases(entry) if tensor_of(entry, *case) is not None)

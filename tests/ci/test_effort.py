@@ -56,6 +56,13 @@ def test_one_case_in_three_stays_and_one_at_least(count, kept):
     assert len(items) - len(effort.left_out(items)) == kept
 
 
+@pytest.mark.parametrize("all_cases, every_case, taken", [(False, "0", 40), (True, "0", 100), (False, "1", 100)])
+def test_random_tests_take_two_examples_of_five_or_all(monkeypatch, all_cases, every_case, taken):
+    monkeypatch.setattr(effort, "ALL", all_cases)
+    monkeypatch.setenv("GPULAYOUT_TEST_EVERY_CASE", every_case)
+    assert effort.examples(100) == taken and effort.examples(1) == 1
+
+
 def test_tests_without_the_mark_stay():
     assert effort.left_out([Item("test_a[1]"), Item("test_b")]) == []
 

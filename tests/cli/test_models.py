@@ -204,6 +204,7 @@ def test_what_is_for_one_array_is_answered_with_what_models_have(folder, options
     assert os.listdir(folder) == ["a.safetensors"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", ["8", " 8 ", "0.01K"])
 @pytest.mark.parametrize(
     "command",

@@ -20,6 +20,7 @@ from gpulayout.cli.main import ClosedOutput, commands
 from gpulayout.files.standard_streams import write_standard_output
 from tests.support import strategies
 from tests.support.command_line import run
+from tests.support.effort import examples
 from tests.support.waiting import HANG
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
@@ -111,7 +112,7 @@ def test_raw_bytes_pass_through_pipes_without_headers():
 
 
 @hypothesis.given(st.data())
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=examples(60))
 def test_any_array_passes_through_pipes_in_any_layout(data):
     sizes = data.draw(strategies.dimensions(max_rank=4, max_elements=200))
     layout = data.draw(strategies.tiled_layouts(sizes))
@@ -367,6 +368,7 @@ def test_a_failure_with_a_closed_standard_error_keeps_its_exit_code(closed, fold
     assert shell(f"gpulayout pack array.npy out.npy --to 'f32[' {closed}") == (2, b"", "")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_move_between_files_needs_no_standard_stream(closed, folder):
     code, out, _ = shell(f"gpulayout pack array.npy buffer.npy --to '{LAYOUT}' {closed}")

@@ -121,6 +121,7 @@ def borders(divisor, bits):
     return sorted(number for number in numbers if 0 <= number <= most)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bits", [32, 64])
 def test_quotients_are_exact_at_the_borders(engine, bits):
     for divisor in DIVISORS:
@@ -131,6 +132,7 @@ def test_quotients_are_exact_at_the_borders(engine, bits):
         assert found.tolist() == [[number // divisor for number in numbers]], divisor
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_coordinates_are_wrapped_and_clipped_at_the_borders(engine, dtype):
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
@@ -184,6 +186,7 @@ def shifted(values):
     return copy
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("reach", [None, WIDE], ids=["its own words", "words of 64 bits"])
 def test_the_lowest_offender_is_found_wherever_blocks_begin(engine, threads, reach):

@@ -45,6 +45,7 @@ def shape_of(element_type, dimensions, order, widths) -> gl.Shape:
     return gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 def test_moves_give_the_bytes_of_the_definition(element_type, each_machine, monkeypatch):
     made = []
@@ -55,6 +56,7 @@ def test_moves_give_the_bytes_of_the_definition(element_type, each_machine, monk
     assert max(made) == each_machine.cores
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("source, target", [("f32", "s8"), ("u8", "f16"), ("bf16", "f8e4m3fn")])
 def test_moves_with_arithmetic_give_the_values_of_the_definition(source, target, each_machine):
     values = np.random.default_rng(5).integers(0, 100, (7, 36, 41, 3))

@@ -102,7 +102,7 @@ def drawn(rng, widths, number):
     return BitsCase(f"large {widths} {number}", tuple(axes), slots, rng.randrange(256), widths, start=start)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
 def test_large_moves_are_those_of_the_definition(instruction_set, widths):
     rng, boxes, moved = random.Random(f"large moves {widths}"), 0, 0

@@ -152,6 +152,7 @@ def test_small_moves_go_through_pack_and_unpack_in_small_blocks(small_blocks, th
         pack_and_back(array, shape)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize(
     ("dimensions", "order", "widths"),

@@ -18,6 +18,7 @@ MADE = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("source", LAYOUTS)
 def test_their_buffers_move_as_those_in_memory(source, made):

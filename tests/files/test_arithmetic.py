@@ -31,6 +31,7 @@ def saved(folder, dtype, dimensions=(80, 40, 3)):
     return array, folder / "in.npy", folder / "out.npy"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype, options", DTYPES)
 @pytest.mark.parametrize("target", [None, "F", "h w c -> c h w", "{0,1,2:PD(81,40,4)}", "{2,1,0:T(8,4)}"])
 @pytest.mark.parametrize("memory", ["52K", "1M"])

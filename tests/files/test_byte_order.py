@@ -50,6 +50,7 @@ def same(name, expected):
     assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("code", TYPES)
 @pytest.mark.parametrize("max_bytes, scratch", [(None, None), ("64K", None), ("64K", ".")])
 def test_every_type_becomes_native_in_one_block_in_several_and_in_two_passes(code, max_bytes, scratch, engine, folder):
@@ -71,6 +72,7 @@ def test_every_type_becomes_native_in_one_block_in_several_and_in_two_passes(cod
     assert np.fromfile("out.bin", padded.dtype).tobytes() == padded.tobytes()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("code", ["i2", "u4", "f4", "f8"])
 @pytest.mark.parametrize("dtype", ["u8", "f32", "f64", "bf16"])
 @pytest.mark.parametrize("max_bytes, scratch", [(None, None), ("64K", None), ("64K", ".")])

@@ -65,6 +65,7 @@ def test_a_pipe_and_a_redirected_file_skip_a_header(folder):
     np.testing.assert_array_equal(np.load("out.npy"), VOLUME)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "length, said",
     [

@@ -136,6 +136,7 @@ def test_errors_name_the_limit_as_the_caller_wrote_it(monkeypatch, given):
     assert "max_bytes" not in text.removeprefix("max_bytes ")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("text", ["8", "0.01K", "9B"])
 @pytest.mark.parametrize("command", ["relayout", "pack", "unpack", "dry run", "explain", "explain as JSON"])
 def test_the_command_line_names_its_option_and_the_text(tmp_path, monkeypatch, command, text):

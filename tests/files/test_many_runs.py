@@ -16,6 +16,7 @@ from gpulayout.files.elements import Elements
 from gpulayout.files.errors import FileError
 from gpulayout.files.npy import Header
 from gpulayout.moves.runs import Runs
+from tests.support.effort import examples
 
 PAGE = engine.PAGE
 NONE = np.empty(0, np.uint8)
@@ -57,7 +58,7 @@ def path(tmp_path_factory):
 
 @needs_engine
 @pytest.mark.parametrize("is_direct", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_runs_are_read_wherever_the_pages_of_a_file_lie(path, is_direct, data):
     length = data.draw(st.one_of(st.integers(1, 2 * PAGE), st.integers(1, 40 * PAGE), st.just(2 * PAGE)))
@@ -87,7 +88,7 @@ def test_places_that_are_no_numbers_in_memory_are_refused(path):
             native.module().read_runs(stream.fileno(), -1, np.empty(PAGE, np.uint8), places, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     offset=st.sampled_from([0, 128, PAGE - 1, 3 * PAGE]),
     lengths=st.lists(st.integers(2 * PAGE, 9 * PAGE), max_size=3),

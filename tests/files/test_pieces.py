@@ -20,6 +20,7 @@ from gpulayout.files.npy import Header
 from gpulayout.files.pieces import FilePiece, Pieces
 from gpulayout.files.strided_runs import Nest, move_nest
 from gpulayout.moves.runs import Runs
+from tests.support.effort import examples
 
 # Of the buffer, the gaps that are read, and long runs: small ones, so that short arrays are moved in every way.
 SIZES = [(1 << 18, 1 << 11, 1 << 16), (100, 30, 60), (7, 3, 5), (1000, 0, 1), (64, 1000, 1 << 16)]
@@ -109,7 +110,7 @@ def files_of(folder, ends):
 
 
 @pytest.mark.parametrize("native_engine", [False, True])
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_every_byte_is_read_and_written_where_the_law_says(tmp_path_factory, native_engine, data):
     drawn, ends = data.draw(arrays())

@@ -13,6 +13,7 @@ import gpulayout as gl
 from gpulayout import interop
 from gpulayout.layout.strides import with_degenerate
 from tests.reference import logical_indices
+from tests.support.effort import examples
 from tests.support.strategies import layouts
 
 PAIRS = {  # exact in both directions
@@ -132,7 +133,7 @@ def cute_texts(draw):
 
 @given(cute_texts())
 @example("((3),(2,4)):((1),(4,8))")  # a gap above a mode that no tile cuts
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_random_layouts_are_read_as_the_oracle_reads_them(text):
     shape = interop.from_cute(text, "u8")
     check(text, shape)
@@ -308,7 +309,7 @@ def tiled_shapes(draw):
 
 
 @given(tiled_shapes())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_random_shapes_are_written_as_the_oracle_understands_them(shape):
     text = interop.to_cute(shape)
     check(text, shape)
@@ -358,7 +359,7 @@ def any_tiles(draw):
 @given(any_tiles())
 @example(gl.parse_shape("u8[4,4]{1,0:T(2,2,2)(2,1,1,1)}"))  # a digit that one tile leaves in front, then a gap
 @example(gl.parse_shape("u8[6]{0:T(2)(4)(2)}"))  # a widened digit that is cut again
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_is_written_is_read(shape):
     try:
         text = interop.to_cute(shape)

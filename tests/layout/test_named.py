@@ -12,6 +12,7 @@ import pytest
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, LayoutTypeError
 from tests.support import strategies
+from tests.support.effort import examples
 
 
 def by_hand(array, name, logical, fill=0):
@@ -107,7 +108,7 @@ def long_names(draw):
 
 
 @hypothesis.given(long_names())
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=examples(150))
 def test_longer_names_are_pad_reshape_and_transpose_and_come_back(case):
     name, logical, dimensions = case
     layout = Layout.named(name, logical=logical)
@@ -117,7 +118,7 @@ def test_longer_names_are_pad_reshape_and_transpose_and_come_back(case):
 
 
 @hypothesis.given(st.data())
-@hypothesis.settings(max_examples=200)
+@hypothesis.settings(max_examples=examples(200))
 def test_the_name_of_any_tiles_has_their_places_or_is_refused(data):
     order = data.draw(st.integers(0, 4).flatmap(lambda rank: st.permutations(range(rank))))
     layout = Layout(order, tiles=data.draw(strategies.tiles(max_size=4)))

@@ -12,6 +12,7 @@ from gpulayout import Layout, Shape, ShapeTextError
 from gpulayout.layout import checks, digits, text_reader
 from gpulayout.layout.text import as_shape
 from tests.support.counted_pattern import CountedPattern
+from tests.support.effort import examples
 from tests.support.random_shapes import COUNT, random_shapes
 from tests.support.strategies import PAD_NAMES, all_shapes, any_layouts
 
@@ -19,7 +20,7 @@ from tests.support.strategies import PAD_NAMES, all_shapes, any_layouts
 
 
 @given(all_shapes())
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_a_shape_s_text_reads_back_as_the_same_shape(shape):
     found = gl.parse_shape(str(shape))
     assert found == shape and str(found) == str(shape) and hash(found) == hash(shape) and repr(found) == repr(shape)
@@ -235,7 +236,7 @@ def test_the_shapes_of_long_texts_are_not_kept():
 
 
 @given(st.text(alphabet="f32sbpred[]{}(),:PDVTLESCM#?<=0123456789-/*. \n\u0663\uff11\0", max_size=60))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_any_text_gives_a_shape_or_says_where_it_ends(text):
     for parse in (gl.parse_shape, gl.parse_layout):
         try:

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from tests.support import fuzz_readers, oracle, proto_strategies
+from tests.support.effort import examples
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(proto_strategies.shapes("xla"))
 def test_xla_reads_what_this_library_prints_and_prints_it_the_same(shape):
     assert str(oracle.shape(str(shape))) == str(shape)
     assert gl.parse_shape(str(oracle.shape(shape.text_without_layout()))) == gl.parse_shape(shape.text_without_layout())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_shapes_are_equal_where_xla_calls_them_equal(data):
     first = data.draw(proto_strategies.arrays("xla"))

@@ -10,6 +10,7 @@ import gpulayout as gl
 from gpulayout.moves.blocks import box_grid
 from tests.support import strategies
 from tests.support.block_cases import check, smallest_limit
+from tests.support.effort import examples
 
 
 def distinct_cuts(source, target, limits):
@@ -171,7 +172,7 @@ def limit_of(source, target, number):
 
 
 @given(cases())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_blocks_of_any_layouts(case):
     source, target, number = case
     if source.nbytes + target.nbytes < 9000:
@@ -179,7 +180,7 @@ def test_blocks_of_any_layouts(case):
 
 
 @given(cases())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_two_passes_by_blocks_are_one_relayout(case):
     source, target, number = case
     if source.nbytes + target.nbytes < 9000:
@@ -192,7 +193,7 @@ def test_two_passes_by_blocks_are_one_relayout(case):
 
 
 @given(cases())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_byte_less_than_the_smallest_block_is_refused(case):
     source, target, _ = case
     plan, least = gl.plan(source, target), smallest_limit(source, target)

@@ -77,7 +77,7 @@ def phase_of(number, itemsize):
     return (0, 0, itemsize, 0, 3 * itemsize % 16)[number % 5]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @by_padding
 @by_part
 def test_pack_is_the_reference_buffer_and_unpack_gives_the_array_back(executor, part, padded):
@@ -93,7 +93,7 @@ def test_pack_is_the_reference_buffer_and_unpack_gives_the_array_back(executor, 
         assert tuple(back.shape) == shape.dimensions
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @by_padding
 @by_part
 def test_relayout_turns_one_reference_buffer_into_the_other(executor, part, padded):

@@ -89,7 +89,7 @@ def test_three_dimensions_with_every_workspace(target):
         check_all(dimensions, (2, 1, 0), target)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", list(itertools.permutations(range(4))))
 def test_four_dimensions_with_every_workspace(target):
     for dimensions in itertools.product((2, 3), repeat=4):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from tests import reference
 from tests.support import executors, strategies
+from tests.support.effort import examples
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 PADDED = gl.parse_shape("f32[2,3]{0,1:PD(3,5)}")
-shared_fixture = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+shared_fixture = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def small_shapes():

@@ -13,6 +13,7 @@ import gpulayout as gl
 from gpulayout import Layout, LayoutError, Shape
 from gpulayout.moves.move import MAX_AXES, Axis, Move, coalesce
 from tests.reference import logical_indices, place_of
+from tests.support.effort import examples
 from tests.support.placed import pack_move, relayout_move, unpack_move
 from tests.support.strategies import pairs
 
@@ -68,7 +69,7 @@ def test_coalescing_keeps_every_place_exhaustively():
         st.tuples(st.integers(1, 4), st.sampled_from((0, 0, 0, 1, 2)), st.sampled_from((0, 0, 0, 1, -1))), max_size=6
     )
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_coalescing_keeps_every_place_of_chains(loops):
     """Axes that mostly step exactly over the ones below; some are padded, and some steps are off by one."""
     axes, source, target = [], 1, 1
@@ -117,7 +118,7 @@ def test_relayout_fills_every_place_with_its_element_or_the_pad(dims):
 
 
 @given(pairs(max_rank=6, max_elements=300))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_relayout_of_any_pair_fills_every_place(pair):
     source, target = pair
     move = relayout_move(source, target)

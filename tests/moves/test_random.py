@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from tests import reference
 from tests.support import strategies
+from tests.support.effort import examples
 from tests.support.executors import guarded, guards_intact, source_buffer
 
 # The executor fixture keeps no state between examples, so all of them may share it.
 shared_fixture = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 phases = st.sampled_from((0, 0, 0, 1, 2, 3))
 

@@ -71,7 +71,7 @@ def check_relayout(executor, source, target):
     assert guards_intact(executor, memory, 0, target.nbytes), (source, target)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("part", range(4))
 def test_relayout_turns_one_reference_buffer_into_the_other(executor, part):
     """5,000 random pairs: 3,200 with NumPy, 1,800 with the kernels."""

@@ -10,6 +10,7 @@ import gpulayout as gl
 from gpulayout.choices.explain import picture_facts
 from gpulayout.pictures.plan_picture import WHOLE_PLACES, plan_figure
 from tests.reference import tiled_numbers
+from tests.support.effort import examples
 from tests.support.strategies import pairs
 
 PLANS = [
@@ -63,7 +64,7 @@ def test_arrows_join_the_places_of_the_same_element(source, target):
 
 
 @hypothesis.given(pairs(max_elements=300))
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=examples(60))
 def test_arrows_of_random_plans(pair):
     check_moves(*figure_of(*pair))
     ElementTree.fromstring(gl.plan(*pair).draw().svg)

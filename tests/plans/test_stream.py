@@ -13,6 +13,7 @@ import gpulayout as gl
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.plans import stream
 from tests.moves.test_blocks import TILES, cases, limit_of
+from tests.support.effort import examples
 from tests.support.executors import HostExecutor
 from tests.support.stream_cases import check, distinct_limits, limits_of
 
@@ -47,6 +48,7 @@ def test_small_shapes_on_every_executor(executor, order):
             check(executor, source, target, limit, phase=sum(sizes) % 3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "pair",
     [
@@ -79,7 +81,7 @@ def test_tiles_of_either_side(tiles):
 
 
 @given(cases())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_layouts(case):
     source, target, number = case
     if source.nbytes + target.nbytes < 9000:

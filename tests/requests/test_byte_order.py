@@ -56,6 +56,7 @@ def strided(array):
     return [array, np.asfortranarray(array), stepped, reverse, np.broadcast_to(array, (2, *array.shape))]
 
 
+@pytest.mark.one_in(2)
 @on_hosts
 @pytest.mark.parametrize("code", TYPES)
 def test_every_call_gives_what_it_gives_for_the_same_numbers_in_native_order(executor, code):

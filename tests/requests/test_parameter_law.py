@@ -97,6 +97,7 @@ def test_the_block_that_an_error_names_fits(dimensions, sizes, block):
         gl.transpose(array, scale=scale, block=block)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dimensions", ARRAYS, ids=str)
 def test_every_small_parameter_is_numpy_s_or_blocks_that_are_said_or_refused(dimensions):
     array = np.arange(np.prod(dimensions, dtype=int), dtype=np.float32).reshape(dimensions)
@@ -175,6 +176,7 @@ WAYS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_call_refuses_numbers_that_numpy_would_not_broadcast(way):
     with pytest.raises(Exception, match=r"scale of shape \(2,\) does not fit an array of shape \(3, 4\)") as caught:

@@ -65,6 +65,7 @@ def pairs(seed):
             before[shape.element_type, shape.dimensions] = shape
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("most", [None, 1, 2])
 def test_words_move_as_the_buffer_that_they_are(executor, most, monkeypatch, plans_anew):
     if most is not None:  # then places are looked up
@@ -85,6 +86,7 @@ def test_words_move_as_the_buffer_that_they_are(executor, most, monkeypatch, pla
     assert count > 50
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("most", [None, 1, 2])
 def test_words_go_to_boxes(executor, most, monkeypatch, plans_anew):
     if most is not None:  # then most boxes go cell by cell

@@ -18,12 +18,22 @@ def asked(variable):
 ALL = asked("GPULAYOUT_TEST_ALL")
 
 
+def takes_all():
+    """Whether this run takes all cases: under `ci/test --all`, and in every run that asks for every case."""
+    return ALL or asked("GPULAYOUT_TEST_EVERY_CASE")
+
+
+def examples(count):
+    """How many random examples a test takes of so many: in a usual run two of five, the same in every run."""
+    return count if takes_all() else -(-count * 2 // 5)
+
+
 def left_out(items):
     """The items that a usual run leaves out: of a test marked `one_in(n)` all cases but one in n, on every executor.
 
     One case at least stays: of the five cases of a test marked one_in(3), two.
     """
-    if ALL or asked("GPULAYOUT_TEST_EVERY_CASE"):
+    if takes_all():
         return []
     tests = collections.defaultdict(list)
     for item in items:
@@ -38,12 +48,13 @@ def _most_alike(cases, count):
 
     Where several have as many, names decide by their checksum: the choice is the same in every process.
     """
-    left, seen = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode())), set()
+    left = [(item, _values(item)) for item in sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))]
+    seen = set()
     for _ in range(count):
-        found = max(left, key=lambda item: len(_values(item) - seen))
+        found = max(left, key=lambda pair: len(pair[1] - seen))
         left.remove(found)
-        seen |= _values(found)
-    return left
+        seen |= found[1]
+    return [item for item, _ in left]
 
 
 def _values(item):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from tests.support import strategies
+from tests.support.effort import examples
 from tests.support.index_cases import numbers_of
 
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wpedantic", "-Werror")
@@ -55,7 +56,7 @@ def random_shapes():
     """Shapes in any layout that places elements, with at most 10,000 places; the special ones first."""
     found = []
 
-    @settings(max_examples=120, phases=[Phase.generate], database=None)
+    @settings(max_examples=examples(120), phases=[Phase.generate], database=None)
     @given(st.data())
     def draw(data):
         sizes = data.draw(strategies.dimensions(max_rank=5, max_elements=400))

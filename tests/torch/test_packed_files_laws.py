@@ -59,7 +59,7 @@ def model(plain, layouts, *, packed):
     return made
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("entry", gl.catalogue.entries(), ids=lambda entry: entry.name)
 def test_every_layout_goes_to_a_file_and_comes_back(entry, tmp_path):
     rng = random.Random(f"files of {entry.name}")

@@ -85,6 +85,7 @@ def check_boxes(tensor, values, shape, rng):
     assert gl.torch.layout_of(tensor) == shape
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_random_sizes(entry):
     for rng, dtype, choices, shape in cases(entry):

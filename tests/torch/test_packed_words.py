@@ -78,6 +78,7 @@ def test_views_are_copied_as_their_contiguous_copy(name):
         assert gl.torch.read(tensor).equal(view)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SOURCES)
 def test_views_are_copied_into_boxes(name):
     """Boxes begin where words do, or anywhere: then elements share bytes with those that stay."""

@@ -304,6 +304,7 @@ BETWEEN = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_torch_cannot_trace_runs_between_graphs(name):
     function, reason = BETWEEN[name]
@@ -343,6 +344,7 @@ def test_torch_compiles_again_only_for_another_shape():
         assert torch.equal(moved.buffer, matrix.t().reshape(-1)) and len(compiled) == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("layout", [None, "{1,0:T(2,2)}"])
 def test_arrays_of_several_sizes_are_made_in_whole_graphs(layout, dynamic):
@@ -391,6 +393,7 @@ def test_torch_func_and_fake_tensors():
             bool(fake == fake)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layout", [None, "{1,0}", "{0,1}", "{1,0:PD(4,6)}", "{1,0:T(2,2)}"])
 def test_what_lies_as_asked_is_not_packed_in_a_graph_either(layout):
     for given in (torch.from_numpy(LOGICAL), torch.from_numpy(LOGICAL.T.copy()).T):
@@ -408,6 +411,7 @@ def test_an_array_of_a_mapped_tensor_lies_as_it_does(axis):
     assert found.equal(torch.stack([call(each) for each in stack.unbind(axis)]))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["cuda", torch.device("cpu"), torch.float16, np.float16], ids=str)
 def test_devices_and_types_are_no_layouts_in_a_graph_either(target):
     call = lambda x: gl.asarray(x).to(target).buffer  # noqa: E731

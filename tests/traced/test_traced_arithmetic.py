@@ -145,6 +145,7 @@ def test_pairs_of_types_in_jax(jit):
             assert_same(result, expected, f"{source} {target} {options}")
 
 
+@pytest.mark.one_in(2)
 @each_call
 def test_calls_in_jax(name):
     jax = pytest.importorskip("jax")

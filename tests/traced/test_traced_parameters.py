@@ -144,6 +144,7 @@ def model(torch, call, **buffers):
     return Model()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", ["pack", "quantise", "transpose"])
 def test_an_exported_program_keeps_its_buffers(torch, name, strict):

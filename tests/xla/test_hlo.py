@@ -11,6 +11,7 @@ import gpulayout as gl
 from gpulayout.layout import text_reader
 from gpulayout.xla import hlo
 from tests.support.counted_pattern import CountedPattern
+from tests.support.effort import examples
 from tests.support.fuzz_readers import CORPUS
 from tests.support.strategies import all_shapes
 
@@ -163,7 +164,7 @@ NOISE = st.text(st.characters(codec="utf-8", exclude_characters='"/[({>'), max_s
 
 
 @given(st.lists(st.tuples(NOISE, BEFORE, all_shapes(), AFTER), max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_shape_in_noise_is_found_at_its_place(parts):
     text, expected = "", []
     for noise, before, shape, after in parts:
@@ -252,13 +253,13 @@ PIECES = (
 @example("b (f32[2],f32[2])")
 @example("(b(f32[2])->")
 @example("(f32[2]{0} , (f32[2]) ,b(f32[2]) )-> (token[] )")
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_the_longest_part_that_reads_is_found(text):
     assert texts(text) == by_definition(text)
 
 
 @given(st.text(alphabet='f32sbtoken[]{}(),:PDVTL#?<=0128-/*"\\. \n%>\u0663\ud800\0', max_size=80))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_text_gives_shapes_in_order_and_nothing_else(text):
     end = 0
     for found in gl.xla.find_shapes(text):

@@ -11,6 +11,7 @@ import gpulayout as gl
 from gpulayout import Layout, LayoutError, Shape
 from gpulayout.layout.tile import reach
 from gpulayout.xla import SplitConfig, least_padding
+from tests.support.effort import examples
 from tests.support.strategies import tiles
 
 
@@ -62,7 +63,7 @@ def tiled_shapes(draw, max_rank=5):
 
 
 @given(tiled_shapes())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_order_needs_fewer_bytes(shape):
     least = gl.xla.least_waste(shape)
     assert least.nbytes == min(other.nbytes for other in in_every_order(shape))
@@ -74,7 +75,7 @@ def test_no_order_needs_fewer_bytes(shape):
 
 
 @given(tiled_shapes(max_rank=7), st.integers(1, 60))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_exchanges_never_need_more_bytes_and_terminate(shape, most):
     under = min(reach(shape.layout.tiles), shape.rank)
     with pytest.MonkeyPatch.context() as patch:

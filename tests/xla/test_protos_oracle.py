@@ -6,6 +6,7 @@ from hypothesis import given, settings
 import gpulayout as gl
 from gpulayout.xla import proto_messages
 from tests.support import oracle, proto_strategies
+from tests.support.effort import examples
 
 pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
 
@@ -26,7 +27,7 @@ def test_the_messages_are_those_of_xla():
         }
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(proto_strategies.shapes("xla"))
 def test_xla_writes_and_reads_the_same_bytes(shape):
     text = str(shape)
@@ -35,7 +36,7 @@ def test_xla_writes_and_reads_the_same_bytes(shape):
     assert str(oracle.shape_from_proto(written)) == text
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(proto_strategies.arrays("xla"))
 def test_xla_writes_and_reads_the_same_layouts(shape):
     layout = gl.xla.layout_to_proto(shape.layout)
@@ -43,7 +44,7 @@ def test_xla_writes_and_reads_the_same_layouts(shape):
     assert gl.parse_layout(oracle.layout_from_proto(layout)) == shape.layout
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(proto_strategies.arrays("2017"))
 def test_xla_reads_the_first_dialect_without_its_padding(shape):
     """A known difference: XLA ignores the fields that it removed, and reads a padded array as an unpadded one."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout import Layout, Shape
 from gpulayout.layout.same_places import element_loops
+from tests.support.effort import examples
 from tests.support.strategies import dimensions, tiled_layouts
 
 FIRST = [(2,), (3,), (4,), (2, 2), (2, 3), ("*", 3), ("*", 4)]
@@ -45,7 +46,7 @@ def test_tiles_that_reverse_the_order_of_earlier_tiles(tiles):
         assert gl.xla.data_nbytes(shape) == places(shape)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(dimensions(max_rank=4, max_elements=600), st.data())
 def test_the_data_of_generated_shapes(sizes, data):
     shape = Shape("u8", sizes, data.draw(tiled_layouts(sizes)))

@@ -7,13 +7,14 @@ import gpulayout as gl
 from gpulayout import LayoutError, LayoutTypeError, Shape
 from gpulayout.xla import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.xla.trees import arrays
+from tests.support.effort import examples
 from tests.support.strategies import all_shapes
 
 TREE = gl.parse_shape("((f32[2,3]{0,1}, s4[3]{0:E(4)}), token[], (), b(bf16[4]), opaque[])")
 INDICES = [(), (0,), (0, 0), (0, 1), (1,), (2,), (3,), (4,)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(all_shapes())
 def test_every_index_leads_to_its_shape(shape):
     found = list(gl.xla.subshapes(shape))

@@ -73,6 +73,7 @@ def test_a_weight_that_may_be_transposed_is_never_guessed(tmp_path, rules, layer
         assert taken(tmp_path, rules, {name: shape}, assume=[pair]) == {name: (pair[1], "assume")}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rules", CONVS)
 @pytest.mark.parametrize(
     "layer, kind",
@@ -534,6 +535,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     "rules, name, shape, pattern",

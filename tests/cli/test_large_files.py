@@ -13,9 +13,8 @@ import time
 import numpy as np
 import pytest
 
+from tests.support.command_line import run
 from tests.support.waiting import HANG
-
-COMMAND = [sys.executable, "-m", "gpulayout"]
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +28,10 @@ def folder(tmp_path, values):
     return tmp_path
 
 
-def command(folder, *arguments, **options):
+def command(folder, *arguments, code=0):
     """Run `gpulayout relayout` in a folder, from in.npy to out.npy in Fortran order."""
-    return subprocess.run(
-        [*COMMAND, "relayout", "in.npy", "out.npy", "--to", "F", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.dirname(__file__)))},
-        **options,
-    )
+    with contextlib.chdir(folder):
+        return run("relayout", "in.npy", "out.npy", "--to", "F", *arguments, code=code)
 
 
 def check(folder, values):
@@ -49,7 +41,6 @@ def check(folder, values):
 
 def test_the_report_says_how_the_move_was_cut(folder, values):
     done = command(folder, "--memory", "12M")
-    assert done.returncode == 0, done.stderr
     assert re.search(r"^one pass in \d+ blocks of at most \d+ bytes, runs of \d+ bytes read and of ", done.stdout, re.M)
     assert not done.stderr
     check(folder, values)
@@ -71,13 +62,12 @@ def test_a_dry_run_says_how_the_move_would_be_cut(folder):
 
 @pytest.mark.parametrize("size", ["many", "0", "1.5", ""])
 def test_a_size_that_is_none_is_a_usage_error(folder, size):
-    done = command(folder, "--memory", size)
-    assert done.returncode == 2 and "is not a number of bytes such as 128M or 1.5G" in done.stderr
+    done = command(folder, "--memory", size, code=2)
+    assert "is not a number of bytes such as 128M or 1.5G" in done.stderr
 
 
 def test_a_scratch_folder_must_exist(folder):
-    done = command(folder, "--scratch", "nowhere")
-    assert done.returncode == 2 and "nowhere" in done.stderr
+    assert "nowhere" in command(folder, "--scratch", "nowhere", code=2).stderr
 
 
 # ---- progress ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gpulayout.cpu import native
 from gpulayout.files import engine as engine_module
 from gpulayout.files import route
 from gpulayout.plans.plan import Plan
-from tests.support.command_line import failure, refusal, run
+from tests.support.command_line import failure, refusal, run, run_piped
 from tests.support.kept import forget_transfers
 
 TYPES = ("i1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -145,14 +145,12 @@ def test_the_command_line_reads_either_order_behind_a_header(folder):
 
 def test_a_pipe_is_read_in_either_order(folder):
     stored, expected = given("f8")
-    line = [sys.executable, "-m", "gpulayout", "relayout", "-", "out.npy"]
-    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(gl.__file__).parent.parent)}
     raw = ["--unpack", "--from", "f64[96,130]", "--byte-order", "big", "--raw"]
-    subprocess.run([*line, *raw], input=stored.tobytes(), env=environment, check=True)
+    run_piped("relayout", "-", "out.npy", *raw, data=stored.tobytes())
     same("out.npy", expected)
     np.save("in.npy", stored)
     content = pathlib.Path("in.npy").read_bytes()
-    subprocess.run([*line, "--to", "C", "--overwrite"], input=content, env=environment, check=True)
+    run_piped("relayout", "-", "out.npy", "--to", "C", "--overwrite", data=content)
     same("out.npy", expected)
 
 

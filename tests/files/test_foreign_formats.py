@@ -3,15 +3,13 @@
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
-from tests.files.test_header_offset import ENVIRONMENT
-from tests.support.command_line import failure, run
+from tests.support.command_line import failure, run, run_piped
 from tests.support.foreign_files import FILES, fits, netcdf, pgm, tiff
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -85,16 +83,13 @@ def test_a_row_moves_the_array_of_its_file(row, file, tmp_path, monkeypatch):
     assert pathlib.Path("tiled.bin").read_bytes() == gl.pack(array, layout).tobytes()
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("row, file", CASES[::3], ids=[row[0] for row, _ in CASES[::3]])
 def test_a_row_moves_it_from_a_pipe(row, file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content, array, fields = file()
     given, besides = options(row, fields)
     words = [word for pair in given.items() for word in pair] + [besides] * bool(besides)
-    line = [sys.executable, "-m", "gpulayout", "unpack", "-", "out.npy", "--raw", *words]
-    done = subprocess.run(line, input=content, capture_output=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
+    run_piped("unpack", "-", "out.npy", "--raw", *words, data=content)
     np.testing.assert_array_equal(np.load("out.npy"), array, strict=True)
 
 

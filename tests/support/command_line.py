@@ -1,5 +1,9 @@
 """The command line inside a test: commands run in this process, and how they fail."""
 
+import os
+import threading
+from typing import IO
+
 from click.testing import CliRunner, Result
 
 from gpulayout.cli.main import commands
@@ -33,11 +37,33 @@ HOSTILE = [
 ]
 
 
-def run(*args: str, code: int = 0) -> Result:
-    """Run a command that must exit with `code`."""
-    result = CliRunner().invoke(commands, list(map(str, args)), prog_name="gpulayout")
+def run(*args: str, code: int = 0, stdin: IO[bytes] | None = None) -> Result:
+    """Run a command that must exit with `code`; an open file may be its standard input."""
+    result = CliRunner().invoke(commands, list(map(str, args)), input=stdin, prog_name="gpulayout")
     assert result.exit_code == code, result.output
     return result
+
+
+def run_piped(*args: str, data: bytes, code: int = 0) -> Result:
+    """Run a command whose standard input is a pipe of the system with these bytes, all of which it must read."""
+    end, begin = os.pipe()
+    failed: list[OSError] = []
+
+    def write() -> None:
+        try:
+            with open(begin, "wb") as stream:
+                stream.write(data)
+        except OSError as error:  # nobody reads the rest
+            failed.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with open(end, "rb") as stdin:
+            return run(*args, code=code, stdin=stdin)
+    finally:
+        writer.join()
+        assert not failed, failed
 
 
 def refusal(*args: str) -> str:

@@ -174,8 +174,8 @@ def relayout(
 ) -> None:
     """Move IN, a .npy file or with --from a buffer, to another layout, into OUT; or the tensors of models, of which
     several become one.  --to takes a LAYOUT {1,0,2}, a SHAPE, a pattern 'h w c -> c h w', or a name such as F.
-    A model is a .safetensors file, an index of such, or a folder.  REGEX fits whole names.  WHAT is what --to takes,
-    '; dtype=', '; name='; or keep, drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, ...
+    A model is a .safetensors file, an index of such, a folder, or as IN a .gguf file.  REGEX fits whole names.  WHAT is
+    what --to takes, '; dtype=', '; name='; or keep, drop.  Maps: torch-to-flax, -keras, -mlx; flax-to-torch, ...
 
     \b
     Examples:

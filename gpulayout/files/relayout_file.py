@@ -85,8 +85,8 @@ def relayout_file(
 ) -> FileRelayout | CheckpointRelayout:
     r"""Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
 
-    A safetensors file, the index of its shards, or a folder with either is a model.  Rules say what becomes of which
-    tensors; all others are copied.  Several models become one.
+    A safetensors file, the index of its shards, or a folder with either is a model; a GGUF file can be read as one.
+    Rules say what becomes of which tensors; all others are copied.  Several models become one.
 
     Parameters
     ----------

@@ -84,8 +84,8 @@ def show(
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
     of the element in each place.  Padding is hatched, tiles have heavy borders.
 
-    Of a model, model.safetensors, the .safetensors.index.json of its shards or model.gguf, all tensors are listed,
-    those that differ only in numbers in one row.
+    Of a model, model.safetensors, model.gguf or the .safetensors.index.json of its shards, all tensors are listed,
+    alike ones in a row.
 
     --html FILE writes the picture as a page that answers the pointer.  --code prints source text for kernels.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from gpulayout.files.checkpoints import config
 from gpulayout.files.checkpoints.assembly import parts_of
 from gpulayout.files.checkpoints.changes import Changes, TensorPlan, restored, unchanged
 from gpulayout.files.checkpoints.choosing import (
+    Chosen,
     about_unmatched,
     check_formats,
     check_renamings,
@@ -141,23 +142,13 @@ def plan_relayout(
     rules = rules_of(source, model, sets, assumed, allow_unmatched=allow_unmatched, stage=stage)
     if any(rule is not None and rule.regroup.along is not None for rule, _ in rules.values()):
         check_order(source.paths)
-    siblings, drafting = Siblings(model, {name: rule for name, (rule, _) in rules.items()}), Drafting(model)
-    changes, plans, names = Changes(siblings, dtype), [], []
+    siblings, names = Siblings(model, {name: rule for name, (rule, _) in rules.items()}), []
 
     def rename(name: str) -> str:
         names.append(new_names(name, sets))
         return names[-1][-1]
 
-    for name in staged(rules, "tensors planned", stage):
-        rule, kind = rules[name]
-        if rule is not None and not rule.stays:
-            plans += [
-                changes.of_draft(model, each, rename(each.name), rule, kind) for each in drafting.drafts(name, rule)
-            ]
-            continue
-        new_name = name if rule is None else rule.new_name(name)
-        plans.append(changes.of_whole(model, name, new_name and rename(new_name), rule, kind))
-    plans += [changes.of_draft(model, each, rename(each.name), rule, None) for rule, each in drafting.finished()]
+    plans = _plans(model, rules, Changes(siblings, dtype), rename, stage)
     plans += [plan for each in constants for plan in each.plans(model, rename)]
     left = unused(sets, [rule for rule, _ in rules.values() if rule is not None], model)
     if not allow_unmatched:
@@ -168,6 +159,28 @@ def plan_relayout(
     planned = replace(_planned(source, path, plans, left, metadata, siblings, stage), scales=scales)
     _check_numbers(model, {name: rule for name, (rule, _) in rules.items()}, stage)
     return planned
+
+
+def _plans(
+    model: Model,
+    rules: Mapping[str, Chosen],
+    changes: Changes,
+    rename: Callable[[str], str],
+    stage: Stage,
+) -> list[TensorPlan]:
+    """What becomes of all tensors, by the rule of each; the stacks come last."""
+    drafting, plans = Drafting(model), []
+    for name in staged(rules, "tensors planned", stage):
+        rule, kind = rules[name]
+        if rule is not None and not rule.stays:
+            plans += [
+                changes.of_draft(model, each, rename(each.name), rule, kind) for each in drafting.drafts(name, rule)
+            ]
+            continue
+        new_name = name if rule is None else rule.new_name(name)
+        plans.append(changes.of_whole(model, name, new_name and rename(new_name), rule, kind))
+    plans += [changes.of_draft(model, each, rename(each.name), rule, None) for rule, each in drafting.finished()]
+    return plans
 
 
 def _check_numbers(model: Model, rules: Mapping[str, Rule | None], stage: Stage) -> None:

@@ -52,6 +52,7 @@ def test_maps_rules_renames_and_types_together(folder):
         "known_by": None,
         "parts": ["d.kernel"],
         "file": str(folder / "b.safetensors"),
+        "measured": False,
     }
     assert found["bytes_written"] == 40 and not found["dry_run"] and found["unmatched_rules"] == []
     assert {name: each[:2] for name, each in contents(folder / "b.safetensors").items()} == {

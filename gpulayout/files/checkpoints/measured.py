@@ -14,6 +14,7 @@ A nan, an infinity, and a scale that would be 0 or infinite are errors.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -31,7 +32,7 @@ from gpulayout.files.elements import Bytes
 from gpulayout.layout.checks import clipped, shown, value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.plans.plan import plan
+from gpulayout.plans.plan import Plan, plan
 from gpulayout.requests.parameters import block_sizes
 
 Words = np.ndarray[tuple[int, ...], np.dtype[Any]]
@@ -97,12 +98,13 @@ def measure_of(parts: Mapping[str, Any], origin: str) -> Measure | None:
             if parts.get(key) is not None:
                 raise LayoutError(f"{origin}: {key} is for scale=absmax/NUMBER, which measures the scale")
         return None
+    scale = f"{origin}: scale {value_text(said)}"
     if not isinstance(name, str) or not name or "," in name or "*" in name:
         is_ = "needs the name of the new tensor of scales: add" if name is None else "has no name in"
         given = "..." if name is None else value_text(name)
-        raise LayoutError(f"{origin}: scale={said} {is_} scale_name={given}, such as scale_name={{name}}_scale")
+        raise LayoutError(f"{scale} {is_} scale_name={given}, such as scale_name={{name}}_scale")
     if parts.get("divide") is not None and not parts["divide"]:
-        raise LayoutError(f"{origin}: scale={said} is what elements are divided by: leave out divide=false")
+        raise LayoutError(f"{scale} is what elements are divided by: leave out divide=false")
     kind = DTYPES["F32" if dtype is None else dtype_named(dtype, f"{origin}: scale_dtype")]
     if kind not in SCALES:
         raise LayoutError(f"{origin}: scale_dtype {value_text(dtype)} is not one of {', '.join(SCALES)}")
@@ -191,7 +193,7 @@ def _scales(greatest: np.ndarray, measured: Measured, begin: int) -> np.ndarray:
         exact = np.where(values == 0, 1, values / wide.dtype.type(measure.divisor)).astype(wide.dtype)
     if measure.dtype is ElementType.F8E8M0FNU:
         exact = _power_of_two_above(exact)
-    scales = np.asarray(plan(in_c_order(wide, exact.shape), "C", dtype=measure.dtype)(exact))
+    scales = exact if wide is measure.dtype else np.asarray(_cast(wide, exact.size, measure.dtype)(exact))
     numbers = np.where(np.isinf(exact), np.inf, scales.astype(np.float64))
     wrong = np.flatnonzero((numbers == 0) | np.isinf(numbers))
     if wrong.size:
@@ -203,6 +205,11 @@ def _scales(greatest: np.ndarray, measured: Measured, begin: int) -> np.ndarray:
             f"{numbers[first]:g} as {measure.dtype}: {other}"
         )
     return scales
+
+
+@functools.lru_cache(maxsize=64)  # a model has thousands of tensors of a few shapes
+def _cast(kind: ElementType, size: int, dtype: ElementType) -> Plan:
+    return plan(in_c_order(kind, (size,)), "C", dtype=dtype)
 
 
 def _power_of_two_above(values: np.ndarray) -> np.ndarray:

@@ -194,7 +194,7 @@ JOIN = {**F8, "join": "q,k", "along": 0, "name": "qk"}
             {"w": {**F8, "scale_dtype": "f8e5m2"}},
             "scale_dtype 'f8e5m2' is not one of f16, bf16, f32, f64, f8e8m0fnu",
         ),
-        ([{"w": A}], {"w": {**F8, "scale_name": 7}}, "scale=absmax/448 has no name in scale_name=7"),
+        ([{"w": A}], {"w": {**F8, "scale_name": 7}}, "scale 'absmax/448' has no name in scale_name=7"),
         ([{"w": A}], {"w": {**F8, "scale_name": "*_s"}}, "has no name in scale_name='[*]_s'"),
         ([{"w": A}], {"w": {**F8, "scale": 2}}, "scale_name is for scale=absmax/NUMBER, which measures the scale"),
         (

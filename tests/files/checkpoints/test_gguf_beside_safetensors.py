@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
+from tests.support.effort import examples
 from tests.support.gguf_files import gguf_model, mxfp4, q4_0, q4_1, q8_0
 from tests.support.model_files import contents
 
@@ -86,7 +87,7 @@ def relayout(source, target, rules):
     return contents(target)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(60))
 @given(case=cases())
 def test_a_copy_and_then_a_rule_is_the_rule(tmp_path_factory, case):
     tensors, rules = case

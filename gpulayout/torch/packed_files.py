@@ -155,7 +155,8 @@ def load_packed(file: Name, model: Any, strict: bool = True, assign: bool = Fals
     Parameters
     ----------
     file : path
-        A .safetensors file, or an index of several, that `save_packed` or `gpulayout.relayout_file` has written.
+        A .safetensors file, an index of several, or a folder with one of these, which `save_packed` or
+        `gpulayout.relayout_file` has written.
     model : torch.nn.Module
         Every tensor keeps its object and its address.  A packed tensor of the same layout gets the bytes; of another
         layout or float type, the same array in its own.  A plain tensor becomes packed, if it has the dtype and the

@@ -127,6 +127,28 @@ def test_packing_in_place_keeps_the_parameter_its_loader_and_its_address():
     assert model.qkv.qweight.shape == (INPUTS // 16, 2 * 192) and model.qkv.qweight.dtype == torch.int32
 
 
+def test_vllm_loads_a_folder_that_a_recipe_made_and_packs_nothing_again(tmp_path):
+    """q, k and v are one tensor of the new model; both kinds of folders load by the same code."""
+    from safetensors.torch import save_file
+
+    old, new, found = tmp_path / "old", tmp_path / "new", code("A file from a recipe")
+    old.mkdir()
+    save_file(dict(checkpoint(6)), old / "model.safetensors")
+    (old / "config.json").write_text("{}")
+    joined = r"join=q_proj.\1,k_proj.\1,v_proj.\1; along=1; name=qkv.\1"
+    rules = {r"q_proj\.(qweight)": f"from={GPTQ}; {joined}; {MARLIN}", r"q_proj\.(scales)": f"{joined}; marlin:scales"}
+    gl.relayout_file(old, new, tensors=rules)
+    model, config = Model(), types.SimpleNamespace(model=new)
+    before, objects = addresses(model.qkv), [*model.parameters()]
+    found.load_weights(None, model, config)
+    found.process_weights_after_loading(None, model.qkv)
+    assert held(model.qkv) == expected(6) and addresses(model.qkv) == before
+    assert all(a is b for a, b in zip(objects, model.parameters()))
+    with gl.torch.unpacked(model):  # the engine's own loaders, as ever
+        model.load_weights(checkpoint(7))
+    assert held(model.qkv) == expected(7)
+
+
 def test_vllms_worker_loads_again_by_the_engines_own_loaders(served):
     worker, before = code("In vLLM", parts=PARTS, layer=Layer()).Reload(), addresses(served.qkv)
     worker.model_runner = types.SimpleNamespace(model=served)
